@@ -1,0 +1,98 @@
+"""From what the user named (a script, a launcher, a folder) to the entry scripts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddpify import launchers
+from ddpify.outcome import Refusal
+from ddpify.project import project_root
+
+SKIPPED = frozenset("node_modules site-packages __pycache__ build dist venv env".split())
+SHELLS = (".sh", ".bash", ".slurm", ".sbatch")
+MAX_DEPTH = 6
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The scripts to read, and the project's top folder."""
+
+    root: Path
+    scripts: tuple[Path, ...]
+
+
+def entries(paths: Sequence[Path]) -> Entries | Refusal:
+    """The entry scripts that ``paths`` name, or why there are none."""
+    scripts: list[Path] = []
+    for path in paths:
+        found = _scripts(path)
+        if isinstance(found, Refusal):
+            return found
+        scripts += [script for script in found if script not in scripts]
+    root = project_root(scripts[0])
+    outside = [s for s in scripts if not s.resolve().is_relative_to(root)]
+    if outside:
+        return Refusal(f"{outside[0]}: not in the same project as {scripts[0]} ({root})")
+    return Entries(root, tuple(scripts))
+
+
+def _scripts(path: Path) -> list[Path] | Refusal:
+    if not path.exists():
+        return Refusal(f"{path}: no such file or folder")
+    if path.is_dir():
+        return _in_folder(path)
+    if path.suffix in SHELLS:
+        return _launched_by(path)
+    if path.suffix == ".ipynb":
+        return Refusal(f"{path}: a notebook; export it as a script first (jupyter nbconvert)")
+    if path.suffix not in (".py", ""):
+        return Refusal(f"{path}: not a Python script")
+    return [path]
+
+
+def _in_folder(folder: Path) -> list[Path] | Refusal:
+    """Scripts that look as if they are run: they are read as entries if they train."""
+    files = list(python_files(folder))
+    if not files:
+        return Refusal(f"{folder}: holds no Python scripts")
+    trains = [f for f in files if b".backward(" in f.read_bytes()]
+    mains = [f for f in files if _runs(f)]
+    if not trains or not mains:
+        return Refusal(f"{folder}: no training script found; name the script that is run")
+    chosen = [f for f in mains if f in trains] or [f for f in mains if f.parent == folder]
+    if not chosen:
+        return Refusal(f"{folder}: no training script found; name the script that is run")
+    return chosen
+
+
+def _runs(file: Path) -> bool:
+    text = file.read_bytes()
+    return b"__main__" in text or b"ArgumentParser(" in text
+
+
+def _launched_by(script: Path) -> list[Path] | Refusal:
+    root = project_root(script)
+    text = script.read_bytes().decode("utf-8", "surrogateescape")
+    files = {p.relative_to(root).as_posix(): p for p in python_files(root)}
+    named = [path for path, file in files.items() if file.name in text]
+    path = script.resolve().relative_to(root).as_posix()
+    launches = launchers.read_shell(path, text, named, tuple(files))
+    found = [files[launch.entry] for launch in launches if launch.entry in files]
+    if not found:
+        return Refusal(f"{script}: starts no Python script of this project")
+    return list(dict.fromkeys(found))
+
+
+def python_files(root: Path) -> Iterator[Path]:
+    """The Python files below ``root``, hidden and installed ones left out."""
+    for folder, names, files in os.walk(root):
+        depth = len(Path(folder).relative_to(root).parts)
+        names[:] = sorted(
+            n for n in names if n not in SKIPPED and not n.startswith(".") and depth < MAX_DEPTH
+        )
+        for name in sorted(files):
+            if name.endswith(".py"):
+                yield Path(folder) / name

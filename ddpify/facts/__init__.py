@@ -1,0 +1,1 @@
+"""Reading: what a training project does, found without running it."""

@@ -1,0 +1,335 @@
+"""Calls: who is called, with what, and what comes back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddpify.facts import library, methods
+from ddpify.facts.events import Call, Forward
+from ddpify.facts.expressions import attribute
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.values import (
+    NOTHING,
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    computed,
+    constant,
+    flat_deps,
+    join,
+    one,
+)
+from ddpify.source import Site
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+CALLABLE_MODELS = (Kind.MODEL, Kind.WRAPPED)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The evaluated arguments of a call, and where each stands."""
+
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    arg_sites: tuple[Site, ...]
+    kwarg_sites: dict[str, Site]
+    star: bool
+
+    def all(self) -> tuple[Value, ...]:
+        """Positional, then keyword."""
+        return (*self.args, *self.kwargs.values())
+
+
+def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
+    """Evaluate a call and record it."""
+    m.spend()
+    if _is_super(node.func):
+        return _super_call(m, f, node)
+    receiver = None
+    if isinstance(node.func, ast.Attribute):
+        receiver = m.evaluate(f, node.func.value)
+        callee = attribute(m, f, receiver, node.func.attr, node.func)
+        m.remember(f, node.func, callee)
+    else:
+        callee = m.evaluate(f, node.func)
+    arguments = _arguments(m, f, node)
+    event = _event(m, f, node, callee, receiver, arguments, alone)
+    for thing in (t for v in arguments.all() for t in v.things):
+        thing.hop(event.site, "passed")
+    event.result = _dispatch(m, f, node, callee, receiver, arguments, event)
+    m.record(event)
+    return event.result
+
+
+def _event(
+    m: Machine,
+    f: Frame,
+    node: ast.Call,
+    callee: Value,
+    receiver: Value | None,
+    arguments: Arguments,
+    alone: bool,
+) -> Call:
+    targets = [t.ref for t in callee.things if isinstance(t.ref, FunctionInfo)]
+    inner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return Call(
+        m.tick(),
+        _call_name(node, callee, receiver),
+        m.site(f, node),
+        m.site(f, node.func),
+        m.where(f),
+        arguments.args,
+        arguments.kwargs,
+        arguments.arg_sites,
+        arguments.kwarg_sites,
+        receiver,
+        m.site(f, inner) if inner is not None else None,
+        targets[0] if targets else None,
+        alone=alone,
+        star=arguments.star,
+    )
+
+
+def _call_name(node: ast.Call, callee: Value, receiver: Value | None) -> str:
+    for thing in callee.things:
+        if thing.kind is Kind.EXTERNAL:
+            return thing.name
+        if thing.ref is not None:
+            return thing.name
+    if isinstance(node.func, ast.Attribute):
+        return f".{node.func.attr}"
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def _arguments(m: Machine, f: Frame, node: ast.Call) -> Arguments:
+    args: list[Value] = []
+    sites: list[Site] = []
+    star = False
+    for arg in node.args:
+        value = m.evaluate(f, arg)
+        if isinstance(arg, ast.Starred):
+            star = True
+            items = [t.items for t in value.things if t.items is not None]
+            args.extend(items[0] if items else ())
+            sites.extend([m.site(f, arg)] * (len(items[0]) if items else 0))
+            continue
+        args.append(value)
+        sites.append(m.site(f, arg))
+    kwargs, kwarg_sites, spread = _keywords(m, f, node)
+    return Arguments(tuple(args), kwargs, tuple(sites), kwarg_sites, star or spread)
+
+
+def _keywords(
+    m: Machine, f: Frame, node: ast.Call
+) -> tuple[dict[str, Value], dict[str, Site], bool]:
+    kwargs: dict[str, Value] = {}
+    sites: dict[str, Site] = {}
+    spread = False
+    for keyword in node.keywords:
+        value = m.evaluate(f, keyword.value)
+        if keyword.arg is not None:
+            kwargs[keyword.arg] = value
+            sites[keyword.arg] = m.site(f, keyword.value)
+            continue
+        spread = True
+        for thing in value.things:
+            for key, item in (thing.keys or {}).items():
+                kwargs[str(key)] = join(kwargs.get(str(key)), item)
+    return kwargs, sites, spread
+
+
+def _dispatch(
+    m: Machine,
+    f: Frame,
+    node: ast.Call,
+    callee: Value,
+    receiver: Value | None,
+    arguments: Arguments,
+    event: Call,
+) -> Value:
+    results = []
+    for thing in callee.things:
+        result = _call_thing(m, f, thing, arguments, event)
+        if result is not None:
+            results.append(result)
+    if results:
+        return join(*results)
+    if isinstance(node.func, ast.Attribute) and receiver is not None:
+        return methods.call_method(m, f, receiver, node.func.attr, event)
+    return computed(callee, *arguments.all())
+
+
+def _call_thing(
+    m: Machine, f: Frame, thing: Thing, arguments: Arguments, event: Call
+) -> Value | None:
+    if thing.detail.get("part_of") is not None and event.name.startswith("."):
+        return None
+    if isinstance(thing.ref, FunctionInfo):
+        return _call_function(m, f, thing, thing.ref, arguments, event)
+    if thing.kind is Kind.CLASS and isinstance(thing.ref, ClassInfo):
+        return instantiate(m, f, thing.ref, arguments, event)
+    if thing.kind is Kind.EXTERNAL:
+        return library.call_external(m, f, thing.name, event)
+    if thing.kind in CALLABLE_MODELS:
+        return forward(m, thing, event)
+    if thing.kind is Kind.CRITERION:
+        return library.criterion_result(thing, event)
+    if isinstance(thing.ref, ClassInfo):
+        found = thing.ref.lookup("__call__")
+        if found is not None:
+            bound = m.bind_method(thing, found, event.site)
+            return join(*[_call_thing(m, f, t, arguments, event) for t in bound.things])
+    if thing.kind is Kind.UNKNOWN:
+        return library.call_unknown(m, f, thing, event)
+    return None
+
+
+def _call_function(
+    m: Machine, f: Frame, thing: Thing, info: FunctionInfo, arguments: Arguments, event: Call
+) -> Value:
+    args, sites = arguments.args, arguments.arg_sites
+    if thing.receiver is not None:
+        if thing.receiver.kind is Kind.WRAPPED:
+            return computed(*arguments.all())
+        args = (one(thing.receiver), *args)
+        sites = (event.receiver_site or event.callee, *sites)
+    if info.name == "forward" and thing.receiver is not None and thing.receiver.kind is Kind.MODEL:
+        return forward(m, thing.receiver, event)
+    return m.enter(f, info, args, arguments.kwargs, event.site, sites, arguments.kwarg_sites)
+
+
+def forward(m: Machine, model: Thing, event: Call) -> Value:
+    """A model is called: its output has the batch axis of its input."""
+    output = m.make(Kind.FORWARD, event.where.frame, event.site, f"{model.serial}")
+    output.detail["model"] = model
+    m.record(Forward(m.tick(), model, event, output))
+    values = (*event.args, *event.kwargs.values())
+    deps = frozenset().union(*[flat_deps(v) for v in values]) if values else frozenset()
+    batched = any(v.measure is Measure.SAMPLES for v in values)
+    mixed = any(v.measure is not Measure.UNIFORM for v in values)
+    measure = Measure.SAMPLES if batched else (Measure.MIXED if mixed else Measure.UNIFORM)
+    return Value((), deps | {output}, measure)
+
+
+def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, event: Call) -> Value:
+    """A class of the project is called."""
+    kind = library.instance_kind(info)
+    thing = m.make(kind, f, event.site, info.name)
+    thing.ref = info
+    library.describe(m, thing, event)
+    thing.detail.setdefault("deps", frozenset().union(*[flat_deps(v) for v in arguments.all()]))
+    init = info.lookup("__init__")
+    for target in init.things if init is not None else ():
+        if isinstance(target.ref, FunctionInfo):
+            args = (one(thing), *arguments.args)
+            sites = (event.callee, *arguments.arg_sites)
+            m.enter(f, target.ref, args, arguments.kwargs, event.site, sites, arguments.kwarg_sites)
+    if kind is Kind.INSTANCE:
+        return one(thing, thing.detail["deps"])
+    return one(thing)
+
+
+def _is_super(func: ast.expr) -> bool:
+    return (
+        isinstance(func, ast.Attribute)
+        and isinstance(func.value, ast.Call)
+        and isinstance(func.value.func, ast.Name)
+        and func.value.func.id == "super"
+    )
+
+
+def _super_call(m: Machine, f: Frame, node: ast.Call) -> Value:
+    assert isinstance(node.func, ast.Attribute)
+    arguments = _arguments(m, f, node)
+    owner = f.function.owner if f.function is not None else None
+    if owner is None or f.self_thing is None:
+        return computed(*arguments.all())
+    for info in owner.mro()[1:]:
+        found = info.env.get(node.func.attr)
+        for thing in found.things if found is not None else ():
+            if isinstance(thing.ref, FunctionInfo):
+                args = (one(f.self_thing), *arguments.args)
+                return m.enter(f, thing.ref, args, arguments.kwargs, m.site(f, node))
+    return NOTHING
+
+
+def enter(
+    m: Machine,
+    f: Frame | None,
+    info: FunctionInfo,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+    site: Site,
+    arg_sites: tuple[Site, ...],
+    kwarg_sites: Mapping[str, Site],
+) -> Value:
+    """Run a project function; recursion and endless depth give what is known of the arguments."""
+    with m.inside(info) as allowed:
+        if not allowed:
+            return computed(*args, *kwargs.values())
+        frame = _frame(f, info, site)
+        _bind_parameters(m, frame, info, args, kwargs, arg_sites, kwarg_sites)
+        frame.no_grad = frame.no_grad or any(m.turns_off_grad(d) for d in info.decorators)
+        if isinstance(info.node, ast.Lambda):
+            frame.statement = f.statement if f is not None else site
+            return m.evaluate(frame, info.node.body)
+        ended = m.execute(frame, info.node.body)
+    if frame.yields:
+        inner = join(*frame.yields)
+        return one(Thing(Kind.ITERATOR, site, inner=inner), flat_deps(inner))
+    if not ended:
+        frame.returns.append(constant(None))
+    return join(*frame.returns)
+
+
+def _frame(f: Frame | None, info: FunctionInfo, site: Site) -> Frame:
+    stack = (*(f.stack if f is not None else ()), site)
+    frame = Frame(info.module, info, {}, info.closure, stack, f, statement=site)
+    if f is not None:
+        frame.loop, frame.guards, frame.no_grad = f.loop, f.guards, f.no_grad
+        frame.contexts = f.contexts
+    return frame
+
+
+def _bind_parameters(
+    m: Machine,
+    frame: Frame,
+    info: FunctionInfo,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+    arg_sites: tuple[Site, ...],
+    kwarg_sites: Mapping[str, Site],
+) -> None:
+    spec = info.node.args
+    names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
+    defaults = dict(zip(names[len(names) - len(info.defaults) :], info.defaults, strict=True))
+    for keyword, default in zip(spec.kwonlyargs, info.kw_defaults, strict=True):
+        if default is not None:
+            defaults[keyword.arg] = default
+    left = dict(kwargs)
+    for index, name in enumerate(names):
+        if index < len(args):
+            frame.env[name] = args[index]
+            frame.parameters[name] = arg_sites[index] if index < len(arg_sites) else None
+    for name in (*names, *[a.arg for a in spec.kwonlyargs]):
+        if name in left:
+            frame.env[name] = left.pop(name)
+            frame.parameters[name] = kwarg_sites.get(name)
+        elif name not in frame.env:
+            frame.env[name] = defaults.get(name, NOTHING)
+            frame.parameters[name] = None
+    if spec.vararg is not None:
+        rest = args[len(names) :]
+        frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=rest))
+    if spec.kwarg is not None:
+        keys: dict[object, Value] = dict(left)
+        frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))
+    first = frame.env.get(names[0]) if names else None
+    if info.owner is not None and first is not None and first.things:
+        frame.self_thing = first.things[0]

@@ -1,0 +1,136 @@
+"""What happens while a program runs, in order: the record that roles and rules are read from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddpify.facts.scopes import Frame, FunctionInfo, Guard, Loop
+from ddpify.facts.values import Kind, Thing, Value
+from ddpify.source import Site
+
+
+@dataclass(frozen=True, eq=False)
+class Where:
+    """The circumstances of an event."""
+
+    statement: Site
+    function: FunctionInfo | None
+    frame: Frame
+    stack: tuple[Site, ...]
+    loop: Loop | None
+    guards: tuple[Guard, ...]
+    no_grad: bool
+    contexts: tuple[Value, ...] = ()
+
+    def inside(self, name: str) -> bool:
+        """Whether a ``with`` block of this qualified name is open."""
+        return any(t.name == name for value in self.contexts for t in value.things)
+
+    def loops(self) -> tuple[Loop, ...]:
+        """The running loops, innermost first, callers' loops included."""
+        found = []
+        loop = self.loop
+        while loop is not None:
+            found.append(loop)
+            loop = loop.parent
+        return tuple(found)
+
+    def one_rank(self) -> bool:
+        """Whether a condition on the rank decides that this happens."""
+        return any(guard.test.dep(Kind.RANK) for guard in self.guards)
+
+
+@dataclass(eq=False)
+class Call:
+    """A call: of an external name, a method of a thing, or a function of the project.
+
+    ``name`` is the qualified name (``torch.save``), or ``.method`` for a method whose
+    receiver is a value; ``args`` are positional, ``kwargs`` by name.
+    """
+
+    order: int
+    name: str
+    site: Site
+    callee: Site
+    where: Where
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    arg_sites: tuple[Site, ...]
+    kwarg_sites: dict[str, Site]
+    receiver: Value | None = None
+    receiver_site: Site | None = None
+    target: FunctionInfo | None = None
+    result: Value = Value()
+    alone: bool = False
+    star: bool = False
+
+    def arg(self, position: int, keyword: str) -> Value | None:
+        """An argument by position or keyword."""
+        if keyword in self.kwargs:
+            return self.kwargs[keyword]
+        return self.args[position] if position < len(self.args) else None
+
+    def arg_site(self, position: int, keyword: str) -> Site | None:
+        """Where that argument stands (the value, not the keyword)."""
+        if keyword in self.kwarg_sites:
+            return self.kwarg_sites[keyword]
+        return self.arg_sites[position] if position < len(self.arg_sites) else None
+
+
+@dataclass(eq=False)
+class Bind:
+    """A value gets a name: an assignment to a name or attribute."""
+
+    order: int
+    target: str
+    value: Value
+    where: Where
+    site: Site
+    value_site: Site | None = None
+
+
+@dataclass(eq=False)
+class Access:
+    """An attribute of a value is read (not called)."""
+
+    order: int
+    base: Value
+    base_site: Site
+    attribute: str
+    where: Where
+    stored: bool = False
+
+
+@dataclass(eq=False)
+class Forward:
+    """A model is called."""
+
+    order: int
+    model: Thing
+    call: Call
+    output: Thing
+
+
+@dataclass(frozen=True, eq=False)
+class LoopEnd:
+    """What a loop over a sharded loader leaves behind on each rank.
+
+    ``sums`` and ``means`` are names to add up and to average over the ranks, ``meters``
+    names of objects with ``sum``, ``count`` and ``avg``; ``others`` are bound in the loop,
+    read after it, and not understood. Names that the program reduces itself are not listed.
+    """
+
+    loop: Loop
+    where: Where
+    sums: tuple[str, ...]
+    means: tuple[str, ...]
+    meters: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Something that cannot be followed, and why."""
+
+    site: Site
+    why: str

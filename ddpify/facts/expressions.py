@@ -1,0 +1,360 @@
+"""Evaluate expressions to abstract values."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ddpify.facts import library, measures
+from ddpify.facts.events import Access
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.values import (
+    NO_CONST,
+    NOTHING,
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    computed,
+    constant,
+    flat_deps,
+    join,
+    one,
+)
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+
+def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
+    """The value of ``node``; remembered by its site for the rules."""
+    handler = HANDLERS.get(type(node))
+    if handler is None:
+        value = computed(*[m.evaluate(f, c) for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)])
+    else:
+        value = handler(m, f, node)
+    m.remember(f, node, value)
+    if m.unwraps and m.site(f, node) in m.unwraps:
+        return library.unwrapped(value)
+    return value
+
+
+def _name(m: Machine, f: Frame, node: ast.Name) -> Value:
+    value = f.lookup(node.id)
+    if value is not None:
+        return value
+    return one(m.external(f"builtins.{node.id}", m.site(f, node)))
+
+
+def _constant(m: Machine, f: Frame, node: ast.Constant) -> Value:
+    return constant(node.value)
+
+
+def _attribute(m: Machine, f: Frame, node: ast.Attribute) -> Value:
+    base = m.evaluate(f, node.value)
+    m.record(Access(m.tick(), base, m.site(f, node.value), node.attr, m.where(f)))
+    return attribute(m, f, base, node.attr, node)
+
+
+def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
+    """``base.name``: heap attributes, methods, modules' globals, external names."""
+    if not base.things:
+        return _plain_attribute(base, name)
+    return join(*[_thing_attribute(m, f, base, thing, name, node) for thing in base.things])
+
+
+def _plain_attribute(base: Value, name: str) -> Value:
+    if name == "shape":
+        return base.but(const=NO_CONST)
+    keep = name in measures.KEEPS_ANY or name in ("T", "mT")
+    return computed(base, measure=base.measure if keep else None)
+
+
+def _thing_attribute(
+    m: Machine, f: Frame, base: Value, thing: Thing, name: str, node: ast.AST
+) -> Value:
+    if name in thing.attrs:
+        return thing.attrs[name]
+    if thing.kind is Kind.MODULE:
+        return m.module_attribute(thing, name)
+    if thing.kind is Kind.EXTERNAL:
+        return one(m.external(f"{thing.name}.{name}", m.site(f, node)))
+    if isinstance(thing.ref, ClassInfo):
+        found = thing.ref.lookup(name)
+        if found is not None:
+            return m.bind_method(thing, found, m.site(f, node))
+    return _known_attribute(m, f, base, thing, name, node)
+
+
+def _known_attribute(
+    m: Machine, f: Frame, base: Value, thing: Thing, name: str, node: ast.AST
+) -> Value:
+    if thing.kind is Kind.WRAPPED and name == "module" and thing.inner is not None:
+        return thing.inner
+    if thing.kind is Kind.LOADER and name == "dataset":
+        return thing.detail.get("dataset", NOTHING)
+    if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
+        return thing.detail.get(name) or one(Thing(Kind.SAMPLER, thing.born, inner=one(thing)))
+    if thing.kind is Kind.ARGUMENT and thing.name == "":
+        return thing.attrs.setdefault(name, one(Thing(Kind.ARGUMENT, m.site(f, node), name)))
+    if thing.kind in (Kind.MODEL, Kind.WRAPPED):
+        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}", detail={"part_of": thing})
+        thing.attrs[name] = Value((child,), frozenset({thing}))
+        return thing.attrs[name]
+    if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
+        return _plain_attribute(base, name)
+    return Value((), flat_deps(one(thing)) | base.deps, _attribute_measure(base, name))
+
+
+def _attribute_measure(base: Value, name: str) -> Measure:
+    if base.measure is Measure.UNIFORM:
+        return Measure.UNIFORM
+    return base.measure if name in ("data", "T", "shape") else Measure.MIXED
+
+
+def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
+    base = m.evaluate(f, node.value)
+    index = m.evaluate(f, node.slice)
+    if _is_shape(node.value):
+        return _shape_entry(base, index)
+    if any(t.name == "os.environ" for t in base.of(Kind.EXTERNAL)):
+        return library.environment(m, f, index, m.site(f, node))
+    results = [item_of(thing, index) for thing in base.things]
+    found = [r for r in results if r is not None]
+    if found:
+        return join(*found)
+    return computed(base, index, measure=_subscript_measure(base, node.slice))
+
+
+def _is_shape(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+
+def _shape_entry(base: Value, index: Value) -> Value:
+    first = index.known and index.const == 0
+    measure = Measure.COUNT if first and base.measure is Measure.SAMPLES else Measure.UNIFORM
+    return Value((), flat_deps(base) if first else frozenset(), measure)
+
+
+def _subscript_measure(base: Value, index: ast.expr) -> Measure | None:
+    if base.measure is Measure.SAMPLES:
+        whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)
+        sliced = isinstance(index, ast.Tuple) and any(isinstance(e, ast.Slice) for e in index.elts)
+        return Measure.SAMPLES if whole or sliced else Measure.MIXED
+    return base.measure
+
+
+def item_of(thing: Thing, index: Value) -> Value | None:
+    """An element of a container thing, None when it is not one."""
+    if thing.keys is not None and index.known:
+        return thing.keys.get(index.const, NOTHING)
+    if thing.items is not None:
+        if index.known and isinstance(index.const, int) and -len(thing.items) <= index.const < len(thing.items):
+            return thing.items[index.const]
+        return join(*thing.items) if thing.items else NOTHING
+    if thing.keys is not None:
+        return join(*thing.keys.values())
+    if thing.kind is Kind.BATCH:
+        return Value((), frozenset({thing}), Measure.SAMPLES)
+    if thing.kind is Kind.CHECKPOINT:
+        return Value((), frozenset({thing}))
+    if thing.kind is Kind.ITERATOR and thing.inner is not None:
+        return thing.inner
+    return None
+
+
+def _tuple(m: Machine, f: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
+    items = tuple(m.evaluate(f, e.value if isinstance(e, ast.Starred) else e) for e in node.elts)
+    starred = any(isinstance(e, ast.Starred) for e in node.elts)
+    thing = Thing(Kind.TUPLE, m.site(f, node))
+    if isinstance(node, ast.Tuple) and not starred:
+        thing.items = items
+    else:
+        thing.kind = Kind.ITERATOR if starred else Kind.TUPLE
+        thing.items = None if starred else items
+        thing.inner = join(*items) if starred and items else None
+    return one(thing)
+
+
+def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
+    keys: dict[object, Value] = {}
+    for key, item in zip(node.keys, node.values, strict=True):
+        value = m.evaluate(f, item)
+        if key is None:
+            for thing in value.things:
+                keys.update(thing.keys or {})
+            continue
+        name = m.evaluate(f, key)
+        slot: object = name.const if name.known and isinstance(name.const, (str, int)) else len(keys)
+        keys[slot] = value
+    return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
+
+
+def _binop(m: Machine, f: Frame, node: ast.BinOp) -> Value:
+    left, right = m.evaluate(f, node.left), m.evaluate(f, node.right)
+    joined = _concatenate(m, f, node, left, right)
+    if joined is not None:
+        return joined
+    if isinstance(left.const, str) and isinstance(node.op, ast.Mod):
+        return computed(left, right)
+    return computed(left, right, measure=measures.binary(node.op, left, right))
+
+
+def _concatenate(
+    m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value
+) -> Value | None:
+    """``list + list`` keeps both sides' things."""
+    if not isinstance(node.op, ast.Add):
+        return None
+    containers = [t for v in (left, right) for t in v.of(Kind.TUPLE, Kind.ITERATOR)]
+    if not containers:
+        return None
+    parts = [join(*t.items) if t.items else t.inner for t in containers]
+    return one(Thing(Kind.ITERATOR, m.site(f, node), inner=join(*parts)))
+
+
+def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
+    values = [m.evaluate(f, e) for e in (node.left, *node.comparators)]
+    folded = _fold_compare(node, values)
+    if folded is not None:
+        return constant(folded)
+    samples = any(v.measure is Measure.SAMPLES for v in values)
+    plain = isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
+    return computed(*values, measure=Measure.SAMPLES if samples and not plain else None)
+
+
+def _fold_compare(node: ast.Compare, values: list[Value]) -> bool | None:
+    if len(node.ops) != 1:
+        return None
+    left, right = values
+    op = node.ops[0]
+    if isinstance(op, (ast.Is, ast.IsNot)) and right.known and right.const is None:
+        return _fold_none(isinstance(op, ast.Is), left)
+    if not (left.known and right.known):
+        return None
+    if isinstance(op, (ast.Eq, ast.NotEq)):
+        return bool(left.const == right.const) is isinstance(op, ast.Eq)
+    return None
+
+
+def _fold_none(is_: bool, left: Value) -> bool | None:
+    if left.known:
+        return (left.const is None) is is_
+    maker = left.things and all(t.kind not in (Kind.UNKNOWN, Kind.ARGUMENT) for t in left.things)
+    return (not is_) if maker and not left.deps else None
+
+
+def _boolop(m: Machine, f: Frame, node: ast.BoolOp) -> Value:
+    values = [m.evaluate(f, e) for e in node.values]
+    joined = join(*values)
+    return joined.but(const=NO_CONST, deps=joined.deps | _all_deps(values))
+
+
+def _all_deps(values: list[Value]) -> frozenset[Thing]:
+    return frozenset().union(*[flat_deps(v) for v in values])
+
+
+def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
+    value = m.evaluate(f, node.operand)
+    if isinstance(node.op, ast.Not) and value.known:
+        return constant(not value.const)
+    if isinstance(node.op, ast.USub) and isinstance(value.const, (int, float)):
+        return constant(-value.const)
+    return computed(value, measure=value.measure)
+
+
+def _ifexp(m: Machine, f: Frame, node: ast.IfExp) -> Value:
+    test = m.evaluate(f, node.test)
+    if test.known:
+        return m.evaluate(f, node.body if test.const else node.orelse)
+    with m.guarded(f, test, m.site(f, node.test), True):
+        body = m.evaluate(f, node.body)
+    with m.guarded(f, test, m.site(f, node.test), False):
+        orelse = m.evaluate(f, node.orelse)
+    return join(body, orelse)
+
+
+def _lambda(m: Machine, f: Frame, node: ast.Lambda) -> Value:
+    return one(m.make_function(f, node, "<lambda>"))
+
+
+def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
+    for generator in node.generators:
+        m.bind_loop_target(f, generator.target, m.element_of(f, m.evaluate(f, generator.iter)))
+        for test in generator.ifs:
+            m.evaluate(f, test)
+    if isinstance(node, ast.DictComp):
+        key, value = m.evaluate(f, node.key), m.evaluate(f, node.value)
+        keys: dict[object, Value] = {key.const if key.known else 0: value}
+        return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
+    element = m.evaluate(f, node.elt)
+    return Value(
+        (Thing(Kind.ITERATOR, m.site(f, node), inner=element),), flat_deps(element), element.measure
+    )
+
+
+def _joined(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
+    parts = [m.evaluate(f, v.value) for v in node.values if isinstance(v, ast.FormattedValue)]
+    if not parts:
+        return NOTHING
+    return computed(*parts)
+
+
+def _named(m: Machine, f: Frame, node: ast.NamedExpr) -> Value:
+    value = m.evaluate(f, node.value)
+    f.bind(node.target.id, value)
+    return value
+
+
+def _starred(m: Machine, f: Frame, node: ast.Starred) -> Value:
+    return m.evaluate(f, node.value)
+
+
+def _await(m: Machine, f: Frame, node: ast.Await) -> Value:
+    return m.evaluate(f, node.value)
+
+
+def _yield(m: Machine, f: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
+    value = m.evaluate(f, node.value) if node.value is not None else NOTHING
+    f.yields.append(value if isinstance(node, ast.Yield) else m.element_of(f, value))
+    return NOTHING
+
+
+def _call(m: Machine, f: Frame, node: ast.Call) -> Value:
+    return m.call(f, node)
+
+
+def callable_of(value: Value) -> FunctionInfo | None:
+    """The project function a value is, if it is exactly one."""
+    refs = [t.ref for t in value.things if isinstance(t.ref, FunctionInfo)]
+    return refs[0] if len(refs) == 1 else None
+
+
+HANDLERS: dict[type[ast.expr], Callable[[Any, Frame, Any], Value]] = {
+    ast.Name: _name,
+    ast.Constant: _constant,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Tuple: _tuple,
+    ast.List: _tuple,
+    ast.Set: _tuple,
+    ast.Dict: _dict,
+    ast.BinOp: _binop,
+    ast.Compare: _compare,
+    ast.BoolOp: _boolop,
+    ast.UnaryOp: _unary,
+    ast.IfExp: _ifexp,
+    ast.Lambda: _lambda,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.JoinedStr: _joined,
+    ast.NamedExpr: _named,
+    ast.Starred: _starred,
+    ast.Await: _await,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield,
+    ast.Call: _call,
+}

@@ -1,0 +1,43 @@
+"""Functions of the project that only print or write: gated at their calls, not line by line."""
+
+from __future__ import annotations
+
+import ast
+
+from ddpify.facts.effects import Effect, EffectKind
+from ddpify.facts.events import Call
+from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.tree import Tree
+
+VISIBLE = (EffectKind.CONSOLE, EffectKind.FILE, EffectKind.TRACKER)
+
+
+def io_helpers(
+    calls: tuple[Call, ...], effects: tuple[Effect, ...], trees: dict[str, Tree]
+) -> frozenset[FunctionInfo]:
+    """Plain functions with several visible effects, called for those alone."""
+    counted: dict[FunctionInfo, set[object]] = {}
+    for effect in effects:
+        info = effect.call.where.function
+        if info is not None and effect.kind in VISIBLE and effect.call.alone:
+            counted.setdefault(info, set()).add(effect.call.site)
+    return frozenset(
+        info
+        for info, sites in counted.items()
+        if len(sites) > 1 and info.owner is None and _only_effects(info, calls, effects)
+    )
+
+
+def _only_effects(
+    info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Effect, ...]
+) -> bool:
+    mine = [c for c in calls if c.target is info]
+    if not mine or not all(c.alone for c in mine) or isinstance(info.node, ast.Lambda):
+        return False
+    if any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(info.node)):
+        return False
+    own = [e for e in effects if e.call.where.function is info]
+    if any(e.kind not in VISIBLE for e in own):
+        return False
+    inside = [c for c in calls if c.where.function is info]
+    return not any(c.target is not None or c.name in (".backward", ".step") for c in inside)

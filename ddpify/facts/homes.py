@@ -1,0 +1,137 @@
+"""Where a model is complete: after it is built, initialised and moved, before it is used.
+
+That is the place to wrap it: DistributedDataParallel copies rank 0's weights at the wrap and
+hooks the parameters it finds there; FSDP has to come before the optimizer.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ddpify.facts.events import Bind, Call, Forward
+from ddpify.facts.machine import Machine
+from ddpify.facts.model import Home
+from ddpify.facts.roles import models_of_optimizer, whole
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import Kind, Thing, Value
+from ddpify.source import Site
+
+MOVES = frozenset(
+    "to cuda cpu float double half bfloat16 apply load_state_dict requires_grad_ type to_empty init_weights".split()
+)
+
+
+def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
+    """The home of a model that may be any of ``things``; None when it never has a name."""
+    first_use = _first_use(m, things)
+    made = [b for b in _binds(m, things) if b.order < first_use and _namable(b.target)]
+    if not made:
+        return None
+    moves = [c for c in _moves(m, things) if c.order < first_use]
+    built = [b for b in made if not _alias(m, b)]
+    last = max([*[(b.order, b.where.frame) for b in built], *[(c.order, c.where.frame) for c in moves]],
+               key=lambda pair: pair[0], default=(made[-1].order, made[-1].where.frame))
+    bind = _visible_bind(made, last[1])
+    if bind is None:
+        return None
+    after = [e for e in (*built, *moves) if e.where.frame.stack[: len(bind.where.stack)] == bind.where.stack]
+    anchor = max((e for e in (*after, bind)), key=lambda e: e.order)
+    statement = _statement_in(m, bind.where.frame, anchor, first_use)
+    return Home(statement, bind.target) if statement is not None else None
+
+
+def _first_use(m: Machine, things: tuple[Thing, ...]) -> int:
+    """When the model's parameters go to an optimizer, or it is first called."""
+    wanted = set(things)
+    orders = [e.order for e in m.events if isinstance(e, Forward) and whole(e.model) in wanted]
+    for event in m.events:
+        if isinstance(event, Call):
+            made = event.result.of(Kind.OPTIMIZER)
+            if any(wanted & set(models_of_optimizer(t)) for t in made if t.born == event.site):
+                orders.append(event.order)
+    return min(orders, default=m.now + 1)
+
+
+def _is_model(value: Value, things: tuple[Thing, ...]) -> bool:
+    return bool(value.things) and all(
+        whole(t) in things and t.detail.get("part_of") is None
+        for t in value.things
+        if t.kind in (Kind.MODEL, Kind.WRAPPED)
+    ) and any(t in things for t in value.things)
+
+
+def _binds(m: Machine, things: tuple[Thing, ...]) -> list[Bind]:
+    return [e for e in m.events if isinstance(e, Bind) and _is_model(e.value, things)]
+
+
+def _moves(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
+    found = []
+    for event in m.events:
+        if isinstance(event, Call) and event.name[1:] in MOVES and event.name[:1] == ".":
+            if event.receiver is not None and _is_model(event.receiver, things):
+                found.append(event)
+    return found
+
+
+def _namable(target: str) -> bool:
+    parts = target.split(".")
+    return all(p.isidentifier() for p in parts) and len(parts) <= 2
+
+
+def _alias(m: Machine, bind: Bind) -> bool:
+    """``self.model = model``: another name for the same object."""
+    if bind.value_site is None:
+        return False
+    node = m.tree(bind.site.path).expression(bind.value_site)
+    return isinstance(node, (ast.Name, ast.Attribute))
+
+
+def _visible_bind(binds: list[Bind], frame: Frame) -> Bind | None:
+    """The last name the model has in this activation or, failing that, in its callers."""
+    here: Frame | None = frame
+    while here is not None:
+        found = [b for b in binds if b.where.stack == here.stack]
+        if found:
+            return found[-1]
+        here = here.caller
+    return binds[-1]
+
+
+def _statement_in(m: Machine, frame: Frame, anchor: Bind | Call, first_use: int) -> Site | None:
+    """The statement of ``frame`` that holds the anchor, lifted out of branches that end before use."""
+    depth = len(frame.stack)
+    stack = anchor.where.stack
+    site = stack[depth] if len(stack) > depth else anchor.where.statement
+    tree = m.tree(site.path)
+    node = tree.statement(site)
+    if node is None:
+        return None
+    uses = _use_sites(m, frame, first_use)
+    for above in tree.ancestors(node):
+        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+            break
+        if isinstance(above, ast.stmt):
+            if any(_inside(use, tree.site(above)) for use in uses):
+                break
+            node = above
+    return tree.site(node)
+
+
+def _use_sites(m: Machine, frame: Frame, first_use: int) -> list[Site]:
+    """Where, in this activation, things happen from the first use on."""
+    depth = len(frame.stack)
+    found = []
+    for event in m.events:
+        where = event.call.where if isinstance(event, Forward) else event.where
+        if event.order >= first_use and where.stack[:depth] == frame.stack:
+            found.append(where.stack[depth] if len(where.stack) > depth else where.statement)
+    return found
+
+
+def _inside(inner: Site, outer: Site) -> bool:
+    a, b = inner.span, outer.span
+    return (
+        inner.path == outer.path
+        and (b.line, b.column) <= (a.line, a.column)
+        and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
+    )

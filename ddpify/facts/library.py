@@ -1,0 +1,451 @@
+"""What the libraries of a training script make: torch, torchvision, tqdm, the runtime.
+
+Names are qualified as imported. A call that is not listed gives an unknown thing that keeps
+its identity, so that behaviour (`.parameters()`, `.step()`) can still tell what it is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpify.facts import measures
+from ddpify.facts.events import Call
+from ddpify.facts.scopes import ClassInfo, Frame
+from ddpify.facts.values import (
+    NOTHING,
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    computed,
+    constant,
+    flat_deps,
+    join,
+    one,
+)
+from ddpify.source import Site
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+DDP = "torch.nn.parallel.DistributedDataParallel"
+RUNTIME = "ddpify.runtime"
+NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})
+WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
+RANK_CALLS = frozenset(
+    {
+        "torch.distributed.get_rank",
+        f"{RUNTIME}.get_rank",
+        f"{RUNTIME}.get_local_rank",
+        f"{RUNTIME}.is_main_process",
+        "torch.distributed.get_node_local_rank",
+    }
+)
+RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "NODE_RANK"})
+CLOCKS = ("time.time", "time.strftime", "time.localtime", "datetime.", "uuid.", "time.ctime", "os.getpid")
+MODEL_SOURCES = (
+    "torchvision.models.",
+    "timm.create_model",
+    "segmentation_models_pytorch.",
+    "torch.hub.load",
+)
+PASS_THROUGH = frozenset({"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy"})
+SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
+
+
+def instance_kind(info: ClassInfo) -> Kind:
+    """What an instance of a project class is, by what it inherits."""
+    for base in info.external_bases():
+        kind = class_kind(base)
+        if kind is not None:
+            return Kind.CRITERION if kind is Kind.MODEL and base.endswith("Loss") else kind
+    return Kind.INSTANCE
+
+
+def class_kind(name: str) -> Kind | None:
+    """What a class of a library makes, None when it is not known."""
+    tail = name.rsplit(".", 1)[-1]
+    if name.startswith(("torch.nn.", "torch.jit.ScriptModule")) and tail[:1].isupper():
+        return _nn_kind(tail)
+    if name.startswith("torch.optim.lr_scheduler."):
+        return Kind.SCHEDULER
+    if name.startswith("torch.optim.") and tail[:1].isupper():
+        return Kind.OPTIMIZER
+    if tail == "DataLoader" and name.split(".")[0] in ("torch", "monai"):
+        return Kind.LOADER
+    if name.startswith("torch.utils.data"):
+        return _data_kind(tail)
+    if name.startswith("torchvision.datasets."):
+        return Kind.DATASET
+    if tail == "GradScaler" and name.startswith("torch."):
+        return Kind.SCALER
+    if tail == "SummaryWriter":
+        return Kind.TRACKER
+    return None
+
+
+def _nn_kind(tail: str) -> Kind | None:
+    if tail in ("Parameter", "DataParallel", "DistributedDataParallel"):
+        return None
+    return Kind.CRITERION if tail.endswith("Loss") else Kind.MODEL
+
+
+def _data_kind(tail: str) -> Kind | None:
+    if tail.endswith("Sampler"):
+        return Kind.SAMPLER
+    return Kind.DATASET if tail.endswith("Dataset") or tail == "Subset" else None
+
+
+def call_external(m: Machine, f: Frame, name: str, call: Call) -> Value:
+    """The result of calling a library's function or class."""
+    tail = name.rsplit(".", 1)[-1]
+    special = _special(m, f, name, tail, call)
+    if special is not None:
+        return special
+    kind = class_kind(name)
+    if kind is not None:
+        thing = m.make(kind, f, call.site, name)
+        describe(m, thing, call)
+        return one(thing)
+    if name.startswith(MODEL_SOURCES):
+        return one(m.make(Kind.MODEL, f, call.site, name))
+    return _function_result(m, f, name, tail, call)
+
+
+def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
+    if tail in WRAPPERS and name.startswith(("torch.", "apex.")):
+        return _wrap_call(m, f, tail, call)
+    if name.startswith(f"{RUNTIME}."):
+        return _runtime(m, f, tail, call)
+    if name.startswith("builtins."):
+        return _builtin(m, f, tail, call)
+    if name.startswith("tqdm."):
+        return _progress(m, f, tail, call)
+    if name in RANK_CALLS:
+        return one(m.make(Kind.RANK, f, call.site, name))
+    if name.startswith("os.") and (tail == "getenv" or ".environ" in name):
+        return environment(m, f, call.arg(0, "key"), call.site)
+    if name.startswith(CLOCKS):
+        return _clock(m, f, name, call)
+    if name.startswith("random.") or name.startswith("numpy.random."):
+        return Value((), frozenset({m.make(Kind.RANDOM, f, call.site, name)}))
+    if name in PASS_THROUGH and call.args:
+        return call.args[0]
+    if name in ("itertools.chain", "itertools.cycle", "itertools.islice", "more_itertools.peekable"):
+        return _iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args[:1]]))
+    if name == "functools.partial" and call.args:
+        return call.args[0]
+    return None
+
+
+def _clock(m: Machine, f: Frame, name: str, call: Call) -> Value:
+    if name.startswith(("datetime.timedelta",)):
+        return NOTHING
+    return Value((), frozenset({m.make(Kind.CLOCK, f, call.site, "clock")}))
+
+
+def environment(m: Machine, f: Frame, key: Value | None, site: Site) -> Value:
+    """A read of ``os.environ``."""
+    if key is not None and key.known and key.const in RANK_VARIABLES:
+        return one(m.make(Kind.RANK, f, site, str(key.const)))
+    return NOTHING
+
+
+def _function_result(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value:
+    if name in ("torch.load", "pickle.load", "torch.utils.model_zoo.load_url"):
+        return one(m.make(Kind.CHECKPOINT, f, call.site, name))
+    if name in ("torch.utils.data.random_split",):
+        return _split(m, f, call)
+    if name == "torch.device":
+        return one(m.make(Kind.DEVICE, f, call.site, name))
+    if name in ("csv.writer", "csv.DictWriter"):
+        return one(m.make(Kind.UNKNOWN, f, call.site, name), flat_deps(call.args[0]) if call.args else ())
+    if name == "logging.getLogger":
+        return one(m.make(Kind.LOGGER, f, call.site, name))
+    if name in ("wandb.init", "neptune.init_run", "comet_ml.Experiment"):
+        return one(m.make(Kind.TRACKER, f, call.site, name))
+    if name in ("argparse.ArgumentParser", "configargparse.ArgumentParser"):
+        return one(m.make(Kind.INSTANCE, f, call.site, name))
+    measured = _measured(name, tail, call)
+    if measured is not None:
+        return measured
+    return call_unknown(m, f, None, call)
+
+
+def call_unknown(m: Machine, f: Frame, callee: Thing | None, call: Call) -> Value:
+    """An unknown callable makes an unknown thing, remembered by where it is made."""
+    values = (*call.args, *call.kwargs.values())
+    deps = computed(*values) if values else NOTHING
+    if callee is not None and callee.detail.get("part_of") is not None:
+        return deps
+    thing = m.make(Kind.UNKNOWN, f, call.site, callee.name if callee is not None else call.name)
+    thing.detail.setdefault("deps", deps.deps)
+    thing.detail["deps"] |= deps.deps
+    return one(thing, deps.deps, deps.measure)
+
+
+def describe(m: Machine, thing: Thing, call: Call) -> None:
+    """Remember the arguments that rules ask for later."""
+    thing.detail["call"] = call
+    if thing.kind is Kind.LOADER:
+        thing.detail["dataset"] = call.arg(0, "dataset") or NOTHING
+        for name, position in (("batch_size", 1), ("shuffle", 2), ("sampler", 3), ("batch_sampler", 4)):
+            given = call.arg(position, name)
+            if given is not None:
+                thing.detail[name] = given
+        if "drop_last" in call.kwargs:
+            thing.detail["drop_last"] = call.kwargs["drop_last"]
+    elif thing.kind is Kind.OPTIMIZER:
+        given = call.arg(0, "params")
+        thing.detail["parameters"] = given or NOTHING
+    elif thing.kind is Kind.CRITERION:
+        thing.detail["reduction"] = _reduction(call)
+    elif thing.kind is Kind.DATASET and call.args:
+        thing.inner = call.args[0]
+
+
+def _reduction(call: Call) -> Measure:
+    given = call.kwargs.get("reduction")
+    for old in ("size_average", "reduce"):
+        if old in call.kwargs and call.kwargs[old].known:
+            return Measure.MEAN if call.kwargs[old].const else Measure.SUM
+    if given is None:
+        return Measure.MEAN
+    names = {"mean": Measure.MEAN, "sum": Measure.SUM, "none": Measure.SAMPLES}
+    return names.get(given.const, Measure.MIXED) if given.known else Measure.MIXED
+
+
+def criterion_result(thing: Thing, call: Call) -> Value:
+    """The loss a criterion object gives for a batch."""
+    return _loss(call, thing.detail.get("reduction", Measure.MIXED))
+
+
+def _loss(call: Call, reduction: Measure) -> Value:
+    values = (*call.args, *call.kwargs.values())
+    batched = any(v.measure is not Measure.UNIFORM for v in values)
+    return computed(*values, measure=reduction if batched else Measure.UNIFORM)
+
+
+def _measured(name: str, tail: str, call: Call) -> Value | None:
+    """torch's functions on tensors with a batch axis."""
+    if not name.startswith(("torch.", "numpy.")) or not call.args:
+        return None
+    first = call.args[0]
+    if name.startswith("torch.nn.functional.") and _is_loss(tail):
+        return _loss(call, _reduction(call))
+    if tail in ("sum", "mean"):
+        axis = call.arg(1, "dim") or call.arg(1, "axis")
+        given = None if axis is None else (axis.const if axis.known else "unknown")
+        return computed(*call.args, measure=measures.reduce_samples(first.measure, tail, given))
+    if tail in measures.ELEMENTWISE_FUNCTIONS and first.measure is Measure.SAMPLES:
+        if tail in measures.PAIR_RESULTS and len(call.args) > 1:
+            return pair(call, computed(*call.args, measure=Measure.SAMPLES))
+        return computed(*call.args, measure=Measure.SAMPLES)
+    if name in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
+        local = {v.measure for v in call.args} - {Measure.UNIFORM}
+        return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
+    return None
+
+
+def pair(call: Call, part: Value) -> Value:
+    """``values, indices`` of max, topk, sort."""
+    return Value((Thing(Kind.TUPLE, call.site, items=(part, part)),), part.deps, part.measure)
+
+
+def _is_loss(tail: str) -> bool:
+    return tail.endswith(("_loss", "cross_entropy")) or tail in ("cross_entropy", "kl_div")
+
+
+def wrap(m: Machine, f: Frame, value: Value, site: Site, name: str) -> Value:
+    """Each model the value may be, behind the wrapper ``name``."""
+    wrapped = []
+    for thing in value.things:
+        if thing.kind is Kind.WRAPPED:
+            wrapped.append(thing)
+            continue
+        if thing.kind is Kind.UNKNOWN:
+            thing.kind = Kind.MODEL
+        outer = m.make(Kind.WRAPPED, f, site, f"{name}#{thing.serial}")
+        outer.inner = one(thing)
+        outer.detail["wrapper"] = name
+        wrapped.append(outer)
+    return Value(tuple(dict.fromkeys(wrapped)), value.deps)
+
+
+def unwrapped(value: Value) -> Value:
+    """The inner module of each wrapped model."""
+    inner = [t.inner if t.kind is Kind.WRAPPED and t.inner else one(t) for t in value.things]
+    return join(*inner) if inner else value
+
+
+def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
+    inner = call.arg(0, "module") or NOTHING
+    if tail == "DataParallel" and m.drop_data_parallel:
+        return inner
+    return wrap(m, f, inner, call.site, f"torch.nn.parallel.{tail}")
+
+
+def _runtime(m: Machine, f: Frame, tail: str, call: Call) -> Value:
+    """ddpify's own helpers, by what they return."""
+    first = call.args[0] if call.args else NOTHING
+    if tail in ("get_rank", "get_local_rank", "is_main_process"):
+        return one(m.make(Kind.RANK, f, call.site, tail))
+    if tail == "get_world_size":
+        return one(m.make(Kind.WORLD, f, call.site, tail))
+    if tail == "wrap_model":
+        return wrap(m, f, first, call.site, DDP)
+    if tail == "unwrap":
+        return unwrapped(first)
+    if tail in ("distributed_sampler", "evaluation_sampler"):
+        thing = m.make(Kind.SAMPLER, f, call.site, f"{RUNTIME}.{tail}")
+        return one(thing)
+    if tail in ("reduce_sum", "reduce_mean"):
+        reduced = [computed(a, measure=Measure.UNIFORM) for a in call.args]
+        if len(reduced) == 1:
+            return reduced[0]
+        return one(Thing(Kind.TUPLE, call.site, items=tuple(reduced)))
+    if tail == "broadcast":
+        kept = frozenset(d for d in flat_deps(first) if d.kind not in (Kind.CLOCK, Kind.RANDOM, Kind.RANK))
+        return Value(first.things, kept)
+    if tail == "per_rank_batch_size":
+        thing = m.make(Kind.UNKNOWN, f, call.site, f"{RUNTIME}.per_rank_batch_size")
+        return one(thing, flat_deps(first))
+    if tail == "without_module_prefix":
+        return first
+    return one(m.make(Kind.UNKNOWN, f, call.site, f"{RUNTIME}.{tail}"))
+
+
+def _progress(m: Machine, f: Frame, tail: str, call: Call) -> Value:
+    if tail == "write":
+        return NOTHING
+    thing = m.make(Kind.PROGRESS, f, call.site, call.name)
+    over = call.arg(0, "iterable")
+    thing.inner = over if over is not None else NOTHING
+    thing.detail["range"] = tail in ("trange",)
+    thing.detail["call"] = call
+    return one(thing)
+
+
+def _iterates(m: Machine, f: Frame, call: Call, element: Value) -> Value:
+    thing = m.make(Kind.ITERATOR, f, call.site, call.name)
+    thing.inner = element
+    thing.detail["over"] = call.args
+    return one(thing)
+
+
+def _builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
+    if tail == "open":
+        return one(m.make(Kind.FILE, f, call.site, "open"))
+    if tail in ("enumerate", "zip", "iter", "reversed", "list", "tuple", "sorted", "set", "next", "map", "filter"):
+        return _iteration(m, f, tail, call)
+    if tail == "len":
+        return _length(call.args[0] if call.args else NOTHING)
+    if tail in SAME_NUMBER and call.args:
+        return computed(*call.args, measure=call.args[0].measure)
+    if tail in ("max", "min") and len(call.args) > 1:
+        return join(*call.args).but(const=Value().const)
+    if tail == "sum" and call.args:
+        element = m.element_of(f, call.args[0])
+        return computed(call.args[0], element, measure=element.measure)
+    if tail == "getattr" and len(call.args) > 1 and call.args[1].known:
+        return _getattr(m, f, call)
+    if tail in ("dict",):
+        keys: dict[object, Value] = dict(call.kwargs)
+        return one(Thing(Kind.DICT, call.site, keys=keys))
+    if tail == "vars":
+        return computed(*call.args)
+    if tail in ("isinstance", "hasattr", "callable", "issubclass", "print"):
+        return NOTHING
+    return None
+
+
+def _getattr(m: Machine, f: Frame, call: Call) -> Value:
+    import ast
+
+    from ddpify.facts.expressions import attribute
+
+    return attribute(m, f, call.args[0], str(call.args[1].const), ast.Pass())
+
+
+def _length(value: Value) -> Value:
+    if value.measure is Measure.SAMPLES:
+        return computed(value, measure=Measure.COUNT)
+    for thing in value.of(Kind.LOADER, Kind.DATASET):
+        return Value((), frozenset({thing}))
+    for thing in value.things:
+        if thing.items is not None:
+            return constant(len(thing.items))
+    return computed(value, measure=value.measure if value.measure is Measure.COUNT else None)
+
+
+def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
+    if not call.args:
+        return one(Thing(Kind.ITERATOR, call.site, inner=None))
+    if tail == "next":
+        return m.element_of(f, call.args[0])
+    if tail == "zip":
+        parts = tuple(m.element_of(f, a) for a in call.args)
+        return _iterates(m, f, call, one(Thing(Kind.TUPLE, call.site, items=parts)))
+    if tail in ("map", "filter"):
+        element = m.element_of(f, call.args[-1])
+        result = _iterates(m, f, call, element)
+        return result.but(deps=flat_deps(call.args[-1]))
+    element = m.element_of(f, call.args[0])
+    if tail == "enumerate":
+        index = one(m.make(Kind.INDEX, f, call.site, "enumerate"))
+        element = one(Thing(Kind.TUPLE, call.site, items=(index, element)))
+    return _iterates(m, f, call, element).but(deps=flat_deps(call.args[0]))
+
+
+def _split(m: Machine, f: Frame, call: Call) -> Value:
+    parts = []
+    for index in range(4):
+        part = m.make(Kind.DATASET, f, call.site, f"split {index}")
+        part.inner = call.args[0] if call.args else NOTHING
+        parts.append(one(part))
+    return one(Thing(Kind.TUPLE, call.site, items=tuple(parts)))
+
+
+def element_of(m: Machine, f: Frame, value: Value) -> Value:
+    """What iterating over a value yields."""
+    found = [_element(m, f, thing) for thing in value.things]
+    results = [v for v in found if v is not None]
+    if results:
+        return join(*results)
+    if value.measure is Measure.UNIFORM:
+        return Value((), flat_deps(value))
+    return computed(value)
+
+
+def _element(m: Machine, f: Frame, thing: Thing) -> Value | None:
+    if thing.kind is Kind.LOADER:
+        batch = m.make(Kind.BATCH, f, f.statement or thing.born, f"{thing.serial}")
+        batch.inner = one(thing)
+        return Value((batch,), frozenset(), Measure.SAMPLES)
+    if thing.kind is Kind.PROGRESS:
+        if thing.inner is None or not thing.inner.all_deps():
+            return NOTHING
+        return element_of(m, f, thing.inner)
+    if thing.kind is Kind.BATCH:
+        return Value((), frozenset({thing}), Measure.SAMPLES)
+    if thing.items is not None or thing.kind is Kind.ITERATOR or thing.kind is Kind.TUPLE:
+        return join(*(thing.items or ()), thing.inner)
+    if thing.keys is not None:
+        return NOTHING
+    if thing.kind is Kind.PARAMETERS:
+        return Value((), frozenset({thing}))
+    if isinstance(thing.ref, ClassInfo):
+        return _instance_element(m, thing, f)
+    return None
+
+
+def _instance_element(m: Machine, thing: Thing, f: Frame) -> Value | None:
+    assert isinstance(thing.ref, ClassInfo)
+    method = thing.ref.lookup("__iter__")
+    if method is None:
+        return None
+    for bound in m.bind_method(thing, method, f.statement or thing.born).things:
+        if bound.ref is not None and bound.receiver is not None:
+            made = m.enter(f, bound.ref, (one(thing),), {}, f.statement or thing.born)  # type: ignore[arg-type]
+            return element_of(m, f, made)
+    return None

@@ -1,0 +1,371 @@
+"""The reader: runs a program on abstract values and keeps a record of what happens.
+
+Functions are entered at every call with the values they are given, so one loader factory
+called twice yields two loaders. Nothing of the user's code is executed or imported.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ddpify.facts import accumulators, calls, expressions, library, statements
+from ddpify.facts.tree import Tree
+from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, FunctionNode, Guard, Loop, ModuleInfo
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, join, one
+from ddpify.names import HEADER_PREFIX
+from ddpify.project import Project
+from ddpify.source import Site
+
+BUDGET = 400_000
+MAX_DEPTH = 24
+RUNTIME = "ddpify.runtime"
+
+Event = Call | Bind | Access | Forward
+
+
+class OutOfBudget(Exception):
+    """The program is too large to follow; what was read so far is kept."""
+
+
+class Machine:
+    """One reading of one entry script.
+
+    ``wraps`` maps a statement's site to the names that are wrapped right after it,
+    ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
+    whose loaders give each rank its share, and ``unwraps`` the expressions that will name the
+    inner module: together they show the program as it will be, so that rules can be stated
+    against the target.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        wraps: Mapping[Site, tuple[str, ...]] | None = None,
+        drop_data_parallel: bool = False,
+        sharded: frozenset[Site] = frozenset(),
+        unwraps: frozenset[Site] = frozenset(),
+    ) -> None:
+        self.project = project
+        self.wraps = dict(wraps or {})
+        self.sharded = sharded
+        self.unwraps = unwraps
+        self.drop_data_parallel = drop_data_parallel
+        self.now = 0
+        self.spent = 0
+        self.events: list[Event] = []
+        self.loops: list[Loop] = []
+        self.unknowns: list[Unknown] = []
+        self.values: dict[Site, Value] = {}
+        self.modules: dict[str, ModuleInfo] = {}
+        self._seen: dict[tuple[object, ...], Event] = {}
+        self._made: dict[tuple[object, ...], Thing] = {}
+        self._sites: dict[ast.AST, Site] = {}
+        self._entered: list[FunctionInfo] = []
+        self._trees: dict[str, Tree] = {}
+        self.ends: dict[tuple[Site, tuple[Site, ...]], LoopEnd] = {}
+
+    # -- running ---------------------------------------------------------------------------
+
+    def run(self) -> ModuleInfo | None:
+        """Read the entry as Python would run it. None when it cannot be read."""
+        module = self._load("__main__", self.project.entry)
+        if module is None:
+            return None
+        try:
+            self._run_module(module)
+        except OutOfBudget:
+            self.unknown(Unknown(self.site_of(module, module.tree.body[0]), "the program is too large to follow whole"))
+        return module
+
+    def _load(self, name: str, file: Any) -> ModuleInfo | None:
+        source = self.project.read(file)
+        if source is None:
+            return None
+        if source.path not in self.modules:
+            self.modules[source.path] = ModuleInfo(name, source, source.parse())
+        return self.modules[source.path]
+
+    def _run_module(self, module: ModuleInfo) -> None:
+        if module.ran:
+            return
+        module.ran = True
+        module.globals["__name__"] = constant(module.name)
+        frame = Frame(module, None, module.globals)
+        self.execute(frame, module.tree.body)
+
+    def execute(self, f: Frame, body: list[ast.stmt]) -> bool:
+        """Run statements in a frame."""
+        return statements.execute(self, f, body)
+
+    def evaluate(self, f: Frame, node: ast.expr) -> Value:
+        """Evaluate an expression in a frame."""
+        return expressions.evaluate(self, f, node)
+
+    def call(self, f: Frame, node: ast.Call, alone: bool = False) -> Value:
+        """Evaluate a call; ``alone`` when it is a statement of its own."""
+        value = calls.call(self, f, node, alone)
+        if alone:
+            self.remember(f, node, value)
+        return value
+
+    def spend(self) -> None:
+        """Count a step. Raises OutOfBudget."""
+        self.spent += 1
+        if self.spent > BUDGET:
+            raise OutOfBudget
+
+    # -- recording -------------------------------------------------------------------------
+
+    def tick(self) -> int:
+        """The time of the next event."""
+        self.now += 1
+        return self.now
+
+    def site(self, f: Frame, node: ast.AST) -> Site:
+        """Where a node of the running module stands."""
+        return self.site_of(f.module, node)
+
+    def site_of(self, module: ModuleInfo, node: ast.AST) -> Site:
+        """Where a node of ``module`` stands."""
+        found = self._sites.get(node)
+        if found is None:
+            found = self._sites[node] = module.source.site(node)
+        return found
+
+    def tree(self, path: str) -> Tree:
+        """The syntax of a module that was read, with parents."""
+        if path not in self._trees:
+            module = self.modules[path]
+            self._trees[path] = Tree(module.source, module.tree)
+        return self._trees[path]
+
+    def where(self, f: Frame) -> Where:
+        """The circumstances of something that happens now."""
+        assert f.statement is not None
+        return Where(f.statement, f.function, f, f.stack, f.loop, f.guards, f.no_grad, f.contexts)
+
+    def record(self, event: Event) -> None:
+        """Keep an event; a repetition of one (second run of a loop) widens the first."""
+        key = _key(event)
+        known = self._seen.get(key)
+        if known is None:
+            self._seen[key] = event
+            self.events.append(event)
+        else:
+            _widen(known, event)
+
+    def remember(self, f: Frame, node: ast.expr, value: Value) -> None:
+        """Keep what an expression was, over all the contexts it is evaluated in."""
+        site = self.site(f, node)
+        known = self.values.get(site)
+        self.values[site] = value if known is None else join(known, value)
+
+    def unknown(self, unknown: Unknown) -> None:
+        """Keep something that could not be followed."""
+        if unknown not in self.unknowns:
+            self.unknowns.append(unknown)
+
+    def make(self, kind: Kind, f: Frame, site: Site, name: str = "") -> Thing:
+        """The thing made at ``site`` in this call: the same one when a loop comes by again."""
+        key = (kind, site, f.stack, name)
+        if key not in self._made:
+            self._made[key] = Thing(kind, site, name)
+        return self._made[key]
+
+    # -- control ---------------------------------------------------------------------------
+
+    @contextmanager
+    def guarded(self, f: Frame, test: Value, site: Site, holds: bool) -> Iterator[None]:
+        """Inside, the condition is known to hold (or not)."""
+        held = f.guards
+        self.hold(f, test, site, holds)
+        try:
+            yield
+        finally:
+            f.guards = held
+
+    def hold(self, f: Frame, test: Value, site: Site, holds: bool) -> None:
+        """From here to the end of the block the condition is known."""
+        f.guards = (*f.guards, Guard(test, site, holds))
+
+    def apply_wraps(self, f: Frame, site: Site) -> None:
+        """In the target program, names planned to be wrapped after this statement are."""
+        for target in self.wraps.get(site, ()):
+            node = ast.parse(target, mode="eval").body
+            base: Thing | None = None
+            if isinstance(node, ast.Name):
+                value = f.lookup(node.id)
+            else:
+                assert isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+                owner = f.lookup(node.value.id)
+                base = owner.things[0] if owner and owner.things else None
+                value = base.attrs.get(node.attr) if base else None
+            if value is None:
+                continue
+            wrapped = library.wrap(self, f, value, site, library.DDP)
+            if base is not None and isinstance(node, ast.Attribute):
+                base.attrs[node.attr] = wrapped
+            elif isinstance(node, ast.Name):
+                f.bind(node.id, wrapped)
+
+    def close_loop(self, f: Frame, loop: Loop) -> None:
+        """A loop over a sharded loader ends: its sums are this rank's, and are to be reduced."""
+        accumulators.close_loop(self, f, loop)
+
+    def turns_off_grad(self, value: Value) -> bool:
+        """Whether a context manager is no_grad or inference_mode."""
+        return any(t.name in library.NO_GRAD for t in value.things)
+
+    def entered(self, value: Value) -> Value:
+        """What ``with value as x`` binds."""
+        return value
+
+    def bind_loop_target(self, f: Frame, target: ast.expr, element: Value) -> None:
+        """Bind a loop variable."""
+        statements.assign(self, f, target, element)
+
+    def element_of(self, f: Frame, value: Value) -> Value:
+        """What iterating over ``value`` yields."""
+        return library.element_of(self, f, value)
+
+    # -- functions and classes -------------------------------------------------------------
+
+    def make_function(self, f: Frame, node: FunctionNode, name: str) -> Thing:
+        """The thing a ``def`` or ``lambda`` makes."""
+        decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+        closure = f.outer if f.in_class else (f if f.function is not None else None)
+        info = FunctionInfo(
+            name,
+            node,
+            f.module,
+            self.site(f, node),
+            closure,
+            decorators=tuple(self.evaluate(f, d) for d in decorators),
+            defaults=tuple(self.evaluate(f, d) for d in node.args.defaults),
+            kw_defaults=tuple(self.evaluate(f, d) if d else None for d in node.args.kw_defaults),
+        )
+        return Thing(Kind.FUNCTION, info.site, name, ref=info)
+
+    def own(self, value: Value, info: ClassInfo) -> None:
+        """Tell a function that it is a method."""
+        for thing in value.things:
+            if isinstance(thing.ref, FunctionInfo) and thing.ref.owner is None:
+                thing.ref.owner = info
+
+    def bind_method(self, receiver: Thing, value: Value, site: Site) -> Value:
+        """A class attribute read through an instance."""
+        bound = []
+        for thing in value.things:
+            info = thing.ref
+            if not isinstance(info, FunctionInfo) or info.decorated_with("builtins.staticmethod"):
+                bound.append(one(thing))
+            elif info.decorated_with("builtins.property", "functools.cached_property"):
+                bound.append(self.enter(None, info, (one(receiver),), {}, site))
+            else:
+                bound.append(one(Thing(Kind.METHOD, site, info.name, ref=info, receiver=receiver)))
+        return join(*bound) if bound else value
+
+    def enter(
+        self,
+        f: Frame | None,
+        info: FunctionInfo,
+        args: tuple[Value, ...],
+        kwargs: dict[str, Value],
+        site: Site,
+        arg_sites: tuple[Site, ...] = (),
+        kwarg_sites: Mapping[str, Site] | None = None,
+    ) -> Value:
+        """Run a project function with these arguments and give what it returns."""
+        return calls.enter(self, f, info, args, kwargs, site, arg_sites, kwarg_sites or {})
+
+    @contextmanager
+    def inside(self, info: FunctionInfo) -> Iterator[bool]:
+        """Guard against recursion and endless depth; yields whether to go in."""
+        allowed = self._entered.count(info) < 1 and len(self._entered) < MAX_DEPTH
+        self._entered.append(info)
+        try:
+            yield allowed
+        finally:
+            self._entered.pop()
+
+    # -- modules ---------------------------------------------------------------------------
+
+    def external(self, name: str, site: Site) -> Thing:
+        """A name that is not of the project."""
+        key = (Kind.EXTERNAL, name)
+        if key not in self._made:
+            self._made[key] = Thing(Kind.EXTERNAL, site, name)
+        return self._made[key]
+
+    def import_module(self, f: Frame, dotted: str, site: Site) -> Value:
+        """``import dotted``."""
+        return self._module_value(self.project.find(dotted), dotted, site)
+
+    def import_from(self, f: Frame, dotted: str, level: int, site: Site) -> Value:
+        """The module of ``from dotted import …``."""
+        if level:
+            file = self.project.find_relative(f.module.source.file, level, dotted)
+        else:
+            file = self.project.find(dotted)
+        return self._module_value(file, dotted, site)
+
+    def _module_value(self, file: Any, dotted: str, site: Site) -> Value:
+        if file is None:
+            return one(self.external(dotted, site))
+        module = self._load(dotted, file)
+        if module is None or module.source.text.startswith(HEADER_PREFIX):
+            return one(self.external(RUNTIME if module is not None else dotted, site))
+        self._run_module(module)
+        return one(Thing(Kind.MODULE, site, dotted, ref=module))
+
+    def module_globals(self, thing: Thing) -> dict[str, Value]:
+        """The globals of a local module."""
+        assert isinstance(thing.ref, ModuleInfo)
+        return thing.ref.globals
+
+    def module_attribute(self, thing: Thing, name: str) -> Value:
+        """``module.name``: a global or a submodule."""
+        found = self.module_globals(thing).get(name)
+        if found is not None:
+            return found
+        assert isinstance(thing.ref, ModuleInfo)
+        file = self.project.find_relative(thing.ref.source.file, 1, name)
+        if thing.ref.source.file.name == "__init__.py" and file is not None:
+            return self._module_value(file, f"{thing.name}.{name}", thing.born)
+        return one(Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}"))
+
+    def member(self, f: Frame, module: Value, name: str, site: Site) -> Value:
+        """``from module import name``."""
+        found = []
+        for thing in module.things:
+            if thing.kind is Kind.MODULE:
+                found.append(self.module_attribute(thing, name))
+            else:
+                found.append(one(self.external(f"{thing.name}.{name}", site)))
+        return join(*found) if found else NOTHING
+
+
+def _key(event: Event) -> tuple[object, ...]:
+    if isinstance(event, Call):
+        return (Call, event.site, event.where.stack, event.name)
+    if isinstance(event, Bind):
+        return (Bind, event.site, event.where.stack)
+    if isinstance(event, Access):
+        return (Access, event.base_site, event.attribute, event.where.stack)
+    return (Forward, event.call.site, event.call.where.stack, event.model)
+
+
+def _widen(known: Event, event: Event) -> None:
+    if isinstance(known, Call) and isinstance(event, Call):
+        known.args = tuple(join(a, b) for a, b in zip(known.args, event.args, strict=False))
+        known.kwargs = {k: join(known.kwargs.get(k), v) for k, v in event.kwargs.items()}
+        known.receiver = join(known.receiver, event.receiver) if event.receiver else known.receiver
+        known.result = join(known.result, event.result)
+    elif isinstance(known, Bind) and isinstance(event, Bind):
+        known.value = join(known.value, event.value)
+    elif isinstance(known, Access) and isinstance(event, Access):
+        known.base = join(known.base, event.base)

@@ -1,0 +1,166 @@
+"""Methods on values that are not of the project: what `.to`, `.item`, `.parameters` give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpify.facts import library, measures
+from ddpify.facts.events import Call
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import (
+    NOTHING,
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    computed,
+    flat_deps,
+    join,
+    one,
+)
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+RETURNS_SELF = frozenset(
+    """to cuda cpu train eval float double half bfloat16 requires_grad_ apply share_memory type
+    compile to_empty xpu""".split()
+)
+PARAMETERS = frozenset({"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"})
+MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
+GROWS = frozenset({"append", "extend", "add", "insert", "update", "setdefault", "appendleft"})
+
+
+def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value:
+    """The result of ``receiver.name(...)``."""
+    results = [_on_thing(m, f, thing, name, call) for thing in receiver.things]
+    found = [r for r in results if r is not None]
+    if found:
+        return join(*found)
+    return _on_tensor(receiver, name, call)
+
+
+def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
+    if name in ("parameters", "named_parameters") and thing.kind is Kind.UNKNOWN:
+        _promote(thing)
+    if thing.kind in MODULES or thing.kind is Kind.UNKNOWN:
+        return _on_module(m, f, thing, name, call)
+    if thing.kind is Kind.DICT:
+        return _on_dict(m, f, thing, name, call)
+    if thing.kind in (Kind.TUPLE, Kind.ITERATOR) and name in GROWS:
+        added = call.args[-1] if call.args else NOTHING
+        value = m.element_of(f, added) if name == "extend" else added
+        thing.inner = join(thing.inner, value)
+        return NOTHING
+    if name == "parse_args" or name == "parse_known_args":
+        return _arguments(m, f, name, call)
+    if name == "state_dict":
+        return one(m.make(Kind.STATE, f, call.site, str(thing.serial)), {thing})
+    if thing.kind is Kind.SCALER and name in ("scale", "unscale_") and call.args:
+        return computed(*call.args, measure=call.args[0].measure)
+    if thing.kind is Kind.SAMPLER or thing.kind is Kind.LOADER:
+        return Value((), frozenset({thing}))
+    return None
+
+
+def _promote(thing: Thing) -> None:
+    """Whoever has parameters is a module; a part of a model stays a part of it."""
+    if thing.detail.get("part_of") is None:
+        thing.kind = Kind.MODEL
+
+
+def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
+    if name in RETURNS_SELF:
+        return one(thing)
+    if name in PARAMETERS:
+        made = m.make(Kind.PARAMETERS, f, call.site, str(thing.serial))
+        owner = thing.detail.get("part_of")
+        made.inner = one(owner if owner is not None else thing)
+        made.detail["part"] = owner is not None
+        return one(made)
+    if name == "state_dict":
+        state = m.make(Kind.STATE, f, call.site, str(thing.serial))
+        state.inner = one(thing)
+        return one(state, {thing})
+    if name == "from_pretrained":
+        return one(m.make(Kind.MODEL, f, call.site, name))
+    if thing.kind in MODULES:
+        return _bypass(m, f, thing, name, call)
+    if name == "zero_grad" and any(d.kind is Kind.PARAMETERS for d in thing.detail.get("deps", ())):
+        thing.kind = Kind.OPTIMIZER
+        thing.detail["parameters"] = Value((), thing.detail["deps"])
+    return None
+
+
+def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:
+    """A method or part of a model is called: a forward that the wrapper does not see."""
+    made = m.make(Kind.UNKNOWN, f, call.site, f"{thing.name}.{name}()")
+    made.detail["part_of"] = thing
+    output = m.make(Kind.FORWARD, f, call.site, f"bypass {thing.serial}")
+    output.detail.update(model=thing, bypass=call)
+    values = (*call.args, *call.kwargs.values())
+    mixed = computed(*values) if values else NOTHING
+    return Value((made,), mixed.deps | {thing, output}, mixed.measure)
+
+
+def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
+    assert thing.keys is not None
+    if name == "update":
+        for given in call.args:
+            for other in given.things:
+                for key, value in (other.keys or {}).items():
+                    thing.keys[key] = join(thing.keys.get(key), value)
+        thing.keys.update(call.kwargs)
+        return NOTHING
+    if name in ("get", "pop", "setdefault") and call.args:
+        key = call.args[0]
+        return thing.keys.get(key.const, NOTHING) if key.known else join(*thing.keys.values(), NOTHING)
+    if name == "copy":
+        return one(Thing(Kind.DICT, call.site, keys=dict(thing.keys)))
+    everything = join(*thing.keys.values()) if thing.keys else NOTHING
+    if name == "values":
+        return one(Thing(Kind.ITERATOR, call.site, inner=everything))
+    if name == "items":
+        pair = one(Thing(Kind.TUPLE, call.site, items=(NOTHING, everything)))
+        return one(Thing(Kind.ITERATOR, call.site, inner=pair))
+    return None
+
+
+def _arguments(m: Machine, f: Frame, name: str, call: Call) -> Value:
+    parsed = one(m.make(Kind.ARGUMENT, f, call.site))
+    if name == "parse_known_args":
+        return one(Thing(Kind.TUPLE, call.site, items=(parsed, NOTHING)))
+    return parsed
+
+
+def _on_tensor(receiver: Value, name: str, call: Call) -> Value:
+    values = (receiver, *call.args, *call.kwargs.values())
+    measure = receiver.measure
+    if name in ("sum", "mean"):
+        axis = call.arg(0, "dim") or call.arg(0, "axis")
+        given = None if axis is None else (axis.const if axis.known else "unknown")
+        return computed(*values, measure=measures.reduce_samples(measure, name, given))
+    if name == "size":
+        return _size(receiver, call)
+    if measure is Measure.SAMPLES and name in measures.KEEPS_BATCH_AXIS:
+        part = computed(*values, measure=Measure.SAMPLES)
+        return library.pair(call, part) if name in measures.PAIR_RESULTS and call.args else part
+    if name in measures.KEEPS_ANY:
+        return computed(receiver, measure=measure)
+    if name in ("mul_", "mul", "div_", "div") and call.args:
+        import ast
+
+        op: ast.operator = ast.Mult() if name.startswith("mul") else ast.Div()
+        return computed(*values, measure=measures.binary(op, receiver, call.args[0]))
+    if name == "format":
+        return computed(*values)
+    return Value((), flat_deps(computed(*values)), computed(*values).measure)
+
+
+def _size(receiver: Value, call: Call) -> Value:
+    if not call.args:
+        return receiver
+    first = call.args[0].known and call.args[0].const == 0
+    if first and receiver.measure is Measure.SAMPLES:
+        return computed(receiver, measure=Measure.COUNT)
+    return NOTHING

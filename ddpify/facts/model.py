@@ -1,0 +1,130 @@
+"""The facts rules are written against: what trains what, with which data, and what is seen outside.
+
+Everything here is read-only; it is made by `facts.link` from one reading of the program.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ddpify.facts.effects import Effect
+from ddpify.facts.events import Access, Call, Forward, LoopEnd, Unknown
+from ddpify.facts.scopes import FunctionInfo, Loop
+from ddpify.facts.sinks import Part
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Thing, Value
+from ddpify.source import Site
+
+
+class Status(Enum):
+    """How far a project already is from one process."""
+
+    SINGLE = "one process"
+    DATA_PARALLEL = "nn.DataParallel"
+    MIGRATED = "migrated with ddpify"
+    DISTRIBUTED = "distributed by hand"
+
+
+class Role(Enum):
+    """What a loader feeds."""
+
+    TRAINING = "training"
+    EVALUATION = "evaluation"
+    OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """The script that is run. ``guard`` is the first statement under ``if __name__ == "__main__"``."""
+
+    path: str
+    site: Site
+    guard: tuple[Site, ...]
+    first: Site
+    last: Site
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a model is complete: wrap ``target`` right after ``statement``."""
+
+    statement: Site
+    target: str
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A module whose parameters an optimizer steps (several things when branches choose one)."""
+
+    things: tuple[Thing, ...]
+    optimizers: tuple[Thing, ...]
+    home: Home | None
+    wrapped: bool
+    batch_norm: bool
+    data_parallel: tuple[Call, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingLoop:
+    """A loop whose passes call ``backward``; ``epoch`` is the loop around it, if any."""
+
+    batch: Loop
+    epoch: Loop | None
+    loaders: tuple[Thing, ...]
+    backward: Call
+
+
+@dataclass(frozen=True, eq=False)
+class Loader:
+    """A call that makes loaders: one thing per call of a factory.
+
+    ``training`` are the calls (of ``calls``) whose loader trains.
+    """
+
+    call: Call
+    calls: tuple[Call, ...]
+    training: tuple[Call, ...]
+    roles: frozenset[Role]
+    things: tuple[Thing, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Facts:
+    """One entry's program, read whole."""
+
+    root: str
+    entry: Entry
+    status: Status
+    evidence: tuple[tuple[Site, str], ...]
+    models: tuple[Model, ...]
+    training: tuple[TrainingLoop, ...]
+    loaders: tuple[Loader, ...]
+    steps: tuple[Call, ...]
+    calls: tuple[Call, ...]
+    effects: tuple[Effect, ...]
+    training_forwards: tuple[Forward, ...]
+    evaluation_forwards: tuple[Forward, ...]
+    accesses: tuple[Access, ...]
+    ends: tuple[LoopEnd, ...]
+    unknowns: tuple[Unknown, ...]
+    values: dict[Site, Value]
+    sharded: frozenset[Site]
+    trees: dict[str, Tree]
+    runtime: tuple[str, str]
+    unwraps: tuple[tuple[Site, Forward], ...] = ()
+    bypasses: tuple[Call, ...] = ()
+    helpers: frozenset[FunctionInfo] = frozenset()
+    sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
+
+    def tree(self, site: Site) -> Tree:
+        """The syntax around a site."""
+        return self.trees[site.path]
+
+    def text(self, site: Site) -> str:
+        """The source text at a site."""
+        return self.trees[site.path].source.segment(site.span)
+
+    def named(self, *names: str) -> tuple[Call, ...]:
+        """Calls of external names."""
+        return tuple(call for call in self.calls if call.name in names)

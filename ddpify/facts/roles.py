@@ -1,0 +1,143 @@
+"""Decide by behaviour what each value is for: which loop trains, which loader feeds it."""
+
+from __future__ import annotations
+
+from ddpify.facts.accumulators import loaders_in
+from ddpify.facts.events import Call, Forward
+from ddpify.facts.machine import Machine
+from ddpify.facts.model import Loader, Role, TrainingLoop
+from ddpify.facts.scopes import Loop
+from ddpify.facts.values import Kind, Thing, flat_deps
+
+
+def calls_of(m: Machine) -> tuple[Call, ...]:
+    """Every call, in order."""
+    return tuple(e for e in m.events if isinstance(e, Call))
+
+
+def forwards_of(m: Machine) -> tuple[Forward, ...]:
+    """Every model call, in order."""
+    return tuple(e for e in m.events if isinstance(e, Forward))
+
+
+def backwards(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """Calls that start a backward pass."""
+    names = (".backward", "torch.autograd.backward")
+    return tuple(c for c in calls if c.name in names or c.name.endswith(".backward"))
+
+
+def steps(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """Calls that change parameters: ``optimizer.step()``, ``scaler.step(optimizer)``."""
+    return tuple(c for c in calls if c.name == ".step" and stepped(c))
+
+
+def stepped(call: Call) -> tuple[Thing, ...]:
+    """The optimizers a step call steps."""
+    receiver = call.receiver
+    if receiver is None:
+        return ()
+    if receiver.of(Kind.SCALER) and call.args:
+        return call.args[0].of(Kind.OPTIMIZER)
+    return receiver.of(Kind.OPTIMIZER)
+
+
+def models_of_optimizer(optimizer: Thing) -> tuple[Thing, ...]:
+    """The modules whose parameters an optimizer was given."""
+    given = optimizer.detail.get("parameters")
+    if given is None:
+        return ()
+    found: list[Thing] = []
+    for dep in sorted(flat_deps(given), key=lambda t: t.serial):
+        owners = dep.inner.things if dep.kind is Kind.PARAMETERS and dep.inner else (dep,)
+        for owner in owners:
+            base = whole(owner)
+            if base.kind is Kind.MODEL and base not in found:
+                found.append(base)
+    return tuple(found)
+
+
+def whole(thing: Thing) -> Thing:
+    """The module behind a wrapper, or that a part belongs to."""
+    while True:
+        if thing.kind is Kind.WRAPPED and thing.inner is not None and thing.inner.things:
+            thing = thing.inner.things[0]
+        elif thing.detail.get("part_of") is not None:
+            thing = thing.detail["part_of"]
+        else:
+            return thing
+
+
+def training_forwards(calls: tuple[Call, ...], forwards: tuple[Forward, ...]) -> frozenset[Thing]:
+    """Outputs that some backward pass goes through."""
+    used: set[Thing] = set()
+    for call in backwards(calls):
+        values = (call.receiver, *call.args) if call.receiver is not None else call.args
+        for value in values:
+            used |= {d for d in flat_deps(value) if d.kind is Kind.FORWARD}
+    return frozenset(f.output for f in forwards if f.output in used)
+
+
+def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
+    """One per loop and call chain in which a backward pass runs for each batch."""
+    found: dict[tuple[object, ...], TrainingLoop] = {}
+    for call in backwards(calls):
+        loops = call.where.loops()
+        if not loops:
+            continue
+        batch = _batch_loop(loops, call)
+        if batch is None:
+            continue
+        outer = [x for x in _outside(loops, batch) if not loaders_in(x.over)]
+        loaders = loaders_in(batch.over) or _fed_by_next(call)
+        key = (batch.site, call.where.stack)
+        found.setdefault(
+            key, TrainingLoop(batch, outer[0] if outer else None, loaders, call)
+        )
+    return tuple(found.values())
+
+
+def _batch_loop(loops: tuple[Loop, ...], call: Call) -> Loop | None:
+    with_loader = [x for x in loops if loaders_in(x.over)]
+    return with_loader[0] if with_loader else loops[0]
+
+
+def _outside(loops: tuple[Loop, ...], batch: Loop) -> tuple[Loop, ...]:
+    return loops[loops.index(batch) + 1 :]
+
+
+def _fed_by_next(call: Call) -> tuple[Thing, ...]:
+    """Loaders whose batches (``next(iterator)``) the loss was computed from."""
+    value = call.receiver
+    batches = value.dep(Kind.BATCH) if value is not None else ()
+    found = [t for b in batches if b.inner is not None for t in b.inner.things]
+    return tuple(dict.fromkeys(found))
+
+
+def loaders(
+    calls: tuple[Call, ...], training: tuple[TrainingLoop, ...], m: Machine
+) -> tuple[Loader, ...]:
+    """Every call that makes loaders, with what they feed."""
+    trained = {t for loop in training for t in loop.loaders}
+    evaluated = {
+        t for loop in m.loops for t in loaders_in(loop.over)
+        if not any(loop.site == other.batch.site for other in training if t in other.loaders)
+    }
+    grouped: dict[object, list[tuple[Call, Thing]]] = {}
+    for call in calls:
+        for thing in call.result.of(Kind.LOADER):
+            if thing.detail.get("call") is call or thing.born == call.site:
+                grouped.setdefault(call.site, []).append((call, thing))
+    found = []
+    for pairs in grouped.values():
+        things = tuple(dict.fromkeys(t for _, t in pairs))
+        roles = set()
+        if any(t in trained for t in things):
+            roles.add(Role.TRAINING)
+        if any(t in evaluated for t in things):
+            roles.add(Role.EVALUATION)
+        if any(t not in trained and t not in evaluated for t in things):
+            roles.add(Role.OTHER)
+        made = tuple(dict.fromkeys(c for c, _ in pairs))
+        training_calls = tuple(dict.fromkeys(c for c, t in pairs if t in trained))
+        found.append(Loader(pairs[0][0], made, training_calls, frozenset(roles), things))
+    return tuple(found)

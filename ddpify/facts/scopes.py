@@ -1,0 +1,147 @@
+"""Functions, classes, modules and frames: where names live while a program is read."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from ddpify.facts.values import Thing, Value
+from ddpify.source import Site, Source
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(eq=False)
+class ModuleInfo:
+    """A local module: its source and its globals."""
+
+    name: str
+    source: Source
+    tree: ast.Module
+    globals: dict[str, Value] = field(default_factory=dict)
+    ran: bool = False
+
+
+@dataclass(eq=False)
+class FunctionInfo:
+    """A function, method or lambda of the project."""
+
+    name: str
+    node: FunctionNode
+    module: ModuleInfo
+    site: Site
+    closure: Frame | None
+    owner: ClassInfo | None = None
+    decorators: tuple[Value, ...] = ()
+    defaults: tuple[Value, ...] = ()
+    kw_defaults: tuple[Value | None, ...] = ()
+
+    def decorated_with(self, *names: str) -> bool:
+        """Whether a decorator has one of these qualified names."""
+        found = (t.name for v in self.decorators for t in v.things)
+        return any(name in names for name in found)
+
+
+@dataclass(eq=False)
+class ClassInfo:
+    """A class of the project, with what it inherits."""
+
+    name: str
+    node: ast.ClassDef
+    module: ModuleInfo
+    site: Site
+    bases: tuple[Value, ...]
+    env: dict[str, Value] = field(default_factory=dict)
+
+    def mro(self) -> list[ClassInfo]:
+        """This class and its local bases, nearest first."""
+        found: list[ClassInfo] = [self]
+        for base in self.bases:
+            for thing in base.things:
+                if isinstance(thing.ref, ClassInfo) and thing.ref is not self:
+                    found.extend(c for c in thing.ref.mro() if c not in found)
+        return found
+
+    def external_bases(self) -> tuple[str, ...]:
+        """Qualified names of the bases that are not of the project."""
+        names: list[str] = []
+        for info in self.mro():
+            for base in info.bases:
+                names.extend(t.name for t in base.things if not isinstance(t.ref, ClassInfo))
+        return tuple(names)
+
+    def lookup(self, name: str) -> Value | None:
+        """A method or class attribute, local bases included."""
+        for info in self.mro():
+            if name in info.env:
+                return info.env[name]
+        return None
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A condition that holds where an event happens."""
+
+    test: Value
+    site: Site
+    holds: bool
+
+
+@dataclass(eq=False)
+class Loop:
+    """One running loop: what it iterates and where."""
+
+    site: Site
+    header: Site
+    target: str
+    over: Value
+    function: FunctionInfo | None
+    frame: Frame
+    body: Site
+    kind: str
+    first: int = 0
+    parent: Loop | None = None
+
+
+@dataclass(eq=False)
+class Frame:
+    """One activation of a function (or of a module's top level)."""
+
+    module: ModuleInfo
+    function: FunctionInfo | None
+    env: dict[str, Value]
+    outer: Frame | None = None
+    stack: tuple[Site, ...] = ()
+    caller: Frame | None = None
+    loop: Loop | None = None
+    guards: tuple[Guard, ...] = ()
+    no_grad: bool = False
+    globals_: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+    returns: list[Value] = field(default_factory=list)
+    yields: list[Value] = field(default_factory=list)
+    statement: Site | None = None
+    parameters: dict[str, Site | None] = field(default_factory=dict)
+    contexts: tuple[Value, ...] = ()
+    self_thing: Thing | None = None
+    in_class: bool = False
+    leaves: list[dict[str, Value]] = field(default_factory=list)
+
+    def lookup(self, name: str) -> Value | None:
+        """What ``name`` is bound to here: local, enclosing function, module."""
+        if name not in self.globals_:
+            frame: Frame | None = self
+            while frame is not None:
+                if name in frame.env:
+                    return frame.env[name]
+                frame = frame.outer
+        return self.module.globals.get(name)
+
+    def bind(self, name: str, value: Value) -> None:
+        """Assign ``name`` in the scope Python would assign it in."""
+        if name in self.globals_:
+            self.module.globals[name] = value
+        elif name in self.nonlocals and self.outer is not None:
+            self.outer.bind(name, value)
+        else:
+            self.env[name] = value

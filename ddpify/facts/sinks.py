@@ -1,0 +1,123 @@
+"""Numbers that leave the program, and which parts of them one rank alone computed."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from ddpify.facts.effects import Effect, EffectKind
+from ddpify.facts.events import Call
+from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Measure, Value
+from ddpify.source import Site
+
+SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
+SUMS = (Measure.SUM, Measure.COUNT)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sub-expression of a sink that ranks must combine first; ``how`` is "" when unknown."""
+
+    site: Site
+    text: str
+    how: str
+
+
+def sinks(
+    calls: tuple[Call, ...], effects: tuple[Effect, ...], helpers: frozenset[FunctionInfo]
+) -> tuple[Call, ...]:
+    """Calls for their own sake that show or store numbers."""
+    visible = (EffectKind.CONSOLE, EffectKind.TRACKER, EffectKind.FILE)
+    found = [e.call for e in effects if e.kind in visible and e.call.alone]
+    for call in calls:
+        if call.target in helpers or (call.alone and _shows(call)):
+            found.append(call)
+    inside = [c for c in found if c.where.function not in helpers]
+    return tuple(sorted(dict.fromkeys(inside), key=lambda c: c.order))
+
+
+def _shows(call: Call) -> bool:
+    receiver = call.receiver
+    if call.name.startswith("logging."):
+        return True
+    if receiver is None or call.target is not None:
+        return False
+    return bool(receiver.of(*SHOWN)) or bool(receiver.dep(Kind.FILE, Kind.TRACKER))
+
+
+def parts(tree: Tree, call: Call, values: dict[Site, Value], local: frozenset[Site]) -> list[Part]:
+    """The smallest named parts of a sink's arguments that only this rank computed."""
+    node = tree.expression(call.site)
+    if not isinstance(node, ast.Call):
+        return []
+    found: list[Part] = []
+    for argument in (*node.args, *[k.value for k in node.keywords]):
+        _visit(tree, argument, values, local, found)
+    unique = {(p.text, p.how, p.site): p for p in found}
+    return list(unique.values())
+
+
+def _visit(
+    tree: Tree, node: ast.expr, values: dict[Site, Value], local: frozenset[Site], found: list[Part]
+) -> None:
+    site = tree.site(node)
+    value = values.get(site)
+    if isinstance(node, ast.JoinedStr):
+        for part in node.values:
+            if isinstance(part, ast.FormattedValue):
+                _visit(tree, part.value, values, local, found)
+        return
+    if value is None or not depends(value, local):
+        return
+    inner = _inside(node)
+    if isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node) or not inner:
+        found.append(Part(site, tree.text(node), _how(value)))
+        return
+    for child in inner:
+        _visit(tree, child, values, local, found)
+
+
+def depends(value: Value, local: frozenset[Site]) -> bool:
+    """Whether a value, or what it holds, comes from a sharded loader's batches."""
+    if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
+        return False
+    from ddpify.facts.values import flat_deps, flat_measure
+
+    if flat_measure(value) is Measure.UNIFORM:
+        return False
+    return any(
+        t.born in local
+        for d in flat_deps(value)
+        if d.kind is Kind.BATCH and d.inner is not None
+        for t in d.inner.things
+    )
+
+
+def _is_number_call(node: ast.expr) -> bool:
+    """``loss.item()``, ``len(data)``: one number, taken whole."""
+    if not isinstance(node, ast.Call):
+        return False
+    if isinstance(node.func, ast.Attribute):
+        return node.func.attr in ("item", "size") and not isinstance(node.func.value, ast.Constant)
+    return isinstance(node.func, ast.Name) and node.func.id == "len"
+
+
+def _inside(node: ast.expr) -> list[ast.expr]:
+    return [c for c in _children(node) if isinstance(c, ast.expr)]
+
+
+def _children(node: ast.expr) -> list[ast.AST]:
+    if isinstance(node, ast.Call):
+        receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+        return [*receiver, *node.args, *[k.value for k in node.keywords]]
+    if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+        return []
+    return list(ast.iter_child_nodes(node))
+
+
+def _how(value: Value) -> str:
+    if value.measure in SUMS:
+        return "reduce_sum"
+    return "reduce_mean" if value.measure is Measure.MEAN else ""

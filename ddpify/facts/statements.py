@@ -1,0 +1,402 @@
+"""Execute statements abstractly: bind names, take both branches, run loop bodies twice."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ddpify.facts.events import Access, Bind, Unknown
+from ddpify.facts.scopes import ClassInfo, Frame, Loop
+from ddpify.facts.values import (
+    NO_CONST,
+    NOTHING,
+    Kind,
+    Thing,
+    Value,
+    computed,
+    constant,
+    join,
+    one,
+)
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+
+def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
+    """Run ``body``; True when it never falls through (return, raise, break, continue)."""
+    held = f.guards
+    try:
+        for statement in body:
+            m.spend()
+            f.statement = m.site(f, statement)
+            if _step(m, f, statement):
+                return True
+            f.statement = m.site(f, statement)
+            m.apply_wraps(f, f.statement)
+        return False
+    finally:
+        f.guards = held
+
+
+def _step(m: Machine, f: Frame, statement: ast.stmt) -> bool:
+    handler = HANDLERS.get(type(statement))
+    if handler is None:
+        return False
+    return bool(handler(m, f, statement))
+
+
+def _expression(m: Machine, f: Frame, node: ast.Expr) -> None:
+    if isinstance(node.value, ast.Call):
+        m.call(f, node.value, alone=True)
+    else:
+        m.evaluate(f, node.value)
+
+
+def _assign(m: Machine, f: Frame, node: ast.Assign) -> None:
+    value = m.evaluate(f, node.value)
+    for target in node.targets:
+        assign(m, f, target, value, node.value)
+
+
+def _annotated(m: Machine, f: Frame, node: ast.AnnAssign) -> None:
+    if node.value is not None:
+        assign(m, f, node.target, m.evaluate(f, node.value), node.value)
+
+
+def assign(
+    m: Machine, f: Frame, target: ast.expr, value: Value, source: ast.expr | None = None
+) -> None:
+    """Bind ``target`` to ``value``, destructuring tuples."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        _destructure(m, f, target, value, source)
+        return
+    if isinstance(target, ast.Starred):
+        assign(m, f, target.value, value)
+        return
+    site = m.site(f, target)
+    value_site = m.site(f, source) if source is not None else None
+    for thing in value.things:
+        thing.hop(site, "assigned")
+    if isinstance(target, ast.Name):
+        f.bind(target.id, _under_guard(f, target.id, value))
+    elif isinstance(target, ast.Attribute):
+        _store_attribute(m, f, target, value)
+    elif isinstance(target, ast.Subscript):
+        _store_item(m, f, target, value)
+    m.record(Bind(m.tick(), ast.unparse(target), value, m.where(f), site, value_site))
+
+
+def _under_guard(f: Frame, name: str, value: Value) -> Value:
+    """A global changed by a function may also keep its old value."""
+    if name in f.globals_ and (f.guards or f.loop):
+        return join(f.module.globals.get(name), value)
+    return value
+
+
+def _destructure(
+    m: Machine, f: Frame, target: ast.Tuple | ast.List, value: Value, source: ast.expr | None
+) -> None:
+    parts = source.elts if isinstance(source, ast.Tuple) else None
+    for index, element in enumerate(target.elts):
+        part = parts[index] if parts and len(parts) == len(target.elts) else None
+        assign(m, f, element, _nth(m, f, value, index), part)
+
+
+def _nth(m: Machine, f: Frame, value: Value, index: int) -> Value:
+    from ddpify.facts.expressions import item_of
+
+    found = [item_of(thing, constant(index)) for thing in value.things]
+    items = [v for v in found if v is not None]
+    if items:
+        return join(*items)
+    return computed(value, measure=value.measure)
+
+
+def _store_attribute(m: Machine, f: Frame, target: ast.Attribute, value: Value) -> None:
+    base = m.evaluate(f, target.value)
+    site = m.site(f, target.value)
+    m.record(Access(m.tick(), base, site, target.attr, m.where(f), stored=True))
+    for thing in base.things:
+        strong = len(base.things) == 1 and not f.loop and not f.guards
+        old = None if strong else thing.attrs.get(target.attr)
+        if thing.kind is Kind.MODULE and thing.ref is not None:
+            m.module_globals(thing)[target.attr] = join(old, value)
+        else:
+            thing.attrs[target.attr] = join(old, value)
+
+
+def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:
+    base = m.evaluate(f, target.value)
+    index = m.evaluate(f, target.slice)
+    for thing in base.things:
+        if thing.keys is not None:
+            slot: object = index.const if index.known else 0
+            thing.keys[slot] = value
+        elif thing.inner is not None or thing.items is not None:
+            thing.inner = join(thing.inner, value)
+
+
+def _augmented(m: Machine, f: Frame, node: ast.AugAssign) -> None:
+    load = _as_load(node.target)
+    value = m.evaluate(f, ast.copy_location(ast.BinOp(load, node.op, node.value), node))
+    assign(m, f, node.target, value)
+
+
+def _as_load(target: ast.expr) -> ast.expr:
+    if isinstance(target, ast.Name):
+        return ast.copy_location(ast.Name(target.id, ast.Load()), target)
+    if isinstance(target, ast.Attribute):
+        return ast.copy_location(ast.Attribute(target.value, target.attr, ast.Load()), target)
+    assert isinstance(target, ast.Subscript)
+    return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+
+
+def _if(m: Machine, f: Frame, node: ast.If) -> bool:
+    test = m.evaluate(f, node.test)
+    if test.known:
+        return execute(m, f, node.body if test.const else node.orelse)
+    site = m.site(f, node.test)
+    before = dict(f.env)
+    with m.guarded(f, test, site, True):
+        left = execute(m, f, node.body)
+    after_body = dict(f.env)
+    f.env.clear()
+    f.env.update(before)
+    with m.guarded(f, test, site, False):
+        right = execute(m, f, node.orelse)
+    if left and not right and not _raises(node.body):
+        m.hold(f, test, site, False)
+    elif right and not left and not _raises(node.orelse):
+        m.hold(f, test, site, True)
+    _merge(f, after_body if not left else None, None if right and not left else dict(f.env))
+    return left and right
+
+
+def _raises(body: Sequence[ast.stmt]) -> bool:
+    """A branch that raises ends the whole job: what follows is not a path some ranks skip."""
+    return bool(body) and isinstance(body[-1], ast.Raise)
+
+
+def _merge(f: Frame, a: dict[str, Value] | None, b: dict[str, Value] | None) -> None:
+    if a is None or b is None:
+        merged = a if b is None else b
+    else:
+        merged = {name: join(a.get(name), b.get(name)) for name in {**a, **b}}
+    f.env.update(merged or {})
+
+
+def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> bool:
+    over = m.evaluate(f, node.iter)
+    element = _loop_element(m, f, node, over)
+    loop = _open_loop(m, f, node, over, ast.unparse(node.target), "for")
+    for _ in range(2):
+        m.bind_loop_target(f, node.target, element)
+        _loop_body(m, f, node.body)
+    f.loop = loop.parent
+    m.close_loop(f, loop)
+    execute(m, f, node.orelse)
+    return False
+
+
+def _loop_element(m: Machine, f: Frame, node: ast.For | ast.AsyncFor, over: Value) -> Value:
+    """The loop variable; a plain counter gets an identity, so that an epoch can be recognised."""
+    element = m.element_of(f, over)
+    if not element.things and not element.deps and isinstance(node.target, ast.Name):
+        return one(m.make(Kind.INDEX, f, m.site(f, node.target), node.target.id))
+    return element
+
+
+def _while(m: Machine, f: Frame, node: ast.While) -> bool:
+    test = m.evaluate(f, node.test)
+    loop = _open_loop(m, f, node, NOTHING, "", "while")
+    for _ in range(2):
+        _loop_body(m, f, node.body)
+        m.evaluate(f, node.test)
+    f.loop = loop.parent
+    m.close_loop(f, loop)
+    execute(m, f, node.orelse)
+    return test.known and bool(test.const) and not _has_break(node.body)
+
+
+def _has_break(body: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(n, ast.Break) for s in body for n in ast.walk(s))
+
+
+def _open_loop(
+    m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While, over: Value, target: str, kind: str
+) -> Loop:
+    site = m.site(f, node)
+    body = m.site(f, node.body[0])
+    header = m.site(f, node.iter if not isinstance(node, ast.While) else node.test)
+    loop = Loop(site, header, target, over, f.function, f, body, kind, m.now, f.loop)
+    f.loop = loop
+    m.loops.append(loop)
+    return loop
+
+
+def _loop_body(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> None:
+    before = dict(f.env)
+    mark = len(f.leaves)
+    ended = execute(m, f, body)
+    exits = f.leaves[mark:]
+    del f.leaves[mark:]
+    after = [] if ended else [dict(f.env)]
+    for env in (before, *exits, *after):
+        for name, value in env.items():
+            f.env[name] = join(f.env.get(name), value)
+
+
+def _with(m: Machine, f: Frame, node: ast.With | ast.AsyncWith) -> bool:
+    held, no_grad = f.contexts, f.no_grad
+    for item in node.items:
+        value = m.evaluate(f, item.context_expr)
+        f.contexts = (*f.contexts, value)
+        f.no_grad = f.no_grad or m.turns_off_grad(value)
+        if item.optional_vars is not None:
+            assign(m, f, item.optional_vars, m.entered(value), item.context_expr)
+    ended = execute(m, f, node.body)
+    f.contexts, f.no_grad = held, no_grad
+    return ended
+
+
+def _try(m: Machine, f: Frame, node: Any) -> bool:
+    before = dict(f.env)
+    ended = execute(m, f, node.body)
+    after = dict(f.env)
+    if not ended:
+        ended = execute(m, f, node.orelse)
+        after = dict(f.env)
+    for handler in node.handlers:
+        _merge(f, before, after)
+        if handler.name:
+            f.bind(handler.name, NOTHING)
+        ended = execute(m, f, handler.body) and ended
+        _merge(f, dict(f.env), after)
+    return execute(m, f, node.finalbody) or ended
+
+
+def _return(m: Machine, f: Frame, node: ast.Return) -> bool:
+    value = m.evaluate(f, node.value) if node.value is not None else constant(None)
+    for thing in value.things:
+        thing.hop(m.site(f, node), "returned")
+    f.returns.append(value)
+    return True
+
+
+def _leave(m: Machine, f: Frame, node: ast.Break | ast.Continue) -> bool:
+    f.leaves.append(dict(f.env))
+    return True
+
+
+def _raise(m: Machine, f: Frame, node: ast.Raise) -> bool:
+    if node.exc is not None:
+        m.evaluate(f, node.exc)
+    return True
+
+
+def _function(m: Machine, f: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    f.bind(node.name, one(m.make_function(f, node, node.name)))
+
+
+def _class(m: Machine, f: Frame, node: ast.ClassDef) -> None:
+    bases = tuple(m.evaluate(f, base) for base in node.bases)
+    info = ClassInfo(node.name, node, f.module, m.site(f, node), bases)
+    inner = Frame(f.module, f.function, info.env, f if f.function else None, f.stack, f)
+    inner.statement, inner.in_class = f.statement, True
+    execute(m, inner, node.body)
+    for value in info.env.values():
+        m.own(value, info)
+    f.bind(node.name, one(Thing(Kind.CLASS, info.site, node.name, ref=info)))
+
+
+def _import(m: Machine, f: Frame, node: ast.Import) -> None:
+    for alias in node.names:
+        value = m.import_module(f, alias.name, m.site(f, node))
+        if alias.asname:
+            f.bind(alias.asname, value)
+        else:
+            top = alias.name.split(".")[0]
+            f.bind(top, m.import_module(f, top, m.site(f, node)) if top != alias.name else value)
+
+
+def _import_from(m: Machine, f: Frame, node: ast.ImportFrom) -> None:
+    site = m.site(f, node)
+    module = m.import_from(f, node.module or "", node.level, site)
+    for alias in node.names:
+        if alias.name == "*":
+            _import_star(m, f, module, site)
+        else:
+            f.bind(alias.asname or alias.name, m.member(f, module, alias.name, site))
+
+
+def _import_star(m: Machine, f: Frame, module: Value, site: Any) -> None:
+    for thing in module.things:
+        if thing.kind is Kind.MODULE:
+            for name, value in list(m.module_globals(thing).items()):
+                if not name.startswith("_"):
+                    f.env[name] = value
+        else:
+            m.unknown(Unknown(site, f"`from {thing.name} import *` hides where names come from"))
+
+
+def _global(m: Machine, f: Frame, node: ast.Global) -> None:
+    f.globals_.update(node.names)
+
+
+def _nonlocal(m: Machine, f: Frame, node: ast.Nonlocal) -> None:
+    f.nonlocals.update(node.names)
+
+
+def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
+    for target in node.targets:
+        if not isinstance(target, ast.Name):
+            m.evaluate(f, _as_load(target) if isinstance(target, (ast.Attribute, ast.Subscript)) else target)
+
+
+def _assert(m: Machine, f: Frame, node: ast.Assert) -> None:
+    m.evaluate(f, node.test)
+
+
+def _match(m: Machine, f: Frame, node: ast.Match) -> None:
+    subject = m.evaluate(f, node.subject)
+    before = dict(f.env)
+    merged = before
+    for case in node.cases:
+        f.env.update(before)
+        with m.guarded(f, subject.but(const=NO_CONST), m.site(f, node.subject), True):
+            execute(m, f, case.body)
+        merged = {k: join(merged.get(k), f.env.get(k)) for k in {**merged, **f.env}}
+    f.env.update(merged)
+
+
+HANDLERS: dict[type[ast.stmt], Callable[[Any, Frame, Any], bool | None]] = {
+    ast.Expr: _expression,
+    ast.Assign: _assign,
+    ast.AnnAssign: _annotated,
+    ast.AugAssign: _augmented,
+    ast.If: _if,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Try: _try,
+    ast.Return: _return,
+    ast.Break: _leave,
+    ast.Continue: _leave,
+    ast.Raise: _raise,
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.ClassDef: _class,
+    ast.Import: _import,
+    ast.ImportFrom: _import_from,
+    ast.Global: _global,
+    ast.Nonlocal: _nonlocal,
+    ast.Delete: _delete,
+    ast.Assert: _assert,
+    ast.Match: _match,
+}
+if hasattr(ast, "TryStar"):
+    HANDLERS[ast.TryStar] = _try

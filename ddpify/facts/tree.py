@@ -1,0 +1,102 @@
+"""A module's syntax with parents: which statement, block or function a site belongs to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.source import Site, Source, Span
+
+BLOCKS = ("body", "orelse", "finalbody")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class Tree:
+    """Look-ups from spans to nodes and from nodes to what surrounds them."""
+
+    def __init__(self, source: Source, module: ast.Module) -> None:
+        self.source = source
+        self.module = module
+        self._parent: dict[ast.AST, ast.AST] = {}
+        self._at: dict[Span, list[ast.AST]] = {}
+        for node in ast.walk(module):
+            for child in ast.iter_child_nodes(node):
+                self._parent[child] = node
+            if hasattr(node, "lineno"):
+                self._at.setdefault(source.span(node), []).append(node)
+
+    def expression(self, site: Site) -> ast.expr | None:
+        """The outermost expression with exactly this span."""
+        found = [n for n in self._at.get(site.span, ()) if isinstance(n, ast.expr)]
+        return found[0] if found else None
+
+    def statement(self, site: Site) -> ast.stmt | None:
+        """The innermost statement that holds this span."""
+        nodes = self._at.get(site.span, ())
+        node: ast.AST | None = nodes[0] if nodes else None
+        while node is not None and not isinstance(node, ast.stmt):
+            node = self._parent.get(node)
+        return node
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        """The node around ``node``."""
+        return self._parent.get(node)
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around ``node``, nearest first, the module last."""
+        above = self._parent.get(node)
+        while above is not None:
+            yield above
+            above = self._parent.get(above)
+
+    def function(self, node: ast.AST) -> ast.AST:
+        """The function (or module) whose body ``node`` is in."""
+        for above in self.ancestors(node):
+            if isinstance(above, (*FUNCTIONS, ast.Module)):
+                return above
+        return self.module
+
+    def block(self, node: ast.stmt) -> list[ast.stmt]:
+        """The statements of the block that ``node`` is one of."""
+        parent = self._parent.get(node, self.module)
+        for name in BLOCKS:
+            block = getattr(parent, name, None)
+            if isinstance(block, list) and node in block:
+                return block
+        return [node]
+
+    def following(self, node: ast.stmt) -> list[ast.stmt]:
+        """The statements after ``node`` in its block."""
+        block = self.block(node)
+        return block[block.index(node) + 1 :]
+
+    def site(self, node: ast.AST) -> Site:
+        """Where a node stands."""
+        return self.source.site(node)
+
+    def text(self, node: ast.AST) -> str:
+        """The source text of a node."""
+        return self.source.segment(self.source.span(node))
+
+    def names(self, scope: ast.AST) -> frozenset[str]:
+        """Every identifier used in a scope (to choose a new one)."""
+        found = {n.id for n in ast.walk(scope) if isinstance(n, ast.Name)}
+        return frozenset(found | {n.arg for n in ast.walk(scope) if isinstance(n, ast.arg)})
+
+    def read_after(self, node: ast.stmt, name: str) -> bool:
+        """Whether ``name`` (or ``self.x``) is read after a statement in the same function."""
+        end = self.source.span(node)
+        limit = (end.end_line, end.end_column)
+        scope = self.function(node)
+        return any(
+            (span.line, span.column) >= limit
+            for candidate in ast.walk(scope)
+            if _reads(candidate, name)
+            for span in (self.source.span(candidate),)
+        ) or ("." in name and name.startswith("self."))
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+        return ast.unparse(node) == name
+    return False

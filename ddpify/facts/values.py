@@ -1,0 +1,261 @@
+"""The abstract values that flow through a training script while it is read.
+
+A `Thing` is one object the program makes at one place (a model, a loader, a batch).
+A `Value` is what an expression may be: some things, what it was computed from, and how it
+relates to the samples of a batch (`Measure`), which decides how ranks may be combined.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from ddpify.source import Site
+
+if TYPE_CHECKING:
+    from ddpify.facts.scopes import ClassInfo, FunctionInfo, ModuleInfo
+
+
+class Kind(Enum):
+    """What a thing is to a training script."""
+
+    MODEL = "model"
+    WRAPPED = "wrapped model"
+    CRITERION = "criterion"
+    PARAMETERS = "parameters"
+    OPTIMIZER = "optimizer"
+    SCHEDULER = "scheduler"
+    SCALER = "gradient scaler"
+    DATASET = "data set"
+    LOADER = "loader"
+    SAMPLER = "sampler"
+    BATCH = "batch"
+    FORWARD = "model output"
+    STATE = "state dict"
+    CHECKPOINT = "loaded checkpoint"
+    DEVICE = "device"
+    TRACKER = "tracker"
+    FILE = "file"
+    PROGRESS = "progress bar"
+    LOGGER = "logger"
+    ARGUMENT = "argument"
+    MODULE = "module"
+    FUNCTION = "function"
+    CLASS = "class"
+    INSTANCE = "instance"
+    METHOD = "method"
+    EXTERNAL = "external name"
+    TUPLE = "tuple"
+    DICT = "dict"
+    ITERATOR = "iterator"
+    RANK = "rank"
+    CLOCK = "clock"
+    RANDOM = "random"
+    INDEX = "loop index"
+    WORLD = "world size"
+    UNKNOWN = "unknown"
+
+
+class Measure(Enum):
+    """How a number or tensor relates to the samples it was computed from."""
+
+    UNIFORM = 0  # not computed from samples
+    SAMPLES = 1  # one entry per sample along the batch axis
+    COUNT = 2  # how many samples
+    SUM = 3  # a sum over samples
+    MEAN = 4  # a mean over samples
+    PER_COUNT = 5  # a constant divided by how many samples
+    MIXED = 6  # computed from samples in a way that is not followed
+
+
+def join_measure(a: Measure, b: Measure) -> Measure:
+    """The measure of a value that is one or the other (`0` then `sum` is a running sum)."""
+    if a is b or b is Measure.UNIFORM:
+        return a
+    if a is Measure.UNIFORM:
+        return b
+    if {a, b} == {Measure.COUNT, Measure.SUM}:
+        return Measure.SUM
+    return Measure.MIXED
+
+
+_serial = itertools.count()
+
+
+@dataclass(eq=False)
+class Thing:
+    """One object, identified by where (and in which call) it is made."""
+
+    kind: Kind
+    born: Site
+    name: str = ""
+    attrs: dict[str, Value] = field(default_factory=dict)
+    items: tuple[Value, ...] | None = None
+    keys: dict[object, Value] | None = None
+    inner: Value | None = None  # what a wrapper, iterator, subset or progress bar stands for
+    ref: FunctionInfo | ClassInfo | ModuleInfo | None = None
+    receiver: Thing | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    hops: list[tuple[Site, str]] = field(default_factory=list)
+    serial: int = field(default_factory=lambda: next(_serial))
+
+    def hop(self, site: Site, how: str) -> None:
+        """Remember a step this thing took, for the proof shown to the user."""
+        if len(self.hops) < 12 and (site, how) not in self.hops:
+            self.hops.append((site, how))
+
+    def __repr__(self) -> str:
+        return f"<{self.kind.value} {self.name} {self.born}>"
+
+
+NO_CONST = object()
+MAX_THINGS = 64
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an expression may evaluate to."""
+
+    things: tuple[Thing, ...] = ()
+    deps: frozenset[Thing] = frozenset()
+    measure: Measure = Measure.UNIFORM
+    const: Any = NO_CONST
+
+    @property
+    def known(self) -> bool:
+        """True when the value is one Python constant."""
+        return self.const is not NO_CONST
+
+    def of(self, *kinds: Kind) -> tuple[Thing, ...]:
+        """The things of these kinds the value may be."""
+        return tuple(t for t in self.things if t.kind in kinds)
+
+    def dep(self, *kinds: Kind) -> tuple[Thing, ...]:
+        """The things of these kinds it was computed from (or is)."""
+        found = {t for t in self.deps if t.kind in kinds} | set(self.of(*kinds))
+        return tuple(sorted(found, key=lambda t: t.serial))
+
+    def all_deps(self) -> frozenset[Thing]:
+        """Everything the value is or was computed from."""
+        return self.deps | frozenset(self.things)
+
+    def but(self, **changes: Any) -> Value:
+        """A copy with fields replaced."""
+        return replace(self, **changes)
+
+
+NOTHING = Value()
+
+
+def constant(value: object) -> Value:
+    """The value of a literal."""
+    return Value(const=value)
+
+
+def one(thing: Thing, deps: Iterable[Thing] = (), measure: Measure = Measure.UNIFORM) -> Value:
+    """The value that is exactly this thing."""
+    return Value((thing,), frozenset(deps), measure)
+
+
+def join(*values: Value | None) -> Value:
+    """The value that is any one of these (None: not bound on that path)."""
+    present = [v for v in values if v is not None]
+    if not present:
+        return NOTHING
+    result = present[0]
+    for value in present[1:]:
+        result = _join2(result, value)
+    return result
+
+
+def _join2(a: Value, b: Value) -> Value:
+    if a == b:
+        return a
+    things = tuple(dict.fromkeys(a.things + b.things))
+    const = a.const if _same_const(a, b) else NO_CONST
+    return Value(things[:MAX_THINGS], a.deps | b.deps, join_measure(a.measure, b.measure), const)
+
+
+def _same_const(a: Value, b: Value) -> bool:
+    return a.known and b.known and type(a.const) is type(b.const) and bool(a.const == b.const)
+
+
+def computed(*values: Value, measure: Measure | None = None) -> Value:
+    """The result of an operation that is not followed: only what it came from is kept.
+
+    Containers are looked into, so that `f((loss, x))` still depends on the batch.
+    """
+    deps: set[Thing] = set()
+    measures = []
+    for value in values:
+        deps |= flat_deps(value)
+        measures.append(flat_measure(value))
+    if measure is None:
+        measure = _mixed(measures)
+    return Value((), frozenset(deps), measure)
+
+
+def _mixed(measures: list[Measure]) -> Measure:
+    local = [m for m in measures if m is not Measure.UNIFORM]
+    return Measure.MIXED if local else Measure.UNIFORM
+
+
+_DATA = frozenset(
+    {
+        Kind.MODEL,
+        Kind.WRAPPED,
+        Kind.PARAMETERS,
+        Kind.OPTIMIZER,
+        Kind.SCHEDULER,
+        Kind.DATASET,
+        Kind.LOADER,
+        Kind.BATCH,
+        Kind.FORWARD,
+        Kind.STATE,
+        Kind.CHECKPOINT,
+        Kind.ARGUMENT,
+        Kind.RANK,
+        Kind.CLOCK,
+        Kind.RANDOM,
+        Kind.FILE,
+        Kind.TRACKER,
+        Kind.DEVICE,
+        Kind.CRITERION,
+        Kind.SCALER,
+        Kind.PROGRESS,
+        Kind.WORLD,
+    }
+)
+
+
+def flat_deps(value: Value, depth: int = 4) -> frozenset[Thing]:
+    """The data things a value is, holds or came from."""
+    found = {t for t in value.deps if t.kind in _DATA}
+    for thing in value.things:
+        if thing.kind in _DATA:
+            found.add(thing)
+        if depth and thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
+            for part in parts_of(thing):
+                found |= flat_deps(part, depth - 1)
+    return frozenset(found)
+
+
+def flat_measure(value: Value, depth: int = 4) -> Measure:
+    """The measure of a value or, for a container, of what it holds."""
+    measure = value.measure
+    if measure is Measure.UNIFORM and depth:
+        for thing in value.things:
+            if thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
+                for part in parts_of(thing):
+                    if flat_measure(part, depth - 1) is not Measure.UNIFORM:
+                        return Measure.MIXED
+    return measure
+
+
+def parts_of(thing: Thing) -> tuple[Value, ...]:
+    """The values a container thing holds."""
+    parts = tuple(thing.items or ()) + tuple((thing.keys or {}).values())
+    return parts + ((thing.inner,) if thing.inner is not None else ())

@@ -1,0 +1,75 @@
+"""The shell scripts of a project that mention a migrated entry.
+
+The folder is walked once; the text test is cheap, so that no parser is loaded for scripts
+that cannot matter.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
+_SHEBANG = re.compile(rb"#!.*\b(?:ba|da|z|k)?sh\b")
+_SKIPPED = frozenset(("node_modules", "site-packages", "__pycache__", "venv", "env", "virtualenv"))
+_DEPTH = 6
+_LARGEST = 512 * 1024
+
+
+def discover(root: Path, entries: Collection[str]) -> tuple[str, ...]:
+    """Scripts under ``root`` that name an entry, as sorted posix paths relative to it."""
+    names = _mentions(entries)
+    if names is None:
+        return ()
+    return tuple(
+        sorted(
+            file.relative_to(root).as_posix()
+            for file in _scripts(root, _DEPTH)
+            if names.search(file.read_bytes())
+        )
+    )
+
+
+def _mentions(entries: Collection[str]) -> re.Pattern[bytes] | None:
+    """Matches the file name of an entry, or `-m` with its module name."""
+    parts: list[str] = []
+    for entry in entries:
+        name = posixpath.basename(entry)
+        stem = posixpath.basename(posixpath.dirname(entry)) if name == "__main__.py" else name
+        module = re.escape(stem.removesuffix(".py"))
+        parts.append(rf"(?<![\w-]){re.escape(name)}\b|-\w*m\s*(?:\\\s+)?(?:[\w.]+\.)?{module}\b")
+    return re.compile("|".join(parts).encode()) if parts else None
+
+
+def _scripts(folder: Path, depth: int) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as listing:
+            found = sorted(listing, key=lambda item: item.name)
+    except PermissionError:  # not the user's to run either
+        return
+    for item in found:
+        if item.is_dir(follow_symlinks=False):
+            if depth and _may_hold_scripts(item):
+                yield from _scripts(Path(item.path), depth - 1)
+        elif item.is_file(follow_symlinks=False) and _is_script(item):
+            yield Path(item.path)
+
+
+def _may_hold_scripts(item: os.DirEntry[str]) -> bool:
+    if item.name.startswith(".") or item.name in _SKIPPED:
+        return False
+    return not Path(item.path, "pyvenv.cfg").exists()
+
+
+def _is_script(item: os.DirEntry[str]) -> bool:
+    if not 0 < item.stat(follow_symlinks=False).st_size <= _LARGEST:
+        return False
+    if item.name.endswith(_SUFFIXES):
+        return True
+    if "." in item.name:
+        return False
+    with open(item.path, "rb") as file:
+        return _SHEBANG.match(file.readline(200)) is not None

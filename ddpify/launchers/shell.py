@@ -1,0 +1,153 @@
+"""The launches in one shell script.
+
+Every simple command is looked at as the shell would see it: its words, the folder it runs
+in, the GPU list in force, and the statement it belongs to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from ddpify.launchers.commands import Start, find_start
+from ddpify.launchers.edits import COUNT
+from ddpify.launchers.entries import Entries, Folders
+from ddpify.launchers.gpus import gpus_of
+from ddpify.launchers.held import held_launches
+from ddpify.launchers.model import Above, Gpus, Launch
+from ddpify.launchers.script import Command, Script, ancestors
+from ddpify.launchers.slurm import srun_problem
+
+_CHAINS = frozenset(("redirected_statement", "pipeline", "list"))
+_BLOCKS = frozenset(("program", "do_group", "compound_statement", "subshell", "case_item"))
+_BRANCHES = frozenset(("if_statement", "elif_clause", "else_clause"))
+_SUBSHELLS = frozenset(("subshell", "command_substitution", "process_substitution"))
+
+
+def read_shell(
+    path: str, text: str, entries: Collection[str], files: Collection[str] = ()
+) -> tuple[Launch, ...]:
+    """The commands of a script that start one of ``entries``, in the order of the text.
+
+    Args:
+        path: The script, relative to the project root.
+        text: Its text.
+        entries: The programs that ddpify migrates, relative to the root.
+        files: The project's other Python files: a name that fits one of them too is
+            not taken for an entry.
+    """
+    script = Script.parse(path, text)
+    known = Entries.of(entries, files)
+    launches = list(_launches(script, known))
+    launches.extend(held_launches(script, known))
+    return tuple(sorted(launches, key=lambda launch: launch.site))
+
+
+def _launches(script: Script, entries: Entries) -> Iterator[Launch]:
+    own_count = COUNT in script.text
+    earlier: dict[int, tuple[int, str]] = {}
+    for command in script.commands:
+        folders = _folders(script, command)
+        start = find_start(script, command.words, entries, folders)
+        if start is None:
+            continue
+        launch = _launch(script, command, start, own_count)
+        if launch.above is not None and launch.gpus.value and not launch.unsupported:
+            launch = _counted(script, command, launch, earlier)
+        yield launch
+
+
+def _launch(script: Script, command: Command, start: Start, own_count: bool) -> Launch:
+    node = command.node
+    return Launch(
+        script.site(node.start_byte, node.end_byte),
+        start.match.entry,
+        start.interpreter,
+        gpus_of(script, command, start.start) if start.interpreter else Gpus(),
+        # a script that has a variable of this name keeps it for itself
+        None if own_count else _above(script, command),
+        script.bash,
+        already_torchrun=start.distributed,
+        unsupported="" if start.distributed else _problem(script, command, start),
+    )
+
+
+def _problem(script: Script, command: Command, start: Start) -> str:
+    outermost = command.node
+    for parent in ancestors(command.node):
+        if parent.type == "ERROR":
+            return _lost(script)
+        if parent.parent is not None:
+            outermost = parent
+    if script.first_error is not None and script.first_error <= outermost.end_byte:
+        return _lost(script)
+    before = tuple(word for word in command.words if word.start < start.start)
+    if any(word.literal == "srun" for word in before):
+        return start.problem or start.match.problem or srun_problem(script, before)
+    return start.problem or start.match.problem
+
+
+def _lost(script: Script) -> str:
+    at = script.first_error or 0
+    return f"the script cannot be read as shell from line {script.span(at, at).line} on"
+
+
+def _folders(script: Script, command: Command) -> Folders:
+    """Where the command runs, after the `cd`s before it."""
+    folders = Folders.of_script(script.path)
+    around = {parent.id for parent in ancestors(command.node)}
+    for other in script.commands:
+        if other.node.start_byte >= command.node.start_byte:
+            break
+        name = other.words[0].literal if other.words else None
+        if name not in ("cd", "pushd", "popd"):
+            continue
+        shells = (parent.id for parent in ancestors(other.node) if parent.type in _SUBSHELLS)
+        if all(shell in around for shell in shells):
+            targets = [word for word in other.words[1:] if word.literal not in ("--", "-P", "-L")]
+            folders = folders.after_cd(targets[0] if targets else None)
+    return folders
+
+
+def _above(script: Script, command: Command) -> Above | None:
+    """The place for a line above, if the command begins a statement on a line of its own."""
+    node, parent = command.node, command.node.parent
+    while parent is not None and parent.type in _CHAINS:
+        if node.start_byte != parent.start_byte:
+            return None
+        node, parent = parent, parent.parent
+    if parent is None or parent.type not in _BLOCKS | _BRANCHES:
+        return None
+    if parent.type in ("if_statement", "elif_clause"):
+        before = (c.type for c in parent.children if c.start_byte < node.start_byte)
+        if "then" not in before:
+            return None
+    indent = script.line_head(node.start_byte)
+    if indent.strip():
+        return None
+    return Above(script.span(node.start_byte, node.start_byte), indent, script.newline)
+
+
+def _counted(
+    script: Script, command: Command, launch: Launch, earlier: dict[int, tuple[int, str]]
+) -> Launch:
+    """Mark a launch whose GPUs an earlier one of the same block has counted already."""
+    block = next(p for p in ancestors(command.node) if p.type in _BLOCKS | _BRANCHES)
+    value = launch.gpus.value or ""
+    end, counted = earlier.get(block.id, (0, ""))
+    between = script.slice(end, command.node.start_byte)
+    earlier[block.id] = (command.node.start_byte, value)
+    same = counted == value and not _may_change(script, value, between)
+    return replace(launch, counted=same)
+
+
+def _may_change(script: Script, value: str, between: str) -> bool:
+    """Whether a variable of ``value`` may get another value between two launches."""
+    names = re.findall(r"\$\{?(\w+)", value)
+    if sum(assignment.name in names for assignment in script.assignments) > 1:
+        return True
+    if any(name.isdigit() for name in names):
+        return re.search(r"\b(shift|set)\b", between) is not None
+    named = "|".join(names)
+    return re.search(rf"(?<![$\w{{])(?:{named})\b", between) is not None

@@ -1,0 +1,43 @@
+"""What one run of ddpify found and did: the data every report is a rendering of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddpify.plan import Change, Clash
+from ddpify.rules.base import Finding
+from ddpify.source import Site
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why nothing is done: one sentence that names the place and the way out."""
+
+    message: str
+    site: Site | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that was left as it was, or that could not be followed."""
+
+    site: Site
+    message: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of analysing (and perhaps rewriting) one project.
+
+    ``files`` are all that hang on the entries, changed or not, relative to ``root``.
+    """
+
+    root: Path
+    entries: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+    changes: tuple[Change, ...] = ()
+    clashes: tuple[Clash, ...] = ()
+    notes: tuple[Note, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    files: tuple[str, ...] = ()

@@ -1,0 +1,180 @@
+"""Discover, read, link, judge, plan, rewrite: the steps of every command, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ddpify import discover, launchers, vendor
+from ddpify.facts.link import analyze
+from ddpify.facts.model import Facts, Status
+from ddpify.outcome import Note, Outcome, Refusal
+from ddpify.plan import Plan
+from ddpify.project import Project
+from ddpify.rewrite import ReadOnlySource, Style, render
+from ddpify.rules.base import Finding, How, Severity
+from ddpify.rules.registry import all_rules
+from ddpify.settings import Settings
+from ddpify.source import Source, UnreadableSource
+
+
+@dataclass(frozen=True)
+class Read:
+    """One entry, read whole."""
+
+    project: Project
+    facts: Facts
+
+
+def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
+    """Everything that takes the entries to ``torchrun``, rendered; nothing is written."""
+    if settings.strategy == "fsdp":
+        return _refused("--strategy fsdp is not there yet: ddpify migrates to DDP for now")
+    found = discover.entries(paths)
+    if isinstance(found, Refusal):
+        return Outcome(Path.cwd(), (), refusals=(found,))
+    reads, refusals = _read_all(found, settings)
+    refusals += [r for read in reads for r in _why_not(read)]
+    if refusals:
+        return Outcome(found.root, _names(reads), refusals=tuple(refusals))
+    findings = [f for read in reads for f in _judge(read.facts, settings)]
+    refusals = [_as_refusal(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
+    findings += _launch_findings(found.root, reads)
+    outcome = _outcome(found.root, reads, findings)
+    if refusals:
+        return replace(outcome, refusals=_unique(refusals))
+    return _rendered(outcome, reads, settings)
+
+
+def check(paths: Sequence[Path], settings: Settings) -> Outcome:
+    """What is wrong in projects that are distributed already; others have no findings."""
+    found = discover.entries(paths)
+    if isinstance(found, Refusal):
+        return Outcome(Path.cwd(), (), refusals=(found,))
+    reads, refusals = _read_all(found, settings)
+    if refusals:
+        return Outcome(found.root, _names(reads), refusals=tuple(refusals))
+    distributed = [r for r in reads if r.facts.status in (Status.MIGRATED, Status.DISTRIBUTED)]
+    findings = [f for read in distributed for f in _judge(read.facts, settings)]
+    if any(r.facts.status is Status.MIGRATED for r in distributed):
+        findings += _launch_findings(found.root, distributed)
+    return _outcome(found.root, reads, findings)
+
+
+def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], list[Refusal]]:
+    reads, refusals = [], []
+    for entry in found.scripts:
+        project = Project(found.root, entry.resolve())
+        facts = analyze(project)
+        refusals += [Refusal(message) for message in project.unreadable.values()]
+        if facts is None:
+            if not project.unreadable:
+                refusals.append(Refusal(f"{project.relative(entry)}: is empty"))
+        else:
+            reads.append(Read(project, replace(facts, runtime=vendor.place(project, settings))))
+    return reads, refusals
+
+
+def _judge(facts: Facts, settings: Settings) -> list[Finding]:
+    """Every wanted rule's findings, in order of place."""
+    found = [
+        finding
+        for rule in all_rules()
+        if settings.wants(rule.id)
+        for finding in rule.check(facts, settings)
+    ]
+    return sorted(found, key=lambda finding: (finding.site, finding.rule))
+
+
+def _why_not(read: Read) -> list[Refusal]:
+    """Why this entry is not migrated; empty when it can be."""
+    facts = read.facts
+    path = facts.entry.path
+    if facts.status is Status.DISTRIBUTED:
+        site, name = facts.evidence[0]
+        return [Refusal(f"{site}: already distributed ({name}); `ddpify check` finds its bugs")]
+    if not facts.training:
+        why = "no training loop found (nothing in a loop calls backward())"
+        return [Refusal(f"{path}: {why}")]
+    if not facts.steps:
+        return [Refusal(f"{path}: no optimizer that steps was found")]
+    for loop in facts.training:
+        if not loop.loaders:
+            why = "the training loop's batches do not come from a DataLoader that can be followed"
+            return [Refusal(f"{loop.batch.site}: {why}; shard them by hand", loop.batch.site)]
+    if not facts.models:
+        site = facts.steps[0].site
+        return [Refusal(f"{site}: the model whose parameters are stepped cannot be followed", site)]
+    return []
+
+
+def _as_refusal(finding: Finding) -> Refusal:
+    return Refusal(
+        f"{finding.site}: {finding.rule} {finding.message}; {finding.advice}", finding.site
+    )
+
+
+def _launch_findings(root: Path, reads: Sequence[Read]) -> list[Finding]:
+    entries = _names(reads)
+    files = tuple(p.relative_to(root).as_posix() for p in discover.python_files(root))
+    found: list[Finding] = []
+    for path in launchers.discover(root, entries):
+        text = (root / path).read_bytes().decode("utf-8", "surrogateescape")
+        found += launchers.findings(path, text, entries, "DDP002", files)
+    return found
+
+
+def _outcome(root: Path, reads: Sequence[Read], findings: Iterable[Finding]) -> Outcome:
+    unknowns = [u for read in reads for u in read.facts.unknowns]
+    unique = {(f.rule, f.site, f.message): f for f in findings}
+    files = sorted({path for read in reads for path in read.project.sources})
+    return Outcome(
+        root,
+        _names(reads),
+        tuple(unique.values()),
+        notes=tuple(dict.fromkeys(Note(u.site, u.why) for u in unknowns)),
+        files=tuple(files),
+    )
+
+
+def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
+    plan = Plan.of(outcome.findings)
+    if plan.clashes:
+        sentences = [Refusal(f"{c.site}: {c.message}", c.site) for c in plan.clashes]
+        return replace(outcome, clashes=plan.clashes, refusals=tuple(sentences))
+    sources = {path: s for read in reads for path, s in read.project.sources.items()}
+    if any(one.edit.imports for one in plan.edits):
+        finding = vendor.finding(reads[0].facts.runtime, outcome.root)
+        if finding is not None:
+            outcome = replace(outcome, findings=(*outcome.findings, finding))
+            plan = Plan.of(outcome.findings)
+    try:
+        sources |= _text_sources(outcome.root, plan)
+        changes = render(plan, sources, Style(line_length=settings.line_length))
+    except (ReadOnlySource, UnreadableSource) as error:
+        return replace(outcome, refusals=(Refusal(str(error)),))
+    return replace(outcome, changes=changes)
+
+
+def _text_sources(root: Path, plan: Plan) -> dict[str, Source]:
+    """The launchers that the plan edits."""
+    found = {}
+    for one in plan.edits:
+        path = one.edit.site.path
+        if one.edit.how is How.TEXT and path not in found:
+            raw = (root / path).read_bytes()
+            found[path] = Source.plain(raw, root / path, path)
+    return found
+
+
+def _names(reads: Sequence[Read]) -> tuple[str, ...]:
+    return tuple(read.facts.entry.path for read in reads)
+
+
+def _unique(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
+    return tuple(dict.fromkeys(refusals))
+
+
+def _refused(message: str) -> Outcome:
+    return Outcome(Path.cwd(), (), refusals=(Refusal(message),))

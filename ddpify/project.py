@@ -1,0 +1,105 @@
+"""A project on disk: its root, and the local modules that imports lead to (never executed)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddpify.source import Source, UnreadableSource
+
+ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+
+
+def project_root(entry: Path) -> Path:
+    """The nearest folder above ``entry`` that looks like a project's top, else its own folder."""
+    home = entry.resolve().parent
+    for folder in (home, *home.parents):
+        if any((folder / mark).exists() for mark in ROOT_MARKS):
+            return folder
+    return home
+
+
+@dataclass
+class Project:
+    """The files reachable from one entry script.
+
+    ``home`` is the folder of the entry: what Python puts first on ``sys.path``.
+    """
+
+    root: Path
+    entry: Path
+    sources: dict[str, Source] = field(default_factory=dict)
+    unreadable: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, entry: Path) -> Project:
+        """The project that hangs on ``entry``."""
+        entry = entry.resolve()
+        return cls(project_root(entry), entry)
+
+    @property
+    def home(self) -> Path:
+        """The folder of the entry script."""
+        return self.entry.parent
+
+    def relative(self, file: Path) -> str:
+        """``file`` as reports name it: a posix path below the root."""
+        return file.resolve().relative_to(self.root).as_posix()
+
+    def read(self, file: Path) -> Source | None:
+        """The source of a local file, each read once; None (and remembered) if unreadable."""
+        path = self.relative(file)
+        if path in self.unreadable:
+            return None
+        if path not in self.sources:
+            try:
+                source = Source.read(file, path)
+                source.parse()
+            except UnreadableSource as error:
+                self.unreadable[path] = str(error)
+                return None
+            self.sources[path] = source
+        return self.sources[path]
+
+    def find(self, dotted: str) -> Path | None:
+        """The local file an absolute import names: a module, a package, or None (not local)."""
+        parts = dotted.split(".")
+        for folder in self._search_path():
+            found = _module_file(folder.joinpath(*parts))
+            if found is not None:
+                return found
+        return None
+
+    def find_relative(self, importer: Path, level: int, dotted: str) -> Path | None:
+        """The local file a relative import of ``importer`` names."""
+        folder = importer.resolve().parent
+        for _ in range(level - 1):
+            folder = folder.parent
+        return _module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+
+    def dotted(self, file: Path) -> str:
+        """The absolute name under which the entry's process imports ``file``."""
+        for folder in self._search_path():
+            try:
+                relative = file.resolve().relative_to(folder)
+            except ValueError:
+                continue
+            parts = list(relative.with_suffix("").parts)
+            return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        return file.stem
+
+    def _search_path(self) -> Iterator[Path]:
+        yield self.home
+        folder = self.home
+        while folder != self.root and folder != folder.parent:
+            folder = folder.parent
+            yield folder
+
+
+def _module_file(stem: Path) -> Path | None:
+    module = stem.with_name(stem.name + ".py") if stem.name else stem
+    if module.is_file():
+        return module
+    package = stem / "__init__.py"
+    return package if package.is_file() else None

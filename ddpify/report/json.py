@@ -1,0 +1,79 @@
+"""The outcome as JSON, for programs: the same facts as the text, none left out.
+
+``schema`` grows when a key changes its meaning or goes; new keys do not change it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ddpify.outcome import Outcome
+from ddpify.report.hunks import FileDiff, file_diffs
+from ddpify.report.text import commands
+from ddpify.rules.base import Finding
+from ddpify.source import Site
+
+
+def render(outcome: Outcome, written: Sequence[Path] = ()) -> str:
+    """The whole document."""
+    document = {
+        "schema": 1,
+        "root": str(outcome.root),
+        "entries": list(outcome.entries),
+        "commands": list(commands(outcome)),
+        "written": [str(path) for path in written],
+        "changes": [_change(diff) for diff in file_diffs(outcome)],
+        "findings": [_finding(found) for found in outcome.findings],
+        "clashes": [
+            {**_place(clash.site), "rules": list(clash.rules), "message": clash.message}
+            for clash in outcome.clashes
+        ],
+        "notes": [{**_place(note.site), "message": note.message} for note in outcome.notes],
+        "refusals": [
+            {**(_place(refusal.site) if refusal.site else {}), "message": refusal.message}
+            for refusal in outcome.refusals
+        ],
+    }
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _change(diff: FileDiff) -> dict[str, Any]:
+    return {
+        "path": diff.path,
+        "new": diff.is_new,
+        "hunks": [
+            {
+                "ranges": hunk.ranges,
+                "lines": list(hunk.lines),
+                "reasons": [{"rule": rule, "reason": reason} for rule, reason in hunk.reasons],
+            }
+            for hunk in diff.hunks
+        ],
+    }
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    return {
+        "rule": found.rule,
+        "severity": found.severity.value,
+        **_place(found.site),
+        "message": found.message,
+        "fixable": bool(found.fix),
+        "advice": found.advice,
+        "because": [{**_place(site), "message": why} for site, why in found.because],
+    }
+
+
+def _place(site: Site) -> dict[str, Any]:
+    """Lines and columns from 1, as editors count."""
+    span = site.span
+    return {
+        "path": site.path,
+        "line": span.line,
+        "column": span.column + 1,
+        "end_line": span.end_line,
+        "end_column": span.end_column + 1,
+    }

@@ -1,0 +1,85 @@
+"""Black for the code we write, and only for that.
+
+``black --line-ranges`` changes lines outside its range, so a statement is formatted alone
+and put back as a tree; the text around it is never handed to black.
+"""
+
+from __future__ import annotations
+
+import black
+import libcst as cst
+from black.parsing import InvalidInput
+
+from ddpify.rewrite.errors import CodeError
+from ddpify.rewrite.layout import Layout, Statement, columns, with_lead
+
+
+def new_statements(code: str, layout: Layout, width: int) -> tuple[Statement, ...]:
+    """The statements of an edit, formatted."""
+    return layout.parse(_black(code, width, not layout.style.skip_string_normalization))
+
+
+def new_block(head: str, layout: Layout, width: int) -> cst.BaseCompoundStatement:
+    """The statement that ``head`` (``if …:``, ``with …:``) opens, to be given its body."""
+    statements = new_statements(f"{head}\n    pass\n", layout, width)
+    if len(statements) != 1 or not isinstance(statements[0], cst.If | cst.With | cst.For):
+        raise CodeError(f"not the head of a block: {head!r}")
+    return statements[0]
+
+
+def refit(before: Statement, after: Statement, layout: Layout, width: int) -> Statement:
+    """``after`` formatted if the edit made a line too long, otherwise as it is."""
+    if isinstance(after, cst.Try | cst.TryStar | cst.Match):
+        return after
+    old, new = _text(before), _text(after)
+    if not _grew(old, new, width):
+        return after
+    try:
+        text = _black(new, width, normalize=False)
+    except CodeError:
+        return after
+    formatted = layout.parse(text)
+    if len(formatted) != 1 or type(formatted[0]) is not type(after):
+        return after
+    return _like(formatted[0], after)
+
+
+def _grew(old: str, new: str, width: int) -> bool:
+    """Whether a changed line is over the width and longer than any it took the place of."""
+    before, after = old.splitlines(), new.splitlines()
+    longest = max((columns(line) for line in before if line not in after), default=0)
+    limit = max(width, longest)
+    return any(columns(line) > limit for line in after if line not in before)
+
+
+def _text(statement: Statement) -> str:
+    """Of a simple statement all, of a compound one its head."""
+    bare = with_lead(statement, ())
+    if isinstance(bare, cst.BaseCompoundStatement):
+        bare = bare.with_changes(**_without_parts(bare))
+    return cst.Module(body=(bare,)).code.replace("\r\n", "\n")
+
+
+def _without_parts(statement: cst.BaseCompoundStatement) -> dict[str, object]:
+    """Body and following clauses of a compound statement, emptied."""
+    empty = cst.IndentedBlock(body=(cst.SimpleStatementLine(body=(cst.Pass(),)),))
+    parts: dict[str, object] = {"body": empty}
+    if isinstance(statement, cst.If | cst.For | cst.While):
+        parts["orelse"] = None
+    return parts
+
+
+def _like(formatted: Statement, after: Statement) -> Statement:
+    """The formatted statement with what was held back."""
+    if isinstance(after, cst.BaseCompoundStatement):
+        parts = {name: getattr(after, name) for name in _without_parts(after)}
+        formatted = formatted.with_changes(**parts)
+    return with_lead(formatted, after.leading_lines)
+
+
+def _black(code: str, width: int, normalize: bool) -> str:
+    mode = black.Mode(line_length=width, string_normalization=normalize)
+    try:
+        return black.format_str(code, mode=mode)
+    except InvalidInput as error:
+        raise CodeError(f"not valid code: {code.strip()!r}") from error

@@ -1,0 +1,98 @@
+"""What a rule yields: findings, and the symbolic edits that remove them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from ddpify.source import Site
+
+if TYPE_CHECKING:
+    from ddpify.facts.model import Facts
+    from ddpify.settings import Settings
+
+
+class How(Enum):
+    """The kinds of edit the rewriter knows."""
+
+    REPLACE = "replace"  # an expression; `{}` in the code stands for the (edited) expression itself
+    ARGUMENT = "argument"  # of a call: set keyword `name` to `code` (`{}` = the old value), "" removes
+    BEFORE = "before"  # new statements before a statement
+    AFTER = "after"  # new statements after a statement
+    GATE = "gate"  # put a statement under `if code:`; neighbours with the same test share one `if`
+    INDENT = "indent"  # put a statement under `code` (a `with …:` line); neighbours are not merged
+    DELETE = "delete"  # a statement
+    NEW_FILE = "new-file"  # `code` is the whole text; the site's span is ignored
+    TEXT = "text"  # a span of a file that is not Python (launchers)
+
+
+class Severity(Enum):
+    """How bad it is when left as found."""
+
+    ERROR = "error"  # hangs, crashes, or trains something else
+    WARNING = "warning"  # damaged files, repeated output
+    NOTE = "note"  # worth knowing
+
+
+@dataclass(frozen=True, order=True)
+class Import:
+    """``from module import name``; ``name`` is free to be renamed where it clashes."""
+
+    module: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One symbolic change.
+
+    ``site`` is the exact span of the expression or statement it addresses. In ``code``,
+    names listed in ``imports`` are spelled as there; the rewriter renames them when the
+    file already uses the name for something else.
+    """
+
+    how: How
+    site: Site
+    code: str
+    name: str = ""
+    imports: tuple[Import, ...] = ()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A difference between this project and one that is correct under torchrun.
+
+    ``fix`` is all or nothing; without one, ``advice`` says what to do by hand.
+    ``because`` are the hops that prove it.
+    """
+
+    rule: str
+    site: Site
+    message: str
+    severity: Severity
+    fix: tuple[Edit, ...] = ()
+    advice: str = ""
+    because: tuple[tuple[Site, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Example:
+    """A small project: file name to text. ``entry`` is the script that is run."""
+
+    files: tuple[tuple[str, str], ...]
+    entry: str = "main.py"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A check with its reason, its source and its examples (its tests and its page)."""
+
+    id: str
+    name: str
+    why: str
+    source: str
+    check: Callable[[Facts, Settings], Iterable[Finding]]
+    bad: tuple[Example, ...] = ()
+    good: tuple[Example, ...] = ()

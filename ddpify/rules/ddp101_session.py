@@ -1,0 +1,79 @@
+"""DDP101: the entry neither joins nor leaves the process group."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.rules.base import Edit, Example, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+SETUP = ("torch.distributed.init_process_group", "ddpify.runtime.setup_distributed")
+SESSION = "ddpify.runtime.distributed_session"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding when nothing opens the session."""
+    if facts.status is Status.DISTRIBUTED or facts.named(SESSION, *SETUP):
+        return
+    guard = facts.entry.guard
+    where = guard[0] if guard else first_statement(facts)
+    yield Finding(
+        "DDP101",
+        where,
+        "no process group: under torchrun every process would train alone",
+        Severity.ERROR,
+        _fix(facts, guard, where),
+    )
+
+
+def _fix(facts: Facts, guard: tuple[Site, ...], first: Site) -> tuple[Edit, ...]:
+    if guard and _short(facts, guard):
+        return tuple(edit(facts, How.INDENT, s, "with distributed_session():") for s in guard)
+    last = guard[-1] if guard else facts.entry.last
+    return (
+        edit(facts, How.BEFORE, first, "setup_distributed()"),
+        edit(facts, How.AFTER, last, "cleanup_distributed()"),
+    )
+
+
+def _short(facts: Facts, guard: tuple[Site, ...]) -> bool:
+    """A guard of a few simple lines is indented; a whole program under it is not."""
+    tree = facts.tree(guard[0])
+    nodes = [tree.statement(site) for site in guard]
+    simple = (ast.Expr, ast.Assign, ast.AnnAssign)
+    return len(guard) <= 4 and all(isinstance(n, simple) for n in nodes)
+
+
+def first_statement(facts: Facts) -> Site:
+    """Where a script without a guard starts to do something."""
+    tree = facts.tree(facts.entry.site)
+    for node in tree.module.body:
+        if not _declares(node):
+            return tree.site(node)
+    return facts.entry.site
+
+
+def _declares(node: ast.stmt) -> bool:
+    if isinstance(node, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef)):
+        return True
+    if isinstance(node, ast.Try):
+        return all(isinstance(n, (ast.Import, ast.ImportFrom)) for n in node.body)
+    text = ast.unparse(node)
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return docstring or text.startswith(("sys.path.", "__"))
+
+
+RULE = Rule(
+    "DDP101",
+    "missing-session",
+    "Under torchrun each process must join the group (init_process_group) and take its GPU"
+    " (torch.cuda.set_device) before anything touches CUDA, and leave the group at the end."
+    " Without the first, every rank trains a model of its own.",
+    "torch.distributed.init_process_group; BUGS L01, L08, C19",
+    check,
+    bad=(Example((("main.py", "{training}"),)),),
+)

@@ -1,0 +1,41 @@
+"""DDP102: the process group is joined and never left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+
+ENDS = ("torch.distributed.destroy_process_group", "ddpify.runtime.cleanup_distributed")
+OURS = "ddpify.runtime.setup_distributed"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per setup without an end."""
+    if facts.named(*ENDS):
+        return
+    for call in facts.named("torch.distributed.init_process_group", OURS):
+        last = facts.entry.guard[-1] if facts.entry.guard else facts.entry.last
+        ours = call.name == OURS
+        yield Finding(
+            "DDP102",
+            call.site,
+            "the process group is joined and never left",
+            Severity.NOTE,
+            (edit(facts, How.AFTER, last, "cleanup_distributed()"),) if ours else (),
+            "call torch.distributed.destroy_process_group() where the program ends normally",
+        )
+        return
+
+
+RULE = Rule(
+    "DDP102",
+    "missing-cleanup",
+    "A process that exits without destroy_process_group leaves its threads and sockets to the"
+    " interpreter's shutdown: NCCL warns, and some runs abort after their work is done.",
+    "pytorch#190489, PR#179291; BUGS L08",
+    check,
+)

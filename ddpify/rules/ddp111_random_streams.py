@@ -1,0 +1,40 @@
+"""DDP111: every rank draws the same random numbers while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+
+FORK = "ddpify.runtime.fork_random_streams"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding at the outermost training loop."""
+    if facts.status is Status.DISTRIBUTED or facts.named(FORK):
+        return
+    for loop in facts.training[:1]:
+        outer = loop.batch
+        while outer.parent is not None:
+            outer = outer.parent
+        yield Finding(
+            "DDP111",
+            outer.site,
+            "all ranks would draw the same augmentation and dropout",
+            Severity.WARNING,
+            (edit(facts, How.BEFORE, outer.site, "fork_random_streams()"),),
+        )
+
+
+RULE = Rule(
+    "DDP111",
+    "shared-random-stream",
+    "Ranks share a seed so that splits and initial weights agree. From there on they must differ:"
+    " with one stream every rank draws the same noise, flips and dropout masks, and the batch"
+    " holds N copies of one draw.",
+    "BUGS D11, transformers#37932",
+    check,
+)

@@ -1,0 +1,170 @@
+"""DDP201: an epoch loop does not tell its sampler the epoch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.accumulators import loaders_in
+from ddpify.facts.model import Facts, Status, TrainingLoop
+from ddpify.facts.scopes import Frame, Loop
+from ddpify.facts.values import Kind, Thing, Value
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, proof
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per epoch loop over a sampled training loader."""
+    done: set[object] = set()
+    for loop in facts.training:
+        if loop.epoch is None or loop.epoch.site in done:
+            continue
+        missing = tuple(t for t in loop.loaders if not _told(facts, t) and _sampled(facts, t))
+        if not missing:
+            continue
+        done.add(loop.epoch.site)
+        fix = _fix(facts, loop, missing)
+        yield Finding(
+            "DDP201",
+            loop.epoch.site,
+            "the sampler is not told the epoch: every epoch shuffles in the same order",
+            Severity.ERROR,
+            fix,
+            "" if fix else "call set_epoch(loader, epoch) before each pass over the loader",
+            proof(missing),
+        )
+
+
+def _sampled(facts: Facts, loader: Thing) -> bool:
+    """In a hand-written program only a shuffling DistributedSampler needs the epoch."""
+    if facts.status is not Status.DISTRIBUTED:
+        return True
+    given = loader.detail.get("sampler")
+    for sampler in given.of(Kind.SAMPLER) if given is not None else ():
+        call = sampler.detail.get("call")
+        shuffle = call.arg(3, "shuffle") if call is not None else None
+        if sampler.name.endswith("DistributedSampler") and (shuffle is None or shuffle.const is not False):
+            return True
+    return False
+
+
+def _told(facts: Facts, loader: Thing) -> bool:
+    for call in facts.calls:
+        if call.name.endswith("runtime.set_epoch") and call.args and loader in call.args[0].things:
+            return True
+        if call.name == ".set_epoch" and call.receiver is not None and _concerns(call.receiver, loader):
+            return True
+    return False
+
+
+def _concerns(receiver: Value, loader: Thing) -> bool:
+    if loader in receiver.things:
+        return True
+    given = [loader.detail.get(n) for n in ("sampler", "batch_sampler")]
+    samplers = {t for v in given if v is not None for t in v.things}
+    for thing in receiver.of(Kind.SAMPLER):
+        if thing in samplers or (thing.inner is not None and loader in thing.inner.things):
+            return True
+    return False
+
+
+def _fix(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[Edit, ...]:
+    edits = []
+    for loader in loaders:
+        placed = _at_epoch_head(facts, loop, loader) or _before_batches(facts, loop, loader)
+        if placed is None:
+            return ()
+        edits.extend(placed)
+    return tuple(edits)
+
+
+def _at_epoch_head(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:
+    assert loop.epoch is not None
+    name = _name_of(loop.epoch.frame, loader)
+    if name is None or loader.hops and _made_inside(loop.epoch, loader):
+        return None
+    return _told_by(facts, loop.epoch, loop.epoch.frame, name, How.BEFORE, loop.epoch)
+
+
+def _made_inside(epoch: Loop, loader: Thing) -> bool:
+    a, b = loader.born, epoch.site
+    return a.path == b.path and b.span.line <= a.span.line <= b.span.end_line
+
+
+def _before_batches(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:
+    assert loop.epoch is not None
+    frame = loop.batch.frame
+    name = _name_of(frame, loader)
+    epoch = _epoch_name(frame, loop.epoch)
+    if name is None or epoch is None or not loaders_in(loop.batch.over):
+        return None
+    return (edit(facts, How.BEFORE, loop.batch.site, f"set_epoch({name}, {epoch})"),)
+
+
+def _told_by(
+    facts: Facts, epoch: Loop, frame: Frame, name: str, how: How, loop: Loop
+) -> tuple[Edit, ...] | None:
+    counter = _counter(facts, epoch)
+    if counter is None:
+        return None
+    variable, renamed = counter
+    return (*renamed, edit(facts, how, loop.body, f"set_epoch({name}, {variable})"))
+
+
+def _counter(facts: Facts, epoch: Loop) -> tuple[str, tuple[Edit, ...]] | None:
+    """The loop's counter; an unused ``_`` gets the name ``epoch``."""
+    tree = facts.tree(epoch.site)
+    node = tree.statement(epoch.site)
+    if not isinstance(node, ast.For):
+        return None
+    target = node.target
+    if isinstance(target, ast.Tuple) and isinstance(node.iter, ast.Call):
+        if ast.unparse(node.iter.func) == "enumerate" and isinstance(target.elts[0], ast.Name):
+            target = target.elts[0]
+    if not isinstance(target, ast.Name):
+        return None
+    if target.id != "_":
+        return target.id, ()
+    if "epoch" in tree.names(tree.function(node)):
+        return None
+    return "epoch", (edit(facts, How.REPLACE, tree.site(target), "epoch"),)
+
+
+def _epoch_name(frame: Frame, epoch: Loop) -> str | None:
+    """What the epoch's counter is called in another function."""
+    span = epoch.site.span
+    for name, value in frame.env.items():
+        for thing in value.of(Kind.INDEX):
+            if thing.born.path == epoch.site.path and thing.born.span.line == span.line:
+                return name
+    return None
+
+
+def _name_of(frame: Frame, loader: Thing) -> str | None:
+    """An expression for the loader in a frame: a name, ``self.x``, a dict entry."""
+    scopes: list[dict[str, Value]] = [frame.env, frame.module.globals]
+    for scope in scopes:
+        for name, value in scope.items():
+            if value.things == (loader,):
+                return name
+    for name, value in frame.env.items():
+        for thing in value.of(Kind.INSTANCE):
+            for attribute, held in thing.attrs.items():
+                if held.things == (loader,):
+                    return f"{name}.{attribute}"
+        for thing in value.of(Kind.DICT):
+            for key, held in (thing.keys or {}).items():
+                if held.things == (loader,) and isinstance(key, str):
+                    return f"{name}[{key!r}]"
+    return None
+
+
+RULE = Rule(
+    "DDP201",
+    "missing-set-epoch",
+    "DistributedSampler derives its permutation from seed + epoch. Without set_epoch(epoch) before"
+    " each pass every epoch uses the same order, and each rank sees the same samples for ever.",
+    "torch.utils.data.distributed.DistributedSampler; pytorch#31771, #11324; BUGS D01",
+    check,
+)

@@ -1,0 +1,58 @@
+"""DDP204: every rank downloads the data set at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Role, Status
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once, statement_of
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+FIRST = "ddpify.runtime.main_process_first"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per data set made with ``download=True`` on all ranks."""
+    inline = _inline(facts)
+    for site, calls in once(facts.calls).items():
+        flag = calls[0].kwargs.get("download")
+        if flag is None or not flag.known or not flag.const or site in inline:
+            continue
+        if all(c.where.one_rank() or c.where.inside(FIRST) for c in calls):
+            continue
+        statement = statement_of(facts, site)
+        ours = facts.status is not Status.DISTRIBUTED
+        fix = (edit(facts, How.INDENT, statement, "with main_process_first():"),) if ours else ()
+        yield Finding(
+            "DDP204",
+            site,
+            "all ranks would download into the same folder at once",
+            Severity.WARNING,
+            fix,
+            "" if ours else "let rank 0 download first, the others after a barrier",
+        )
+
+
+def _inline(facts: Facts) -> set[Site]:
+    """Data sets written inside an unsharded training loader: hoisted with their sampler."""
+    found: set[Site] = set()
+    for loader in facts.loaders:
+        if Role.TRAINING in loader.roles and "sampler" not in loader.call.kwargs:
+            dataset = loader.call.arg(0, "dataset")
+            site = loader.call.arg_site(0, "dataset")
+            if dataset is not None and site is not None:
+                found |= {t.born for t in dataset.of(Kind.DATASET) if t.born == site}
+    return found
+
+
+RULE = Rule(
+    "DDP204",
+    "download-on-every-rank",
+    "N processes that download and unpack into one folder overwrite each other's half-written"
+    " files. Rank 0 goes first, the others after a barrier find the files there.",
+    "composer#1201, mmpretrain#273; BUGS K09",
+    check,
+)

@@ -1,0 +1,51 @@
+"""DDP301: a trained model's gradients are not synchronised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Model, Status
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, proof
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per trained model that nothing wraps."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for model in facts.models:
+        if model.wrapped:
+            continue
+        home = model.home
+        fix = ()
+        if home is not None:
+            code = f"{home.target} = wrap_model({home.target}{_options(facts, model, settings)})"
+            fix = (edit(facts, How.AFTER, home.statement, code),)
+        yield Finding(
+            "DDP301",
+            home.statement if home is not None else model.things[0].born,
+            "its gradients are not averaged over the ranks: the model is not wrapped",
+            Severity.ERROR,
+            fix,
+            "" if fix else "give the model a name before its optimizer is built, then run again",
+            proof(model.things),
+        )
+
+
+def _options(facts: Facts, model: Model, settings: Settings) -> str:
+    """A single-GPU script's batch norm saw the whole batch; DataParallel's saw one replica's."""
+    wanted = settings.sync_batchnorm
+    if wanted is None:
+        wanted = model.batch_norm and not model.data_parallel
+    return ", sync_batchnorm=True" if wanted and model.batch_norm else ""
+
+
+RULE = Rule(
+    "DDP301",
+    "model-not-wrapped",
+    "DistributedDataParallel averages gradients over the ranks during backward. A trained model"
+    " without it becomes a different model on every rank, silently.",
+    "torch.nn.parallel.DistributedDataParallel; CONTRACT: Model",
+    check,
+)

@@ -1,0 +1,61 @@
+"""DDP302: nn.DataParallel in one process per GPU."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per ``nn.DataParallel(...)`` call."""
+    seen: set[Site] = set()
+    for model in facts.models:
+        for call in model.data_parallel:
+            if call.site in seen:
+                continue
+            seen.add(call.site)
+            fix = _fix(facts, call.site) if facts.status is not Status.DISTRIBUTED else ()
+            yield Finding(
+                "DDP302",
+                call.site,
+                "nn.DataParallel would spread each process over all GPUs",
+                Severity.ERROR,
+                fix,
+                "" if fix else "remove it: one process drives one GPU",
+            )
+
+
+def _fix(facts: Facts, site: Site) -> tuple[Edit, ...]:
+    tree = facts.tree(site)
+    node = tree.expression(site)
+    if not isinstance(node, ast.Call) or not node.args:
+        return ()
+    inner = tree.text(node.args[0])
+    statement = tree.statement(site)
+    if isinstance(statement, ast.Assign) and statement.value is node:
+        if [ast.unparse(t) for t in statement.targets] == [ast.unparse(node.args[0])]:
+            return (edit(facts, How.DELETE, tree.site(_whole(tree, statement)), ""),)
+    return (edit(facts, How.REPLACE, site, inner),)
+
+
+def _whole(tree: object, statement: ast.stmt) -> ast.stmt:
+    """The ``if`` around it, when removing the statement would leave that empty."""
+    parent = tree.parent(statement)  # type: ignore[attr-defined]
+    lonely = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
+    return parent if lonely else statement
+
+
+RULE = Rule(
+    "DDP302",
+    "data-parallel",
+    "nn.DataParallel scatters one process's batch over all visible GPUs. With one process per GPU"
+    " the processes would fight for the same devices; DistributedDataParallel replaces it.",
+    "torch.nn.DataParallel (its own note recommends DistributedDataParallel); BUGS L19",
+    check,
+)

@@ -1,0 +1,108 @@
+"""DDP303: something other than a forward is asked of the wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind, Value
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+# What DistributedDataParallel answers as the inner module would.
+SAME = frozenset(
+    """train eval parameters zero_grad requires_grad_ to cuda cpu float double half bfloat16 type
+    no_sync forward training apply share_memory""".split()
+)
+ELSEWHERE = frozenset({"state_dict", "load_state_dict", "module"})
+GIVEN_WHOLE = ("builtins.", "torch.nn.utils.", "ddpify.runtime.", "torch.save", "torch.optim.")
+LOOKS_INSIDE = frozenset({"builtins.print", "builtins.str", "builtins.repr"})
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per attribute read, method call or hand-over that needs the inner module."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    yield from _attributes(facts)
+    yield from _module_attribute(facts)
+    yield from _handed_over(facts)
+
+
+def _attributes(facts: Facts) -> Iterable[Finding]:
+    done: set[Site] = set()
+    for access in facts.accesses:
+        wrapped = access.base.of(Kind.WRAPPED)
+        if not wrapped or access.attribute in SAME | ELSEWHERE or access.base_site in done:
+            continue
+        done.add(access.base_site)
+        yield Finding(
+            "DDP303",
+            access.base_site,
+            f"`{access.attribute}` is the inner module's, not the wrapper's",
+            Severity.ERROR,
+            (_unwrap(facts, access.base_site),),
+        )
+
+
+def _module_attribute(facts: Facts) -> Iterable[Finding]:
+    """``model.module`` exists only while the model is wrapped."""
+    done: set[Site] = set()
+    for access in facts.accesses:
+        if access.attribute != "module" or not access.base.of(Kind.WRAPPED, Kind.MODEL):
+            continue
+        tree = facts.tree(access.base_site)
+        inner = tree.expression(access.base_site)
+        outer = tree.parent(inner) if inner is not None else None
+        if outer is None or tree.site(outer) in done:
+            continue
+        done.add(tree.site(outer))
+        code = f"unwrap({facts.text(access.base_site)})"
+        yield Finding(
+            "DDP303",
+            access.base_site,
+            "`.module` is there only while the model is wrapped",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, tree.site(outer), code),),
+        )
+
+
+def _handed_over(facts: Facts) -> Iterable[Finding]:
+    """``print(model)``, ``writer.add_graph(model)``: the wrapper would be shown instead."""
+    for calls in once(facts.calls).values():
+        call = calls[0]
+        if call.target is not None or call.where.one_rank() and call.name in LOOKS_INSIDE:
+            continue
+        if call.name.startswith(GIVEN_WHOLE) and call.name not in LOOKS_INSIDE:
+            continue
+        pairs = [*zip(call.args, call.arg_sites, strict=False)]
+        pairs += [(call.kwargs[k], s) for k, s in call.kwarg_sites.items()]
+        for value, site in pairs:
+            if _only_wrapped(value) and not call.result.of(Kind.INSTANCE, Kind.MODEL, Kind.WRAPPED):
+                yield Finding(
+                    "DDP303",
+                    site,
+                    "a library is given the wrapper where it was given the model",
+                    Severity.WARNING,
+                    (_unwrap(facts, site),),
+                )
+
+
+def _only_wrapped(value: Value) -> bool:
+    return bool(value.things) and all(t.kind is Kind.WRAPPED for t in value.things)
+
+
+def _unwrap(facts: Facts, site: Site) -> Edit:
+    return edit(facts, How.REPLACE, site, "unwrap({})")
+
+
+RULE = Rule(
+    "DDP303",
+    "attribute-of-wrapper",
+    "DistributedDataParallel is another module around yours: your attributes and methods are not"
+    " on it (AttributeError), `children()` and `named_parameters()` change silently, and an"
+    " assignment lands on the wrapper only.",
+    "yolov5#90; BUGS L15, G01; PATTERNS B4.38-41",
+    check,
+)

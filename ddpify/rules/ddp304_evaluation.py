@@ -1,0 +1,52 @@
+"""DDP304: evaluation goes through the wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per expression that carries the wrapper into evaluation."""
+    if facts.status is Status.DISTRIBUTED:
+        yield from _one_rank(facts)
+        return
+    for site, forward in facts.unwraps:
+        yield Finding(
+            "DDP304",
+            site,
+            "evaluation through the wrapper synchronises buffers in every forward",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, site, "unwrap({})"),),
+            because=((forward.call.site, "called here outside the gradient path"),),
+        )
+
+
+def _one_rank(facts: Facts) -> Iterable[Finding]:
+    for forward in facts.evaluation_forwards:
+        if forward.model.kind is Kind.WRAPPED and forward.call.where.one_rank():
+            yield Finding(
+                "DDP304",
+                forward.call.site,
+                "one rank alone calls the wrapped model: with buffers this hangs or pairs with"
+                " another collective",
+                Severity.ERROR,
+                (),
+                "call model.module there, or evaluate on all ranks",
+            )
+
+
+RULE = Rule(
+    "DDP304",
+    "evaluation-through-wrapper",
+    "The wrapper broadcasts buffers before every forward, also in eval mode under no_grad. Ranks"
+    " with different batch counts, or one rank alone, then hang or read a wrong collective; the"
+    " inner module communicates nothing.",
+    "pytorch#54059, #53979; BUGS C06; PATTERNS B2.15-16",
+    check,
+)

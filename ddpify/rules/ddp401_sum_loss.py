@@ -1,0 +1,56 @@
+"""DDP401: the loss is a sum over the batch, and DDP averages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.roles import backwards
+from ddpify.facts.values import Kind, Measure
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per backward of a sum, and a note for a loss that is not followed."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for site, calls in once(backwards(facts.calls)).items():
+        call = calls[0]
+        loss = call.receiver
+        if loss is None or loss.dep(Kind.WORLD) or call.receiver_site is None:
+            continue
+        if loss.measure is Measure.SUM:
+            yield Finding(
+                "DDP401",
+                site,
+                "the loss is a sum over the batch: averaging over N ranks makes its gradient 1/N",
+                Severity.ERROR,
+                (edit(facts, How.REPLACE, call.receiver_site, "({} * get_world_size())"),),
+            )
+        elif loss.measure is not Measure.MEAN and loss.dep(Kind.BATCH):
+            yield _unproven(call)
+
+
+def _unproven(call: Call) -> Finding:
+    return Finding(
+        "DDP401",
+        call.site,
+        "the loss could not be shown to be a mean over the batch",
+        Severity.NOTE,
+        (),
+        "check it: a mean needs nothing, a sum must be multiplied by get_world_size(), and a mean"
+        " over a varying count (masks, positives) needs the count of all ranks",
+    )
+
+
+RULE = Rule(
+    "DDP401",
+    "sum-loss",
+    "DistributedDataParallel divides the summed gradients by the number of ranks. For a mean loss"
+    " that gives the gradient of the global mean; for a sum it gives 1/N of it.",
+    "DistributedDataParallel docstring (gradients are averaged); PATTERNS B1.5",
+    check,
+)

@@ -1,0 +1,45 @@
+"""DDP402: gradient accumulation synchronises in every micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, TrainingLoop
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.settings import Settings
+
+SKIPS = (".no_sync", "ddpify.runtime.gradient_sync", ".set_requires_gradient_sync")
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one note per training loop whose optimizer steps less often than it goes backward."""
+    if any(call.name in SKIPS for call in facts.calls):
+        return
+    for loop in facts.training:
+        if _accumulates(loop, facts.steps):
+            yield Finding(
+                "DDP402",
+                loop.backward.site,
+                "gradients are accumulated, and every micro-batch is all-reduced: right but slower",
+                Severity.NOTE,
+                (),
+                "put forward and backward of the micro-batches that do not step under"
+                " `with gradient_sync(model, sync=<the step's condition>):`",
+            )
+
+
+def _accumulates(loop: TrainingLoop, steps: tuple[Call, ...]) -> bool:
+    mine = [s for s in steps if loop.batch in s.where.loops()]
+    held = {g.site for g in loop.backward.where.guards}
+    return bool(mine) and all({g.site for g in s.where.guards} - held for s in mine)
+
+
+RULE = Rule(
+    "DDP402",
+    "accumulation-without-no-sync",
+    "DistributedDataParallel all-reduces in every backward. With accumulation only the backward"
+    " before the optimizer step needs it; the others can run under no_sync().",
+    "DistributedDataParallel.no_sync; pytorch#43201; BUGS G06",
+    check,
+)

@@ -1,0 +1,51 @@
+"""DDP403: the gradient path goes around the wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.roles import whole
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+ADVICE = "route the call through forward() (for example with a mode argument), then run again"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per method, part or raw alias of a trained model that is differentiated."""
+    seen: set[Site] = set()
+    for call in facts.bypasses:
+        receiver = call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
+        if call.site not in seen and any(_is_trained(facts, whole(t).born) for t in receiver):
+            seen.add(call.site)
+            yield _finding(call.site, f"`{facts.text(call.callee)}` is differentiated without forward()")
+    if facts.status is Status.DISTRIBUTED:
+        return
+    homes = any(model.home is not None or model.wrapped for model in facts.models)
+    for forward in facts.training_forwards:
+        site = forward.call.site
+        if homes and forward.model.kind is Kind.MODEL and _is_trained(facts, forward.model.born):
+            if site not in seen:
+                seen.add(site)
+                yield _finding(site, "this call reaches the bare model, not the wrapper")
+
+
+def _is_trained(facts: Facts, born: Site) -> bool:
+    return any(t.born == born for model in facts.models for t in model.things)
+
+
+def _finding(site: Site, message: str) -> Finding:
+    return Finding("DDP403", site, f"{message}: its gradients are never averaged", Severity.ERROR, (), ADVICE)
+
+
+RULE = Rule(
+    "DDP403",
+    "bypassed-wrapper",
+    "Only calling the wrapper arms its gradient hooks. A loss computed by a method or part of the"
+    " inner module trains on local gradients: no error, and the ranks drift apart.",
+    "icefall#226; BUGS G01; PATTERNS B1.1",
+    check,
+)

@@ -1,0 +1,50 @@
+"""DDP404: some ranks may skip a step, stop, or save on a condition of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.edits import is_local
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per condition on local data that decides a collective."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    seen: set[Site] = set()
+    for call in _collectives(facts):
+        for guard in call.where.guards:
+            if guard.site not in seen and is_local(facts, guard.test):
+                seen.add(guard.site)
+                yield Finding(
+                    "DDP404",
+                    guard.site,
+                    "each rank would decide this from its own samples, and ranks that disagree hang",
+                    Severity.ERROR,
+                    (),
+                    "make the condition the same everywhere: reduce the value on all ranks first",
+                    ((call.site, "decides whether this runs"),),
+                )
+
+
+def _collectives(facts: Facts) -> list[Call]:
+    backward = [loop.backward for loop in facts.training]
+    return [*backward, *facts.steps, *facts.named(*COLLECTIVE)]
+
+
+RULE = Rule(
+    "DDP404",
+    "divergent-step",
+    "Backward, optimizer steps with synchronised gradients and checkpoints need every rank. A"
+    " condition on local data (a NaN, a loss, a missing label) sends some ranks past them: the"
+    " job hangs, or every later gradient is paired with another step's.",
+    "pytorch/audio#3749; BUGS C03, C04; PATTERNS B2.12-17",
+    check,
+)

@@ -1,0 +1,47 @@
+"""DDP405: training schemes that data parallelism does not keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per construct that has no data-parallel equivalent."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for optimizer in {t for step in facts.steps for t in (step.receiver.things if step.receiver else ())}:
+        if optimizer.kind is Kind.OPTIMIZER and optimizer.name.endswith("LBFGS"):
+            yield Finding(
+                "DDP405",
+                optimizer.born,
+                "LBFGS decides from the loss of one rank: ranks diverge and hang",
+                Severity.ERROR,
+                (),
+                "use a first-order optimizer, or train in one process",
+            )
+    for loop in facts.training:
+        retained = loop.backward.kwargs.get("retain_graph")
+        if retained is not None and retained.known and retained.const:
+            yield Finding(
+                "DDP405",
+                loop.backward.site,
+                "a second backward over a retained graph is not averaged over the ranks",
+                Severity.ERROR,
+                (),
+                "add the losses and go backward once",
+            )
+
+
+RULE = Rule(
+    "DDP405",
+    "unsupported-scheme",
+    "Line searches on a local loss and second backwards over one graph look the same under DDP and"
+    " train something else.",
+    "BUGS G13; PATTERNS B1.2, B2.19",
+    check,
+)

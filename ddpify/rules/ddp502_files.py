@@ -1,0 +1,53 @@
+"""DDP502: every rank writes the same file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.rules.base import Edit, Finding, Rule, Severity
+from ddpify.rules.edits import MAIN, edit, gate, once
+from ddpify.rules.base import How
+from ddpify.rules.effects import gated, opened
+from ddpify.settings import Settings
+
+MESSAGE = "every rank would write this file"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per file that all ranks write or open for writing."""
+    yield from gated(facts, "DDP502", (EffectKind.FILE,), MESSAGE, Severity.ERROR)
+    opens = tuple(
+        e.call
+        for e in facts.effects
+        if e.kind in (EffectKind.OPEN, EffectKind.LOGGING_FILE)
+        and e.call.where.function not in facts.helpers
+    )
+    for site, calls in once(opens).items():
+        if all(c.where.one_rank() for c in calls):
+            continue
+        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        yield Finding(
+            "DDP502", site, MESSAGE, Severity.ERROR, fix, "" if fix else "open it on rank 0 only"
+        )
+
+
+def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
+    if call.name == "logging.basicConfig":
+        return (gate(facts, call.where.statement),)
+    if call.name.startswith("logging."):
+        code = f"{{}} if {MAIN} else {call.name.split('.')[0]}.NullHandler()"
+        return (edit(facts, How.REPLACE, call.site, code),)
+    return (opened(facts, call),)
+
+
+RULE = Rule(
+    "DDP502",
+    "file-on-every-rank",
+    "N processes that open one path truncate and interleave each other's writes; the file ends up"
+    " with lines repeated or lost.",
+    "baby-llama2#56; BUGS K01, M07",
+    check,
+)

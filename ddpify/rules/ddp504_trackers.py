@@ -1,0 +1,49 @@
+"""DDP504: every rank opens the experiment tracker."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Edit, Finding, Rule, Severity
+from ddpify.rules.edits import gate, once
+from ddpify.rules.effects import gated, null_writer
+from ddpify.settings import Settings
+
+MESSAGE = "every rank would log to the tracker"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per tracker made, and per module-level tracker call."""
+    yield from gated(facts, "DDP504", (EffectKind.TRACKER,), MESSAGE, Severity.WARNING)
+    made = tuple(c for c in facts.calls if any(t.born == c.site for t in c.result.of(Kind.TRACKER)))
+    for site, calls in once(made).items():
+        if all(c.where.one_rank() for c in calls):
+            continue
+        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        yield Finding(
+            "DDP504", site, MESSAGE, Severity.WARNING, fix, "" if fix else "make it on rank 0 only"
+        )
+
+
+def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
+    if call.alone:
+        return (gate(facts, call.where.statement),)
+    node = facts.tree(call.site).statement(call.site)
+    if isinstance(node, ast.With):
+        return ()
+    return (null_writer(facts, call.site),)
+
+
+RULE = Rule(
+    "DDP504",
+    "tracker-on-every-rank",
+    "Every rank that opens a tracker makes a run of its own (wandb) or an event file of its own"
+    " (TensorBoard): one training shows as N curves.",
+    "BUGS M07; PATTERNS A11",
+    check,
+)

@@ -1,0 +1,48 @@
+"""DDP505: every rank draws a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per tqdm bar that is shown on all ranks."""
+    bars = tuple(
+        c for c in facts.calls if any(t.born == c.site for t in c.result.of(Kind.PROGRESS))
+    )
+    for site, calls in once(bars).items():
+        disable = calls[0].kwargs.get("disable")
+        if (disable is not None and disable.dep(Kind.RANK)) or calls[0].where.one_rank():
+            continue
+        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        yield Finding(
+            "DDP505",
+            site,
+            "every rank would draw a progress bar",
+            Severity.WARNING,
+            fix,
+            "" if fix else "pass disable=rank != 0",
+        )
+
+
+def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
+    code = "not is_main_process()"
+    if "disable" in call.kwarg_sites:
+        code = f"{{}} or {code}"
+    return (edit(facts, How.ARGUMENT, call.site, code, "disable"),)
+
+
+RULE = Rule(
+    "DDP505",
+    "progress-bar-on-every-rank",
+    "N bars overwrite each other in one terminal.",
+    "tqdm's `disable` argument; BUGS M07",
+    check,
+)

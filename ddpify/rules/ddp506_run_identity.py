@@ -1,0 +1,64 @@
+"""DDP506: the run's name comes from the clock and differs between ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind, Thing, Value, flat_deps
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+
+PATH_ARGUMENT = {EffectKind.OPEN: 0, EffectKind.DIRECTORY: 0, EffectKind.CHECKPOINT: 1}
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per clock reading that ends up in a path."""
+    clocks: dict[Thing, Call] = {}
+    for call, path in _paths(facts):
+        for thing in flat_deps(path):
+            if thing.kind is Kind.CLOCK:
+                clocks.setdefault(thing, call)
+    for clock, user in clocks.items():
+        ours = facts.status is not Status.DISTRIBUTED
+        yield Finding(
+            "DDP506",
+            clock.born,
+            "the clock differs between ranks, and so would this path",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, clock.born, "broadcast({})"),) if ours else (),
+            "" if ours else "take rank 0's name and broadcast it",
+            ((user.site, "used as a path"),),
+        )
+
+
+def _paths(facts: Facts) -> list[tuple[Call, Value]]:
+    found = []
+    for effect in facts.effects:
+        call = effect.call
+        if effect.kind in PATH_ARGUMENT:
+            position = PATH_ARGUMENT[effect.kind]
+            path = call.args[position] if len(call.args) > position else None
+            if call.name == ".mkdir" and call.receiver is not None:
+                path = call.receiver
+            if path is not None:
+                found.append((call, path))
+    for call in facts.calls:
+        if call.result.of(Kind.TRACKER) and call.name.endswith("SummaryWriter"):
+            where = call.arg(0, "log_dir") or call.arg(0, "logdir")
+            if where is not None:
+                found.append((call, where))
+    return found
+
+
+RULE = Rule(
+    "DDP506",
+    "run-name-from-clock",
+    "Ranks start at slightly different times: a run directory named from the clock (or a random id)"
+    " is another directory on each rank, and who resumes or reads looks in the wrong one.",
+    "PATTERNS B2.21; BUGS K03",
+    check,
+)

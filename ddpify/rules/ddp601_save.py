@@ -1,0 +1,38 @@
+"""DDP601: every rank writes the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.model import Facts, Status
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per ``torch.save`` that all ranks run."""
+    saves = tuple(e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT)
+    for site, calls in once(saves).items():
+        if all(c.where.one_rank() for c in calls):
+            continue
+        ours = facts.status is not Status.DISTRIBUTED
+        yield Finding(
+            "DDP601",
+            site,
+            "every rank would write this checkpoint at the same time",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, calls[0].callee, "save_on_main"),) if ours else (),
+            "" if ours else "save on rank 0 only, and let the others wait before they read it",
+        )
+
+
+RULE = Rule(
+    "DDP601",
+    "save-on-every-rank",
+    "Two processes that write one file leave it damaged (3 of 20 files unreadable when payload"
+    " sizes differ). Rank 0 writes to a temporary name and renames; the others wait.",
+    "pytorch#12042; BUGS K01, K03",
+    check,
+)

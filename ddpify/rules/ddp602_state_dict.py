@@ -1,0 +1,46 @@
+"""DDP602: a checkpoint holds the wrapper's keys or the wrapper itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per ``state_dict()`` or whole-model save of a wrapped model."""
+    states = tuple(c for c in facts.calls if c.name == ".state_dict")
+    for calls in once(states).values():
+        site = calls[0].receiver_site
+        if site is not None and any(c.receiver and c.receiver.of(Kind.WRAPPED) for c in calls):
+            yield _finding(facts, site, "its keys would begin with `module.`")
+    saves = tuple(e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT)
+    ours = tuple(c for c in facts.calls if c.name == "ddpify.runtime.save_on_main")
+    for calls in once((*saves, *ours)).values():
+        site = calls[0].arg_site(0, "obj")
+        value = calls[0].arg(0, "obj")
+        if site is not None and value is not None and value.of(Kind.WRAPPED):
+            yield _finding(facts, site, "the wrapper itself would be pickled")
+
+
+def _finding(facts: Facts, site: Site, message: str) -> Finding:
+    ours = facts.status is not Status.DISTRIBUTED
+    fix: tuple[Edit, ...] = (edit(facts, How.REPLACE, site, "unwrap({})"),) if ours else ()
+    advice = "" if fix else "save model.module.state_dict()"
+    return Finding("DDP602", site, message, Severity.ERROR, fix, advice)
+
+
+RULE = Rule(
+    "DDP602",
+    "checkpoint-of-wrapper",
+    "A wrapper's state_dict has `module.` before every key: a single process cannot load it, and"
+    " with strict=False loads nothing without a word. A pickled wrapper needs a process group.",
+    "pytorch#3805, #9176; BUGS K05",
+    check,
+)

@@ -1,0 +1,69 @@
+"""DDP603: a checkpoint is loaded into the wrapper, or onto another rank's GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per load into a wrapped model and per ``torch.load`` without a device."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for calls in once(tuple(c for c in facts.calls if c.name == ".load_state_dict")).values():
+        edits = _into_inner(facts, calls)
+        if edits:
+            yield Finding(
+                "DDP603",
+                calls[0].site,
+                "a checkpoint's keys must fit the inner module",
+                Severity.ERROR,
+                edits,
+            )
+    for site, calls in once(facts.named("torch.load")).items():
+        if calls[0].arg(1, "map_location") is None and not calls[0].star:
+            yield Finding(
+                "DDP603",
+                site,
+                "every rank would load onto the GPU the checkpoint was saved from",
+                Severity.WARNING,
+                (edit(facts, How.ARGUMENT, site, "local_device()", "map_location"),),
+            )
+
+
+def _into_inner(facts: Facts, calls: list[Call]) -> tuple[Edit, ...]:
+    call = calls[0]
+    edits: list[Edit] = []
+    receiver = call.receiver
+    if receiver is None or call.receiver_site is None:
+        return ()
+    if receiver.of(Kind.WRAPPED):
+        edits.append(edit(facts, How.REPLACE, call.receiver_site, "unwrap({})"))
+    site = call.arg_site(0, "state_dict")
+    if receiver.of(Kind.WRAPPED, Kind.MODEL) and site is not None and _may_have_prefix(facts, call):
+        edits.append(edit(facts, How.REPLACE, site, "without_module_prefix({})"))
+    return tuple(edits)
+
+
+def _may_have_prefix(facts: Facts, call: Call) -> bool:
+    """Checkpoints of a project that used DataParallel have `module.` before their keys."""
+    if not any(model.data_parallel for model in facts.models):
+        return False
+    node = facts.tree(call.site).expression(call.arg_sites[0]) if call.arg_sites else None
+    return node is not None and "without_module_prefix" not in facts.text(call.arg_sites[0])
+
+
+RULE = Rule(
+    "DDP603",
+    "load-into-wrapper",
+    "Every rank loads, each onto its own device, into the inner module, whose keys have no"
+    " `module.` prefix; checkpoints of the DataParallel era have one and are accepted.",
+    "examples#1078; BUGS K05, K06, C14",
+    check,
+)

@@ -1,0 +1,58 @@
+"""DDP701: a loop's sums are those of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import LoopEnd
+from ddpify.facts.model import Facts, Status
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per loop over a sharded loader whose results are used after it."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    done: set[Site] = set()
+    for end in facts.ends:
+        lines = _lines(end)
+        if not lines or end.loop.site in done:
+            continue
+        done.add(end.loop.site)
+        names = ", ".join((*end.sums, *end.means, *end.meters))
+        yield Finding(
+            "DDP701",
+            end.loop.site,
+            f"after this loop {names} would be of one rank's samples only",
+            Severity.ERROR,
+            tuple(_after(facts, end, line) for line in lines),
+        )
+
+
+def _lines(end: LoopEnd) -> list[str]:
+    lines = []
+    for names, how in ((end.sums, "reduce_sum"), (end.means, "reduce_mean")):
+        if names:
+            joined = ", ".join(names)
+            lines.append(f"{joined} = {how}({joined})")
+    if end.meters:
+        lines.append(f"reduce_meter({', '.join(end.meters)})")
+    return ["\n".join(lines)] if lines else []
+
+
+def _after(facts: Facts, end: LoopEnd, code: str) -> Edit:
+    return edit(facts, How.AFTER, end.loop.site, code)
+
+
+RULE = Rule(
+    "DDP701",
+    "metric-not-reduced",
+    "Each rank sees its share of the samples. Sums and counts are added over the ranks before they"
+    " are divided; batch means are averaged. Otherwise ranks print, compare and save different"
+    " numbers, and a decision made from them splits the job.",
+    "ignite#615, transformer-xl#14; BUGS M01, M02",
+    check,
+)

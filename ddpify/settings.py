@@ -1,0 +1,139 @@
+"""The choices of one run, from ``[tool.ddpify]`` and from flags.
+
+Frozen and complete before anything is analysed, so that no layer asks the environment.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+class SettingsError(Exception):
+    """A setting is unknown or has a wrong value; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user chose.
+
+    ``runtime_module`` is the dotted name of the vendored helper module, "" to let ddpify
+    choose; ``sync_batchnorm`` None means: where one process saw the whole batch. An empty
+    ``select`` means every rule. Select and ignore hold code prefixes.
+    """
+
+    strategy: Literal["ddp", "fsdp"] = "ddp"
+    runtime: Literal["vendor", "import"] = "vendor"
+    runtime_module: str = ""
+    batch_size: Literal["global", "per-rank"] = "global"
+    sync_batchnorm: bool | None = None
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    line_length: int = 88
+
+    def wants(self, rule: str) -> bool:
+        """Whether the rule with this id is switched on."""
+        selected = not self.select or rule.startswith(self.select)
+        return selected and not rule.startswith(self.ignore)
+
+
+def load(start: Path, flags: Mapping[str, object]) -> Settings:
+    """Settings of the project that holds ``start``; a flag that is None was not given.
+
+    Raises:
+        SettingsError: the project's ``pyproject.toml`` or a flag cannot be used.
+    """
+    file = nearest_pyproject(start)
+    settings = read_pyproject(file) if file else Settings()
+    given = {name: value for name, value in flags.items() if value is not None}
+    return checked(replace(settings, **given), "")  # type: ignore[arg-type]
+
+
+def nearest_pyproject(start: Path) -> Path | None:
+    """The first ``pyproject.toml`` in ``start`` or a folder above it."""
+    absolute = start.absolute()
+    for folder in (absolute, *absolute.parents):
+        file = folder / "pyproject.toml"
+        if file.is_file():
+            return file
+    return None
+
+
+def read_pyproject(file: Path) -> Settings:
+    """Settings of ``file``; line length falls back to the one its formatter is set to.
+
+    Raises:
+        SettingsError: it is not TOML, or a key or value of ``[tool.ddpify]`` is wrong.
+    """
+    try:
+        with file.open("rb") as stream:
+            tool = tomllib.load(stream).get("tool", {})
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file}: cannot be read ({error})") from error
+    table = tool.get("ddpify", {})
+    where = f"{file}: [tool.ddpify] "
+    if not isinstance(table, dict):
+        raise SettingsError(f"{where}must be a table")
+    known = {field.name.replace("_", "-"): field.name for field in fields(Settings)}
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise SettingsError(f"{where}has no key {unknown[0]!r}; keys are {', '.join(known)}")
+    values = {known[key]: _frozen(value) for key, value in table.items()}
+    values.setdefault("line_length", _formatter_line_length(tool))
+    return checked(replace(Settings(), **values), where)
+
+
+def checked(settings: Settings, where: str) -> Settings:
+    """``settings``, when every value can be used. Raises SettingsError."""
+    for name, (sentence, valid) in _VALID.items():
+        value = getattr(settings, name)
+        if not valid(value):
+            key = name.replace("_", "-")
+            raise SettingsError(f"{where}{key} must be {sentence}, not {value!r}")
+    return settings
+
+
+def _is_codes(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(code, str) and code for code in value)
+
+
+def _is_module(value: object) -> bool:
+    return isinstance(value, str) and (
+        not value or all(part.isidentifier() for part in value.split("."))
+    )
+
+
+def _is_length(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 20 <= value <= 500
+
+
+_VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
+    "strategy": ('"ddp" or "fsdp"', lambda value: value in ("ddp", "fsdp")),
+    "runtime": ('"vendor" or "import"', lambda value: value in ("vendor", "import")),
+    "runtime_module": ("a dotted module name", _is_module),
+    "batch_size": ('"global" or "per-rank"', lambda value: value in ("global", "per-rank")),
+    "sync_batchnorm": ("true or false", lambda value: value is None or isinstance(value, bool)),
+    "select": ("a list of rule codes", _is_codes),
+    "ignore": ("a list of rule codes", _is_codes),
+    "line_length": ("a whole number from 20 to 500", _is_length),
+}
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _formatter_line_length(tool: Mapping[str, Any]) -> int:
+    for name in ("black", "ruff"):
+        table = tool.get(name)
+        if isinstance(table, dict) and _is_length(table.get("line-length")):
+            return int(table["line-length"])
+    return Settings.line_length

@@ -1,0 +1,147 @@
+"""One source file: bytes to text and back without loss, and positions in that text."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+import warnings
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A stretch of decoded text: lines count from 1, columns from 0 in characters.
+
+    Equal to what libcst's ``PositionProvider`` gives for the same node.
+    """
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, order=True)
+class Site:
+    """A place in the project: file (posix path relative to the project root) and span."""
+
+    path: str
+    span: Span
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.span.line}"
+
+
+class UnreadableSource(Exception):
+    """The file cannot be read as Python; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A Python file as found on disk.
+
+    ``text`` is the decoded file with its own line endings and without the BOM; ``newline``
+    is the end that most of its lines have.
+    """
+
+    path: str
+    file: Path
+    raw: bytes
+    text: str
+    encoding: str
+    bom: bool
+    newline: str
+    lines: tuple[str, ...] = field(repr=False)
+
+    @classmethod
+    def read(cls, file: Path, path: str) -> Source:
+        """Read ``file``.
+
+        Raises:
+            UnreadableSource: it is missing, not text, or not in its declared encoding.
+        """
+        try:
+            raw = file.read_bytes()
+        except OSError as error:
+            raise UnreadableSource(f"{path}: cannot be read ({error.strerror})") from error
+        return cls.from_bytes(raw, file, path)
+
+    @classmethod
+    def from_bytes(cls, raw: bytes, file: Path, path: str) -> Source:
+        """Decode ``raw`` by its BOM or PEP 263 cookie. Raises UnreadableSource."""
+        if b"\0" in raw:
+            raise UnreadableSource(f"{path}: not a Python source file (it holds NUL bytes)")
+        try:
+            # A lone carriage return ends a line too, also the one with the declaration.
+            head = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+            encoding, _ = tokenize.detect_encoding(io.BytesIO(head).readline)
+            text = raw.decode(encoding)
+        except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+            raise UnreadableSource(
+                f"{path}: cannot be decoded; declare its encoding on the first line ({error})"
+            ) from error
+        newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+        bom = raw.startswith(b"\xef\xbb\xbf")
+        return cls(path, file, raw, text, encoding, bom, newline, tuple(_split_lines(text)))
+
+    @classmethod
+    def plain(cls, raw: bytes, file: Path, path: str) -> Source:
+        """A file that is not Python: UTF-8, other bytes kept as they are."""
+        try:
+            text, encoding = raw.decode("utf-8"), "utf-8"
+        except UnicodeDecodeError:
+            text, encoding = raw.decode("latin-1"), "latin-1"
+        newline = "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
+        return cls(path, file, raw, text, encoding, False, newline, tuple(_split_lines(text)))
+
+    def encode(self, text: str) -> bytes:
+        """Bytes of ``text`` in this file's encoding (``utf-8-sig`` writes the BOM back)."""
+        return text.encode(self.encoding)
+
+    def parse(self) -> ast.Module:
+        """The standard library's tree. Raises UnreadableSource on a syntax error."""
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # the user's `"\d"` is not ours to report
+                return ast.parse(self.text)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            line = getattr(error, "lineno", None) or 1
+            message = getattr(error, "msg", None) or str(error)
+            raise UnreadableSource(f"{self.path}:{line}: not valid Python 3 ({message})") from error
+
+    def span(self, node: ast.AST) -> Span:
+        """The span of ``node``, its UTF-8 byte columns converted to characters.
+
+        A decorated function or class starts at its ``def``, as in libcst.
+        """
+        return Span(
+            node.lineno,  # type: ignore[attr-defined]
+            self._column(node.lineno, node.col_offset),  # type: ignore[attr-defined]
+            node.end_lineno,  # type: ignore[attr-defined]
+            self._column(node.end_lineno, node.end_col_offset),  # type: ignore[attr-defined]
+        )
+
+    def site(self, node: ast.AST) -> Site:
+        """Where ``node`` stands."""
+        return Site(self.path, self.span(node))
+
+    def segment(self, span: Span) -> str:
+        """The text a span covers, with ``\\n`` line ends."""
+        if span.line == span.end_line:
+            return self.lines[span.line - 1][span.column : span.end_column]
+        head = self.lines[span.line - 1][span.column :]
+        body = self.lines[span.line : span.end_line - 1]
+        return "\n".join((head, *body, self.lines[span.end_line - 1][: span.end_column]))
+
+    def _column(self, line: int, byte_column: int) -> int:
+        text = self.lines[line - 1]
+        if text.isascii():
+            return byte_column
+        return len(text.encode("utf-8")[:byte_column].decode("utf-8", errors="replace"))
+
+
+def _split_lines(text: str) -> list[str]:
+    """Lines as Python's tokenizer counts them: only \\n, \\r\\n and \\r end a line."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")

@@ -1,0 +1,71 @@
+"""The helper module: its text, and where a project keeps its own copy of it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+
+from ddpify import __version__
+from ddpify.names import HEADER_PREFIX
+from ddpify.project import Project
+from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.settings import Settings
+from ddpify.source import Site, Span
+
+NAME = "ddp_utils"
+PACKAGE = "core"
+
+
+def place(project: Project, settings: Settings) -> tuple[str, str]:
+    """(module to import, file below the root or "" when the installed package is imported)."""
+    if settings.runtime == "import":
+        return "ddpify.runtime", ""
+    known = _present(project)
+    if known is not None:
+        return project.dotted(known), known.relative_to(project.root).as_posix()
+    name = settings.runtime_module or _default(project)
+    file = project.home.joinpath(*name.split(".")).with_suffix(".py")
+    if file.exists() and not _is_runtime(file):
+        name = f"{name}_ddpify"
+        file = file.with_name(f"{file.stem}_ddpify.py")
+    return name, file.relative_to(project.root).as_posix()
+
+
+def _default(project: Project) -> str:
+    core = project.home / PACKAGE
+    return f"{PACKAGE}.{NAME}" if (core / "__init__.py").is_file() else NAME
+
+
+def _present(project: Project) -> Path | None:
+    """The copy this project already imports."""
+    for path, source in project.sources.items():
+        if source.text.startswith(HEADER_PREFIX):
+            return project.root / path
+    default = project.home.joinpath(*_default(project).split(".")).with_suffix(".py")
+    return default if _is_runtime(default) else None
+
+
+def _is_runtime(file: Path) -> bool:
+    return file.is_file() and file.read_bytes().startswith(HEADER_PREFIX.encode())
+
+
+def text() -> str:
+    """The vendored file: a header with version and hash, then the module as it is."""
+    spec = importlib.util.find_spec("ddpify.runtime")
+    assert spec is not None and spec.submodule_search_locations
+    folder = Path(next(iter(spec.submodule_search_locations)))
+    body = (folder / f"{NAME}.py").read_text("utf-8")
+    digest = hashlib.sha256(body.encode()).hexdigest()[:12]
+    return f"{HEADER_PREFIX}{__version__} {digest}\n{body}"
+
+
+def finding(runtime: tuple[str, str], root: Path) -> Finding | None:
+    """The finding that adds the copy, None when it is there or not wanted."""
+    path = runtime[1]
+    if not path or (root / path).exists():
+        return None
+    site = Site(path, Span(1, 0, 1, 0))
+    message = "the helpers that the migrated code calls"
+    edit = Edit(How.NEW_FILE, site, text())
+    return Finding("DDP001", site, message, Severity.NOTE, (edit,))

@@ -1,0 +1,30 @@
+"""What holds for every test: none leaves the process in another state than it found."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+
+def _state() -> dict[str, object]:
+    """What a test could leave behind and the next one would trip over."""
+    distributed = sys.modules.get("torch.distributed")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
+    group = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return {"environment": environment, "folder": os.getcwd(), "process group": group}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind() -> Iterator[None]:
+    before = _state()
+    yield
+    after = _state()
+    changed = [name for name in before if before[name] != after[name]]
+    if changed:
+        os.chdir(str(before["folder"]))
+        os.environ.clear()
+        os.environ.update(before["environment"])
+        pytest.fail(f"the test left another {', '.join(changed)} behind")

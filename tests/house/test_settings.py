@@ -1,0 +1,93 @@
+"""Settings come from the nearest pyproject.toml; a mistake in it is one clear sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify.settings import Settings, SettingsError, load
+
+
+def project(folder: Path, text: str) -> Path:
+    """A script below a pyproject.toml with this text."""
+    (folder / "pyproject.toml").write_text(text)
+    script = folder / "src" / "main.py"
+    script.parent.mkdir(exist_ok=True)
+    script.touch()
+    return script
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param("", Settings(), id="empty"),
+        pytest.param(
+            '[tool.ddpify]\nselect = ["D2"]\nignore = ["D203"]\nruntime-module = "core.dist"\n',
+            Settings(select=("D2",), ignore=("D203",), runtime_module="core.dist"),
+            id="dashes-and-lists",
+        ),
+        pytest.param("[tool.black]\nline-length = 100\n", Settings(line_length=100), id="black"),
+        pytest.param("[tool.ruff]\nline-length = 79\n", Settings(line_length=79), id="ruff"),
+        pytest.param(
+            "[tool.black]\nline-length = 100\n[tool.ddpify]\nline-length = 120\n",
+            Settings(line_length=120),
+            id="own-line-length-wins",
+        ),
+        pytest.param(
+            "[tool.ddpify]\nsync-batchnorm = false\n", Settings(sync_batchnorm=False), id="bool"
+        ),
+    ],
+)
+def test_pyproject(tmp_path: Path, text: str, expected: Settings) -> None:
+    assert load(project(tmp_path, text), {}) == expected
+
+
+def test_the_nearest_pyproject_counts(tmp_path: Path) -> None:
+    project(tmp_path, "[tool.ddpify]\nline-length = 120\n")
+    inner = tmp_path / "src"
+    (inner / "pyproject.toml").write_text("[tool.ddpify]\nline-length = 90\n")
+    assert load(inner / "main.py", {}).line_length == 90
+    assert load(inner, {}).line_length == 90
+
+
+def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
+    script = project(tmp_path, '[tool.ddpify]\nbatch-size = "per-rank"\n')
+    assert load(script, {"batch_size": None, "runtime": "import"}) == Settings(
+        batch_size="per-rank", runtime="import"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("[tool.ddpify\n", "cannot be read", id="not-toml"),
+        pytest.param("[tool.ddpify]\nbatchsize = 1\n", "no key 'batchsize'; keys are", id="key"),
+        pytest.param("[tool]\nddpify = 3\n", "must be a table", id="not-a-table"),
+        pytest.param('[tool.ddpify]\nstrategy = "zero"\n', 'strategy must be "ddp"', id="strategy"),
+        pytest.param("[tool.ddpify]\nselect = [1]\n", "a list of rule codes", id="select"),
+        pytest.param('[tool.ddpify]\nselect = "D2"\n', "a list of rule codes", id="not-a-list"),
+        pytest.param("[tool.ddpify]\nline-length = true\n", "whole number", id="line-length"),
+        pytest.param('[tool.ddpify]\nruntime-module = "a.b-c"\n', "dotted module", id="module"),
+    ],
+)
+def test_mistakes_name_the_file_and_the_way_out(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(project(tmp_path, text), {})
+    assert str(caught.value).startswith(f"{tmp_path / 'pyproject.toml'}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value).split("(")[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "rule", "wanted"),
+    [
+        pytest.param(Settings(), "D201", True, id="all"),
+        pytest.param(Settings(select=("D2",)), "D201", True, id="selected-family"),
+        pytest.param(Settings(select=("D2",)), "D301", False, id="not-selected"),
+        pytest.param(Settings(ignore=("D201",)), "D201", False, id="ignored"),
+        pytest.param(Settings(select=("D2",), ignore=("D201",)), "D201", False, id="both"),
+    ],
+)
+def test_select_and_ignore(settings: Settings, rule: str, wanted: bool) -> None:
+    assert settings.wants(rule) is wanted

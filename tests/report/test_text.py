@@ -1,0 +1,114 @@
+"""What people read: findings, the summary after a migration, refusals."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddpify.outcome import Refusal
+from ddpify.report import json as json_report
+from ddpify.report import text
+from tests.report.samples import at, outcome
+
+FINDINGS = """\
+sub/main.py:5:1: D501 every rank prints
+sub/main.py:20:1: D402 the loss is a sum over the batch
+    sub/main.py:3: made here
+    Divide it by the world size.
+sub/main.py:9: note: the model comes from a registry
+2 findings (1 error, 1 warning) in 1 file; ddpify migrate fixes 1.
+"""
+
+SUMMARY = """\
+Wrote 2 files:
+  main.py
+  data.py
+Run it (arguments as before):
+  torchrun --standalone --nproc_per_node=gpu main.py
+Left to do by hand:
+  main.py:20: D402 the loss is a sum over the batch. Divide it by the world size
+  main.py:7: D201, D501 both want this line
+Notes:
+  main.py:9: the model comes from a registry
+"""
+
+
+def test_findings(tmp_path: Path) -> None:
+    assert text.findings(outcome(tmp_path), "sub/") == FINDINGS
+
+
+def test_findings_in_colour_say_the_same(tmp_path: Path) -> None:
+    colored = text.findings(outcome(tmp_path), color=True)
+    assert "main.py:20:1: \x1b[31m\x1b[1mD402\x1b[0m the loss" in colored
+
+
+def test_no_findings(tmp_path: Path) -> None:
+    assert text.findings(outcome(tmp_path, findings=(), notes=())) == "No findings.\n"
+
+
+def test_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    written = [tmp_path / "main.py", tmp_path / "data.py"]
+    assert text.summary(outcome(tmp_path), "", written) == SUMMARY
+
+
+def test_summary_of_a_dry_run_names_no_files(tmp_path: Path) -> None:
+    shown = text.summary(outcome(tmp_path))
+    assert shown.startswith("Left to do by hand:\n")
+    assert "torchrun" not in shown
+
+
+@pytest.mark.parametrize(
+    ("folder", "expected"),
+    [
+        pytest.param("", "", id="here"),
+        pytest.param("a/b", "a/b/", id="below"),
+        pytest.param("../other", "{top}/other/", id="elsewhere"),
+    ],
+)
+def test_prefix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, expected: str
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    assert text.prefix(here / folder) == expected.format(top=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "line"),
+    [
+        pytest.param(Refusal("no training loop", at(3)), "main.py:3: no training loop", id="site"),
+        pytest.param(Refusal("x.py: cannot be read"), "x.py: cannot be read", id="no-site"),
+        pytest.param(Refusal("main.py:3: wrong", at(3)), "main.py:3: wrong", id="site-in-message"),
+    ],
+)
+def test_refusals_are_one_line(refusal: Refusal, line: str) -> None:
+    assert text.refusal(refusal) == f"ddpify: {line}"
+
+
+def test_json_holds_everything(tmp_path: Path) -> None:
+    refusals = (Refusal("no loop", at(3)), Refusal("nothing here"))
+    document = json.loads(
+        json_report.render(outcome(tmp_path, refusals=refusals), [tmp_path / "main.py"])
+    )
+    assert document["schema"] == 1
+    assert document["written"] == [str(tmp_path / "main.py")]
+    assert document["commands"] == ["torchrun --standalone --nproc_per_node=gpu main.py"]
+    assert [change["path"] for change in document["changes"]] == ["ddp_utils.py", "main.py"]
+    hunk = document["changes"][1]["hunks"][2]
+    assert hunk["reasons"] == [{"rule": "D601", "reason": "every rank saves"}]
+    assert "+if is_main_process():" in hunk["lines"]
+    found = document["findings"][0]
+    assert (found["rule"], found["line"], found["column"], found["fixable"]) == (
+        "D402",
+        20,
+        1,
+        False,
+    )
+    assert found["because"][0]["message"] == "made here"
+    assert document["clashes"][0]["rules"] == ["D201", "D501"]
+    assert document["notes"][0]["message"] == "the model comes from a registry"
+    assert [refusal["message"] for refusal in document["refusals"]] == ["no loop", "nothing here"]

@@ -1,0 +1,295 @@
+"""Run by torchrun: every rank does the same things and prints what it saw as one JSON object.
+
+One launch for many checks, since each launch costs seconds. The copy of ``ddp_utils`` that is
+imported lies in the working folder, as in a migrated project.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import sys
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import ddp_utils as ddp
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+warnings.simplefilter("error", FutureWarning)  # what torch deprecates must not be used
+warnings.simplefilter("error", DeprecationWarning)
+SHARED = Path.cwd()
+
+
+def attempt(action: Callable[[], Any]) -> str:
+    try:
+        return str(action())
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def identity() -> Any:
+    return {
+        "rank": ddp.get_rank(),
+        "world_size": ddp.get_world_size(),
+        "local_rank": ddp.get_local_rank(),
+        "main": ddp.is_main_process(),
+        "distributed": ddp.is_distributed(),
+        "device": str(ddp.local_device()),
+    }
+
+
+def draws() -> Any:
+    return [random.random(), float(np.random.rand()), torch.rand(2).tolist()]
+
+
+def notices() -> Any:
+    logging.basicConfig(level=logging.INFO)
+    logging.info("an info record")
+    logging.error("an error record of rank %d", ddp.get_rank())
+    warnings.warn("a warning", stacklevel=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return attempt(lambda: warnings.warn("made an error", stacklevel=1))
+
+
+def sums() -> Any:
+    rank = ddp.get_rank()
+    tensor = torch.tensor([1.0, 2.0], requires_grad=True) * (rank + 1)
+    total, count, fraction, elements, scalar, flags, flag = ddp.reduce_sum(
+        2**50 + rank, True, 0.5, tensor, torch.tensor(rank), torch.tensor([True]), tensor[0] > 0
+    )
+    wide = torch.arange(6).reshape(2, 3).T
+    return {
+        "int": [total, type(total).__name__],
+        "bool": [count, type(count).__name__],
+        "float": fraction,
+        "tensor": elements.tolist(),
+        "gradient": elements.requires_grad,
+        "argument": tensor.tolist() == [rank + 1.0, 2 * rank + 2.0],
+        "scalar": [scalar.tolist(), str(scalar.dtype)],
+        "flags": [flags.tolist(), flag.tolist()],
+        "strided": ddp.reduce_sum(wide).tolist() == (wide * ddp.get_world_size()).tolist(),
+        "no samples": ddp.reduce_sum(0 if rank else 1.5),
+        "no samples, tensor": float(ddp.reduce_sum(0 if rank else torch.tensor(1.5))),
+        "nothing": ddp.reduce_sum(),
+        "list": attempt(lambda: ddp.reduce_sum([1])),
+    }
+
+
+def means() -> Any:
+    rank = ddp.get_rank()
+    whole, part, tensor = ddp.reduce_mean(rank, rank / 2, torch.tensor([rank, 1]))
+    return [whole, part, tensor.tolist(), type(whole).__name__, ddp.reduce_mean(rank)]
+
+
+class Computed:
+    sum, count = 3.0, 2
+
+    @property
+    def avg(self) -> float:
+        return self.sum / self.count
+
+
+def meters() -> Any:
+    rank = ddp.get_rank()
+    loss = SimpleNamespace(sum=10.0 * rank, count=rank, avg=0.0)
+    empty = SimpleNamespace(sum=0.0, count=0, avg=0.0)
+    tensor = SimpleNamespace(sum=torch.tensor(2.0), count=4, avg=None)
+    computed = Computed()
+    ddp.reduce_meter(loss, empty, tensor, computed)
+    averages = [loss.avg, empty.avg, float(tensor.avg), computed.avg]
+    return {"loss": [loss.sum, loss.count], "averages": averages}
+
+
+def objects() -> Any:
+    value = {"path": SHARED / "run", "ids": [1, 2]} if ddp.is_main_process() else None
+    received = ddp.broadcast(value)
+    return [str(received["path"] == SHARED / "run"), received["ids"]]
+
+
+def sampling() -> Any:
+    data = TensorDataset(torch.arange(10))
+    kept = torch.get_rng_state()
+    torch.manual_seed(100 + ddp.get_rank())  # a script may: the order must be one all the same
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sampler = ddp.distributed_sampler(data, shuffle=True)
+        ddp.distributed_sampler(data, shuffle=True, drop_last=True)
+    torch.set_rng_state(kept)
+    loader = DataLoader(data, batch_size=2, shuffle=sampler is None, sampler=sampler)
+    epochs = []
+    for epoch in range(2):
+        ddp.set_epoch(loader, epoch)
+        epochs.append([int(i) for (batch,) in loader for i in batch])
+    return {
+        "epochs": epochs,
+        "in order": list(ddp.distributed_sampler(range(6), shuffle=False)),
+        "dropped": list(ddp.distributed_sampler(data, shuffle=False, drop_last=True)),
+        "warnings": [str(record.message) for record in caught],
+        "unequal": attempt(lambda: ddp.distributed_sampler(range(6 + ddp.get_rank()), True))[:60],
+    }
+
+
+def evaluation() -> Any:
+    loader = DataLoader(TensorDataset(torch.arange(7)), 2, sampler=ddp.evaluation_sampler(range(7)))
+    return {"shard": [int(i) for (b,) in loader for i in b], "batches": len(loader)}
+
+
+def batch_sizes() -> Any:
+    return [attempt(lambda size=size: ddp.per_rank_batch_size(size)) for size in (12, 50, 1)]
+
+
+def turns() -> Any:
+    """With three ranks, the last one plays the first rank of a second node."""
+    kept = os.environ["LOCAL_RANK"]
+    if ddp.get_rank() == 2:
+        os.environ["LOCAL_RANK"] = "0"
+    with ddp.main_process_first(), open("turns.txt", "a") as file:
+        file.write(f"{ddp.get_rank()} ")
+    ddp.barrier()
+    os.environ["LOCAL_RANK"] = kept
+    return Path("turns.txt").read_text().split()
+
+
+def failed_turn() -> Any:
+    def prepare() -> None:
+        with ddp.main_process_first():
+            if ddp.is_main_process():
+                raise OSError("disk full")
+
+    return [attempt(prepare), ddp.reduce_sum(1)]
+
+
+def saving() -> Any:
+    state = {"weight": torch.arange(3), "rank": ddp.get_rank()}
+    ddp.save_on_main(state, SHARED / "model.pt")
+    loaded = torch.load("model.pt")
+    failed = attempt(lambda: ddp.save_on_main(state, SHARED / "missing" / "model.pt"))
+    files = sorted(path.name for path in SHARED.glob("model*"))
+    return {
+        "loaded": [loaded["weight"].tolist(), loaded["rank"]],
+        "files": files,
+        "failed": failed.split(":")[0],
+        "in step": ddp.reduce_sum(1),
+    }
+
+
+def network() -> nn.Module:
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def fit(model: nn.Module, batches: Any) -> None:
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for features, target in batches:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(features), target).backward()
+        optimizer.step()
+
+
+def training() -> Any:
+    """N ranks against one process that takes the same global batches."""
+    data = TensorDataset(torch.randn(24, 4), torch.randint(0, 2, (24,)))
+    sampler = ddp.distributed_sampler(data, shuffle=False)
+    model = ddp.wrap_model(network())
+    fit(model, DataLoader(data, ddp.per_rank_batch_size(12), sampler=sampler))
+    alone = network()
+    fit(alone, DataLoader(data, 12))
+    inner = ddp.unwrap(model)
+    pairs = zip(inner.parameters(), alone.parameters(), strict=True)
+    return {
+        "difference": max(float((a - b).detach().abs().max()) for a, b in pairs),
+        "wrapper": type(model).__name__,
+        "keys": list(inner.state_dict()) == list(alone.state_dict()),
+        "prefixed": list(ddp.without_module_prefix(model.state_dict())) == list(alone.state_dict()),
+    }
+
+
+def wrapping() -> Any:
+    def buffers(**options: Any) -> bool:
+        model: Any = ddp.wrap_model(nn.BatchNorm1d(2), **options)
+        return bool(model.will_sync_module_buffers())
+
+    synced = ddp.wrap_model(nn.BatchNorm1d(2), sync_batchnorm=True)
+    return {
+        "buffers": [buffers(), buffers(broadcast_buffers=False)],
+        "new name": buffers(forward_sync_buffers=False),
+        "batch norm on the CPU": type(ddp.unwrap(synced)).__name__,
+    }
+
+
+def accumulation() -> Any:
+    torch.manual_seed(0)
+    model = ddp.wrap_model(nn.Linear(1, 1, bias=False))
+    seen = []
+    for sync in (False, True):
+        with ddp.gradient_sync(model, sync):
+            model(torch.tensor([[ddp.get_rank() + 1.0]])).sum().backward()
+        seen.append(next(model.parameters()).grad.item())
+    return seen
+
+
+def forked() -> Any:
+    kept = (random.getstate(), torch.get_rng_state())
+    expected = torch.rand(1).item()
+    random.setstate(kept[0])
+    torch.set_rng_state(kept[1])
+    ddp.fork_random_streams()
+    return {"kept": torch.rand(1).item() == expected, "draws": draws()}
+
+
+CHECKS = (
+    identity,
+    draws,
+    notices,
+    sums,
+    means,
+    meters,
+    objects,
+    sampling,
+    evaluation,
+    batch_sizes,
+    turns,
+    failed_turn,
+    saving,
+    training,
+    wrapping,
+    accumulation,
+    forked,
+)
+
+
+def after() -> Any:
+    return {
+        "main": ddp.is_main_process(),
+        "distributed": ddp.is_distributed(),
+        "collective": attempt(lambda: ddp.reduce_sum(1)),
+    }
+
+
+def main() -> None:
+    if "--seeded" in sys.argv:
+        random.seed(7)
+        np.random.seed(7)
+        torch.manual_seed(7)
+    seen = {"before": [ddp.get_rank(), ddp.get_world_size(), attempt(ddp.barrier)]}
+    try:
+        with ddp.distributed_session(timeout=timedelta(seconds=30)):
+            seen |= {check.__name__: check() for check in CHECKS}
+            sys.exit()
+    except SystemExit:
+        seen["after"] = after()
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()

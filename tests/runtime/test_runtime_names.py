@@ -1,0 +1,40 @@
+"""One list of public names: the runtime's source, its package and ddpify's constants agree."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import runtime
+from ddpify.names import COLLECTIVES, HEADER_PREFIX, RUNTIME_NAMES
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / "runtime" / "ddp_utils.py").read_text("utf-8")
+
+
+def definitions() -> dict[str, str]:
+    """Public functions and classes of the runtime, with their docstrings."""
+    tree = ast.parse(TEXT)
+    found = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return {n.name: ast.get_docstring(n) or "" for n in found if not n.name.startswith("_")}
+
+
+def test_names_are_the_public_definitions() -> None:
+    assert set(definitions()) == RUNTIME_NAMES
+
+
+def test_the_package_exports_them() -> None:
+    assert sorted(RUNTIME_NAMES) == runtime.__all__
+    assert all(hasattr(runtime, name) for name in RUNTIME_NAMES)
+
+
+@pytest.mark.parametrize("name", sorted(RUNTIME_NAMES))
+def test_collectives_say_so(name: str) -> None:
+    assert ("(*collective*)" in definitions()[name]) == (name in COLLECTIVES)
+
+
+def test_the_header_is_a_comment_that_the_original_lacks() -> None:
+    assert HEADER_PREFIX.startswith("# ")
+    assert not TEXT.startswith(HEADER_PREFIX)

@@ -1,0 +1,387 @@
+"""The runtime in one process without torchrun: every helper is the identity, to the last bit."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
+
+from runtime import ddp_utils as ddp
+
+ROOT = Path(__file__).parents[2]
+LAUNCHED = {"RANK": "2", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}
+
+
+@pytest.fixture(autouse=True)
+def _no_launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in LAUNCHED:
+        monkeypatch.delenv(name, raising=False)
+    # An optimizer makes torch set this one; the variable must not outlive the test.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As rank 2 of 4, before the process group is there."""
+    for name, value in LAUNCHED.items():
+        monkeypatch.setenv(name, value)
+
+
+def random_states() -> tuple[Any, ...]:
+    numpy_state = np.random.get_state(legacy=True)
+    return (random.getstate(), torch.get_rng_state().tolist(), str(numpy_state))
+
+
+MODEL = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+TENSOR = torch.ones(2, requires_grad=True)
+VALUE = {"path": object()}
+SAME: list[Any] = [
+    pytest.param(lambda: ddp.wrap_model(MODEL, sync_batchnorm=True), MODEL, id="wrap_model"),
+    pytest.param(lambda: ddp.unwrap(MODEL), MODEL, id="unwrap"),
+    pytest.param(lambda: ddp.broadcast(VALUE), VALUE, id="broadcast"),
+    pytest.param(lambda: ddp.reduce_sum(TENSOR), TENSOR, id="reduce_sum"),
+    pytest.param(lambda: ddp.reduce_mean(TENSOR), TENSOR, id="reduce_mean"),
+    pytest.param(lambda: ddp.reduce_sum(1, TENSOR)[1], TENSOR, id="reduce_sum-of-two"),
+    pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
+    pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
+    pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
+    pytest.param(lambda: ddp.is_main_process(), True, id="is_main_process"),
+    pytest.param(lambda: ddp.setup_distributed(), None, id="setup_distributed"),
+    pytest.param(lambda: ddp.cleanup_distributed(), None, id="cleanup_distributed"),
+    pytest.param(lambda: ddp.barrier(), None, id="barrier"),
+    pytest.param(lambda: ddp.fork_random_streams(), None, id="fork_random_streams"),
+    pytest.param(lambda: ddp.reduce_meter(SimpleNamespace()), None, id="reduce_meter"),
+]
+
+
+@pytest.mark.parametrize(("call", "result"), SAME)
+def test_helpers_return_the_very_object_and_draw_nothing(
+    call: Callable[[], Any], result: Any
+) -> None:
+    before = random_states()
+    assert call() is result
+    assert random_states() == before
+    assert not dist.is_initialized()
+
+
+def test_numbers_in_one_process() -> None:
+    numbers = (ddp.get_rank(), ddp.get_local_rank(), ddp.get_world_size())
+    assert numbers == (0, 0, 1)
+    assert ddp.per_rank_batch_size(50) == 50
+    assert ddp.reduce_mean(3, 0.5) == (3, 0.5)
+    assert isinstance(ddp.reduce_mean(3), int)
+
+
+def train(plain: bool, file: Path) -> list[float]:
+    """A script with all kinds of randomness, as written and as migrated."""
+    random.seed(1)
+    np.random.seed(1)
+    torch.manual_seed(1)
+    data = TensorDataset(torch.randn(30, 4), torch.randint(0, 2, (30,)))
+    sampler = None if plain else ddp.distributed_sampler(data, shuffle=True)
+    size = 8 if plain else ddp.per_rank_batch_size(8)
+    loader = DataLoader(data, size, shuffle=sampler is None, sampler=sampler)
+    model: nn.Module = nn.Sequential(
+        nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 2)
+    )
+    if not plain:
+        model = ddp.wrap_model(model, sync_batchnorm=True)
+        ddp.fork_random_streams()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.05)
+    losses = []
+    for epoch in range(2):
+        if not plain:
+            ddp.set_epoch(loader, epoch)
+        for step, (x, y) in enumerate(loader):
+            x = x + random.random() * np.random.rand()
+            with ddp.gradient_sync(model, step % 2 == 1):
+                loss = nn.functional.cross_entropy(model(x), y)
+                loss.backward()
+            losses.append(loss.item() if plain else ddp.reduce_mean(loss.item()))
+            optimizer.step()
+            optimizer.zero_grad()
+    (torch.save if plain else ddp.save_on_main)(ddp.unwrap(model).state_dict(), file)
+    return losses
+
+
+def test_training_with_the_helpers_is_equal_to_the_last_bit(tmp_path: Path) -> None:
+    outcomes = []
+    for plain in (True, False):
+        file = tmp_path / str(plain) / "model.pt"
+        file.parent.mkdir()
+        outcomes.append((train(plain, file), file.read_bytes(), random_states()))
+    assert outcomes[0] == outcomes[1]
+
+
+SESSION = [
+    pytest.param(None, True, id="returns"),
+    pytest.param(SystemExit(), True, id="sys.exit()"),
+    pytest.param(SystemExit(0), True, id="sys.exit(0)"),
+    pytest.param(SystemExit(1), False, id="sys.exit(1)"),
+    pytest.param(SystemExit("bad"), False, id="sys.exit(message)"),
+    pytest.param(ValueError("bad"), False, id="raises"),
+    pytest.param(KeyboardInterrupt(), False, id="interrupted"),
+]
+
+
+@pytest.mark.parametrize(("error", "cleaned"), SESSION)
+def test_the_session_cleans_up_only_after_success(
+    error: BaseException | None, cleaned: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(ddp, "setup_distributed", lambda *options: calls.append("setup"))
+    monkeypatch.setattr(ddp, "cleanup_distributed", lambda: calls.append("cleanup"))
+    caught = None
+    try:
+        with ddp.distributed_session():
+            if error is not None:
+                raise error
+    except BaseException as seen:
+        caught = seen
+    assert caught is error
+    assert calls == ["setup", "cleanup"] if cleaned else ["setup"]
+
+
+@pytest.mark.usefixtures("launched")
+def test_before_setup_the_launcher_says_who_this_is() -> None:
+    numbers = (ddp.get_rank(), ddp.get_local_rank(), ddp.get_world_size())
+    assert numbers == (2, 1, 4)
+    assert not ddp.is_main_process()
+    sampler = ddp.evaluation_sampler(range(11))
+    assert sampler is not None
+    assert (list(sampler), len(sampler)) == ([2, 6, 10], 3)
+
+
+SIZES = [
+    pytest.param(48, "12", id="divides"),
+    pytest.param(50, "batch size 50 cannot be split over 4 ranks: use 48 or 52", id="between"),
+    pytest.param(3, "batch size 3 cannot be split over 4 ranks: use 4", id="too-small"),
+]
+
+
+@pytest.mark.usefixtures("launched")
+@pytest.mark.parametrize(("size", "expected"), SIZES)
+def test_batch_sizes(size: int, expected: str) -> None:
+    try:
+        seen = str(ddp.per_rank_batch_size(size))
+    except ValueError as error:
+        seen = str(error)
+    assert seen == expected
+
+
+def first() -> None:
+    with ddp.main_process_first():
+        raise AssertionError("the body must not run")
+
+
+COLLECTIVES: list[Any] = [
+    pytest.param(lambda: ddp.barrier(), id="barrier"),
+    pytest.param(lambda: ddp.broadcast(1), id="broadcast"),
+    pytest.param(lambda: ddp.reduce_sum(1), id="reduce_sum"),
+    pytest.param(lambda: ddp.reduce_mean(1), id="reduce_mean"),
+    pytest.param(lambda: ddp.reduce_meter(), id="reduce_meter"),
+    pytest.param(lambda: ddp.wrap_model(MODEL), id="wrap_model"),
+    pytest.param(lambda: ddp.distributed_sampler(range(4), True), id="distributed_sampler"),
+    pytest.param(lambda: ddp.save_on_main({}, "never.pt"), id="save_on_main"),
+    pytest.param(first, id="main_process_first"),
+]
+
+
+@pytest.mark.usefixtures("launched")
+@pytest.mark.parametrize("call", COLLECTIVES)
+def test_collectives_without_a_group_are_refused_not_skipped(call: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match=r"all 4 ranks.*inside `with distributed_session\(\)"):
+        call()
+
+
+GPUS = [
+    pytest.param(0, 4, "gloo", None, id="no-gpu"),
+    pytest.param(4, 4, "nccl", None, id="one-each"),
+    pytest.param(8, 4, "nccl", None, id="spare"),
+    pytest.param(1, 4, "gloo", "4 ranks share 1 GPU", id="shared"),
+]
+
+
+@pytest.mark.parametrize(("gpus", "ranks", "backend", "warning"), GPUS)
+def test_backend(
+    gpus: int, ranks: int, backend: str, warning: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(dist, "is_nccl_available", lambda: True)
+    if warning is None:
+        assert ddp._choose_backend() == backend
+    else:
+        with pytest.warns(UserWarning, match=warning):
+            assert ddp._choose_backend() == backend
+
+
+DEVICES = [
+    pytest.param(False, 0, None, "cpu", id="no-gpu"),
+    pytest.param(True, 4, "3", "cuda:3", id="own-gpu"),
+    pytest.param(True, 2, "3", "cuda:1", id="shared-gpu"),
+    pytest.param(True, 4, None, "cuda:2", id="one-process-current-device"),
+]
+
+
+@pytest.mark.parametrize(("cuda", "gpus", "local_rank", "device"), DEVICES)
+def test_local_device(
+    cuda: bool, gpus: int, local_rank: str | None, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 2)
+    if local_rank is not None:
+        for name, value in {**LAUNCHED, "LOCAL_RANK": local_rank}.items():
+            monkeypatch.setenv(name, value)
+    assert str(ddp.local_device()) == device
+
+
+def test_unwrap_looks_through_wrappers_but_keeps_compiled_keys() -> None:
+    wrapper = nn.DataParallel(MODEL)
+    compiled, compiled_wrapper = SimpleNamespace(_orig_mod=MODEL), SimpleNamespace(
+        _orig_mod=wrapper
+    )
+    assert ddp.unwrap(wrapper) is MODEL
+    assert ddp.unwrap(compiled_wrapper) is MODEL
+    assert ddp.unwrap(compiled) is compiled
+
+
+def test_the_prefix_of_a_wrapper_is_stripped_with_its_versions() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    saved = nn.DataParallel(model).state_dict()
+    stripped = ddp.without_module_prefix(saved)
+    assert list(stripped) == list(model.state_dict())
+    assert stripped._metadata == model.state_dict()._metadata  # type: ignore[attr-defined]
+    assert all(key.startswith("module.") for key in saved)
+    assert model.load_state_dict(stripped).missing_keys == []
+
+
+KEPT = [
+    pytest.param({"weight": 1}, id="no-prefix"),
+    pytest.param({"module.weight": 1, "head": 2}, id="a-submodule-of-that-name"),
+    pytest.param({}, id="empty"),
+    pytest.param({0: 1}, id="keys-that-are-not-text"),
+]
+
+
+@pytest.mark.parametrize("state", KEPT)
+def test_nothing_to_strip_is_the_same_object(state: dict[str, Any]) -> None:
+    assert ddp.without_module_prefix(state) is state
+
+
+class Told(SequentialSampler):
+    epoch = -1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+
+def loaders() -> Iterator[Any]:
+    data, told = TensorDataset(torch.arange(4)), Told(range(4))
+    yield pytest.param(DataLoader(data, sampler=told), told, id="sampler")
+    told = Told(range(4))
+    batches = torch.utils.data.BatchSampler(told, 2, False)
+    yield pytest.param(DataLoader(data, batch_sampler=batches), told, id="batch-sampler")
+
+
+@pytest.mark.parametrize(("loader", "sampler"), list(loaders()))
+def test_set_epoch_reaches_the_sampler(loader: Any, sampler: Told) -> None:
+    ddp.set_epoch(loader, 5)
+    assert sampler.epoch == 5
+
+
+UNTOLD = [
+    pytest.param(DataLoader(TensorDataset(torch.arange(4)), shuffle=True), id="random-sampler"),
+    pytest.param([1, 2], id="a-list-of-batches"),
+    pytest.param(DataLoader([1, 2], batch_size=None), id="no-batches"),
+]
+
+
+@pytest.mark.parametrize("loader", UNTOLD)
+def test_set_epoch_leaves_others_alone(loader: Any) -> None:
+    ddp.set_epoch(loader, 5)
+
+
+def test_save_follows_links_and_replaces_whole_files_only(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    target, link = tmp_path / "real" / "epoch1.pt", tmp_path / "last.pt"
+    link.symlink_to(target)
+    ddp.save_on_main({"epoch": 1}, str(link))
+    assert link.is_symlink()
+    good = target.read_bytes()
+    with pytest.raises(AttributeError, match="local object"):
+        ddp.save_on_main({"hook": lambda: None}, link)
+    assert target.read_bytes() == good
+    assert [path.name for path in target.parent.iterdir()] == ["epoch1.pt"]
+
+
+NAMES = ["model.pt", "model", "best.epoch3.pth"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_saved_bytes_are_those_of_torch_save(name: str, tmp_path: Path) -> None:
+    for folder in ("theirs", "ours"):
+        (tmp_path / folder).mkdir()
+    torch.save(MODEL.state_dict(), tmp_path / "theirs" / name)
+    ddp.save_on_main(MODEL.state_dict(), tmp_path / "ours" / name)
+    assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
+
+
+def test_save_to_a_buffer_and_to_a_device() -> None:
+    buffer = io.BytesIO()
+    ddp.save_on_main({"a": 1}, buffer, _use_new_zipfile_serialization=False)
+    assert not zipfile.is_zipfile(buffer)
+    buffer.seek(0)
+    assert torch.load(buffer) == {"a": 1}
+    ddp.save_on_main({"a": 1}, os.devnull)
+    assert not Path(os.devnull).is_file()
+
+
+def test_a_null_writer_takes_everything_and_gives_nothing() -> None:
+    writer = ddp.NullWriter()
+    assert writer.add_scalar("loss", 1.0, global_step=3) is writer
+    assert writer.log.artifacts["x"].upload() is writer
+    writer.config["lr"] = 0.1
+    writer.step = 3
+    with writer as file:
+        assert file is writer
+        assert file.write("text") == 0
+        print("text", file=file, flush=True)
+    assert list(writer) == []
+    assert writer
+    assert np.asarray([writer], dtype=object)[0] is writer
+
+
+def test_a_null_writer_swallows_no_exception() -> None:
+    with pytest.raises(ValueError, match="bad"), ddp.NullWriter():
+        raise ValueError("bad")
+
+
+def test_a_copy_alone_runs_in_an_isolated_interpreter(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "runtime" / "ddp_utils.py", tmp_path)
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import sys\nfrom ddp_utils import distributed_session, reduce_sum\n"
+        "with distributed_session():\n    print(reduce_sum(2))\n"
+        "assert not {'ddpify', 'runtime'} & sys.modules.keys()\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, cwd=tmp_path
+    )
+    assert (run.stdout, run.stderr) == ("2\n", "")

@@ -1,0 +1,226 @@
+"""The runtime under torchrun: real processes, one launch per number of ranks for all checks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.torchrun import torchrun
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = Path(__file__).parent / "scripts"
+
+pytestmark = pytest.mark.training
+
+
+@dataclass(frozen=True)
+class Job:
+    """What each rank saw (see scripts/checks.py), and what it wrote to stderr."""
+
+    seen: list[dict[str, Any]]
+    stderr: tuple[str, ...]
+
+    def __getitem__(self, check: str) -> list[Any]:
+        return [rank[check] for rank in self.seen]
+
+    @property
+    def size(self) -> int:
+        return len(self.seen)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((1, ()), id="1-rank"),
+        pytest.param((2, ()), id="2-ranks-unseeded"),
+        pytest.param((3, ("--seeded",)), id="3-ranks-seeded"),
+    ],
+)
+def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Job:
+    nproc, arguments = request.param
+    folder = project(tmp_path_factory.mktemp("project"))
+    done = torchrun(
+        SCRIPTS / "checks.py", nproc, *arguments, cwd=folder, env={"PYTHONPATH": str(folder)}
+    )
+    assert done.returncode == 0, done.stderr
+    return Job([json.loads(text) for text in done.rank_stdout], done.rank_stderr)
+
+
+def project(folder: Path) -> Path:
+    """A folder with a vendored copy, and nothing of ours besides."""
+    shutil.copy(ROOT / "runtime" / "ddp_utils.py", folder)
+    return folder
+
+
+def test_each_rank_knows_who_it_is(job: Job) -> None:
+    for rank, seen in enumerate(job["identity"]):
+        assert (seen["rank"], seen["local_rank"], seen["main"]) == (rank, rank, rank == 0)
+        assert (seen["world_size"], seen["distributed"]) == (job.size, True)
+
+
+def test_rank_is_known_outside_the_session_and_collectives_say_where_they_belong(job: Job) -> None:
+    for rank, (before, after) in enumerate(zip(job["before"], job["after"], strict=True)):
+        assert before[:2] == [rank, job.size]
+        assert (after["main"], after["distributed"]) == (rank == 0, False)
+        if job.size > 1:
+            assert f"needs all {job.size} ranks" in before[2]
+            assert "with distributed_session()" in after["collective"]
+
+
+def test_all_ranks_draw_alike_after_setup(job: Job) -> None:
+    assert all(draws == job["draws"][0] for draws in job["draws"])
+
+
+def test_a_seed_set_before_setup_is_kept(job: Job) -> None:
+    if job.size == 3:  # the seeded job: random.seed(7)
+        assert job["draws"][0][0] == pytest.approx(0.32383276483316237)
+
+
+def test_what_every_rank_says_is_shown_once(job: Job) -> None:
+    for text in ("an info record", "UserWarning: a warning"):
+        assert [text in stderr for stderr in job.stderr] == [True] + [False] * (job.size - 1)
+    for rank, stderr in enumerate(job.stderr):
+        assert f"an error record of rank {rank}" in stderr
+    assert set(job["notices"]) == {"UserWarning: made an error"}
+
+
+def test_sums(job: Job) -> None:
+    size, steps = job.size, sum(range(job.size))
+    for seen in job["sums"]:
+        assert seen["int"] == [size * 2**50 + steps, "int"]
+        assert seen["bool"] == [size, "int"]
+        assert seen["float"] == size / 2
+        assert seen["tensor"] == [steps + size, 2 * (steps + size)]
+        assert (seen["gradient"], seen["argument"]) == (False, True)
+        assert seen["scalar"] == [steps, "torch.int64"]
+        assert seen["flags"] == [[size], size]
+        assert seen["strided"]
+        assert (seen["no samples"], seen["no samples, tensor"], seen["nothing"]) == (1.5, 1.5, [])
+        assert seen["list"] == "TypeError: only numbers and tensors can be reduced, not list"
+
+
+def test_means(job: Job) -> None:
+    mean = (job.size - 1) / 2
+    assert job["means"] == [[mean, mean / 2, [mean, 1.0], "float", mean]] * job.size
+
+
+def test_meters(job: Job) -> None:
+    count = sum(range(job.size))
+    for seen in job["meters"]:
+        assert seen["loss"] == [10.0 * count, count]
+        assert seen["averages"] == [10.0 if count else 0.0, 0.0, 0.5, 1.5]
+
+
+def test_broadcast_gives_every_rank_the_object_of_rank_0(job: Job) -> None:
+    assert job["objects"] == [["True", [1, 2]]] * job.size
+
+
+def test_the_training_sampler_deals_every_sample_once_but_for_the_announced_repeats(
+    job: Job,
+) -> None:
+    orders = []
+    for epoch in range(2):
+        shares = [seen["epochs"][epoch] for seen in job["sampling"]]
+        order = [index for step in zip(*shares, strict=True) for index in step]
+        assert sorted(order[:10]) == list(range(10))
+        assert order[10:] == order[: len(order) - 10]
+        orders.append(order)
+    assert orders[0] != orders[1]
+    repeats = len(orders[0]) - 10
+    text = (
+        f"10 samples do not divide by {job.size} ranks: the last batch of each epoch "
+        f"repeats {repeats} of them"
+    )
+    warned = [seen["warnings"] for seen in job["sampling"]]
+    assert warned == [[text] if repeats and rank == 0 else [] for rank in range(job.size)]
+
+
+def test_the_training_sampler_in_order_and_with_drop_last(job: Job) -> None:
+    for rank, seen in enumerate(job["sampling"]):
+        assert seen["in order"] == list(range(rank, 6, job.size))
+        assert seen["dropped"] == list(range(rank, 10 - 10 % job.size, job.size))
+
+
+def test_data_sets_of_unequal_length_are_an_error_that_names_the_rank(job: Job) -> None:
+    for rank, seen in enumerate(job["sampling"][1:], start=1):
+        expected = f"ValueError: rank {rank} has {6 + rank} samples but rank 0 has 6"
+        assert seen["unequal"].startswith(expected)
+
+
+def test_the_evaluation_sampler_deals_every_sample_once(job: Job) -> None:
+    shares = [seen["shard"] for seen in job["evaluation"]]
+    assert sorted(index for share in shares for index in share) == list(range(7))
+    assert [seen["batches"] for seen in job["evaluation"]] == [-(-len(s) // 2) for s in shares]
+
+
+BATCHES = {
+    1: ["12", "50", "1"],
+    2: ["6", "25", "ValueError: batch size 1 cannot be split over 2 ranks: use 2"],
+    3: [
+        "4",
+        "ValueError: batch size 50 cannot be split over 3 ranks: use 48 or 51",
+        "ValueError: batch size 1 cannot be split over 3 ranks: use 3",
+    ],
+}
+
+
+def test_batch_sizes_are_split_or_refused(job: Job) -> None:
+    assert job["batch_sizes"] == [BATCHES[job.size]] * job.size
+
+
+def test_turns_rank_0_then_other_nodes_then_the_rest(job: Job) -> None:
+    order = {1: ["0"], 2: ["0", "1"], 3: ["0", "2", "1"]}[job.size]
+    assert job["turns"] == [order] * job.size
+
+
+def test_a_failure_before_others_is_theirs_too_and_collectives_stay_in_step(job: Job) -> None:
+    errors = [error for error, _ in job["failed_turn"]]
+    other = "RuntimeError: another rank failed where this one waited: its traceback says why"
+    assert errors == ["OSError: disk full"] + [other] * (job.size - 1)
+    assert [total for _, total in job["failed_turn"]] == [job.size] * job.size
+
+
+def test_saving_writes_one_whole_file_of_rank_0_that_all_can_read(job: Job) -> None:
+    for seen in job["saving"]:
+        assert seen["loaded"] == [[0, 1, 2], 0]
+        assert seen["files"] == ["model.pt"]
+        assert (seen["failed"], seen["in step"]) == ("RuntimeError", job.size)
+
+
+def test_ranks_train_what_one_process_trains(job: Job) -> None:
+    for seen in job["training"]:
+        assert seen["difference"] < 1e-6
+        assert seen["wrapper"] == "DistributedDataParallel"
+        assert seen["keys"]
+        assert seen["prefixed"]
+
+
+def test_wrapper_options_are_spelled_for_the_installed_torch(job: Job) -> None:
+    for seen in job["wrapping"]:
+        assert (seen["buffers"], seen["new name"]) == ([True, False], False)
+        assert seen["batch norm on the CPU"] == "BatchNorm1d"
+
+
+def test_gradients_are_averaged_on_the_last_micro_batch_only(job: Job) -> None:
+    inputs = [rank + 1.0 for rank in range(job.size)]
+    mean = sum(inputs) / job.size
+    assert job["accumulation"] == [[x, pytest.approx(2 * mean)] for x in inputs]
+
+
+def test_forked_streams_differ_and_rank_0_keeps_its_own(job: Job) -> None:
+    assert job["forked"][0]["kept"]
+    for stream in range(3):
+        assert len({str(seen["draws"][stream]) for seen in job["forked"]}) == job.size
+
+
+def test_a_rank_that_raises_ends_the_job_with_its_traceback(tmp_path: Path) -> None:
+    folder = project(tmp_path)
+    script = SCRIPTS / "one_rank_raises.py"
+    done = torchrun(script, 2, cwd=folder, env={"PYTHONPATH": str(folder)}, timeout=60)
+    assert done.returncode != 0
+    assert "ValueError: bad sample" in done.rank_stderr[1]

@@ -1,0 +1,1 @@
+"""The parts of observe.py, imported by it inside the process that trains."""

@@ -1,0 +1,130 @@
+"""Run a script under torchrun with a limit, and hand back what each rank printed.
+
+The limit kills every process of the job, since a distributed bug is most often a hang; torch's
+own exit race is retried once, so that it does not read as a verdict on the script.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+EXIT_RACE = "terminate called without an active exception"
+
+
+@dataclass(frozen=True)
+class Completed:
+    """A job that ended: the launcher's exit status, and what each rank wrote.
+
+    ``stdout`` and ``stderr`` hold the launcher's text and then every rank's, in rank order.
+    """
+
+    returncode: int
+    stdout: str
+    stderr: str
+    rank_stdout: tuple[str, ...]
+    rank_stderr: tuple[str, ...]
+
+
+class JobTimeout(Exception):
+    """The job was still running at its limit and has been killed; the message has its output."""
+
+
+def torchrun(
+    script_path: Path | str,
+    nproc: int,
+    *args: str,
+    cwd: Path | str,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 90,
+    before_attempt: Callable[[], None] = lambda: None,
+) -> Completed:
+    """Run ``script_path`` on ``nproc`` ranks of this machine. Raises JobTimeout.
+
+    ``before_attempt`` undoes what an attempt that will be repeated has written.
+    """
+    before_attempt()
+    done = _run_once(script_path, nproc, args, cwd, env, timeout)
+    if done.returncode != 0 and EXIT_RACE in done.stderr:
+        before_attempt()
+        done = _run_once(script_path, nproc, args, cwd, env, timeout)
+    return done
+
+
+def _run_once(
+    script_path: Path | str,
+    nproc: int,
+    args: tuple[str, ...],
+    cwd: Path | str,
+    env: Mapping[str, str] | None,
+    timeout: float,
+) -> Completed:
+    with tempfile.TemporaryDirectory(prefix="torchrun-") as logs:
+        job = subprocess.Popen(
+            [*_launcher(nproc, logs), str(script_path), *args],
+            cwd=cwd,
+            env={**_environment(), **(env or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            out, err = job.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            _kill(job)
+            done = _collect(job.returncode, "", "", Path(logs), nproc)
+            raise JobTimeout(
+                f"{script_path} on {nproc} ranks was still running after {timeout} s\n"
+                f"{done.stdout}\n{done.stderr}"
+            ) from None
+        return _collect(job.returncode, out, err, Path(logs), nproc)
+
+
+def _launcher(nproc: int, logs: str) -> list[str]:
+    module = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    return [*module, f"--nproc_per_node={nproc}", f"--log-dir={logs}", "--redirects=3"]
+
+
+def _environment() -> dict[str, str]:
+    outer = {k: v for k, v in os.environ.items() if k not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
+    return {**outer, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+
+
+def _collect(returncode: int, out: str, err: str, logs: Path, nproc: int) -> Completed:
+    ranks = [str(rank) for rank in range(nproc)]
+    outs = tuple(_log(logs, rank, "stdout.log") for rank in ranks)
+    errs = tuple(_log(logs, rank, "stderr.log") for rank in ranks)
+    return Completed(returncode, "".join((out, *outs)), "".join((err, *errs)), outs, errs)
+
+
+def _log(logs: Path, rank: str, name: str) -> str:
+    return "".join(p.read_text(errors="replace") for p in sorted(logs.glob(f"*/*/{rank}/{name}")))
+
+
+def _kill(job: subprocess.Popen[str]) -> None:
+    """Kill the launcher and the ranks, which lead sessions of their own."""
+    for pid in _descendants(job.pid) | {job.pid}:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue  # it ended between the look and the kill
+    job.communicate()
+
+
+def _descendants(root: int) -> set[int]:
+    table = subprocess.run(
+        ["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
+    ).stdout
+    parents = {int(pid): int(parent) for pid, parent in map(str.split, table.splitlines())}
+    found: set[int] = set()
+    while more := {p for p, parent in parents.items() if parent in found | {root}} - found:
+        found |= more
+    return found

@@ -1,0 +1,111 @@
+"""Who may know whom: the import table of the design, checked on the source.
+
+Layers are worth having only while nobody reaches across them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddpify.settings import tomllib
+
+ROOT = Path(__file__).parents[1]
+DATA = {"source", "rules.base", "plan", "outcome", "launchers.model"}
+
+# Module (or package: the longest matching row counts) to what it may import of ddpify.
+OURS: dict[str, set[str]] = {
+    "": set(),  # ddpify/__init__.py
+    "__main__": {"cli"},
+    "cli": {"__version__", "pipeline", "report", "settings", "outcome", "write"},
+    "pipeline": set(),  # see JOINS
+    "settings": set(),
+    "names": set(),
+    "source": set(),
+    "outcome": DATA,
+    "project": {"source", "facts", "names"},
+    "facts": {"source", "facts", "names", "project"},
+    "facts.model": {"source", "facts"},
+    "rules": {"source", "facts.model", "rules.base", "names", "settings"},
+    "rules.base": {"source", "facts.model", "settings"},
+    "plan": {"source", "rules.base"},
+    "rewrite": {"source", "rules.base", "plan", "rewrite"},
+    "write": {"source", "plan", "outcome"},
+    "launchers": {"source", "rules.base", "launchers", "names", "settings"},
+    "report": DATA | {"report"},
+}
+# The registry is the one module that names the rules; the pipeline joins all layers.
+JOINS = {"rules": {"rules"}, "pipeline": set(OURS) - {"cli", "__main__", ""}}
+
+THEIRS: dict[str, set[str]] = {
+    "libcst": {"rewrite"},
+    "black": {"rewrite"},
+    "click": {"cli", "report"},
+    "tomli": {"settings"},
+    "tree_sitter": {"launchers"},
+    "tree_sitter_bash": {"launchers"},
+}
+
+
+def modules(package: str) -> list[str]:
+    """Dotted names below the folder; a package's own ``__init__`` has the package's name."""
+    files = (path.relative_to(ROOT / package) for path in (ROOT / package).rglob("*.py"))
+    return sorted(str(path.with_suffix("")).replace("/", ".") for path in files)
+
+
+def imported(file: Path) -> set[str]:
+    """Absolute names this file imports, wherever in it; ``from a import b`` gives ``a.b``."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            names |= {f"{module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def within(name: str, allowed: set[str]) -> bool:
+    """Whether ``name`` is one of ``allowed`` or lies in it."""
+    return any(name == one or (one and name.startswith(f"{one}.")) for one in allowed)
+
+
+@pytest.mark.parametrize("path", modules("ddpify"))
+def test_modules_of_ddpify_import_only_what_the_design_allows(path: str) -> None:
+    file = ROOT / "ddpify" / f"{path.replace('.', '/')}.py"
+    module = path.removesuffix("__init__").removesuffix(".")
+    rows = [row for row in OURS if within(module, {row})]
+    assert rows, f"ddpify/{file.name} has no row in the table: say what it may know"
+    allowed = OURS[max(rows, key=len)] | JOINS.get(module, set())
+    for name in imported(file):
+        top, _, rest = name.partition(".")
+        if top == "ddpify":
+            assert within(rest, allowed), f"{module} imports {name}"
+        elif top not in sys.stdlib_module_names:
+            assert within(module, THEIRS.get(top, set())), f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("path", modules("runtime"))
+def test_the_runtime_needs_torch_and_the_standard_library_only(path: str) -> None:
+    tops = {name.split(".")[0] for name in imported(ROOT / "runtime" / f"{path}.py")}
+    assert tops <= sys.stdlib_module_names | {"torch", ""}, "(relative imports start with '')"
+
+
+def test_rules_do_no_file_access() -> None:
+    for file in (ROOT / "ddpify" / "rules").rglob("*.py"):
+        touched = imported(file) & {"os", "io", "subprocess", "shutil", "pathlib.Path"}
+        assert not touched, f"{file.name} imports {touched}"
+
+
+def test_declared_dependencies_are_the_imported_ones() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in declared["dependencies"]}
+    assert names == set(THEIRS)
+    used = {
+        name.split(".")[0] for path in (ROOT / "ddpify").rglob("*.py") for name in imported(path)
+    }
+    assert names <= used
