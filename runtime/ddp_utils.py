@@ -403,9 +403,7 @@ def _sums(values: Any) -> tuple[Any, ...]:
         return tuple(values)
     for value in values:
         if not isinstance(value, (Real, torch.Tensor)):
-            raise TypeError(
-                f"only numbers and tensors can be reduced, not a {type(value).__name__}"
-            )
+            raise TypeError(f"only numbers and tensors can be reduced, not {type(value).__name__}")
     scalars = [torch.as_tensor(v).detach() for v in values if getattr(v, "ndim", 0) == 0]
     # A rank without samples may hold the int 0 where others hold a float: tell who has fractions.
     rows = [[float(s), float(s.is_floating_point())] for s in scalars]

@@ -87,8 +87,10 @@ def _bound_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
     found = [
         event.target
         for event in m.events
-        if isinstance(event, Bind) and event.where.frame.stack == f.stack
-        and event.where.function is f.function and _within(event.site, loop.site)
+        if isinstance(event, Bind)
+        and event.where.frame.stack == f.stack
+        and event.where.function is f.function
+        and _within(event.site, loop.site)
     ]
     return list(dict.fromkeys(found))
 
@@ -108,7 +110,11 @@ def _accumulates(node: ast.stmt, name: str) -> bool:
         if isinstance(inner, ast.AugAssign) and ast.unparse(inner.target) == name:
             return True
         if isinstance(inner, ast.Assign) and any(ast.unparse(t) == name for t in inner.targets):
-            reads = {ast.unparse(n) for n in ast.walk(inner.value) if isinstance(n, (ast.Name, ast.Attribute))}
+            reads = {
+                ast.unparse(n)
+                for n in ast.walk(inner.value)
+                if isinstance(n, (ast.Name, ast.Attribute))
+            }
             if name in reads:
                 return True
     return False
@@ -126,7 +132,7 @@ def _set(f: Frame, name: str) -> None:
     value = _get(f, name)
     if value is None:
         return
-    reduced = value.but(measure=Measure.UNIFORM)
+    reduced = value.reduced()
     if "." not in name:
         f.bind(name, reduced)
         return
@@ -147,7 +153,7 @@ def _meters(m: Machine, f: Frame, tree: Tree, node: ast.stmt, done: set[str]) ->
             found.append(name)
         for thing in meters:
             for attribute in ("sum", "count", "avg"):
-                thing.attrs[attribute] = thing.attrs[attribute].but(measure=Measure.UNIFORM)
+                thing.attrs[attribute] = thing.attrs[attribute].reduced()
     return tuple(found)
 
 

@@ -222,6 +222,7 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
     kind = library.instance_kind(info)
     thing = m.make(kind, f, event.site, info.name)
     thing.ref = info
+    thing.attrs.clear()
     library.describe(m, thing, event)
     thing.detail.setdefault("deps", frozenset().union(*[flat_deps(v) for v in arguments.all()]))
     init = info.lookup("__init__")
@@ -294,6 +295,7 @@ def _frame(f: Frame | None, info: FunctionInfo, site: Site) -> Frame:
     if f is not None:
         frame.loop, frame.guards, frame.no_grad = f.loop, f.guards, f.no_grad
         frame.contexts = f.contexts
+    frame.entered_with = len(frame.guards)
     return frame
 
 
@@ -328,7 +330,7 @@ def _bind_parameters(
         rest = args[len(names) :]
         frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=rest))
     if spec.kwarg is not None:
-        keys: dict[object, Value] = dict(left)
+        keys: dict[object, Value] = {name: value for name, value in left.items()}
         frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))
     first = frame.env.get(names[0]) if names else None
     if info.owner is not None and first is not None and first.things:

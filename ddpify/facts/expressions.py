@@ -31,7 +31,9 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     """The value of ``node``; remembered by its site for the rules."""
     handler = HANDLERS.get(type(node))
     if handler is None:
-        value = computed(*[m.evaluate(f, c) for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)])
+        value = computed(
+            *[m.evaluate(f, c) for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
+        )
     else:
         value = handler(m, f, node)
     m.remember(f, node, value)
@@ -93,7 +95,8 @@ def _known_attribute(
     if thing.kind is Kind.WRAPPED and name == "module" and thing.inner is not None:
         return thing.inner
     if thing.kind is Kind.LOADER and name == "dataset":
-        return thing.detail.get("dataset", NOTHING)
+        dataset: Value = thing.detail.get("dataset", NOTHING)
+        return dataset
     if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
         return thing.detail.get(name) or one(Thing(Kind.SAMPLER, thing.born, inner=one(thing)))
     if thing.kind is Kind.ARGUMENT and thing.name == "":
@@ -150,7 +153,11 @@ def item_of(thing: Thing, index: Value) -> Value | None:
     if thing.keys is not None and index.known:
         return thing.keys.get(index.const, NOTHING)
     if thing.items is not None:
-        if index.known and isinstance(index.const, int) and -len(thing.items) <= index.const < len(thing.items):
+        if (
+            index.known
+            and isinstance(index.const, int)
+            and -len(thing.items) <= index.const < len(thing.items)
+        ):
             return thing.items[index.const]
         return join(*thing.items) if thing.items else NOTHING
     if thing.keys is not None:
@@ -186,7 +193,9 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
                 keys.update(thing.keys or {})
             continue
         name = m.evaluate(f, key)
-        slot: object = name.const if name.known and isinstance(name.const, (str, int)) else len(keys)
+        slot: object = (
+            name.const if name.known and isinstance(name.const, (str, int)) else len(keys)
+        )
         keys[slot] = value
     return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
 
@@ -201,9 +210,7 @@ def _binop(m: Machine, f: Frame, node: ast.BinOp) -> Value:
     return computed(left, right, measure=measures.binary(node.op, left, right))
 
 
-def _concatenate(
-    m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value
-) -> Value | None:
+def _concatenate(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value) -> Value | None:
     """``list + list`` keeps both sides' things."""
     if not isinstance(node.op, ast.Add):
         return None

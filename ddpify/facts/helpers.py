@@ -28,9 +28,7 @@ def io_helpers(
     )
 
 
-def _only_effects(
-    info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Effect, ...]
-) -> bool:
+def _only_effects(info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Effect, ...]) -> bool:
     mine = [c for c in calls if c.target is info]
     if not mine or not all(c.alone for c in mine) or isinstance(info.node, ast.Lambda):
         return False

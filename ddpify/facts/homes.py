@@ -29,15 +29,20 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
         return None
     moves = [c for c in _moves(m, things) if c.order < first_use]
     built = [b for b in made if not _alias(m, b)]
-    last = max([*[(b.order, b.where.frame) for b in built], *[(c.order, c.where.frame) for c in moves]],
-               key=lambda pair: pair[0], default=(made[-1].order, made[-1].where.frame))
-    bind = _visible_bind(made, last[1])
+    events: list[Bind | Call] = [*built, *moves]
+    last = max(events, key=_order, default=made[-1])
+    bind = _visible_bind(made, last.where.frame)
     if bind is None:
         return None
-    after = [e for e in (*built, *moves) if e.where.frame.stack[: len(bind.where.stack)] == bind.where.stack]
-    anchor = max((e for e in (*after, bind)), key=lambda e: e.order)
+    depth = len(bind.where.stack)
+    after = [e for e in events if e.where.frame.stack[:depth] == bind.where.stack]
+    anchor = max([*after, bind], key=_order)
     statement = _statement_in(m, bind.where.frame, anchor, first_use)
     return Home(statement, bind.target) if statement is not None else None
+
+
+def _order(event: Bind | Call) -> int:
+    return event.order
 
 
 def _first_use(m: Machine, things: tuple[Thing, ...]) -> int:
@@ -53,11 +58,15 @@ def _first_use(m: Machine, things: tuple[Thing, ...]) -> int:
 
 
 def _is_model(value: Value, things: tuple[Thing, ...]) -> bool:
-    return bool(value.things) and all(
-        whole(t) in things and t.detail.get("part_of") is None
-        for t in value.things
-        if t.kind in (Kind.MODEL, Kind.WRAPPED)
-    ) and any(t in things for t in value.things)
+    return (
+        bool(value.things)
+        and all(
+            whole(t) in things and t.detail.get("part_of") is None
+            for t in value.things
+            if t.kind in (Kind.MODEL, Kind.WRAPPED)
+        )
+        and any(t in things for t in value.things)
+    )
 
 
 def _binds(m: Machine, things: tuple[Thing, ...]) -> list[Bind]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpify.facts import measures
+from ddpify.facts import builtin_calls, helper_calls, measures
 from ddpify.facts.events import Call
+from ddpify.facts.iteration import iterates
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.values import (
     NOTHING,
@@ -18,7 +19,6 @@ from ddpify.facts.values import (
     Thing,
     Value,
     computed,
-    constant,
     flat_deps,
     join,
     one,
@@ -42,7 +42,15 @@ RANK_CALLS = frozenset(
     }
 )
 RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "NODE_RANK"})
-CLOCKS = ("time.time", "time.strftime", "time.localtime", "datetime.", "uuid.", "time.ctime", "os.getpid")
+CLOCKS = (
+    "time.time",
+    "time.strftime",
+    "time.localtime",
+    "datetime.",
+    "uuid.",
+    "time.ctime",
+    "os.getpid",
+)
 MODEL_SOURCES = (
     "torchvision.models.",
     "timm.create_model",
@@ -50,7 +58,6 @@ MODEL_SOURCES = (
     "torch.hub.load",
 )
 PASS_THROUGH = frozenset({"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy"})
-SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 
 
 def instance_kind(info: ClassInfo) -> Kind:
@@ -116,9 +123,9 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
     if tail in WRAPPERS and name.startswith(("torch.", "apex.")):
         return _wrap_call(m, f, tail, call)
     if name.startswith(f"{RUNTIME}."):
-        return _runtime(m, f, tail, call)
+        return helper_calls.call_helper(m, f, tail, call)
     if name.startswith("builtins."):
-        return _builtin(m, f, tail, call)
+        return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):
         return _progress(m, f, tail, call)
     if name in RANK_CALLS:
@@ -131,8 +138,13 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return Value((), frozenset({m.make(Kind.RANDOM, f, call.site, name)}))
     if name in PASS_THROUGH and call.args:
         return call.args[0]
-    if name in ("itertools.chain", "itertools.cycle", "itertools.islice", "more_itertools.peekable"):
-        return _iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args[:1]]))
+    if name in (
+        "itertools.chain",
+        "itertools.cycle",
+        "itertools.islice",
+        "more_itertools.peekable",
+    ):
+        return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args[:1]]))
     if name == "functools.partial" and call.args:
         return call.args[0]
     return None
@@ -159,7 +171,9 @@ def _function_result(m: Machine, f: Frame, name: str, tail: str, call: Call) -> 
     if name == "torch.device":
         return one(m.make(Kind.DEVICE, f, call.site, name))
     if name in ("csv.writer", "csv.DictWriter"):
-        return one(m.make(Kind.UNKNOWN, f, call.site, name), flat_deps(call.args[0]) if call.args else ())
+        return one(
+            m.make(Kind.UNKNOWN, f, call.site, name), flat_deps(call.args[0]) if call.args else ()
+        )
     if name == "logging.getLogger":
         return one(m.make(Kind.LOGGER, f, call.site, name))
     if name in ("wandb.init", "neptune.init_run", "comet_ml.Experiment"):
@@ -189,7 +203,12 @@ def describe(m: Machine, thing: Thing, call: Call) -> None:
     thing.detail["call"] = call
     if thing.kind is Kind.LOADER:
         thing.detail["dataset"] = call.arg(0, "dataset") or NOTHING
-        for name, position in (("batch_size", 1), ("shuffle", 2), ("sampler", 3), ("batch_sampler", 4)):
+        for name, position in (
+            ("batch_size", 1),
+            ("shuffle", 2),
+            ("sampler", 3),
+            ("batch_sampler", 4),
+        ):
             given = call.arg(position, name)
             if given is not None:
                 thing.detail[name] = given
@@ -285,36 +304,6 @@ def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     return wrap(m, f, inner, call.site, f"torch.nn.parallel.{tail}")
 
 
-def _runtime(m: Machine, f: Frame, tail: str, call: Call) -> Value:
-    """ddpify's own helpers, by what they return."""
-    first = call.args[0] if call.args else NOTHING
-    if tail in ("get_rank", "get_local_rank", "is_main_process"):
-        return one(m.make(Kind.RANK, f, call.site, tail))
-    if tail == "get_world_size":
-        return one(m.make(Kind.WORLD, f, call.site, tail))
-    if tail == "wrap_model":
-        return wrap(m, f, first, call.site, DDP)
-    if tail == "unwrap":
-        return unwrapped(first)
-    if tail in ("distributed_sampler", "evaluation_sampler"):
-        thing = m.make(Kind.SAMPLER, f, call.site, f"{RUNTIME}.{tail}")
-        return one(thing)
-    if tail in ("reduce_sum", "reduce_mean"):
-        reduced = [computed(a, measure=Measure.UNIFORM) for a in call.args]
-        if len(reduced) == 1:
-            return reduced[0]
-        return one(Thing(Kind.TUPLE, call.site, items=tuple(reduced)))
-    if tail == "broadcast":
-        kept = frozenset(d for d in flat_deps(first) if d.kind not in (Kind.CLOCK, Kind.RANDOM, Kind.RANK))
-        return Value(first.things, kept)
-    if tail == "per_rank_batch_size":
-        thing = m.make(Kind.UNKNOWN, f, call.site, f"{RUNTIME}.per_rank_batch_size")
-        return one(thing, flat_deps(first))
-    if tail == "without_module_prefix":
-        return first
-    return one(m.make(Kind.UNKNOWN, f, call.site, f"{RUNTIME}.{tail}"))
-
-
 def _progress(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if tail == "write":
         return NOTHING
@@ -326,77 +315,6 @@ def _progress(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     return one(thing)
 
 
-def _iterates(m: Machine, f: Frame, call: Call, element: Value) -> Value:
-    thing = m.make(Kind.ITERATOR, f, call.site, call.name)
-    thing.inner = element
-    thing.detail["over"] = call.args
-    return one(thing)
-
-
-def _builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
-    if tail == "open":
-        return one(m.make(Kind.FILE, f, call.site, "open"))
-    if tail in ("enumerate", "zip", "iter", "reversed", "list", "tuple", "sorted", "set", "next", "map", "filter"):
-        return _iteration(m, f, tail, call)
-    if tail == "len":
-        return _length(call.args[0] if call.args else NOTHING)
-    if tail in SAME_NUMBER and call.args:
-        return computed(*call.args, measure=call.args[0].measure)
-    if tail in ("max", "min") and len(call.args) > 1:
-        return join(*call.args).but(const=Value().const)
-    if tail == "sum" and call.args:
-        element = m.element_of(f, call.args[0])
-        return computed(call.args[0], element, measure=element.measure)
-    if tail == "getattr" and len(call.args) > 1 and call.args[1].known:
-        return _getattr(m, f, call)
-    if tail in ("dict",):
-        keys: dict[object, Value] = dict(call.kwargs)
-        return one(Thing(Kind.DICT, call.site, keys=keys))
-    if tail == "vars":
-        return computed(*call.args)
-    if tail in ("isinstance", "hasattr", "callable", "issubclass", "print"):
-        return NOTHING
-    return None
-
-
-def _getattr(m: Machine, f: Frame, call: Call) -> Value:
-    import ast
-
-    from ddpify.facts.expressions import attribute
-
-    return attribute(m, f, call.args[0], str(call.args[1].const), ast.Pass())
-
-
-def _length(value: Value) -> Value:
-    if value.measure is Measure.SAMPLES:
-        return computed(value, measure=Measure.COUNT)
-    for thing in value.of(Kind.LOADER, Kind.DATASET):
-        return Value((), frozenset({thing}))
-    for thing in value.things:
-        if thing.items is not None:
-            return constant(len(thing.items))
-    return computed(value, measure=value.measure if value.measure is Measure.COUNT else None)
-
-
-def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
-    if not call.args:
-        return one(Thing(Kind.ITERATOR, call.site, inner=None))
-    if tail == "next":
-        return m.element_of(f, call.args[0])
-    if tail == "zip":
-        parts = tuple(m.element_of(f, a) for a in call.args)
-        return _iterates(m, f, call, one(Thing(Kind.TUPLE, call.site, items=parts)))
-    if tail in ("map", "filter"):
-        element = m.element_of(f, call.args[-1])
-        result = _iterates(m, f, call, element)
-        return result.but(deps=flat_deps(call.args[-1]))
-    element = m.element_of(f, call.args[0])
-    if tail == "enumerate":
-        index = one(m.make(Kind.INDEX, f, call.site, "enumerate"))
-        element = one(Thing(Kind.TUPLE, call.site, items=(index, element)))
-    return _iterates(m, f, call, element).but(deps=flat_deps(call.args[0]))
-
-
 def _split(m: Machine, f: Frame, call: Call) -> Value:
     parts = []
     for index in range(4):
@@ -404,48 +322,3 @@ def _split(m: Machine, f: Frame, call: Call) -> Value:
         part.inner = call.args[0] if call.args else NOTHING
         parts.append(one(part))
     return one(Thing(Kind.TUPLE, call.site, items=tuple(parts)))
-
-
-def element_of(m: Machine, f: Frame, value: Value) -> Value:
-    """What iterating over a value yields."""
-    found = [_element(m, f, thing) for thing in value.things]
-    results = [v for v in found if v is not None]
-    if results:
-        return join(*results)
-    if value.measure is Measure.UNIFORM:
-        return Value((), flat_deps(value))
-    return computed(value)
-
-
-def _element(m: Machine, f: Frame, thing: Thing) -> Value | None:
-    if thing.kind is Kind.LOADER:
-        batch = m.make(Kind.BATCH, f, f.statement or thing.born, f"{thing.serial}")
-        batch.inner = one(thing)
-        return Value((batch,), frozenset(), Measure.SAMPLES)
-    if thing.kind is Kind.PROGRESS:
-        if thing.inner is None or not thing.inner.all_deps():
-            return NOTHING
-        return element_of(m, f, thing.inner)
-    if thing.kind is Kind.BATCH:
-        return Value((), frozenset({thing}), Measure.SAMPLES)
-    if thing.items is not None or thing.kind is Kind.ITERATOR or thing.kind is Kind.TUPLE:
-        return join(*(thing.items or ()), thing.inner)
-    if thing.keys is not None:
-        return NOTHING
-    if thing.kind is Kind.PARAMETERS:
-        return Value((), frozenset({thing}))
-    if isinstance(thing.ref, ClassInfo):
-        return _instance_element(m, thing, f)
-    return None
-
-
-def _instance_element(m: Machine, thing: Thing, f: Frame) -> Value | None:
-    assert isinstance(thing.ref, ClassInfo)
-    method = thing.ref.lookup("__iter__")
-    if method is None:
-        return None
-    for bound in m.bind_method(thing, method, f.statement or thing.born).things:
-        if bound.ref is not None and bound.receiver is not None:
-            made = m.enter(f, bound.ref, (one(thing),), {}, f.statement or thing.born)  # type: ignore[arg-type]
-            return element_of(m, f, made)
-    return None

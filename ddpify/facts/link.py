@@ -1,7 +1,7 @@
 """Read one entry's whole program and state the facts.
 
-Two readings: the first finds who trains whom; the second shows the program as it will be
-(models wrapped at their homes, training loaders sharded), which is what rules judge.
+The first readings find who trains whom; the last shows the program as it will be (models
+wrapped at their homes, loaders sharded), which is what rules judge.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.facts import evaluation, roles
+from ddpify.facts import evaluation, roles, sharding
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Bind, Call
 from ddpify.facts.helpers import io_helpers
@@ -41,8 +41,11 @@ FRAMEWORKS = {
 }
 
 
-def analyze(project: Project, evaluation_shards: bool = True) -> Facts | None:
-    """The facts of one entry, or None when the entry itself cannot be read."""
+def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
+    """The facts of one entry, or None when the entry itself cannot be read.
+
+    ``shard_evaluation``: let each rank evaluate a share where only sums are kept.
+    """
     first = Machine(project)
     module = first.run()
     if module is None or not module.tree.body:
@@ -59,12 +62,15 @@ def analyze(project: Project, evaluation_shards: bool = True) -> Facts | None:
         if home is not None:
             wraps[home.statement] = (*wraps.get(home.statement, ()), home.target)
     drop = status is not Status.DISTRIBUTED
-    target = Machine(project, wraps, drop, sharded)
+    if drop:
+        sharded |= sharding.presharded(bare)
+    wanted = sharding.candidates(bare) if drop and shard_evaluation else frozenset()
+    target = Machine(project, wraps, drop, sharded | wanted)
     target.run()
     unwraps = evaluation.unwraps(target) if drop else ()
-    if unwraps:
-        target = Machine(project, wraps, drop, sharded, frozenset(site for site, _ in unwraps))
-        target.run()
+    sharded |= sharding.shardable(target, wanted)
+    target = Machine(project, wraps, drop, sharded, frozenset(site for site, _ in unwraps))
+    target.run()
     facts = _facts(project, target, bare, first, homes, (status, evidence))
     return replace(facts, unwraps=unwraps)
 
@@ -169,7 +175,12 @@ def _facts(
     forwards = roles.forwards_of(m)
     training = roles.training_loops(calls)
     trained = roles.training_forwards(calls, forwards)
-    wrapped = {t.inner.things[0] for e in forwards for t in (e.model,) if t.kind is Kind.WRAPPED and t.inner}
+    wrapped = {
+        t.inner.things[0]
+        for e in forwards
+        for t in (e.model,)
+        if t.kind is Kind.WRAPPED and t.inner
+    }
     own = {roles.whole(t) for t in wrapped}
     effects = tuple(e for e in map(effect_of, calls) if e is not None)
     trees = {path: m.tree(path) for path in m.modules}
@@ -199,6 +210,7 @@ def _facts(
         runtime=("", ""),
         bypasses=_bypasses(calls),
         helpers=helpers,
+        counted=frozenset(t.born for t in sharding.counted(m)),
         sinks=tuple(
             (call, tuple(parts(trees[call.site.path], call, m.values, m.sharded)))
             for call in sinks(calls, effects, helpers)
@@ -252,4 +264,8 @@ def _leading(node: ast.stmt) -> bool:
 
 
 def _is_main_guard(test: ast.expr) -> bool:
-    return isinstance(test, ast.Compare) and "__name__" in ast.unparse(test) and "__main__" in ast.unparse(test)
+    return (
+        isinstance(test, ast.Compare)
+        and "__name__" in ast.unparse(test)
+        and "__main__" in ast.unparse(test)
+    )

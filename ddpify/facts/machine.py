@@ -11,10 +11,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from ddpify.facts import accumulators, calls, expressions, library, statements
-from ddpify.facts.tree import Tree
+from ddpify.facts import (
+    accumulators,
+    assignments,
+    calls,
+    expressions,
+    iteration,
+    library,
+    statements,
+)
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, FunctionNode, Guard, Loop, ModuleInfo
+from ddpify.facts.scopes import (
+    ClassInfo,
+    Frame,
+    FunctionInfo,
+    FunctionNode,
+    Guard,
+    Loop,
+    ModuleInfo,
+)
+from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, join, one
 from ddpify.names import HEADER_PREFIX
 from ddpify.project import Project
@@ -78,7 +94,12 @@ class Machine:
         try:
             self._run_module(module)
         except OutOfBudget:
-            self.unknown(Unknown(self.site_of(module, module.tree.body[0]), "the program is too large to follow whole"))
+            self.unknown(
+                Unknown(
+                    self.site_of(module, module.tree.body[0]),
+                    "the program is too large to follow whole",
+                )
+            )
         return module
 
     def _load(self, name: str, file: Any) -> ModuleInfo | None:
@@ -226,11 +247,11 @@ class Machine:
 
     def bind_loop_target(self, f: Frame, target: ast.expr, element: Value) -> None:
         """Bind a loop variable."""
-        statements.assign(self, f, target, element)
+        assignments.assign(self, f, target, element)
 
     def element_of(self, f: Frame, value: Value) -> Value:
         """What iterating over ``value`` yields."""
-        return library.element_of(self, f, value)
+        return iteration.element_of(self, f, value)
 
     # -- functions and classes -------------------------------------------------------------
 

@@ -26,7 +26,9 @@ RETURNS_SELF = frozenset(
     """to cuda cpu train eval float double half bfloat16 requires_grad_ apply share_memory type
     compile to_empty xpu""".split()
 )
-PARAMETERS = frozenset({"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"})
+PARAMETERS = frozenset(
+    {"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"}
+)
 MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
 GROWS = frozenset({"append", "extend", "add", "insert", "update", "setdefault", "appendleft"})
 
@@ -114,7 +116,9 @@ def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value
         return NOTHING
     if name in ("get", "pop", "setdefault") and call.args:
         key = call.args[0]
-        return thing.keys.get(key.const, NOTHING) if key.known else join(*thing.keys.values(), NOTHING)
+        return (
+            thing.keys.get(key.const, NOTHING) if key.known else join(*thing.keys.values(), NOTHING)
+        )
     if name == "copy":
         return one(Thing(Kind.DICT, call.site, keys=dict(thing.keys)))
     everything = join(*thing.keys.values()) if thing.keys else NOTHING

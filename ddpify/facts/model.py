@@ -114,6 +114,7 @@ class Facts:
     runtime: tuple[str, str]
     unwraps: tuple[tuple[Site, Forward], ...] = ()
     bypasses: tuple[Call, ...] = ()
+    counted: frozenset[Site] = frozenset()
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
 

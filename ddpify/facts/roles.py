@@ -90,9 +90,7 @@ def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
         outer = [x for x in _outside(loops, batch) if not loaders_in(x.over)]
         loaders = loaders_in(batch.over) or _fed_by_next(call)
         key = (batch.site, call.where.stack)
-        found.setdefault(
-            key, TrainingLoop(batch, outer[0] if outer else None, loaders, call)
-        )
+        found.setdefault(key, TrainingLoop(batch, outer[0] if outer else None, loaders, call))
     return tuple(found.values())
 
 
@@ -119,7 +117,9 @@ def loaders(
     """Every call that makes loaders, with what they feed."""
     trained = {t for loop in training for t in loop.loaders}
     evaluated = {
-        t for loop in m.loops for t in loaders_in(loop.over)
+        t
+        for loop in m.loops
+        for t in loaders_in(loop.over)
         if not any(loop.site == other.batch.site for other in training if t in other.loaders)
     }
     grouped: dict[object, list[tuple[Call, Thing]]] = {}

@@ -125,6 +125,7 @@ class Frame:
     contexts: tuple[Value, ...] = ()
     self_thing: Thing | None = None
     in_class: bool = False
+    entered_with: int = 0
     leaves: list[dict[str, Value]] = field(default_factory=list)
 
     def lookup(self, name: str) -> Value | None:

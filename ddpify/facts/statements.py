@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddpify.facts.events import Access, Bind, Unknown
+from ddpify.facts import imports
+from ddpify.facts.assignments import assign
 from ddpify.facts.scopes import ClassInfo, Frame, Loop
 from ddpify.facts.values import (
     NO_CONST,
@@ -14,7 +15,6 @@ from ddpify.facts.values import (
     Kind,
     Thing,
     Value,
-    computed,
     constant,
     join,
     one,
@@ -63,79 +63,6 @@ def _assign(m: Machine, f: Frame, node: ast.Assign) -> None:
 def _annotated(m: Machine, f: Frame, node: ast.AnnAssign) -> None:
     if node.value is not None:
         assign(m, f, node.target, m.evaluate(f, node.value), node.value)
-
-
-def assign(
-    m: Machine, f: Frame, target: ast.expr, value: Value, source: ast.expr | None = None
-) -> None:
-    """Bind ``target`` to ``value``, destructuring tuples."""
-    if isinstance(target, (ast.Tuple, ast.List)):
-        _destructure(m, f, target, value, source)
-        return
-    if isinstance(target, ast.Starred):
-        assign(m, f, target.value, value)
-        return
-    site = m.site(f, target)
-    value_site = m.site(f, source) if source is not None else None
-    for thing in value.things:
-        thing.hop(site, "assigned")
-    if isinstance(target, ast.Name):
-        f.bind(target.id, _under_guard(f, target.id, value))
-    elif isinstance(target, ast.Attribute):
-        _store_attribute(m, f, target, value)
-    elif isinstance(target, ast.Subscript):
-        _store_item(m, f, target, value)
-    m.record(Bind(m.tick(), ast.unparse(target), value, m.where(f), site, value_site))
-
-
-def _under_guard(f: Frame, name: str, value: Value) -> Value:
-    """A global changed by a function may also keep its old value."""
-    if name in f.globals_ and (f.guards or f.loop):
-        return join(f.module.globals.get(name), value)
-    return value
-
-
-def _destructure(
-    m: Machine, f: Frame, target: ast.Tuple | ast.List, value: Value, source: ast.expr | None
-) -> None:
-    parts = source.elts if isinstance(source, ast.Tuple) else None
-    for index, element in enumerate(target.elts):
-        part = parts[index] if parts and len(parts) == len(target.elts) else None
-        assign(m, f, element, _nth(m, f, value, index), part)
-
-
-def _nth(m: Machine, f: Frame, value: Value, index: int) -> Value:
-    from ddpify.facts.expressions import item_of
-
-    found = [item_of(thing, constant(index)) for thing in value.things]
-    items = [v for v in found if v is not None]
-    if items:
-        return join(*items)
-    return computed(value, measure=value.measure)
-
-
-def _store_attribute(m: Machine, f: Frame, target: ast.Attribute, value: Value) -> None:
-    base = m.evaluate(f, target.value)
-    site = m.site(f, target.value)
-    m.record(Access(m.tick(), base, site, target.attr, m.where(f), stored=True))
-    for thing in base.things:
-        strong = len(base.things) == 1 and not f.loop and not f.guards
-        old = None if strong else thing.attrs.get(target.attr)
-        if thing.kind is Kind.MODULE and thing.ref is not None:
-            m.module_globals(thing)[target.attr] = join(old, value)
-        else:
-            thing.attrs[target.attr] = join(old, value)
-
-
-def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:
-    base = m.evaluate(f, target.value)
-    index = m.evaluate(f, target.slice)
-    for thing in base.things:
-        if thing.keys is not None:
-            slot: object = index.const if index.known else 0
-            thing.keys[slot] = value
-        elif thing.inner is not None or thing.items is not None:
-            thing.inner = join(thing.inner, value)
 
 
 def _augmented(m: Machine, f: Frame, node: ast.AugAssign) -> None:
@@ -225,7 +152,12 @@ def _has_break(body: Sequence[ast.stmt]) -> bool:
 
 
 def _open_loop(
-    m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While, over: Value, target: str, kind: str
+    m: Machine,
+    f: Frame,
+    node: ast.For | ast.AsyncFor | ast.While,
+    over: Value,
+    target: str,
+    kind: str,
 ) -> Loop:
     site = m.site(f, node)
     body = m.site(f, node.body[0])
@@ -311,36 +243,6 @@ def _class(m: Machine, f: Frame, node: ast.ClassDef) -> None:
     f.bind(node.name, one(Thing(Kind.CLASS, info.site, node.name, ref=info)))
 
 
-def _import(m: Machine, f: Frame, node: ast.Import) -> None:
-    for alias in node.names:
-        value = m.import_module(f, alias.name, m.site(f, node))
-        if alias.asname:
-            f.bind(alias.asname, value)
-        else:
-            top = alias.name.split(".")[0]
-            f.bind(top, m.import_module(f, top, m.site(f, node)) if top != alias.name else value)
-
-
-def _import_from(m: Machine, f: Frame, node: ast.ImportFrom) -> None:
-    site = m.site(f, node)
-    module = m.import_from(f, node.module or "", node.level, site)
-    for alias in node.names:
-        if alias.name == "*":
-            _import_star(m, f, module, site)
-        else:
-            f.bind(alias.asname or alias.name, m.member(f, module, alias.name, site))
-
-
-def _import_star(m: Machine, f: Frame, module: Value, site: Any) -> None:
-    for thing in module.things:
-        if thing.kind is Kind.MODULE:
-            for name, value in list(m.module_globals(thing).items()):
-                if not name.startswith("_"):
-                    f.env[name] = value
-        else:
-            m.unknown(Unknown(site, f"`from {thing.name} import *` hides where names come from"))
-
-
 def _global(m: Machine, f: Frame, node: ast.Global) -> None:
     f.globals_.update(node.names)
 
@@ -352,7 +254,10 @@ def _nonlocal(m: Machine, f: Frame, node: ast.Nonlocal) -> None:
 def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
     for target in node.targets:
         if not isinstance(target, ast.Name):
-            m.evaluate(f, _as_load(target) if isinstance(target, (ast.Attribute, ast.Subscript)) else target)
+            m.evaluate(
+                f,
+                _as_load(target) if isinstance(target, (ast.Attribute, ast.Subscript)) else target,
+            )
 
 
 def _assert(m: Machine, f: Frame, node: ast.Assert) -> None:
@@ -390,8 +295,8 @@ HANDLERS: dict[type[ast.stmt], Callable[[Any, Frame, Any], bool | None]] = {
     ast.FunctionDef: _function,
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,
-    ast.Import: _import,
-    ast.ImportFrom: _import_from,
+    ast.Import: imports.import_,
+    ast.ImportFrom: imports.import_from,
     ast.Global: _global,
     ast.Nonlocal: _nonlocal,
     ast.Delete: _delete,

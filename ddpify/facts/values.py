@@ -146,6 +146,11 @@ class Value:
         """A copy with fields replaced."""
         return replace(self, **changes)
 
+    def reduced(self) -> Value:
+        """The value after the ranks combined theirs: no longer of one rank's batches."""
+        deps = frozenset(t for t in self.deps if t.kind is not Kind.BATCH)
+        return replace(self, deps=deps, measure=Measure.UNIFORM)
+
 
 NOTHING = Value()
 

@@ -178,7 +178,10 @@ class _Finder(cst.CSTVisitor):
         indent = text[: len(text) - len(text.lstrip(" \t\f"))]
         strings = (one.node for one in self._open if isinstance(one.node, cst.FormattedString))
         quote = "".join(string.quote for string in strings)
-        return Place(self._open[-1].node, indent, self._open[-1].levels, is_tight, quote)
+        parent, levels = self._open[-1].node, self._open[-1].levels
+        if isinstance(parent, cst.SimpleStatementSuite):
+            levels += 1  # it will be a block
+        return Place(parent, indent, levels, is_tight, quote)
 
     def _edits(self, span: Span) -> tuple[Edit, ...]:
         return self._wanted.get(span, ())

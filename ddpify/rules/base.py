@@ -18,7 +18,9 @@ class How(Enum):
     """The kinds of edit the rewriter knows."""
 
     REPLACE = "replace"  # an expression; `{}` in the code stands for the (edited) expression itself
-    ARGUMENT = "argument"  # of a call: set keyword `name` to `code` (`{}` = the old value), "" removes
+    ARGUMENT = (
+        "argument"  # of a call: set keyword `name` to `code` (`{}` = the old value), "" removes
+    )
     BEFORE = "before"  # new statements before a statement
     AFTER = "after"  # new statements after a statement
     GATE = "gate"  # put a statement under `if code:`; neighbours with the same test share one `if`

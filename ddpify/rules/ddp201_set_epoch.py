@@ -44,7 +44,9 @@ def _sampled(facts: Facts, loader: Thing) -> bool:
     for sampler in given.of(Kind.SAMPLER) if given is not None else ():
         call = sampler.detail.get("call")
         shuffle = call.arg(3, "shuffle") if call is not None else None
-        if sampler.name.endswith("DistributedSampler") and (shuffle is None or shuffle.const is not False):
+        if sampler.name.endswith("DistributedSampler") and (
+            shuffle is None or shuffle.const is not False
+        ):
             return True
     return False
 
@@ -53,7 +55,11 @@ def _told(facts: Facts, loader: Thing) -> bool:
     for call in facts.calls:
         if call.name.endswith("runtime.set_epoch") and call.args and loader in call.args[0].things:
             return True
-        if call.name == ".set_epoch" and call.receiver is not None and _concerns(call.receiver, loader):
+        if (
+            call.name == ".set_epoch"
+            and call.receiver is not None
+            and _concerns(call.receiver, loader)
+        ):
             return True
     return False
 
@@ -70,7 +76,7 @@ def _concerns(receiver: Value, loader: Thing) -> bool:
 
 
 def _fix(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[Edit, ...]:
-    edits = []
+    edits: list[Edit] = []
     for loader in loaders:
         placed = _at_epoch_head(facts, loop, loader) or _before_batches(facts, loop, loader)
         if placed is None:
@@ -82,7 +88,7 @@ def _fix(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[
 def _at_epoch_head(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:
     assert loop.epoch is not None
     name = _name_of(loop.epoch.frame, loader)
-    if name is None or loader.hops and _made_inside(loop.epoch, loader):
+    if name is None or (loader.hops and _made_inside(loop.epoch, loader)):
         return None
     return _told_by(facts, loop.epoch, loop.epoch.frame, name, How.BEFORE, loop.epoch)
 

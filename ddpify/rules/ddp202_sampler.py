@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role, Status
-from ddpify.facts.values import Thing, Value
+from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.values import Thing
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, proof, statement_of
-from ddpify.rules.loaders import spread, training_condition
+from ddpify.rules.loaders import dataset_name, direct, sampler_name, shuffled, training_condition
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -20,7 +20,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or _sharded(loader):
             continue
-        fix, why_not = (), _unsupported(facts, loader)
+        fix: tuple[Edit, ...] = ()
+        why_not = _unsupported(facts, loader)
         if not why_not:
             fix, why_not = _fix(facts, loader)
         yield Finding(
@@ -63,14 +64,14 @@ def _unsupported(facts: Facts, loader: Loader) -> str:
 
 
 def _iterable(thing: Thing) -> bool:
-    bases = getattr(thing.ref, "external_bases", tuple)()
+    bases = thing.ref.external_bases() if isinstance(thing.ref, ClassInfo) else ()
     return any(base.endswith("IterableDataset") for base in bases)
 
 
 def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
     statement = statement_of(facts, call.site)
-    if not _direct(facts, call.site):
+    if not direct(facts, call.site):
         return (), "made inside an expression: give it a statement of its own, then run again"
     condition = ""
     if loader.roles != {Role.TRAINING}:
@@ -84,23 +85,10 @@ def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
     return _edits(facts, call, statement, condition), ""
 
 
-def _direct(facts: Facts, site: Site) -> bool:
-    """The call is the value of an assignment or a return: a statement can go before it."""
-    tree = facts.tree(site)
-    node = tree.expression(site)
-    above = tree.parent(node) if node is not None else None
-    if isinstance(above, ast.Tuple):
-        above = tree.parent(above)
-    return isinstance(above, (ast.Assign, ast.AnnAssign, ast.Return))
-
-
 def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[Edit, ...]:
-    sampler = fresh(facts, call.site, _sampler_name(facts, call))
-    dataset_site = call.arg_site(0, "dataset")
-    if dataset_site is None:
-        return ()
-    hoisted, dataset = _dataset(facts, call, dataset_site, sampler)
-    shuffle, shuffle_edits = _shuffle(facts, call, sampler)
+    sampler = fresh(facts, call.site, sampler_name(facts, call, "train_sampler"))
+    hoisted, dataset = dataset_name(facts, call, sampler)
+    shuffle, shuffle_edits = shuffled(facts, call, sampler)
     arguments = [dataset, f"shuffle={shuffle}"]
     drop_last = call.kwarg_sites.get("drop_last")
     if drop_last is not None:
@@ -113,74 +101,6 @@ def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[E
         edit(facts, How.BEFORE, statement, made),
         *shuffle_edits,
         edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
-    )
-
-
-def _sampler_name(facts: Facts, call: Call) -> str:
-    """``train_loader`` → ``train_sampler``; ``sampler`` when the loader has no plain name."""
-    tree = facts.tree(call.site)
-    node = tree.statement(call.site)
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    if not targets or not isinstance(targets[0], ast.Name):
-        return "train_sampler" if isinstance(node, ast.Assign) else "sampler"
-    name = targets[0].id
-    for ending in ("_dataloader", "_data_loader", "_loader", "_dl", "dataloader", "loader"):
-        if name.lower().endswith(ending) and len(name) > len(ending):
-            return f"{name[: -len(ending)].rstrip('_')}_sampler"
-    return "train_sampler"
-
-
-def _dataset(
-    facts: Facts, call: Call, site: Site, sampler: str
-) -> tuple[tuple[Edit, ...], str]:
-    """The data set's name; an expression that makes one is hoisted so that both get the same."""
-    tree = facts.tree(site)
-    node = tree.expression(site)
-    text = facts.text(site)
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-        return (), text
-    name = fresh(facts, site, sampler.replace("sampler", "dataset"))
-    code = f"{name} = {text}"
-    value = call.arg(0, "dataset")
-    if value is not None and any(downloads(t) for t in value.things):
-        code = f"with main_process_first():\n    {code}"
-    statement = statement_of(facts, call.site)
-    return (
-        edit(facts, How.BEFORE, statement, code),
-        edit(facts, How.REPLACE, site, name),
-    ), name
-
-
-def downloads(thing: Thing) -> bool:
-    """Whether making this data set may download it."""
-    call = thing.detail.get("call")
-    flag = call.kwargs.get("download") if call is not None else None
-    return flag is not None and flag.known and bool(flag.const)
-
-
-def _shuffle(facts: Facts, call: Call, sampler: str) -> tuple[str, tuple[Edit, ...]]:
-    """(what the sampler gets as shuffle, edits that keep shuffle out of the sampled loader)."""
-    site = call.kwarg_sites.get("shuffle") or (
-        call.arg_sites[2] if len(call.arg_sites) > 2 and "shuffle" not in call.kwargs else None
-    )
-    if site is not None:
-        value = call.arg(2, "shuffle") or Value()
-        if value.known:
-            shuffle = "True" if value.const else "False"
-            code = f"{sampler} is None" if value.const else "False"
-        else:
-            shuffle = facts.text(site)
-            code = f"{sampler} is None and {{}}"
-        changed = () if value.known and not value.const else (edit(facts, How.REPLACE, site, code),)
-        return shuffle, changed
-    given = spread(facts, call, "shuffle")
-    if given is None:
-        return "False", ()
-    name = facts.text(given)
-    shuffle = f'{name}.get("shuffle", False)'
-    return shuffle, (
-        edit(facts, How.ARGUMENT, call.site, f"{sampler} is None and {shuffle}", "shuffle"),
-        edit(facts, How.REPLACE, given, '{k: v for k, v in {}.items() if k != "shuffle"}'),
     )
 
 

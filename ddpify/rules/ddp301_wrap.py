@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Model, Status
-from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, proof
 from ddpify.settings import Settings
 
@@ -18,7 +18,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if model.wrapped:
             continue
         home = model.home
-        fix = ()
+        fix: tuple[Edit, ...] = ()
         if home is not None:
             code = f"{home.target} = wrap_model({home.target}{_options(facts, model, settings)})"
             fix = (edit(facts, How.AFTER, home.statement, code),)

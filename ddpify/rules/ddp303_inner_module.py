@@ -72,7 +72,7 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
     """``print(model)``, ``writer.add_graph(model)``: the wrapper would be shown instead."""
     for calls in once(facts.calls).values():
         call = calls[0]
-        if call.target is not None or call.where.one_rank() and call.name in LOOKS_INSIDE:
+        if call.target is not None or (call.where.one_rank() and call.name in LOOKS_INSIDE):
             continue
         if call.name.startswith(GIVEN_WHOLE) and call.name not in LOOKS_INSIDE:
             continue

@@ -21,7 +21,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         receiver = call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
         if call.site not in seen and any(_is_trained(facts, whole(t).born) for t in receiver):
             seen.add(call.site)
-            yield _finding(call.site, f"`{facts.text(call.callee)}` is differentiated without forward()")
+            yield _finding(
+                call.site, f"`{facts.text(call.callee)}` is differentiated without forward()"
+            )
     if facts.status is Status.DISTRIBUTED:
         return
     homes = any(model.home is not None or model.wrapped for model in facts.models)
@@ -38,7 +40,9 @@ def _is_trained(facts: Facts, born: Site) -> bool:
 
 
 def _finding(site: Site, message: str) -> Finding:
-    return Finding("DDP403", site, f"{message}: its gradients are never averaged", Severity.ERROR, (), ADVICE)
+    return Finding(
+        "DDP403", site, f"{message}: its gradients are never averaged", Severity.ERROR, (), ADVICE
+    )
 
 
 RULE = Rule(

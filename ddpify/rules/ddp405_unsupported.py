@@ -14,7 +14,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per construct that has no data-parallel equivalent."""
     if facts.status is Status.DISTRIBUTED:
         return
-    for optimizer in {t for step in facts.steps for t in (step.receiver.things if step.receiver else ())}:
+    for optimizer in {
+        t for step in facts.steps for t in (step.receiver.things if step.receiver else ())
+    }:
         if optimizer.kind is Kind.OPTIMIZER and optimizer.name.endswith("LBFGS"):
             yield Finding(
                 "DDP405",

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
-from ddpify.rules.base import Edit, Finding, Rule, Severity
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
-from ddpify.rules.base import How
 from ddpify.rules.effects import gated, opened
 from ddpify.settings import Settings
 

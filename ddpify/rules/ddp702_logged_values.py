@@ -54,19 +54,21 @@ def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...]) -> str:
 def _fix(facts: Facts, call: Call, parts: list[Part], known: Known) -> tuple[Edit, ...]:
     """Reduce each part once before the statement, on all ranks, and show the result."""
     statement = statement_of(facts, call.site)
-    block = _block(facts, statement)
+    blocks = _blocks(facts, statement)
     names: dict[str, str] = {}
     wanted: dict[str, list[Part]] = {}
     for part in parts:
-        if part.text in names or (block, part.text) in known:
-            names[part.text] = known.get((block, part.text), names.get(part.text, ""))
+        before = [known[b, part.text] for b in blocks if (b, part.text) in known]
+        if part.text in names or before:
+            names[part.text] = before[0] if before else names[part.text]
             continue
         names[part.text] = fresh(facts, call.site, _name(part.text))
         wanted.setdefault(part.how, []).append(part)
-        if not _rebound_later(facts, statement, part.text):
-            known[block, part.text] = names[part.text]
+        if not _changes_later(facts, statement, part.text):
+            known[blocks[0], part.text] = names[part.text]
     edits = [
-        edit(facts, How.BEFORE, statement, _line(how, group, names)) for how, group in wanted.items()
+        edit(facts, How.BEFORE, statement, _line(how, group, names))
+        for how, group in wanted.items()
     ]
     edits += [edit(facts, How.REPLACE, p.site, names[p.text]) for p in parts]
     return tuple(edits)
@@ -86,14 +88,19 @@ def _name(text: str) -> str:
     return "global_" + "_".join(words[:2]).lower() if words else "global_value"
 
 
-def _block(facts: Facts, statement: Site) -> int:
+def _blocks(facts: Facts, statement: Site) -> list[int]:
+    """The block a statement is in, then the blocks around it, within its function."""
     tree = facts.tree(statement)
-    node = tree.statement(statement)
-    return id(tree.block(node)) if node is not None else 0
+    node: ast.AST | None = tree.statement(statement)
+    found = []
+    while isinstance(node, ast.stmt) and not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        found.append(id(tree.block(node)))
+        node = tree.parent(node)
+    return found or [0]
 
 
-def _rebound_later(facts: Facts, statement: Site, text: str) -> bool:
-    """Whether a name in ``text`` is assigned after this statement in its block."""
+def _changes_later(facts: Facts, statement: Site, text: str) -> bool:
+    """Whether a name in ``text`` is assigned, or a method of it called, later in its block."""
     tree = facts.tree(statement)
     node = tree.statement(statement)
     names = set(re.findall(r"[A-Za-z_]\w*", text))
@@ -104,7 +111,16 @@ def _rebound_later(facts: Facts, statement: Site, text: str) -> bool:
         for n in ast.walk(s)
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
-    return bool(stored & names)
+    called = {
+        n.func.value.id
+        for s in later
+        for n in ast.walk(s)
+        if isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Attribute)
+        and isinstance(n.func.value, ast.Name)
+    }
+    owner = {text.partition(".")[0]} if "." in text and not text.endswith(".item()") else set()
+    return bool(stored & names or called & owner)
 
 
 RULE = Rule(

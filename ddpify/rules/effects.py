@@ -71,10 +71,14 @@ def _self_contained(facts: Facts, node: ast.With) -> bool:
     if len(node.items) != 1:
         return False
     inner = [n for s in node.body for n in ast.walk(s)]
-    if any(isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.Global)) for n in inner):
+    if any(
+        isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.Global)) for n in inner
+    ):
         return False
     path = facts.entry.path
-    tree = next(t for t in facts.trees.values() if t.parent(node) is not None or t.source.path == path)
+    tree = next(
+        t for t in facts.trees.values() if t.parent(node) is not None or t.source.path == path
+    )
     bound = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     stored = any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in inner)
     return not stored and not any(tree.read_after(node, name) for name in bound)

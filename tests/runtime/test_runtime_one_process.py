@@ -348,7 +348,7 @@ def test_save_to_a_buffer_and_to_a_device() -> None:
     ddp.save_on_main({"a": 1}, buffer, _use_new_zipfile_serialization=False)
     assert not zipfile.is_zipfile(buffer)
     buffer.seek(0)
-    assert torch.load(buffer) == {"a": 1}
+    assert torch.load(buffer, weights_only=True) == {"a": 1}
     ddp.save_on_main({"a": 1}, os.devnull)
     assert not Path(os.devnull).is_file()
 

@@ -86,7 +86,7 @@ def test_what_every_rank_says_is_shown_once(job: Job) -> None:
         assert [text in stderr for stderr in job.stderr] == [True] + [False] * (job.size - 1)
     for rank, stderr in enumerate(job.stderr):
         assert f"an error record of rank {rank}" in stderr
-    assert set(job["notices"]) == {"UserWarning: made an error"}
+    assert set(job["notices"]) == {"RuntimeWarning: made an error"}
 
 
 def test_sums(job: Job) -> None:

@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 warnings.simplefilter("error", FutureWarning)  # what torch deprecates must not be used
 warnings.simplefilter("error", DeprecationWarning)
+warnings.simplefilter("error", RuntimeWarning)  # set before the session: must hold on every rank
 SHARED = Path.cwd()
 
 
@@ -56,9 +57,7 @@ def notices() -> Any:
     logging.info("an info record")
     logging.error("an error record of rank %d", ddp.get_rank())
     warnings.warn("a warning", stacklevel=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return attempt(lambda: warnings.warn("made an error", stacklevel=1))
+    return attempt(lambda: warnings.warn("made an error", RuntimeWarning, stacklevel=1))
 
 
 def sums() -> Any:
@@ -153,8 +152,11 @@ def turns() -> Any:
     kept = os.environ["LOCAL_RANK"]
     if ddp.get_rank() == 2:
         os.environ["LOCAL_RANK"] = "0"
-    with ddp.main_process_first(), open("turns.txt", "a") as file:
-        file.write(f"{ddp.get_rank()} ")
+    with ddp.main_process_first():
+        for _ in range(20_000 if ddp.get_rank() == 2 else 0):  # leave others time to be too early
+            Path("turns.txt").read_text()
+        with open("turns.txt", "a") as file:
+            file.write(f"{ddp.get_rank()} ")
     ddp.barrier()
     os.environ["LOCAL_RANK"] = kept
     return Path("turns.txt").read_text().split()
@@ -172,7 +174,7 @@ def failed_turn() -> Any:
 def saving() -> Any:
     state = {"weight": torch.arange(3), "rank": ddp.get_rank()}
     ddp.save_on_main(state, SHARED / "model.pt")
-    loaded = torch.load("model.pt")
+    loaded = torch.load("model.pt", weights_only=True)
     failed = attempt(lambda: ddp.save_on_main(state, SHARED / "missing" / "model.pt"))
     files = sorted(path.name for path in SHARED.glob("model*"))
     return {

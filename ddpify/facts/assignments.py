@@ -1,0 +1,85 @@
+"""Bind names, attributes and items to abstract values."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ddpify.facts.events import Access, Bind
+from ddpify.facts.expressions import item_of
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import Kind, Value, computed, constant, join
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+
+def assign(
+    m: Machine, f: Frame, target: ast.expr, value: Value, source: ast.expr | None = None
+) -> None:
+    """Bind ``target`` to ``value``, destructuring tuples."""
+    if isinstance(target, (ast.Tuple, ast.List)):
+        _destructure(m, f, target, value, source)
+        return
+    if isinstance(target, ast.Starred):
+        assign(m, f, target.value, value)
+        return
+    site = m.site(f, target)
+    value_site = m.site(f, source) if source is not None else None
+    for thing in value.things:
+        thing.hop(site, "assigned")
+    if isinstance(target, ast.Name):
+        f.bind(target.id, _under_guard(f, target.id, value))
+    elif isinstance(target, ast.Attribute):
+        _store_attribute(m, f, target, value)
+    elif isinstance(target, ast.Subscript):
+        _store_item(m, f, target, value)
+    m.record(Bind(m.tick(), ast.unparse(target), value, m.where(f), site, value_site))
+
+
+def _under_guard(f: Frame, name: str, value: Value) -> Value:
+    """A global changed by a function may also keep its old value."""
+    if name in f.globals_ and (f.guards or f.loop):
+        return join(f.module.globals.get(name), value)
+    return value
+
+
+def _destructure(
+    m: Machine, f: Frame, target: ast.Tuple | ast.List, value: Value, source: ast.expr | None
+) -> None:
+    parts = source.elts if isinstance(source, ast.Tuple) else None
+    for index, element in enumerate(target.elts):
+        part = parts[index] if parts and len(parts) == len(target.elts) else None
+        assign(m, f, element, _nth(m, f, value, index), part)
+
+
+def _nth(m: Machine, f: Frame, value: Value, index: int) -> Value:
+    found = [item_of(thing, constant(index)) for thing in value.things]
+    items = [v for v in found if v is not None]
+    if items:
+        return join(*items)
+    return computed(value, measure=value.measure)
+
+
+def _store_attribute(m: Machine, f: Frame, target: ast.Attribute, value: Value) -> None:
+    base = m.evaluate(f, target.value)
+    site = m.site(f, target.value)
+    m.record(Access(m.tick(), base, site, target.attr, m.where(f), stored=True))
+    for thing in base.things:
+        strong = len(base.things) == 1 and len(f.guards) == f.entered_with
+        old = None if strong else thing.attrs.get(target.attr)
+        if thing.kind is Kind.MODULE and thing.ref is not None:
+            m.module_globals(thing)[target.attr] = join(old, value)
+        else:
+            thing.attrs[target.attr] = join(old, value)
+
+
+def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:
+    base = m.evaluate(f, target.value)
+    index = m.evaluate(f, target.slice)
+    for thing in base.things:
+        if thing.keys is not None:
+            slot: object = index.const if index.known else 0
+            thing.keys[slot] = value
+        elif thing.inner is not None or thing.items is not None:
+            thing.inner = join(thing.inner, value)

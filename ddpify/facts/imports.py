@@ -1,0 +1,44 @@
+"""Import statements: local modules are read, others are known by name."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ddpify.facts.events import Unknown
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import Kind, Value
+from ddpify.source import Site
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+
+def import_(m: Machine, f: Frame, node: ast.Import) -> None:
+    for alias in node.names:
+        value = m.import_module(f, alias.name, m.site(f, node))
+        if alias.asname:
+            f.bind(alias.asname, value)
+        else:
+            top = alias.name.split(".")[0]
+            f.bind(top, m.import_module(f, top, m.site(f, node)) if top != alias.name else value)
+
+
+def import_from(m: Machine, f: Frame, node: ast.ImportFrom) -> None:
+    site = m.site(f, node)
+    module = m.import_from(f, node.module or "", node.level, site)
+    for alias in node.names:
+        if alias.name == "*":
+            import_star(m, f, module, site)
+        else:
+            f.bind(alias.asname or alias.name, m.member(f, module, alias.name, site))
+
+
+def import_star(m: Machine, f: Frame, module: Value, site: Site) -> None:
+    for thing in module.things:
+        if thing.kind is Kind.MODULE:
+            for name, value in list(m.module_globals(thing).items()):
+                if not name.startswith("_"):
+                    f.env[name] = value
+        else:
+            m.unknown(Unknown(site, f"`from {thing.name} import *` hides where names come from"))

@@ -1,0 +1,74 @@
+"""What iterating over a value yields: batches of loaders, elements of containers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ddpify.facts.events import Call
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.values import (
+    NOTHING,
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    computed,
+    flat_deps,
+    join,
+    one,
+)
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+
+def element_of(m: Machine, f: Frame, value: Value) -> Value:
+    """What iterating over a value yields."""
+    found = [_element(m, f, thing) for thing in value.things]
+    results = [v for v in found if v is not None]
+    if results:
+        return join(*results)
+    if value.measure is Measure.UNIFORM:
+        return Value((), flat_deps(value))
+    return computed(value)
+
+
+def _element(m: Machine, f: Frame, thing: Thing) -> Value | None:
+    if thing.kind is Kind.LOADER:
+        batch = m.make(Kind.BATCH, f, f.statement or thing.born, f"{thing.serial}")
+        batch.inner = one(thing)
+        return Value((batch,), frozenset(), Measure.SAMPLES)
+    if thing.kind is Kind.PROGRESS:
+        if thing.inner is None or not thing.inner.all_deps():
+            return NOTHING
+        return element_of(m, f, thing.inner)
+    if thing.kind is Kind.BATCH:
+        return Value((), frozenset({thing}), Measure.SAMPLES)
+    if thing.items is not None or thing.kind is Kind.ITERATOR or thing.kind is Kind.TUPLE:
+        return join(*(thing.items or ()), thing.inner)
+    if thing.keys is not None:
+        return NOTHING
+    if thing.kind is Kind.PARAMETERS:
+        return Value((), frozenset({thing}))
+    if isinstance(thing.ref, ClassInfo):
+        return _instance_element(m, thing, f)
+    return None
+
+
+def _instance_element(m: Machine, thing: Thing, f: Frame) -> Value | None:
+    assert isinstance(thing.ref, ClassInfo)
+    method = thing.ref.lookup("__iter__")
+    if method is None:
+        return None
+    for bound in m.bind_method(thing, method, f.statement or thing.born).things:
+        if isinstance(bound.ref, FunctionInfo) and bound.receiver is not None:
+            made = m.enter(f, bound.ref, (one(thing),), {}, f.statement or thing.born)
+            return element_of(m, f, made)
+    return None
+
+
+def iterates(m: Machine, f: Frame, call: Call, element: Value) -> Value:
+    thing = m.make(Kind.ITERATOR, f, call.site, call.name)
+    thing.inner = element
+    thing.detail["over"] = call.args
+    return one(thing)

@@ -1,0 +1,147 @@
+"""Which evaluation loops give the same number when each rank takes a share of the samples.
+
+Only sums and counts do: means of batch means, lists, printed batches and metric objects that
+cannot be looked into depend on who sees which batch, and are evaluated whole on every rank.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ddpify.facts import roles
+from ddpify.facts.accumulators import is_local, loaders_in
+from ddpify.facts.effects import effect_of
+from ddpify.facts.events import Bind, Call, LoopEnd, Where
+from ddpify.facts.machine import Machine
+from ddpify.facts.scopes import Loop
+from ddpify.facts.sinks import SHOWN
+from ddpify.facts.values import Kind, Thing, Value
+from ddpify.source import Site
+
+METER = frozenset({"self.sum", "self.count", "self.avg", "self.val"})
+
+
+def candidates(m: Machine) -> frozenset[Site]:
+    """Calls whose loaders only evaluate and have no order or sampler of their own."""
+    calls = roles.calls_of(m)
+    trained = {t.born for loop in roles.training_loops(calls) for t in loop.loaders}
+    looped = {t for loop in m.loops for t in loaders_in(loop.over)}
+    return frozenset(t.born for t in looped if t.born not in trained and _plain(t))
+
+
+def _plain(loader: Thing) -> bool:
+    drop_last = loader.detail.get("drop_last")
+    if drop_last is not None and not (drop_last.known and not drop_last.const):
+        return False
+    samplers = [loader.detail.get(name) for name in ("sampler", "batch_sampler")]
+    return all(s is None or (s.known and s.const is None) for s in samplers)
+
+
+def presharded(m: Machine) -> frozenset[Site]:
+    """Calls whose evaluation loaders have the runtime's unpadded sampler already."""
+    found = set()
+    for loop in m.loops:
+        for thing in loaders_in(loop.over):
+            sampler = thing.detail.get("sampler")
+            names = [t.name for t in sampler.things] if sampler is not None else []
+            if any(name.endswith("evaluation_sampler") for name in names):
+                found.add(thing.born)
+    return frozenset(found)
+
+
+def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
+    """Of ``wanted``, the loaders all of whose loops only add up; ``trial`` shards them all."""
+    refused: set[Site] = set()
+    accepted: set[Site] = set()
+    by_loop: dict[Site, set[Site]] = {}
+    for loop in trial.loops:
+        loaders = {t.born for t in loaders_in(loop.over)}
+        by_loop.setdefault(loop.site, set()).update(loaders)
+    for loop in trial.loops:
+        loaders = by_loop[loop.site]
+        if not loaders & wanted:
+            continue
+        fine = loaders <= wanted and _only_adds_up(trial, loop)
+        (accepted if fine else refused).update(loaders & wanted)
+    refused |= {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
+    return frozenset(accepted - refused)
+
+
+def counted(m: Machine) -> list[Thing]:
+    """Loaders whose number of batches the program looks at."""
+    return [
+        t
+        for c in roles.calls_of(m)
+        if c.name == "builtins.len" and c.args
+        for t in c.args[0].of(Kind.LOADER, Kind.PROGRESS)
+        for t in _behind(t)
+    ]
+
+
+def _behind(thing: Thing) -> tuple[Thing, ...]:
+    return loaders_in(Value((thing,)))
+
+
+def _same_batch(m: Machine, loader: Thing) -> bool:
+    """Its batch size is written as the training loader's: it divides when that does."""
+    mine = _batch_text(m, loader)
+    trained = {t for loop in roles.training_loops(roles.calls_of(m)) for t in loop.loaders}
+    return mine is not None and any(_batch_text(m, t) == mine for t in trained)
+
+
+def _batch_text(m: Machine, loader: Thing) -> str | None:
+    call = loader.detail.get("call")
+    site = call.arg_site(1, "batch_size") if call is not None else None
+    node = m.tree(site.path).expression(site) if site is not None else None
+    if isinstance(node, ast.Call) and node.args:  # per_rank_batch_size(x) is x
+        node = node.args[0] if ast.unparse(node.func).endswith("per_rank_batch_size") else node
+    return ast.unparse(node) if node is not None else None
+
+
+def _only_adds_up(m: Machine, loop: Loop) -> bool:
+    end = m.ends.get((loop.site, loop.frame.stack))
+    tree = m.tree(loop.site.path)
+    node = tree.statement(loop.site)
+    if end is None or node is None or end.means or end.others or _leaves_early(node):
+        return False
+    inside = [e for e in m.events if isinstance(e, (Call, Bind)) and _runs_in(e.where, loop)]
+    if not _evaluates(m, loop) or not _switched_to_eval(m, loop):
+        return False
+    return not any(_keeps_local(m, event, end) for event in inside)
+
+
+def _leaves_early(node: ast.stmt) -> bool:
+    return any(isinstance(n, (ast.Break, ast.Return, ast.Yield)) for n in ast.walk(node))
+
+
+def _evaluates(m: Machine, loop: Loop) -> bool:
+    return any(_runs_in(f.call.where, loop) for f in roles.forwards_of(m))
+
+
+def _runs_in(where: Where, loop: Loop) -> bool:
+    """Whether something happens in this loop (a loop is run again in every outer pass)."""
+    return any(
+        other.site == loop.site and other.frame.stack == loop.frame.stack for other in where.loops()
+    )
+
+
+def _switched_to_eval(m: Machine, loop: Loop) -> bool:
+    """``model.eval()`` in the same function: batch statistics would depend on the share."""
+    return any(
+        c.name == ".eval" and c.where.function is loop.function and c.order < m.now
+        for c in roles.calls_of(m)
+    )
+
+
+def _keeps_local(m: Machine, event: Call | Bind, end: LoopEnd) -> bool:
+    """Whether an event keeps or shows something of this rank's samples beyond the sums."""
+    if isinstance(event, Bind):
+        attribute = "." in event.target or "[" in event.target
+        summed = event.target in (*end.sums, *METER)
+        return attribute and not summed and is_local(m, event.value)
+    if not event.alone or event.target is not None:
+        return False
+    if effect_of(event) is not None or (event.receiver and event.receiver.of(*SHOWN)):
+        return any(is_local(m, v) for v in (*event.args, *event.kwargs.values()))
+    values = [*event.args, *event.kwargs.values()]
+    return event.name not in (".eval", ".train") and any(is_local(m, v) for v in values)

@@ -1,0 +1,59 @@
+"""DDP205: every rank evaluates all samples, though only sums are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Loader, Role, Status
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, fresh, proof, statement_of
+from ddpify.rules.loaders import dataset_name, sampler_name, shuffled
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per evaluation loader that can be shared out and is not."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for loader in facts.loaders:
+        if loader.roles != {Role.EVALUATION} or loader.call.site not in facts.sharded:
+            continue
+        if "sampler" in loader.call.kwargs:
+            continue
+        yield Finding(
+            "DDP205",
+            loader.call.site,
+            "every rank would evaluate all samples; a share each and one sum give the same number",
+            Severity.NOTE,
+            _fix(facts, loader),
+            because=proof(loader.things),
+        )
+
+
+def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
+    call = loader.call
+    sampler = fresh(facts, call.site, sampler_name(facts, call, "eval_sampler"))
+    hoisted, dataset = dataset_name(facts, call, sampler)
+    _, shuffle_edits = shuffled(facts, call, sampler)
+    made = f"{sampler} = evaluation_sampler({dataset})"
+    edits = [
+        *hoisted,
+        edit(facts, How.BEFORE, statement_of(facts, call.site), made),
+        *shuffle_edits,
+        edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
+    ]
+    size = call.arg_site(1, "batch_size")
+    if size is not None and any(t.born in facts.counted for t in loader.things):
+        edits.append(edit(facts, How.REPLACE, size, "per_rank_batch_size({})"))
+    return tuple(edits)
+
+
+RULE = Rule(
+    "DDP205",
+    "evaluation-on-every-rank",
+    "Evaluating everything on every rank is right and N times slower than it has to be. Where only"
+    " sums and counts are kept, unpadded shares (rank, rank + N, …) and one sum give exactly the"
+    " number of one process.",
+    "CONTRACT: Data, evaluation; BUGS D05 (padding would count samples twice)",
+    check,
+)

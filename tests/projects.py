@@ -1,0 +1,94 @@
+"""Put small projects on disk, read them, and judge them as `migrate` does."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ddpify import vendor
+from ddpify.facts.link import analyze
+from ddpify.facts.model import Facts
+from ddpify.pipeline import migrate
+from ddpify.plan import Change
+from ddpify.project import Project
+from ddpify.rules.base import Example, Finding, Rule
+from ddpify.rules.registry import all_rules
+from ddpify.settings import Settings
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+ENTRIES = {
+    "classification": "main_classification.py",
+    "classification_dataparallel": "train_digits.py",
+}
+
+
+def put(files: Mapping[str, str], folder: Path) -> Path:
+    """Write a project; a file that imports `ddp_utils` gets the copy that migrate adds."""
+    files = {"requirements.txt": "torch\n", **files}
+    if any("from ddp_utils import" in text for text in files.values()):
+        files = {**files, "ddp_utils.py": vendor.text()}
+    for path, text in files.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(text.encode())
+    return folder
+
+
+def put_example(example: Example, folder: Path) -> Path:
+    """Write an example; its entry script."""
+    return put(dict(example.files), folder) / example.entry
+
+
+def put_fixture(name: str, folder: Path) -> Path:
+    """Copy a fixture; its entry script."""
+    shutil.copytree(FIXTURES / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "requirements.txt").touch()
+    return folder / ENTRIES[name]
+
+
+def write(changes: Iterable[Change], root: Path) -> None:
+    """Carry out changes."""
+    for change in changes:
+        (root / change.path).write_bytes(change.after)
+
+
+def read(entry: Path) -> Facts:
+    """The facts of an entry, as the pipeline hands them to the rules."""
+    project = Project.of(entry)
+    facts = analyze(project)
+    assert facts is not None, project.unreadable
+    return replace(facts, runtime=vendor.place(project, Settings()))
+
+
+def judged(facts: Facts, rules: Iterable[Rule] | None = None) -> list[Finding]:
+    """What these rules (all, by default) find."""
+    return [
+        finding
+        for rule in (all_rules() if rules is None else rules)
+        for finding in rule.check(facts, Settings())
+    ]
+
+
+def migrated(entry: Path) -> None:
+    """Migrate a project in place; it must not be refused."""
+    outcome = migrate([entry], Settings())
+    assert not outcome.refusals, [refusal.message for refusal in outcome.refusals]
+    write(outcome.changes, outcome.root)
+
+
+def marked(files: Mapping[str, str], code: str) -> set[tuple[str, int]]:
+    """(file, line) of the lines that a comment marks with a rule's code."""
+    return {
+        (path, number)
+        for path, text in files.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if re.search(rf"#.*\b{code}\b", line)
+    }
+
+
+def places(findings: Iterable[Finding]) -> set[tuple[str, int]]:
+    """(file, line) of findings."""
+    return {(finding.site.path, finding.site.span.line) for finding in findings}

@@ -1,0 +1,293 @@
+"""Expressions and arguments: parentheses where they are needed, and the call's own layout."""
+
+from __future__ import annotations
+
+import pytest
+
+from ddpify.rewrite import RewriteError, Style
+from tests.text.edits import changes, edit, rewritten, source_of
+
+REPLACE = [
+    pytest.param("x = net()\n", "net()", "wrap({})", "x = wrap(net())\n", id="wrap"),
+    pytest.param("x = net()\n", "net()", "other", "x = other\n", id="without-a-hole"),
+    pytest.param("x = a\n", "a", "f({}, {}) + {}", "x = f(a, a) + a\n", id="three-holes"),
+    pytest.param("x = a.b\n", "a", "{} or c", "x = (a or c).b\n", id="or-under-attribute"),
+    pytest.param("x = a or b\n", "a", "{} or c", "x = a or c or b\n", id="or-left-of-or"),
+    pytest.param("x = a and b\n", "b", "not {}", "x = a and not b\n", id="not-under-and"),
+    pytest.param("x = not a\n", "a", "{} or b", "x = not (a or b)\n", id="or-under-not"),
+    pytest.param("x = -a\n", "a", "{} ** 2", "x = -a ** 2\n", id="power-under-minus"),
+    pytest.param("x = a - b\n", "b", "{} - c", "x = a - (b - c)\n", id="right-of-minus"),
+    pytest.param("x = a ** b\n", "a", "{} ** c", "x = (a ** c) ** b\n", id="left-of-power"),
+    pytest.param("x = lambda: a\n", "lambda: a", "{} or b", "x = (lambda: a) or b\n", id="lambda"),
+    pytest.param(
+        "x = a if b else c\n", "a if b else c", "{}.d", "x = (a if b else c).d\n", id="if"
+    ),
+    pytest.param("x = a, b\n", "a, b", "f({})", "x = f((a, b))\n", id="bare-tuple"),
+    pytest.param("x = (a, b)\n", "(a, b)", "f({})", "x = f((a, b))\n", id="tuple"),
+    pytest.param("f(a for a in b)\n", "(a for a in b)", "g({})", "f(g(a for a in b))\n", id="lone"),
+    pytest.param(
+        "f(a for a in b)\n", "(a for a in b)", "{} or c", "f((a for a in b) or c)\n", id="gen"
+    ),
+    pytest.param("x = 1\n", "1", "{}.real", "x = (1).real\n", id="number"),
+    pytest.param("x = (a + b) * c\n", "a + b", "f({})", "x = f(a + b) * c\n", id="parens-move-in"),
+    pytest.param(
+        "x = (a + b) * c\n", "a + b", "{}.d", "x = (a + b).d * c\n", id="parens-stay-inside"
+    ),
+    pytest.param("x = (a)\n", "a", "b", "x = (b)\n", id="parens-of-the-author"),
+    pytest.param("x = (a or b).c\n", "a or b", "d", "x = d.c\n", id="parens-not-needed-now"),
+    pytest.param(
+        "return_(x)if(y)else(z)\n", "y", "f({})", "return_(x)if(f(y))else(z)\n", id="tight"
+    ),
+    pytest.param("x = 1if y else 2\n", "1", "one", "x = (one)if y else 2\n", id="tight-number"),
+    pytest.param(
+        "x = (  # c\n    a\n    + b\n)\n",
+        "a\n    + b",
+        "f({})",
+        "x = f(  # c\n    a\n    + b\n)\n",
+        id="several-lines-move-in",
+    ),
+    pytest.param(
+        "x = (\n    a  # c\n    + b\n)\n",
+        "a  # c\n    + b",
+        "not {}",
+        "x = (\n    not a  # c\n    + b\n)\n",
+        id="several-lines-stay",
+    ),
+    pytest.param(
+        "x = f(  # c\n  a,\n\n  b)\n", "f(…", "", "", id="skipped", marks=pytest.mark.skip
+    ),
+    pytest.param(
+        "f('a')\n", "'a'", "'{}'.format({})", "f('{}'.format('a'))\n", id="braces-in-a-string"
+    ),
+    pytest.param('x = f"{a}"\n', "a", 'd["a"]', "x = f\"{d['a']}\"\n", id="in-an-f-string"),
+    pytest.param("for i in x: y\n", "x", "tqdm({})", "for i in tqdm(x): y\n", id="in-a-head"),
+    pytest.param("@d(a)\nclass A: pass\n", "a", "b", "@d(b)\nclass A: pass\n", id="in-a-decorator"),
+    pytest.param("[*a]\n", "a", "{} or b", "[*(a or b)]\n", id="starred"),
+    pytest.param(
+        "[i for i in a if b]\n",
+        "a",
+        "{} if c else d",
+        "[i for i in (a if c else d) if b]\n",
+        id="comprehension",
+    ),
+    pytest.param("f(a)\n", "a", "(yield {})", "f((yield a))\n", id="yield", marks=pytest.mark.skip),
+]
+REPLACE = [case for case in REPLACE if not case.marks]
+
+
+@pytest.mark.parametrize(("text", "code_at", "code", "expected"), REPLACE)
+def test_replace(text: str, code_at: str, code: str, expected: str) -> None:
+    assert rewritten(text, ("replace", code_at, code)) == expected
+
+
+CALL = "f(a, b=1)"
+LINES = "f(\n    a,  # one\n    b=1,  # two\n)"
+ARGUMENT = [
+    pytest.param(CALL, "c", "2", "f(a, b=1, c=2)", id="new"),
+    pytest.param("f()", "c", "2", "f(c=2)", id="first"),
+    pytest.param(CALL, "b", "2", "f(a, b=2)", id="reset"),
+    pytest.param(CALL, "b", "g({})", "f(a, b=g(1))", id="wrapped"),
+    pytest.param("f(b=x, c=2)", "b", "{} or y", "f(b=x or y, c=2)", id="no-needless-parentheses"),
+    pytest.param(CALL, "b", "", "f(a)", id="removed"),
+    pytest.param("f(b=1)", "b", "", "f()", id="removed-only"),
+    pytest.param("f(b=1, c=2)", "b", "", "f(c=2)", id="removed-first"),
+    pytest.param("f(a, b=1, c=2)", "b", "", "f(a, c=2)", id="removed-middle"),
+    pytest.param("f(a, b=1,)", "b", "", "f(a,)", id="removed-before-trailing-comma"),
+    pytest.param("f(a, b=1,)", "c", "2", "f(a, b=1, c=2,)", id="trailing-comma"),
+    pytest.param("f(a, **k)", "c", "2", "f(a, c=2, **k)", id="before-keywords"),
+    pytest.param("f(**k)", "c", "2", "f(c=2, **k)", id="before-lone-keywords"),
+    pytest.param("f(a, *k)", "c", "2", "f(a, *k, c=2)", id="after-starred"),
+    pytest.param("f(x for x in y)", "c", "2", "f((x for x in y), c=2)", id="generator"),
+    pytest.param("f(a)", "c", "x, y", "f(a, c=(x, y))", id="tuple"),
+    pytest.param(
+        LINES, "c", "2", "f(\n    a,  # one\n    b=1,  # two\n    c=2,\n)", id="lines-new"
+    ),
+    pytest.param(LINES, "b", "", "f(\n    a,  # one\n)", id="lines-removed-last"),
+    pytest.param(
+        "f(\n    a=1,  # one\n    b=2,  # two\n)",
+        "a",
+        "",
+        "f(\n    b=2,  # two\n)",
+        id="lines-first",
+    ),
+    pytest.param(
+        "f(\n    a,\n    # about b\n    b=1\n)",
+        "c",
+        "2",
+        "f(\n    a,\n    # about b\n    b=1,\n    c=2\n)",
+        id="lines-without-trailing-comma",
+    ),
+    pytest.param(
+        "f(\n    a,\n    b=1  # one\n)",
+        "c",
+        "2",
+        "f(\n    a,\n    b=1,  # one\n    c=2\n)",
+        id="comment-behind-the-last",
+    ),
+    pytest.param(
+        "f(\n    a,\n    # b=1,\n)",
+        "c",
+        "2",
+        "f(\n    a,\n    # b=1,\n    c=2,\n)",
+        id="commented-out",
+    ),
+    pytest.param("f(a,\n  b=1)", "c", "2", "f(a,\n  b=1,\n  c=2)", id="aligned"),
+    pytest.param("f(a,\n  b=1, c=2)", "d", "3", "f(a,\n  b=1, c=2, d=3)", id="filled-lines"),
+    pytest.param("f(a, b=1,\n  c=2)", "b", "", "f(a,\n  c=2)", id="filled-lines-removed"),
+    pytest.param("f(a,  # one\n  b=1)", "b", "", "f(a  # one\n  )", id="comment-needs-its-line"),
+    pytest.param(
+        "f(\n    a,\n    **k,\n)",
+        "c",
+        "2",
+        "f(\n    a,\n    c=2,\n    **k,\n)",
+        id="lines-keywords",
+    ),
+    pytest.param(
+        "f(\n    a,\n    b=1,\n    # about c\n    c=2,\n)",
+        "b",
+        "",
+        "f(\n    a,\n    # about c\n    c=2,\n)",
+        id="comment-of-the-next",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "name", "code", "expected"), ARGUMENT)
+def test_argument(call: str, name: str, code: str, expected: str) -> None:
+    assert rewritten(f"x = {call}\n", ("argument", call, code, name)) == f"x = {expected}\n"
+
+
+@pytest.mark.parametrize(("call", "name", "code", "expected"), ARGUMENT)
+def test_argument_of_an_indented_call(call: str, name: str, code: str, expected: str) -> None:
+    text = f"if y:\n    {call}.z()\n".replace("\n", "\n    ").rstrip(" ")
+    wanted = f"if y:\n    {expected}.z()\n".replace("\n", "\n    ").rstrip(" ")
+    text, wanted = (
+        one.replace("    if", "if").replace("\n        f", "\n    f") for one in (text, wanted)
+    )
+    assert rewritten(text, ("argument", call.replace("\n", "\n    "), code, name)) == wanted
+
+
+NESTED = [
+    pytest.param(
+        "loader = DataLoader(load(root), batch_size=args.bs, shuffle=True)\n",
+        [
+            ("replace", "load(root)", "first({})"),
+            (
+                "argument",
+                "DataLoader(load(root), batch_size=args.bs, shuffle=True)",
+                "{} // n()",
+                "batch_size",
+            ),
+            ("argument", "DataLoader(load(root), batch_size=args.bs, shuffle=True)", "", "shuffle"),
+            ("replace", "DataLoader(load(root), batch_size=args.bs, shuffle=True)", "ddp({})"),
+            ("replace", "args", "options"),
+        ],
+        "loader = ddp(DataLoader(first(load(root)), batch_size=options.bs // n()))\n",
+        id="arguments-and-wraps",
+    ),
+    pytest.param(
+        "log(f(x))\n",
+        [("gate", "log(f(x))", "m()"), ("argument", "log(f(x))", "1", "n"), ("replace", "x", "y")],
+        "if m():\n    log(f(y), n=1)\n",
+        id="in-a-gated-statement",
+    ),
+    pytest.param(
+        "f(x)\n",
+        [("replace", "f(x)", "g({})"), ("replace", "x", "{}, 1")],
+        "g(f((x, 1)))\n",
+        id="tuple",
+    ),
+    pytest.param(
+        "x = a\n", [("replace", "a", "f(a={})")], "x = f(a=a)\n", id="keyword-like-the-hole"
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "edits", "expected"), NESTED)
+def test_edits_compose(text: str, edits: list[tuple[str, ...]], expected: str) -> None:
+    assert rewritten(text, *edits) == expected
+
+
+A, B, C = "a" * 30, "b" * 30, "c" * 30
+LONG = [
+    pytest.param(
+        f"x  =  f({A}, {B})\n",
+        [("replace", A, "g({})")],
+        f"x  =  f(g({A}), {B})\n",
+        id="short-enough-keeps-its-spaces",
+    ),
+    pytest.param(
+        f"x  =  f({A}, {B}, 'c')  # d\n",
+        [("replace", A, "some_wrapper({})")],
+        f"x = f(\n    some_wrapper({A}), {B}, 'c'\n)  # d\n",
+        id="too-long",
+    ),
+    pytest.param(
+        f"x  =  f({A}, {B}, {C}, y)\n",
+        [("replace", "y", "z")],
+        f"x  =  f({A}, {B}, {C}, z)\n",
+        id="was-too-long-before",
+    ),
+    pytest.param(
+        f"if x:\n  # c\n  while f({A},  {B}, y):  # d\n    a  =  1\n  else: b  =  2\n",
+        [("replace", "y", C)],
+        f"if x:\n  # c\n  while f(\n    {A},\n    {B},\n    {C},\n  ):  # d\n    a  =  1\n  else: b  =  2\n",
+        id="the-head-of-a-block-only",
+    ),
+    pytest.param(
+        f"if f({A}):\n    pass\nelif f({A},  {B}, y):\n    a  =  1\n",
+        [("replace", "y", C)],
+        f"if f({A}):\n    pass\nelif f(\n    {A},\n    {B},\n    {C},\n):\n    a  =  1\n",
+        id="elif",
+    ),
+    pytest.param(
+        f"x = f('''\n{A}{A}{A}\n''',  y)\n",
+        [("replace", "y", "z")],
+        f"x = f('''\n{A}{A}{A}\n''',  z)\n",
+        id="the-long-line-is-anothers",
+    ),
+    pytest.param(
+        f"f({A}, {B}, y)\n",
+        [("replace", "y", "g({})"), ("gate", f"f({A}, {B}, y)", "m()")],
+        f"if m():\n    f({A}, {B}, g(y))\n",
+        id="gated-still-fits",
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "edits", "expected"), LONG)
+def test_only_what_grew_too_long_is_formatted(
+    text: str, edits: list[tuple[str, ...]], expected: str
+) -> None:
+    assert rewritten(text, *edits) == expected
+
+
+def test_the_projects_line_length_and_quotes() -> None:
+    style = Style(line_length=40, skip_string_normalization=True)
+    spec = ("before", "x", "some_function('argument_one', argument_two)")
+    expected = "some_function(\n    'argument_one', argument_two\n)\nx\n"
+    assert rewritten("x\n", spec, style=style) == expected
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        pytest.param(
+            ("argument", "f(a)", "", "b"), "no keyword 'b' to remove", id="nothing-to-remove"
+        ),
+        pytest.param(("argument", "f(a)", "g({})", "b"), "could hold", id="nothing-to-wrap"),
+        pytest.param(("argument", "a", "1", "b"), "no expression", id="not-a-call"),
+        pytest.param(("before", "x = f(a)", "y ="), "not valid code", id="broken-code"),
+        pytest.param(("gate", "x = f(a)", "y ="), "not valid code", id="broken-test"),
+        pytest.param(("before", "x = f(a)", "# note"), "no statement", id="only-a-comment"),
+        pytest.param(("indent", "x = f(a)", "y"), "not the head", id="not-a-head"),
+        pytest.param(("after", "x = f(a)", "return"), "not valid", id="does-not-compile"),
+        pytest.param(("replace", "x = f(a)", "y = {}"), "expression statement", id="no-value"),
+    ],
+)
+def test_what_a_rule_got_wrong_is_named(spec: tuple[str, ...], message: str) -> None:
+    source = source_of("x = f(a)\n")
+    with pytest.raises(RewriteError, match=message) as caught:
+        changes(source, [edit(source, *spec)])
+    assert caught.value.path == "main.py"
+    assert caught.value.rules == ("R0",)
