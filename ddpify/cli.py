@@ -87,7 +87,8 @@ def _project_options(command: _Command) -> _Command:
         click.option(
             "--sync-batchnorm/--no-sync-batchnorm",
             default=None,
-            help="Convert BatchNorm to SyncBatchNorm on CUDA (default: unless DataParallel was used).",
+            help="Convert BatchNorm to SyncBatchNorm on CUDA "
+            "(default: unless DataParallel was used).",
         ),
     )
     for option in reversed(choices):

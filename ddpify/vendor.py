@@ -53,7 +53,8 @@ def _is_runtime(file: Path) -> bool:
 def text() -> str:
     """The vendored file: a header with version and hash, then the module as it is."""
     spec = importlib.util.find_spec("ddpify.runtime")
-    assert spec is not None and spec.submodule_search_locations
+    assert spec is not None
+    assert spec.submodule_search_locations
     folder = Path(next(iter(spec.submodule_search_locations)))
     body = (folder / f"{NAME}.py").read_text("utf-8")
     digest = hashlib.sha256(body.encode()).hexdigest()[:12]

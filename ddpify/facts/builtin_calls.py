@@ -9,6 +9,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import (
+    NO_CONST,
     NOTHING,
     Kind,
     Measure,
@@ -27,42 +28,38 @@ if TYPE_CHECKING:
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 
 
+ITERATION = frozenset("enumerate zip iter reversed list tuple sorted set next map filter".split())
+PLAIN = frozenset("isinstance hasattr callable issubclass print".split())
+
+
 def call_builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
+    """The result of a builtin, None when it is not one of these."""
     if tail == "open":
         return one(m.make(Kind.FILE, f, call.site, "open"))
-    if tail in (
-        "enumerate",
-        "zip",
-        "iter",
-        "reversed",
-        "list",
-        "tuple",
-        "sorted",
-        "set",
-        "next",
-        "map",
-        "filter",
-    ):
+    if tail in ITERATION:
         return _iteration(m, f, tail, call)
-    if tail == "len":
-        return _length(call.args[0] if call.args else NOTHING)
-    if tail in SAME_NUMBER and call.args:
-        return computed(*call.args, measure=call.args[0].measure)
-    if tail in ("max", "min") and len(call.args) > 1:
-        return join(*call.args).but(const=Value().const)
-    if tail == "sum" and call.args:
-        element = m.element_of(f, call.args[0])
-        return computed(call.args[0], element, measure=element.measure)
-    if tail == "getattr" and len(call.args) > 1 and call.args[1].known:
-        return _getattr(m, f, call)
-    if tail in ("dict",):
+    if tail == "dict":
         keys: dict[object, Value] = {name: value for name, value in call.kwargs.items()}
         return one(Thing(Kind.DICT, call.site, keys=keys))
-    if tail == "vars":
-        return computed(*call.args)
-    if tail in ("isinstance", "hasattr", "callable", "issubclass", "print"):
+    if tail in PLAIN:
         return NOTHING
-    return None
+    return _of_argument(m, f, tail, call) if call.args else None
+
+
+def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
+    first = call.args[0]
+    if tail == "len":
+        return _length(first)
+    if tail in SAME_NUMBER:
+        return computed(*call.args, measure=first.measure)
+    if tail in ("max", "min") and len(call.args) > 1:
+        return join(*call.args).but(const=NO_CONST)
+    if tail == "sum":
+        element = m.element_of(f, first)
+        return computed(first, element, measure=element.measure)
+    if tail == "getattr" and len(call.args) > 1 and call.args[1].known:
+        return _getattr(m, f, call)
+    return computed(*call.args) if tail == "vars" else None
 
 
 def _getattr(m: Machine, f: Frame, call: Call) -> Value:

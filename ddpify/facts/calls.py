@@ -315,10 +315,9 @@ def _bind_parameters(
         if default is not None:
             defaults[keyword.arg] = default
     left = dict(kwargs)
-    for index, name in enumerate(names):
-        if index < len(args):
-            frame.env[name] = args[index]
-            frame.parameters[name] = arg_sites[index] if index < len(arg_sites) else None
+    for index, name in enumerate(names[: len(args)]):
+        frame.env[name] = args[index]
+        frame.parameters[name] = arg_sites[index] if index < len(arg_sites) else None
     for name in (*names, *[a.arg for a in spec.kwonlyargs]):
         if name in left:
             frame.env[name] = left.pop(name)
@@ -326,12 +325,19 @@ def _bind_parameters(
         elif name not in frame.env:
             frame.env[name] = defaults.get(name, NOTHING)
             frame.parameters[name] = None
-    if spec.vararg is not None:
-        rest = args[len(names) :]
-        frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=rest))
-    if spec.kwarg is not None:
-        keys: dict[object, Value] = {name: value for name, value in left.items()}
-        frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))
+    _bind_rest(frame, info, args[len(names) :], left)
     first = frame.env.get(names[0]) if names else None
     if info.owner is not None and first is not None and first.things:
         frame.self_thing = first.things[0]
+
+
+def _bind_rest(
+    frame: Frame, info: FunctionInfo, args: tuple[Value, ...], kwargs: dict[str, Value]
+) -> None:
+    """``*args`` and ``**kwargs``."""
+    spec = info.node.args
+    if spec.vararg is not None:
+        frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=args))
+    if spec.kwarg is not None:
+        keys: dict[object, Value] = {name: value for name, value in kwargs.items()}
+        frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ddpify.facts.scopes import Frame, FunctionInfo, Guard, Loop
-from ddpify.facts.values import Kind, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.source import Site
 
 
@@ -60,7 +60,7 @@ class Call:
     receiver: Value | None = None
     receiver_site: Site | None = None
     target: FunctionInfo | None = None
-    result: Value = Value()
+    result: Value = NOTHING
     alone: bool = False
     star: bool = False
 

@@ -15,33 +15,35 @@ if TYPE_CHECKING:
 RUNTIME = "ddpify.runtime"
 
 
+MADE = {
+    "get_rank": Kind.RANK,
+    "get_local_rank": Kind.RANK,
+    "is_main_process": Kind.RANK,
+    "get_world_size": Kind.WORLD,
+    "distributed_sampler": Kind.SAMPLER,
+    "evaluation_sampler": Kind.SAMPLER,
+}
+OF_ONE_PROCESS = (Kind.CLOCK, Kind.RANDOM, Kind.RANK)
+
+
 def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
-    """ddpify's own helpers, by what they return."""
+    """The result of a helper, by its name."""
     first = call.args[0] if call.args else NOTHING
-    if tail in ("get_rank", "get_local_rank", "is_main_process"):
-        return one(m.make(Kind.RANK, f, call.site, tail))
-    if tail == "get_world_size":
-        return one(m.make(Kind.WORLD, f, call.site, tail))
     if tail == "wrap_model":
         return library.wrap(m, f, first, call.site, library.DDP)
     if tail == "unwrap":
         return library.unwrapped(first)
-    if tail in ("distributed_sampler", "evaluation_sampler"):
-        thing = m.make(Kind.SAMPLER, f, call.site, f"{RUNTIME}.{tail}")
-        return one(thing)
     if tail in ("reduce_sum", "reduce_mean"):
-        reduced = [computed(a).reduced() for a in call.args]
-        if len(reduced) == 1:
-            return reduced[0]
-        return one(Thing(Kind.TUPLE, call.site, items=tuple(reduced)))
+        return _reduced(call)
     if tail == "broadcast":
-        kept = frozenset(
-            d for d in flat_deps(first) if d.kind not in (Kind.CLOCK, Kind.RANDOM, Kind.RANK)
-        )
+        kept = frozenset(d for d in flat_deps(first) if d.kind not in OF_ONE_PROCESS)
         return Value(first.things, kept)
-    if tail == "per_rank_batch_size":
-        thing = m.make(Kind.UNKNOWN, f, call.site, f"{RUNTIME}.per_rank_batch_size")
-        return one(thing, flat_deps(first))
     if tail == "without_module_prefix":
         return first
-    return one(m.make(Kind.UNKNOWN, f, call.site, f"{RUNTIME}.{tail}"))
+    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{RUNTIME}.{tail}")
+    return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
+
+
+def _reduced(call: Call) -> Value:
+    reduced = tuple(computed(a).reduced() for a in call.args)
+    return reduced[0] if len(reduced) == 1 else one(Thing(Kind.TUPLE, call.site, items=reduced))

@@ -17,7 +17,8 @@ from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
 
 MOVES = frozenset(
-    "to cuda cpu float double half bfloat16 apply load_state_dict requires_grad_ type to_empty init_weights".split()
+    """.to .cuda .cpu .float .double .half .bfloat16 .apply .load_state_dict .requires_grad_ .type
+    .to_empty .init_weights""".split()
 )
 
 
@@ -74,12 +75,8 @@ def _binds(m: Machine, things: tuple[Thing, ...]) -> list[Bind]:
 
 
 def _moves(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
-    found = []
-    for event in m.events:
-        if isinstance(event, Call) and event.name[1:] in MOVES and event.name[:1] == ".":
-            if event.receiver is not None and _is_model(event.receiver, things):
-                found.append(event)
-    return found
+    moves = [e for e in m.events if isinstance(e, Call) and e.name in MOVES]
+    return [c for c in moves if c.receiver is not None and _is_model(c.receiver, things)]
 
 
 def _namable(target: str) -> bool:
@@ -107,7 +104,7 @@ def _visible_bind(binds: list[Bind], frame: Frame) -> Bind | None:
 
 
 def _statement_in(m: Machine, frame: Frame, anchor: Bind | Call, first_use: int) -> Site | None:
-    """The statement of ``frame`` that holds the anchor, lifted out of branches that end before use."""
+    """The statement of ``frame`` with the anchor, lifted out of branches that end before use."""
     depth = len(frame.stack)
     stack = anchor.where.stack
     site = stack[depth] if len(stack) > depth else anchor.where.statement

@@ -57,7 +57,12 @@ MODEL_SOURCES = (
     "segmentation_models_pytorch.",
     "torch.hub.load",
 )
-PASS_THROUGH = frozenset({"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy"})
+PASS_THROUGH = frozenset(
+    {"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy", "functools.partial"}
+)
+ITERATES = frozenset(
+    {"itertools.chain", "itertools.cycle", "itertools.islice", "more_itertools.peekable"}
+)
 
 
 def instance_kind(info: ClassInfo) -> Kind:
@@ -128,25 +133,25 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):
         return _progress(m, f, tail, call)
+    if name in PASS_THROUGH and call.args:
+        return call.args[0]
+    if name in ITERATES:
+        return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args[:1]]))
+    return _ambient(m, f, name, tail, call)
+
+
+def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
+    """What differs from process to process: rank, clock, random numbers."""
     if name in RANK_CALLS:
         return one(m.make(Kind.RANK, f, call.site, name))
+    if name == "torch.distributed.get_world_size":
+        return one(m.make(Kind.WORLD, f, call.site, name))
     if name.startswith("os.") and (tail == "getenv" or ".environ" in name):
         return environment(m, f, call.arg(0, "key"), call.site)
     if name.startswith(CLOCKS):
         return _clock(m, f, name, call)
-    if name.startswith("random.") or name.startswith("numpy.random."):
+    if name.startswith(("random.", "numpy.random.")):
         return Value((), frozenset({m.make(Kind.RANDOM, f, call.site, name)}))
-    if name in PASS_THROUGH and call.args:
-        return call.args[0]
-    if name in (
-        "itertools.chain",
-        "itertools.cycle",
-        "itertools.islice",
-        "more_itertools.peekable",
-    ):
-        return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args[:1]]))
-    if name == "functools.partial" and call.args:
-        return call.args[0]
     return None
 
 

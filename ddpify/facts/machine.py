@@ -221,7 +221,8 @@ class Machine:
             if isinstance(node, ast.Name):
                 value = f.lookup(node.id)
             else:
-                assert isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+                assert isinstance(node, ast.Attribute)
+                assert isinstance(node.value, ast.Name)
                 owner = f.lookup(node.value.id)
                 base = owner.things[0] if owner and owner.things else None
                 value = base.attrs.get(node.attr) if base else None

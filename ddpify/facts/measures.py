@@ -67,20 +67,20 @@ def _divide(a: Measure, b: Measure) -> Measure:
 
 
 KEEPS_BATCH_AXIS = frozenset(
-    """to cuda cpu float double half long int bool type type_as detach detach_ clone contiguous data view
-    reshape view_as flatten squeeze unsqueeze permute transpose t eq ne lt gt le ge eq_ argmax argmin
-    max min topk sort softmax log_softmax sigmoid tanh relu exp log sqrt pow abs clamp clamp_ add sub mul
-    div add_ sub_ mul_ div_ neg round floor requires_grad_ pin_memory numpy tolist expand gather
-    masked_fill logical_and logical_or logical_not bfloat16 byte short repeat chunk split unbind copy
-    astype float32 ravel square flip roll""".split()
+    """to cuda cpu float double half long int bool type type_as detach detach_ clone contiguous
+    data view reshape view_as flatten squeeze unsqueeze permute transpose t eq ne lt gt le ge
+    eq_ argmax argmin max min topk sort softmax log_softmax sigmoid tanh relu exp log sqrt pow
+    abs clamp clamp_ add sub mul div add_ sub_ mul_ div_ neg round floor requires_grad_
+    pin_memory numpy tolist expand gather masked_fill logical_and logical_or logical_not
+    bfloat16 byte short repeat chunk split unbind copy astype float32 ravel square flip roll""".split()
 )
 KEEPS_ANY = frozenset(
     "item detach cpu cuda to float double half long int clone data numpy tolist astype".split()
 )
 ELEMENTWISE_FUNCTIONS = frozenset(
-    """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt clamp round
-    flatten squeeze unsqueeze where one_hot pad interpolate normalize gelu logical_and logical_or
-    stack_like square logsigmoid softplus dropout""".split()
+    """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt
+    clamp round flatten squeeze unsqueeze where one_hot pad interpolate normalize gelu
+    logical_and logical_or stack_like square logsigmoid softplus dropout""".split()
 )
 PAIR_RESULTS = frozenset({"max", "min", "topk", "sort"})
 

@@ -36,7 +36,7 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Entry:
-    """The script that is run. ``guard`` is the first statement under ``if __name__ == "__main__"``."""
+    """The script that is run; ``guard`` are the statements under ``if __name__ == "__main__"``."""
 
     path: str
     site: Site

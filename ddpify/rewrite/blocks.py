@@ -82,46 +82,52 @@ class Blocks:
         elif isinstance(old, cst.SimpleStatementLine) and isinstance(new, cst.SimpleStatementLine):
             yield from self._split(old, new)
         else:
-            yield self._piece(old, new)
+            yield self._piece((old,), new)
 
     def _split(self, old: cst.SimpleStatementLine, new: cst.SimpleStatementLine) -> Iterator[Piece]:
-        """Addressed statements get a line of their own; the others of a line stay together."""
+        """The statements of a line on as many lines as the edits need."""
         pairs = list(zip(old.body, new.body, strict=True))
-        groups: list[list[tuple[cst.BaseSmallStatement, cst.BaseSmallStatement]]] = []
-        for pair in pairs:
-            if groups and not self.concerns(pair[0]) and not self.concerns(groups[-1][-1][0]):
-                groups[-1].append(pair)
-            else:
-                groups.append([pair])
-        for number, group in enumerate(groups):
-            smalls = [small for _, small in group]
+        starts = [n for n in range(1, len(pairs)) if self._parts(old.body[n - 1], old.body[n])]
+        for start, end in zip([0, *starts], [*starts, len(pairs)], strict=True):
+            smalls = [small for _, small in pairs[start:end]]
             if len(pairs) > 1:
                 smalls[-1] = smalls[-1].with_changes(semicolon=cst.MaybeSentinel.DEFAULT)
-            end = new.trailing_whitespace
             line = cst.SimpleStatementLine(
                 smalls,
-                leading_lines=new.leading_lines if number == 0 else (),
-                trailing_whitespace=end if number == len(groups) - 1 else _line_end(),
+                leading_lines=() if start else new.leading_lines,
+                trailing_whitespace=(
+                    new.trailing_whitespace if end == len(pairs) else cst.TrailingWhitespace()
+                ),
             )
-            yield self._piece(group[0][0], line) if self.concerns(group[0][0]) else Piece((line,))
+            yield self._piece(old.body[start:end], line)
 
-    def _piece(self, old: cst.CSTNode, new: Statement) -> Piece:
-        edits = self.edits.get(old, ())
-        place = self.places.get(old)
+    def _parts(self, one: cst.CSTNode, other: cst.CSTNode) -> bool:
+        """Whether the edits of two neighbours on a line part them."""
+        inserted = {self.inserted[node][1]: node for node in (one, other) if node in self.inserted}
+        hows = [{edit.how for edit in self.edits.get(node, ())} for node in (one, other)]
+        return bool(
+            (hows[0] - {How.BEFORE} or hows[1] - {How.AFTER})
+            or inserted.get(True) is one
+            or inserted.get(False) is other
+        )
+
+    def _piece(self, olds: Sequence[cst.CSTNode], new: Statement) -> Piece:
+        """Of one statement, or of the neighbours on a line."""
+        edits = tuple(edit for old in olds for edit in self.edits.get(old, ()))
+        place = next((self.places[old] for old in olds if old in self.places), None)
         piece = Piece((new,), edits, place)
         code = piece.code(How.REPLACE)
         if code is not None:
             piece = replace(piece, body=self._replaced(new, code, self._room(place)))
-        new_before = tuple(self._insertion(one, place) for one in edits if one.how is How.BEFORE)
-        new_after = tuple(self._insertion(one, place) for one in edits if one.how is How.AFTER)
-        if old in self.inserted:
-            insertion, is_after = self.inserted[old]
-            new_before = new_before if is_after else (insertion, *new_before)
-            new_after = (insertion, *new_after) if is_after else new_after
-        return replace(piece, before=new_before, after=new_after)
+        before = [self._insertion(one, place) for one in edits if one.how is How.BEFORE]
+        after = [self._insertion(one, place) for one in edits if one.how is How.AFTER]
+        for insertion, is_after in (self.inserted[old] for old in olds if old in self.inserted):
+            (after if is_after else before).insert(0, insertion)
+        return replace(piece, before=tuple(before), after=tuple(after))
 
     def _room(self, place: Place | None, more: int = 0) -> int:
-        return self.layout.room(place.indent, place.levels + more) if place else 88
+        assert place is not None, "every statement with an edit has its place"
+        return self.layout.room(place.indent, place.levels + more)
 
     def _insertion(self, edit: Edit, place: Place | None) -> Insertion:
         statements = new_statements(edit.code, self.layout, self._room(place))
@@ -201,7 +207,3 @@ def _filled(pattern: Statement, node: Statement) -> Statement:
 
 def _first_small(statement: cst.CSTNode) -> cst.CSTNode:
     return statement.body[0] if isinstance(statement, cst.SimpleStatementLine) else statement
-
-
-def _line_end() -> cst.TrailingWhitespace:
-    return cst.TrailingWhitespace()

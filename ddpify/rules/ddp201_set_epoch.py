@@ -125,9 +125,9 @@ def _counter(facts: Facts, epoch: Loop) -> tuple[str, tuple[Edit, ...]] | None:
     if not isinstance(node, ast.For):
         return None
     target = node.target
-    if isinstance(target, ast.Tuple) and isinstance(node.iter, ast.Call):
-        if ast.unparse(node.iter.func) == "enumerate" and isinstance(target.elts[0], ast.Name):
-            target = target.elts[0]
+    counted = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "enumerate"
+    if counted and isinstance(target, ast.Tuple):
+        target = target.elts[0]
     if not isinstance(target, ast.Name):
         return None
     if target.id != "_":
@@ -149,20 +149,24 @@ def _epoch_name(frame: Frame, epoch: Loop) -> str | None:
 
 def _name_of(frame: Frame, loader: Thing) -> str | None:
     """An expression for the loader in a frame: a name, ``self.x``, a dict entry."""
-    scopes: list[dict[str, Value]] = [frame.env, frame.module.globals]
-    for scope in scopes:
-        for name, value in scope.items():
-            if value.things == (loader,):
-                return name
+    for name, value in (*frame.env.items(), *frame.module.globals.items()):
+        if value.things == (loader,):
+            return name
     for name, value in frame.env.items():
-        for thing in value.of(Kind.INSTANCE):
-            for attribute, held in thing.attrs.items():
-                if held.things == (loader,):
-                    return f"{name}.{attribute}"
-        for thing in value.of(Kind.DICT):
-            for key, held in (thing.keys or {}).items():
-                if held.things == (loader,) and isinstance(key, str):
-                    return f"{name}[{key!r}]"
+        for thing in value.of(Kind.INSTANCE, Kind.DICT):
+            held = _held_as(thing, loader)
+            if held is not None:
+                return f"{name}{held}"
+    return None
+
+
+def _held_as(thing: Thing, loader: Thing) -> str | None:
+    for attribute, value in thing.attrs.items():
+        if value.things == (loader,):
+            return f".{attribute}"
+    for key, value in (thing.keys or {}).items():
+        if value.things == (loader,) and isinstance(key, str):
+            return f'["{key}"]'
     return None
 
 

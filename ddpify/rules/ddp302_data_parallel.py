@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Status
+from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.settings import Settings
@@ -38,15 +39,14 @@ def _fix(facts: Facts, site: Site) -> tuple[Edit, ...]:
         return ()
     inner = tree.text(node.args[0])
     statement = tree.statement(site)
-    if isinstance(statement, ast.Assign) and statement.value is node:
-        if [ast.unparse(t) for t in statement.targets] == [ast.unparse(node.args[0])]:
-            return (edit(facts, How.DELETE, tree.site(_whole(tree, statement)), ""),)
+    if statement is not None and ast.unparse(statement) == f"{inner} = {ast.unparse(node)}":
+        return (edit(facts, How.DELETE, tree.site(_whole(tree, statement)), ""),)
     return (edit(facts, How.REPLACE, site, inner),)
 
 
-def _whole(tree: object, statement: ast.stmt) -> ast.stmt:
+def _whole(tree: Tree, statement: ast.stmt) -> ast.stmt:
     """The ``if`` around it, when removing the statement would leave that empty."""
-    parent = tree.parent(statement)  # type: ignore[attr-defined]
+    parent = tree.parent(statement)
     lonely = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
     return parent if lonely else statement
 

@@ -22,7 +22,7 @@ LOOKS_INSIDE = frozenset({"builtins.print", "builtins.str", "builtins.repr"})
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per attribute read, method call or hand-over that needs the inner module."""
+    """Yield one finding per attribute, method or hand-over that needs the inner module."""
     if facts.status is Status.DISTRIBUTED:
         return
     yield from _attributes(facts)

@@ -27,12 +27,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     if facts.status is Status.DISTRIBUTED:
         return
     homes = any(model.home is not None or model.wrapped for model in facts.models)
-    for forward in facts.training_forwards:
+    bare = [f for f in facts.training_forwards if f.model.kind is Kind.MODEL]
+    for forward in bare if homes else ():
         site = forward.call.site
-        if homes and forward.model.kind is Kind.MODEL and _is_trained(facts, forward.model.born):
-            if site not in seen:
-                seen.add(site)
-                yield _finding(site, "this call reaches the bare model, not the wrapper")
+        if site not in seen and _is_trained(facts, forward.model.born):
+            seen.add(site)
+            yield _finding(site, "this call reaches the bare model, not the wrapper")
 
 
 def _is_trained(facts: Facts, born: Site) -> bool:

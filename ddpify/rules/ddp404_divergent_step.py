@@ -26,7 +26,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 yield Finding(
                     "DDP404",
                     guard.site,
-                    "each rank would decide this from its own samples, and ranks that disagree hang",
+                    "each rank would decide this from its own samples; ranks that disagree hang",
                     Severity.ERROR,
                     (),
                     "make the condition the same everywhere: reduce the value on all ranks first",

@@ -45,9 +45,9 @@ def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...]) -> str:
     for guard in call.where.guards:
         if is_local(facts, guard.test) or guard.test.dep(Kind.CLOCK):
             return "ranks may differ on whether this runs: rank 0 shows its own numbers"
-    unknown = [p.text for p in parts if not p.how]
+    unknown = ", ".join(dict.fromkeys(p.text for p in parts if not p.how))
     if unknown and not any(p.how for p in parts):
-        return f"rank 0 shows its own {', '.join(dict.fromkeys(unknown))}: reduce it by hand if it matters"
+        return f"rank 0 shows its own {unknown}: reduce it by hand if it matters"
     return ""
 
 

@@ -1,7 +1,7 @@
 """Whole small training projects that rules make their examples of, by changing a line or two.
 
 Four are correct under torchrun, each in a style of its own, so that what a changed line brings
-up is that line's fault; two are as one process ran them. In a bad example a comment with the
+up is that line's fault; three are as one process ran them. In a bad example a comment with the
 rule's code marks the lines where the rule has to report. ``ddp_utils`` is the copy of the
 runtime that ``migrate`` adds; whoever writes an example to disk adds it.
 """
@@ -28,13 +28,18 @@ def changed(base: Example, *changes: tuple[str, str]) -> Example:
     return replace(base, files=tuple(files.items()))
 
 
+def marked(base: Example, code: str, *ends: str) -> Example:
+    """``base`` with a comment behind each text, which ends a line: there ``code`` reports."""
+    return changed(base, *((f"{end}\n", f"{end}  # {code}\n") for end in ends))
+
+
 def script(text: str) -> Example:
     """A project of one file."""
     return Example((("main.py", text.lstrip("\n")),))
 
 
 # As one process ran it: everything in one file, most of it in main().
-SINGLE = script('''
+SINGLE = script("""
 import argparse
 
 import torch
@@ -76,14 +81,14 @@ def main():
 
 if __name__ == "__main__":
     main()
-''')
+""")
 
 # As one process ran it: a class that holds everything, the loaders in a dict.
 LEARNER = Example(
     (
         (
             "main.py",
-            '''import torch
+            """import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from learner import Learner
@@ -96,11 +101,11 @@ if __name__ == "__main__":
         "check": DataLoader(others, batch_size=50),
     }
     Learner(feeds, "cuda").run(3)
-''',
+""",
         ),
         (
             "learner.py",
-            '''import torch
+            """import torch
 from torch import nn
 
 
@@ -124,13 +129,38 @@ class Learner:
         for turn in range(times):
             self.once()
             torch.save({"core": self.core.state_dict(), "turn": turn}, "core.pt")
-''',
+""",
         ),
     )
 )
 
+# As one process ran it on all GPUs: nn.DataParallel, from top to bottom.
+LEGACY = script("""
+import os
+
+import torch
+import torch.nn as nn
+from torch.utils.data import DataLoader, TensorDataset
+
+samples = TensorDataset(torch.randn(2048, 12), torch.randint(0, 3, (2048,)))
+batches = DataLoader(samples, batch_size=128, shuffle=True)
+judge = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 3)).cuda()
+judge = nn.DataParallel(judge)
+if os.path.exists("judge.pt"):
+    judge.load_state_dict(torch.load("judge.pt"))
+entropy = nn.CrossEntropyLoss().cuda()
+optimiser = torch.optim.SGD(judge.parameters(), 0.05)
+for number in range(30):
+    for facts, verdict in batches:
+        optimiser.zero_grad()
+        penalty = entropy(judge(facts.cuda()), verdict.cuda())
+        penalty.backward()
+        optimiser.step()
+    torch.save(judge.state_dict(), "judge.pt")
+""")
+
 # Correct: a script from top to bottom, without functions.
-SCRIPT = script('''
+SCRIPT = script("""
 import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
@@ -169,14 +199,14 @@ for n in range(20):
         print(n, running / len(feed))
 save_on_main(unwrap(net).state_dict(), "net.pt")
 cleanup_distributed()
-''')
+""")
 
 # Correct: functions in three files, a loader factory, a scheduler, evaluation in shares.
 PROJECT = Example(
     (
         (
             "main.py",
-            '''import argparse
+            """import argparse
 
 import torch
 
@@ -213,11 +243,11 @@ def main():
 if __name__ == "__main__":
     with distributed_session():
         main()
-''',
+""",
         ),
         (
             "loops.py",
-            '''import torch
+            """import torch
 import torch.nn.functional as F
 
 from ddp_utils import reduce_sum
@@ -242,11 +272,11 @@ def score(brain, stream, place):
         seen += kind.size(0)
     hits, seen = reduce_sum(hits, seen)
     return hits / seen
-''',
+""",
         ),
         (
             "parts.py",
-            '''import torch
+            """import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -274,13 +304,127 @@ def make_loaders(batch):
         ),
         DataLoader(unseen, batch_size=100, sampler=share),
     )
-''',
+""",
+        ),
+    )
+)
+
+# Correct: a class that holds the model, loaders in a dict, and all that is written to disk.
+TRAINER = Example(
+    (
+        (
+            "main.py",
+            """import argparse
+
+from torch.utils.data import DataLoader
+
+from ddp_utils import distributed_sampler, distributed_session, evaluation_sampler
+from ddp_utils import per_rank_batch_size
+from series import Series
+from tutor import Tutor
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--folder", default="runs/one")
+    parser.add_argument("--resume", default="")
+    flags = parser.parse_args()
+    past, future = Series("past.pt"), Series("future.pt")
+    order, share = distributed_sampler(past, shuffle=True), evaluation_sampler(future)
+    size = per_rank_batch_size(flags.size)
+    streams = {
+        "past": DataLoader(past, size, shuffle=order is None, sampler=order),
+        "future": DataLoader(future, flags.size, sampler=share),
+    }
+    tutor = Tutor(streams, flags.folder)
+    if flags.resume:
+        tutor.resume(flags.resume)
+    tutor.teach(20)
+
+
+if __name__ == "__main__":
+    with distributed_session():
+        main()
+""",
+        ),
+        (
+            "series.py",
+            """import torch
+from torch.utils.data import Dataset
+
+
+class Series(Dataset):
+    def __init__(self, path):
+        self.values = torch.load(path, map_location="cpu")
+
+    def __len__(self):
+        return len(self.values) - 9
+
+    def __getitem__(self, start):
+        return self.values[None, start : start + 8], self.values[start + 8, None]
+""",
+        ),
+        (
+            "tutor.py",
+            """import os
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter
+from tqdm import tqdm
+
+from ddp_utils import NullWriter, fork_random_streams, is_main_process, local_device
+from ddp_utils import reduce_sum, save_on_main, set_epoch, unwrap, wrap_model
+
+
+class Tutor:
+    def __init__(self, streams, folder):
+        self.streams, self.folder, self.first = streams, folder, 0
+        self.pupil = nn.Sequential(nn.Conv1d(1, 4, 3), nn.Flatten(), nn.Linear(24, 1))
+        self.pupil.to(local_device())
+        self.pupil = wrap_model(self.pupil)
+        self.habit = torch.optim.RMSprop(self.pupil.parameters(), lr=1e-3)
+        if is_main_process():
+            os.makedirs(folder, exist_ok=True)
+        self.board = SummaryWriter(folder) if is_main_process() else NullWriter()
+
+    def resume(self, path):
+        kept = torch.load(path, map_location=local_device())
+        unwrap(self.pupil).load_state_dict(kept["pupil"])
+        self.first = kept["lesson"] + 1
+
+    def lesson(self, number):
+        self.pupil.train()
+        gap, count = 0.0, 0
+        for run, then in tqdm(self.streams["past"], disable=not is_main_process()):
+            self.habit.zero_grad()
+            off = F.mse_loss(self.pupil(run.to(local_device())), then.to(local_device()))
+            off.backward()
+            self.habit.step()
+            gap += off.item() * len(run)
+            count += len(run)
+        gap, count = reduce_sum(gap, count)
+        self.board.add_scalar("gap", gap / count, number)
+
+    def teach(self, lessons):
+        fork_random_streams()
+        for number in range(self.first, lessons):
+            set_epoch(self.streams["past"], number)
+            self.lesson(number)
+            if is_main_process():
+                with open(f"{self.folder}/diary.txt", "a") as diary:
+                    diary.write(f"{number}\\n")
+            state = {"pupil": unwrap(self.pupil).state_dict(), "lesson": number}
+            save_on_main(state, f"{self.folder}/pupil.pt")
+""",
         ),
     )
 )
 
 # Correct, and written by hand with torch.distributed alone.
-BY_HAND = script('''
+BY_HAND = script("""
 import os
 
 import torch
@@ -318,4 +462,4 @@ def main():
 
 if __name__ == "__main__":
     main()
-''')
+""")

@@ -149,6 +149,18 @@ INSERT = [
         id="split-line",
     ),
     pytest.param(
+        "a; b\n",
+        [("before", "a", "x = 1"), ("after", "b", "y = 1")],
+        "x = 1\na; b\ny = 1\n",
+        id="around-a-line",
+    ),
+    pytest.param(
+        "a; b; c\n",
+        [("before", "b", "x = 1"), ("after", "b", "y = 1")],
+        "a\nx = 1\nb\ny = 1\nc\n",
+        id="within-a-line",
+    ),
+    pytest.param(
         "x\n# c\ny\n",
         [("after", "x", "# note\nz = 1")],
         "x\n# note\nz = 1\n# c\ny\n",

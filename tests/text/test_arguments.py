@@ -1,0 +1,93 @@
+"""Arguments: set, wrapped and removed in the layout that the call has."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.text.edits import rewritten
+
+CALL = "f(a, b=1)"
+LINES = "f(\n    a,  # one\n    b=1,  # two\n)"
+ARGUMENT = [
+    pytest.param(CALL, "c", "2", "f(a, b=1, c=2)", id="new"),
+    pytest.param("f()", "c", "2", "f(c=2)", id="first"),
+    pytest.param(CALL, "b", "2", "f(a, b=2)", id="reset"),
+    pytest.param(CALL, "b", "g({})", "f(a, b=g(1))", id="wrapped"),
+    pytest.param("f(b=x, c=2)", "b", "{} or y", "f(b=x or y, c=2)", id="no-needless-parentheses"),
+    pytest.param(CALL, "b", "", "f(a)", id="removed"),
+    pytest.param("f(b=1)", "b", "", "f()", id="removed-only"),
+    pytest.param("f(b=1, c=2)", "b", "", "f(c=2)", id="removed-first"),
+    pytest.param("f(a, b=1, c=2)", "b", "", "f(a, c=2)", id="removed-middle"),
+    pytest.param("f(a, b=1,)", "b", "", "f(a,)", id="removed-before-trailing-comma"),
+    pytest.param("f(a, b=1,)", "c", "2", "f(a, b=1, c=2,)", id="trailing-comma"),
+    pytest.param("f(a, **k)", "c", "2", "f(a, c=2, **k)", id="before-keywords"),
+    pytest.param("f(**k)", "c", "2", "f(c=2, **k)", id="before-lone-keywords"),
+    pytest.param("f(a, *k)", "c", "2", "f(a, *k, c=2)", id="after-starred"),
+    pytest.param("f(x for x in y)", "c", "2", "f((x for x in y), c=2)", id="generator"),
+    pytest.param("f(a)", "c", "x, y", "f(a, c=(x, y))", id="tuple"),
+    pytest.param(
+        LINES, "c", "2", "f(\n    a,  # one\n    b=1,  # two\n    c=2,\n)", id="lines-new"
+    ),
+    pytest.param(LINES, "b", "", "f(\n    a,  # one\n)", id="lines-removed-last"),
+    pytest.param(
+        "f(\n    a=1,  # one\n    b=2,  # two\n)",
+        "a",
+        "",
+        "f(\n    b=2,  # two\n)",
+        id="lines-first",
+    ),
+    pytest.param(
+        "f(\n    a,\n    # about b\n    b=1\n)",
+        "c",
+        "2",
+        "f(\n    a,\n    # about b\n    b=1,\n    c=2\n)",
+        id="lines-without-trailing-comma",
+    ),
+    pytest.param(
+        "f(\n    a,\n    b=1  # one\n)",
+        "c",
+        "2",
+        "f(\n    a,\n    b=1,  # one\n    c=2\n)",
+        id="comment-behind-the-last",
+    ),
+    pytest.param(
+        "f(\n    a,\n    # b=1,\n)",
+        "c",
+        "2",
+        "f(\n    a,\n    # b=1,\n    c=2,\n)",
+        id="commented-out",
+    ),
+    pytest.param("f(a,\n  b=1)", "c", "2", "f(a,\n  b=1,\n  c=2)", id="aligned"),
+    pytest.param("f(a,\n  b=1, c=2)", "d", "3", "f(a,\n  b=1, c=2, d=3)", id="filled-lines"),
+    pytest.param("f(a, b=1,\n  c=2)", "b", "", "f(a,\n  c=2)", id="filled-lines-removed"),
+    pytest.param("f(a,  # one\n  b=1)", "b", "", "f(a  # one\n  )", id="comment-needs-its-line"),
+    pytest.param(
+        "f(\n    a,\n    **k,\n)",
+        "c",
+        "2",
+        "f(\n    a,\n    c=2,\n    **k,\n)",
+        id="lines-keywords",
+    ),
+    pytest.param(
+        "f(\n    a,\n    b=1,\n    # about c\n    c=2,\n)",
+        "b",
+        "",
+        "f(\n    a,\n    # about c\n    c=2,\n)",
+        id="comment-of-the-next",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "name", "code", "expected"), ARGUMENT)
+def test_argument(call: str, name: str, code: str, expected: str) -> None:
+    assert rewritten(f"x = {call}\n", ("argument", call, code, name)) == f"x = {expected}\n"
+
+
+@pytest.mark.parametrize(("call", "name", "code", "expected"), ARGUMENT)
+def test_argument_of_an_indented_call(call: str, name: str, code: str, expected: str) -> None:
+    text = f"if y:\n    {call}.z()\n".replace("\n", "\n    ").rstrip(" ")
+    wanted = f"if y:\n    {expected}.z()\n".replace("\n", "\n    ").rstrip(" ")
+    text, wanted = (
+        one.replace("    if", "if").replace("\n        f", "\n    f") for one in (text, wanted)
+    )
+    assert rewritten(text, ("argument", call.replace("\n", "\n    "), code, name)) == wanted
