@@ -159,9 +159,9 @@ def _make_folders(folder: Path, undo: ExitStack) -> None:
 def _stage(file: _File, undo: ExitStack, cleanup: ExitStack) -> Path:
     """The new content beside its target, under the target's mode and owner."""
     temporary = _beside(file.target, "new")
-    for stack in (undo, cleanup):
-        stack.callback(temporary.unlink, missing_ok=True)
-    with temporary.open("xb") as stream:
+    with temporary.open("xb") as stream:  # from here on it is ours to remove
+        for stack in (undo, cleanup):
+            stack.callback(temporary.unlink, missing_ok=True)
         stream.write(file.content)
     if file.like is not None:
         shutil.copymode(file.like, temporary)
@@ -174,6 +174,7 @@ def _stage(file: _File, undo: ExitStack, cleanup: ExitStack) -> Path:
 def _exchange(temporary: Path, target: Path, undo: ExitStack, cleanup: ExitStack) -> None:
     if target.exists():
         backup = _beside(target, "old")
+        backup.touch(exist_ok=False)
         cleanup.callback(backup.unlink, missing_ok=True)
         shutil.copy2(target, backup)
         undo.callback(os.replace, backup, target)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddpify.facts import library, methods
-from ddpify.facts.events import Call, Forward
+from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.expressions import attribute
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import (
@@ -54,6 +54,8 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
     receiver = None
     if isinstance(node.func, ast.Attribute):
         receiver = m.evaluate(f, node.func.value)
+        site = m.site(f, node.func.value)
+        m.record(Access(m.tick(), receiver, site, node.func.attr, m.where(f)))
         callee = attribute(m, f, receiver, node.func.attr, node.func)
         m.remember(f, node.func, callee)
     else:

@@ -6,9 +6,10 @@ import ast
 
 from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Call
-from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.tree import Tree
 
+TRAINS = (".backward", ".step", ".state_dict")
 VISIBLE = (EffectKind.CONSOLE, EffectKind.FILE, EffectKind.TRACKER)
 
 
@@ -34,8 +35,17 @@ def _only_effects(info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Ef
         return False
     if any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(info.node)):
         return False
-    own = [e for e in effects if e.call.where.function is info]
+    own = [e for e in effects if _runs_in(e.call, info)]
     if any(e.kind not in VISIBLE for e in own):
         return False
-    inside = [c for c in calls if c.where.function is info]
-    return not any(c.target is not None or c.name in (".backward", ".step") for c in inside)
+    return not any(c.name in TRAINS for c in calls if _runs_in(c, info))
+
+
+def _runs_in(call: Call, info: FunctionInfo) -> bool:
+    """Whether a call happens in this function or in what it calls."""
+    frame: Frame | None = call.where.frame
+    while frame is not None:
+        if frame.function is info:
+            return True
+        frame = frame.caller
+    return False

@@ -261,6 +261,8 @@ def _measured(name: str, tail: str, call: Call) -> Value | None:
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         given = None if axis is None else (axis.const if axis.known else "unknown")
         return computed(*call.args, measure=measures.reduce_samples(first.measure, tail, given))
+    if tail in measures.CREATES and _counted(call):
+        return computed(*call.args, measure=Measure.SAMPLES)
     if tail in measures.ELEMENTWISE_FUNCTIONS and first.measure is Measure.SAMPLES:
         if tail in measures.PAIR_RESULTS and len(call.args) > 1:
             return pair(call, computed(*call.args, measure=Measure.SAMPLES))
@@ -269,6 +271,14 @@ def _measured(name: str, tail: str, call: Call) -> Value | None:
         local = {v.measure for v in call.args} - {Measure.UNIFORM}
         return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
     return None
+
+
+def _counted(call: Call) -> bool:
+    """Whether a new tensor gets one row per sample of a batch."""
+    shape = call.arg(0, "size")
+    first = shape.things[0].items if shape is not None and shape.things else None
+    size = first[0] if first else shape
+    return size is not None and size.measure is Measure.COUNT
 
 
 def pair(call: Call, part: Value) -> Value:

@@ -74,6 +74,7 @@ KEEPS_BATCH_AXIS = frozenset(
     pin_memory numpy tolist expand gather masked_fill logical_and logical_or logical_not
     bfloat16 byte short repeat chunk split unbind copy astype float32 ravel square flip roll""".split()
 )
+CREATES = frozenset("randn rand zeros ones full empty randint normal".split())
 KEEPS_ANY = frozenset(
     "item detach cpu cuda to float double half long int clone data numpy tolist astype".split()
 )

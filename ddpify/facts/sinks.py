@@ -72,7 +72,8 @@ def _visit(
     if value is None or not depends(value, local):
         return
     inner = _inside(node)
-    if isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node) or not inner:
+    whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
+    if whole or not inner or (isinstance(node, ast.Subscript) and _how(value)):
         found.append(Part(site, tree.text(node), _how(value)))
         return
     for child in inner:

@@ -262,6 +262,8 @@ def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
 
 def _assert(m: Machine, f: Frame, node: ast.Assert) -> None:
     m.evaluate(f, node.test)
+    if node.msg is not None:
+        m.evaluate(f, node.msg)
 
 
 def _match(m: Machine, f: Frame, node: ast.Match) -> None:

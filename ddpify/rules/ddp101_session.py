@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Status
-from ddpify.rules.base import Edit, Example, Finding, How, Rule, Severity
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -75,5 +76,19 @@ RULE = Rule(
     " Without the first, every rank trains a model of its own.",
     "torch.distributed.init_process_group; BUGS L01, L08, C19",
     check,
-    bad=(Example((("main.py", "{training}"),)),),
+    bad=(
+        changed(
+            SCRIPT,
+            ("setup_distributed()\ndevice = ", "device = "),
+            ('else "cpu"\n', 'else "cpu"  # DDP101\n'),
+            ("cleanup_distributed()\n", ""),
+        ),
+        changed(
+            TRAINER,
+            ("    with distributed_session():\n        main()\n", "    main()  # DDP101\n"),
+        ),
+        marked(SINGLE, "DDP101", '__main__":\n    main()'),
+        marked(LEGACY, "DDP101", "torch.randint(0, 3, (2048,)))"),
+    ),
+    good=CORRECT,
 )

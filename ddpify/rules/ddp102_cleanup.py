@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
 from ddpify.settings import Settings
 
 ENDS = ("torch.distributed.destroy_process_group", "ddpify.runtime.cleanup_distributed")
@@ -38,4 +39,25 @@ RULE = Rule(
     " interpreter's shutdown: NCCL warns, and some runs abort after their work is done.",
     "pytorch#190489, PR#179291; BUGS L08",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("setup_distributed()\ndevice", "setup_distributed()  # DDP102\ndevice"),
+            ("cleanup_distributed()\n", ""),
+        ),
+        changed(
+            PROJECT,
+            ("import distributed_session,", "import setup_distributed,"),
+            (
+                "    with distributed_session():\n        main()\n",
+                "    setup_distributed()  # DDP102\n    main()\n",
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ('("nccl")\n', '("nccl")  # DDP102\n'),
+            ("    dist.destroy_process_group()\n", ""),
+        ),
+    ),
+    good=CORRECT,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Status
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.settings import Settings
 
 FORK = "ddpify.runtime.fork_random_streams"
@@ -37,4 +38,17 @@ RULE = Rule(
     " holds N copies of one draw.",
     "BUGS D11, transformers#37932",
     check,
+    bad=(
+        changed(
+            SCRIPT, ("fork_random_streams()\nfor n in range(20):", "for n in range(20):  # DDP111")
+        ),
+        changed(
+            TRAINER,
+            ("        fork_random_streams()\n", ""),
+            ("lessons):\n            set", "lessons):  # DDP111\n            set"),
+        ),
+        marked(SINGLE, "DDP111", "for round_ in range(5):"),
+        marked(LEARNER, "DDP111", "for turn in range(times):"),
+    ),
+    good=CORRECT,
 )

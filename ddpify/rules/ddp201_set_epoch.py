@@ -11,6 +11,17 @@ from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, proof
+from ddpify.rules.examples import (
+    BY_HAND,
+    CORRECT,
+    LEARNER,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
 from ddpify.settings import Settings
 
 
@@ -177,4 +188,32 @@ RULE = Rule(
     " each pass every epoch uses the same order, and each rank sees the same samples for ever.",
     "torch.utils.data.distributed.DistributedSampler; pytorch#31771, #11324; BUGS D01",
     check,
+    bad=(
+        changed(
+            SCRIPT, ("for n in range(20):\n    set_epoch(feed, n)", "for n in range(20):  # DDP201")
+        ),
+        changed(
+            PROJECT,
+            ("range(10):\n        set_epoch(learn, lap)", "range(10):  # DDP201"),
+        ),
+        changed(
+            TRAINER,
+            (
+                'lessons):\n            set_epoch(self.streams["past"], number)',
+                "lessons):  # DDP201",
+            ),
+        ),
+        changed(BY_HAND, ("range(10):\n        sampler.set_epoch(epoch)", "range(10):  # DDP201")),
+        marked(SINGLE, "DDP201", "for round_ in range(5):"),
+        marked(LEARNER, "DDP201", "for turn in range(times):"),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            BY_HAND,
+            ("DistributedSampler(data)", "DistributedSampler(data, shuffle=False)"),
+            ("        sampler.set_epoch(epoch)\n", ""),
+        ),
+        changed(BY_HAND, ("sampler.set_epoch(epoch)", "loader.sampler.set_epoch(epoch)")),
+    ),
 )

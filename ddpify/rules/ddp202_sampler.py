@@ -10,6 +10,17 @@ from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, proof, statement_of
+from ddpify.rules.examples import (
+    BY_HAND,
+    CORRECT,
+    LEARNER,
+    LEGACY,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
 from ddpify.rules.loaders import dataset_name, direct, sampler_name, shuffled, training_condition
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -88,8 +99,8 @@ def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
 def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[Edit, ...]:
     sampler = fresh(facts, call.site, sampler_name(facts, call, "train_sampler"))
     hoisted, dataset = dataset_name(facts, call, sampler)
-    shuffle, shuffle_edits = shuffled(facts, call, sampler)
-    arguments = [dataset, f"shuffle={shuffle}"]
+    shuffle = shuffled(facts, call, sampler)
+    arguments = [dataset, f"shuffle={shuffle.given}"]
     drop_last = call.kwarg_sites.get("drop_last")
     if drop_last is not None:
         arguments.append(f"drop_last={facts.text(drop_last)}")
@@ -98,8 +109,8 @@ def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[E
         made += f" if {condition} else None"
     return (
         *hoisted,
-        edit(facts, How.BEFORE, statement, made),
-        *shuffle_edits,
+        edit(facts, How.BEFORE, statement, made + shuffle.lines),
+        *shuffle.edits,
         edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
     )
 
@@ -111,4 +122,23 @@ RULE = Rule(
     " same epoch N times, and with one seed they even train on the same batches.",
     "torch.utils.data.distributed.DistributedSampler; BUGS D04",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("feed = DataLoader(\n", "feed = DataLoader(  # DDP202\n"),
+            ("    shuffle=row_sampler is None,\n    sampler=row_sampler,\n", "    shuffle=True,\n"),
+        ),
+        changed(
+            TRAINER,
+            ("past, size, shuffle=order is None, sampler=order),", "past, size),  # DDP202"),
+        ),
+        changed(
+            BY_HAND,
+            ("batch_size=16, sampler=sampler)", "batch_size=16, shuffle=True)  # DDP202"),
+        ),
+        marked(SINGLE, "DDP202", "opt.bs, shuffle=True)"),
+        marked(LEARNER, "DDP202", "batch_size=64, shuffle=True),"),
+        marked(LEGACY, "DDP202", "batch_size=128, shuffle=True)"),
+    ),
+    good=CORRECT,
 )

@@ -9,7 +9,17 @@ from ddpify.facts.model import Facts, Loader, Role, Status
 from ddpify.facts.values import Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
-from ddpify.rules.loaders import spread, training_condition
+from ddpify.rules.examples import (
+    CORRECT,
+    LEARNER,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
+from ddpify.rules.loaders import option_site, spread, training_condition
 from ddpify.settings import Settings
 
 SPLIT = "ddpify.runtime.per_rank_batch_size"
@@ -53,9 +63,11 @@ def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
         return (edit(facts, How.REPLACE, site, code),)
     given = spread(facts, call, "batch_size")
     if given is not None:
-        name = facts.text(given)
-        size = f'per_rank_batch_size({name}["batch_size"])'
-        return (edit(facts, How.REPLACE, given, f'{{**{name}, "batch_size": {size}}}'),)
+        own = option_site(facts, call, given, "batch_size")
+        if own is not None:
+            return (edit(facts, How.REPLACE, own, "per_rank_batch_size({})"),)
+        size = f'per_rank_batch_size({facts.text(given)}["batch_size"])'
+        return (edit(facts, How.REPLACE, given, f'{{**{{}}, "batch_size": {size}}}'),)
     node = facts.tree(call.site).expression(call.site)
     if isinstance(node, ast.Call) and any(k.arg is None for k in node.keywords):
         return ()
@@ -69,4 +81,24 @@ RULE = Rule(
     " many samples per optimizer step: another training, with another best learning rate.",
     "Goyal et al. 2017, Accurate, Large Minibatch SGD; nnue-pytorch#390; CONTRACT: Data",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("feed = DataLoader(\n", "feed = DataLoader(  # DDP203\n"),
+            ("per_rank_batch_size(256)", "256"),
+        ),
+        changed(
+            TRAINER,
+            ("per_rank_batch_size(flags.size)", "flags.size"),
+            ("is None, sampler=order),\n", "is None, sampler=order),  # DDP203\n"),
+        ),
+        changed(
+            PROJECT,
+            ("        DataLoader(\n", "        DataLoader(  # DDP203\n"),
+            ("per_rank_batch_size(batch)", "batch"),
+        ),
+        marked(SINGLE, "DDP203", "opt.bs, shuffle=True)"),
+        marked(LEARNER, "DDP203", "batch_size=64, shuffle=True),"),
+    ),
+    good=CORRECT,
 )

@@ -8,6 +8,7 @@ from ddpify.facts.model import Facts, Role, Status
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, statement_of
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -55,4 +56,48 @@ RULE = Rule(
     " files. Rank 0 goes first, the others after a barrier find the files there.",
     "composer#1201, mmpretrain#273; BUGS K09",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "import DataLoader, TensorDataset",
+                "import DataLoader\nfrom torchvision import datasets",
+            ),
+            (
+                "TensorDataset(torch.randn(4096, 20), torch.randint(0, 2, (4096,)))",
+                "datasets.FakeData(4096, download=True)  # DDP204",
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                'Series("past.pt"), Series("future.pt")',
+                'Series("past.pt", download=True), Series("future.pt")  # DDP204',
+            ),
+            ("def __init__(self, path):", "def __init__(self, path, download=False):"),
+        ),
+        changed(
+            BY_HAND,
+            ("import DataLoader, TensorDataset", "import DataLoader\nfrom corpora import Corpus"),
+            (
+                "TensorDataset(torch.randn(512, 32), torch.randint(0, 10, (512,)))",
+                'Corpus("texts", download=True)  # DDP204',
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            (
+                "import DataLoader, TensorDataset",
+                "import DataLoader\nfrom torchvision import datasets",
+            ),
+            ("is_main_process,\n", "is_main_process, main_process_first,\n"),
+            (
+                "rows = TensorDataset(torch.randn(4096, 20), torch.randint(0, 2, (4096,)))",
+                "with main_process_first():\n    rows = datasets.FakeData(4096, download=True)",
+            ),
+        ),
+    ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Loader, Role, Status
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, proof, statement_of
+from ddpify.rules.examples import CORRECT, PROJECT, SINGLE, changed, marked
 from ddpify.rules.loaders import dataset_name, sampler_name, shuffled
 from ddpify.settings import Settings
 
@@ -34,12 +35,12 @@ def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
     call = loader.call
     sampler = fresh(facts, call.site, sampler_name(facts, call, "eval_sampler"))
     hoisted, dataset = dataset_name(facts, call, sampler)
-    _, shuffle_edits = shuffled(facts, call, sampler)
-    made = f"{sampler} = evaluation_sampler({dataset})"
+    shuffle = shuffled(facts, call, sampler)
+    made = f"{sampler} = evaluation_sampler({dataset}){shuffle.lines}"
     edits = [
         *hoisted,
         edit(facts, How.BEFORE, statement_of(facts, call.site), made),
-        *shuffle_edits,
+        *shuffle.edits,
         edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
     ]
     size = call.arg_site(1, "batch_size")
@@ -56,4 +57,23 @@ RULE = Rule(
     " number of one process.",
     "CONTRACT: Data, evaluation; BUGS D05 (padding would count samples twice)",
     check,
+    bad=(
+        changed(
+            PROJECT,
+            (
+                "DataLoader(unseen, batch_size=100, sampler=share),",
+                "DataLoader(unseen, 100),  # DDP205",
+            ),
+            ("    share = evaluation_sampler(unseen)\n", ""),
+            ("evaluation_sampler, ", ""),
+        ),
+        marked(SINGLE, "DDP205", "labels[800:]), 100)"),
+    ),
+    good=(
+        *CORRECT,
+        changed(  # what is printed depends on who sees which batch
+            SINGLE,
+            ("seen += len(label)\n", "seen += len(label)\n            print(guess)\n"),
+        ),
+    ),
 )

@@ -7,6 +7,16 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Model, Status
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, proof
+from ddpify.rules.examples import (
+    CORRECT,
+    LEARNER,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
 from ddpify.settings import Settings
 
 
@@ -48,4 +58,21 @@ RULE = Rule(
     " without it becomes a different model on every rank, silently.",
     "torch.nn.parallel.DistributedDataParallel; CONTRACT: Model",
     check,
+    bad=(
+        changed(SCRIPT, (".to(device)\nnet = wrap_model(net)", ".to(device)  # DDP301")),
+        changed(
+            PROJECT,
+            (".to(place)\n    brain = wrap_model(brain)", ".to(place)  # DDP301"),
+        ),
+        changed(
+            TRAINER,
+            (
+                "to(local_device())\n        self.pupil = wrap_model(self.pupil)",
+                "to(local_device())  # DDP301",
+            ),
+        ),
+        marked(SINGLE, "DDP301", "nn.Linear(32, 4)).cuda()"),
+        marked(LEARNER, "DDP301", "self.core.to(place)"),
+    ),
+    good=CORRECT,
 )

@@ -9,6 +9,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import CORRECT, LEARNER, LEGACY, SINGLE, changed, marked
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -58,4 +59,22 @@ RULE = Rule(
     " the processes would fight for the same devices; DistributedDataParallel replaces it.",
     "torch.nn.DataParallel (its own note recommends DistributedDataParallel); BUGS L19",
     check,
+    bad=(
+        marked(LEGACY, "DDP302", "nn.DataParallel(judge)"),
+        changed(
+            LEARNER,
+            (
+                "self.core.to(place)\n",
+                "self.core = nn.DataParallel(self.core.to(place))  # DDP302\n",
+            ),
+        ),
+        changed(
+            SINGLE,
+            (
+                "    net.eval()\n",
+                "    net = torch.nn.DataParallel(net, device_ids=[0, 1])  # DDP302\n    net.eval()\n",
+            ),
+        ),
+    ),
+    good=(*CORRECT, SINGLE, LEARNER),
 )

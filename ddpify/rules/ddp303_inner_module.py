@@ -8,6 +8,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -105,4 +106,47 @@ RULE = Rule(
     " assignment lands on the wrapper only.",
     "yolov5#90; BUGS L15, G01; PATTERNS B4.38-41",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "    running = reduce",
+                "    edge = net[0].weight.norm()  # DDP303\n    running = reduce",
+            ),
+        ),
+        changed(
+            PROJECT,
+            (
+                "        plan.step()\n",
+                "        plan.step()\n        brain.head.reset_parameters()  # DDP303\n",
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                "number, )" if False else "gap / count, number)\n",
+                "gap / count, number)\n        self.board.add_graph(self.pupil)  # DDP303\n",
+            ),
+        ),
+        changed(
+            LEGACY,
+            (
+                "    torch.save(judge.state",
+                "    judge.module.train()  # DDP303\n    torch.save(judge.state",
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            PROJECT,
+            (
+                "        plan.step()\n",
+                "        plan.step()\n        unwrap(brain).head.reset_parameters()\n",
+            ),
+        ),
+        changed(
+            SCRIPT, ("    running = reduce", "    net.requires_grad_(True)\n    running = reduce")
+        ),
+    ),
 )

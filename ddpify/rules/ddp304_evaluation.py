@@ -8,6 +8,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SINGLE, changed, marked
 from ddpify.settings import Settings
 
 
@@ -49,4 +50,24 @@ RULE = Rule(
     " inner module communicates nothing.",
     "pytorch#54059, #53979; BUGS C06; PATTERNS B2.15-16",
     check,
+    bad=(
+        changed(
+            PROJECT, ("score(unwrap(brain), hold, place)", "score(brain, hold, place)  # DDP304")
+        ),
+        changed(
+            BY_HAND,
+            (
+                'print("epoch", epoch, "done")\n',
+                "print(model(data[:64][0].to(gpu)))  # DDP304\n",
+            ),
+        ),
+        marked(SINGLE, "DDP304", "accuracy(net, holdout))"),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            BY_HAND,
+            ('print("epoch", epoch, "done")', "print(model.module(data[:64][0].to(gpu)))"),
+        ),
+    ),
 )

@@ -10,6 +10,7 @@ from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
 
@@ -53,4 +54,37 @@ RULE = Rule(
     " that gives the gradient of the global mean; for a sum it gives 1/N of it.",
     "DistributedDataParallel docstring (gradients are averaged); PATTERNS B1.5",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("y.to(device))\n", 'y.to(device), reduction="sum")\n'),
+            ("cost.backward()\n", "cost.backward()  # DDP401\n"),
+        ),
+        changed(
+            LEARNER,
+            ("nn.MSELoss()", 'nn.MSELoss(reduction="sum")'),
+            ("off.backward()\n", "off.backward()  # DDP401\n"),
+        ),
+        changed(
+            TRAINER,
+            (
+                "F.mse_loss(self.pupil(run.to(local_device())), then.to(local_device()))",
+                "(self.pupil(run.to(local_device())) - then.to(local_device())).abs().sum()",
+            ),
+            ("off.backward()\n", "off.backward()  # DDP401\n"),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            ("y.to(device))\n", 'y.to(device), reduction="sum")\n'),
+            ("cost.backward()", "(cost * get_world_size()).backward()"),
+            ("is_main_process,\n", "get_world_size, is_main_process,\n"),
+        ),
+        changed(  # a sum that the script divides by its batch itself
+            SCRIPT,
+            ("y.to(device))\n", 'y.to(device), reduction="sum") / len(x)\n'),
+        ),
+    ),
 )

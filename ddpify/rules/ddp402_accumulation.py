@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
 from ddpify.settings import Settings
 
 SKIPS = (".no_sync", "ddpify.runtime.gradient_sync", ".set_requires_gradient_sync")
@@ -42,4 +43,47 @@ RULE = Rule(
     " before the optimizer step needs it; the others can run under no_sync().",
     "DistributedDataParallel.no_sync; pytorch#43201; BUGS G06",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "    for x, y in feed:\n        solver.zero_grad()\n",
+                "    for i, (x, y) in enumerate(feed):\n",
+            ),
+            ("cost.backward()\n", "(cost / 4).backward()  # DDP402\n"),
+            (
+                "        solver.step()\n",
+                "        if (i + 1) % 4 == 0:\n            solver.step()\n            solver.zero_grad()\n",
+            ),
+        ),
+        changed(
+            LEARNER,
+            ("for inputs, wanted in self", "for part, (inputs, wanted) in enumerate(self"),
+            ('feeds["fit"]:\n            self.solver.zero_grad()\n', 'feeds["fit"]):\n'),
+            ("off.backward()\n", "off.backward()  # DDP402\n"),
+            (
+                "            self.solver.step()\n",
+                "            if part % 2:\n                self.solver.step()\n                self.solver.zero_grad()\n",
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            (
+                "    for x, y in feed:\n        solver.zero_grad()\n",
+                "    for i, (x, y) in enumerate(feed):\n",
+            ),
+            (
+                "        cost = nn.functional.cross_entropy(net(x.to(device)), y.to(device))\n"
+                "        cost.backward()\n        solver.step()\n",
+                "        last = (i + 1) % 4 == 0\n        with gradient_sync(net, sync=last):\n"
+                "            cost = nn.functional.cross_entropy(net(x.to(device)), y.to(device))\n"
+                "            (cost / 4).backward()\n        if last:\n            solver.step()\n"
+                "            solver.zero_grad()\n",
+            ),
+            ("is_main_process,\n", "gradient_sync, is_main_process,\n"),
+        ),
+    ),
 )

@@ -8,6 +8,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -52,4 +53,43 @@ RULE = Rule(
     " inner module trains on local gradients: no error, and the ranks drift apart.",
     "icefall#226; BUGS G01; PATTERNS B1.1",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "cross_entropy(net(x.to(device)), y.to(device))\n",
+                "cross_entropy(unwrap(net)(x.to(device)), y.to(device))  # DDP403\n",
+            ),
+        ),
+        changed(
+            PROJECT,
+            (
+                "F.cross_entropy(brain(picture), kind).backward()",
+                "brain.module.loss(picture, kind).backward()  # DDP403",
+            ),
+            (
+                "        return self.head(self.body(picture).relu())\n",
+                "        return self.head(self.body(picture).relu())\n\n    def loss(self, picture, kind):\n"
+                "        return nn.functional.cross_entropy(self(picture), kind)\n",
+            ),
+        ),
+        changed(
+            BY_HAND,
+            (
+                "cross_entropy(model(image.to(gpu))",
+                "cross_entropy(model.module.score(image.to(gpu))",
+            ),
+            ("target.to(gpu)).backward()\n", "target.to(gpu)).backward()  # DDP403\n"),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(  # not differentiated
+            SCRIPT,
+            (
+                "        cost.backward()\n",
+                "        cost.backward()\n        probe = unwrap(net)(x.to(device))\n",
+            ),
+        ),
+    ),
 )

@@ -8,6 +8,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.edits import is_local
+from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -47,4 +48,44 @@ RULE = Rule(
     " job hangs, or every later gradient is paired with another step's.",
     "pytorch/audio#3749; BUGS C03, C04; PATTERNS B2.12-17",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "        cost.backward()\n",
+                "        if torch.isnan(cost):  # DDP404\n            continue\n        cost.backward()\n",
+            ),
+        ),
+        changed(
+            LEARNER,
+            (
+                "            off.backward()\n",
+                "            if off.item() < 1e-6:  # DDP404\n                break\n            off.backward()\n",
+            ),
+        ),
+        changed(
+            PROJECT,
+            (
+                "        F.cross_entropy(brain(picture), kind).backward()\n",
+                "        if (kind > 0).any():  # DDP404\n            F.cross_entropy(brain(picture), kind).backward()\n",
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            (
+                "        cost.backward()\n",
+                "        if torch.isnan(reduce_mean(cost)):\n            continue\n        cost.backward()\n",
+            ),
+        ),
+        changed(
+            SCRIPT,
+            (
+                "        cost.backward()\n",
+                "        if n > 15 and len(feed) < 3:\n            continue\n        cost.backward()\n",
+            ),
+        ),
+    ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.settings import Settings
 
 
@@ -46,4 +47,23 @@ RULE = Rule(
     " train something else.",
     "BUGS G13; PATTERNS B1.2, B2.19",
     check,
+    bad=(
+        changed(
+            SINGLE,
+            ("torch.optim.Adam(net.parameters())", "torch.optim.LBFGS(net.parameters())  # DDP405"),
+        ),
+        changed(
+            TRAINER,
+            (
+                "torch.optim.RMSprop(self.pupil.parameters(), lr=1e-3)",
+                "torch.optim.LBFGS(self.pupil.parameters(), lr=1e-3)  # DDP405",
+            ),
+        ),
+        changed(SCRIPT, ("cost.backward()\n", "cost.backward(retain_graph=True)  # DDP405\n")),
+    ),
+    good=(
+        *CORRECT,
+        SINGLE,
+        changed(SCRIPT, ("cost.backward()", "cost.backward(retain_graph=False)")),
+    ),
 )

@@ -8,6 +8,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects import gated
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.settings import Settings
 
 
@@ -24,4 +25,43 @@ RULE = Rule(
     " different ranks cannot be told apart.",
     "timm#1309; BUGS M07",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "    if is_main_process():\n        print(n, running / len(feed))\n",
+                "    print(n, running / len(feed))  # DDP501\n",
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ('print("epoch", epoch, "done")', "pass"),
+            (
+                "        train(model, loader, optimizer, gpu)\n",
+                '        train(model, loader, optimizer, gpu)\n        print("done")  # DDP501\n',
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                "gap / count, number)\n",
+                'gap / count, number)\n        tqdm.write(f"lesson {number}")  # DDP501\n',
+            ),
+        ),
+        marked(SINGLE, "DDP501", "accuracy(net, holdout))"),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            BY_HAND,
+            ("if dist.get_rank() == 0:", "if gpu == 0:"),
+        ),
+        changed(
+            SCRIPT,
+            (
+                "    if is_main_process():\n        print(n",
+                "    if not is_main_process():\n        continue\n    else:\n        print(n",
+            ),
+        ),
+    ),
 )

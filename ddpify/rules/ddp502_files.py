@@ -10,6 +10,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects import gated, opened
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
 MESSAGE = "every rank would write this file"
@@ -49,4 +50,35 @@ RULE = Rule(
     " with lines repeated or lost.",
     "baby-llama2#56; BUGS K01, M07",
     check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                '            if is_main_process():\n                with open(f"{self.folder}/diary.txt", "a") as diary:\n'
+                '                    diary.write(f"{number}\\n")\n',
+                '            with open(f"{self.folder}/diary.txt", "a") as diary:  # DDP502\n'
+                '                diary.write(f"{number}\\n")\n',
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import json\n\nimport torch\nimport"),
+            (
+                "    if is_main_process():\n        print(n, running / len(feed))\n",
+                '    json.dump(running, open("running.json", "w"))  # DDP502\n',
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ("import os\n", "import logging\nimport os\n"),
+            (
+                "    gpu = int",
+                '    logging.basicConfig(filename="train.log")  # DDP502\n    gpu = int',
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(SCRIPT, ("device = ", 'options = open("options.txt").read()\ndevice = ')),
+    ),
 )

@@ -8,6 +8,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects import gated
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
 
@@ -24,4 +25,23 @@ RULE = Rule(
     " Only the rank that writes needs it.",
     "neuralforecast#1460; BUGS K04 (12 FileExistsError in 400 runs)",
     check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                "        if is_main_process():\n            os.makedirs(folder, exist_ok=True)\n",
+                "        os.makedirs(folder, exist_ok=True)  # DDP503\n",
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "from pathlib import Path\n\nimport torch\nimport"),
+            (
+                "fork_random_streams()\nfor",
+                'Path("plots").mkdir(exist_ok=True)  # DDP503\nfork_random_streams()\nfor',
+            ),
+        ),
+        changed(BY_HAND, ("    gpu = int", '    os.mkdir("weights")  # DDP503\n    gpu = int')),
+    ),
+    good=CORRECT,
 )

@@ -12,6 +12,7 @@ from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, Rule, Severity
 from ddpify.rules.edits import gate, once
 from ddpify.rules.effects import gated, null_writer
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
 MESSAGE = "every rank would log to the tracker"
@@ -46,4 +47,27 @@ RULE = Rule(
     " (TensorBoard): one training shows as N curves.",
     "BUGS M07; PATTERNS A11",
     check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                "SummaryWriter(folder) if is_main_process() else NullWriter()",
+                "SummaryWriter(folder)  # DDP504",
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import torch\nimport wandb\nimport"),
+            (
+                "    if is_main_process():\n        print(n, running / len(feed))\n",
+                '    wandb.log({"running": running})  # DDP504\n',
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ("import torch\nimport torch.dist", "import torch\nimport wandb\nimport torch.dist"),
+            ("    gpu = int", '    wandb.init(project="images")  # DDP504\n    gpu = int'),
+        ),
+    ),
+    good=CORRECT,
 )

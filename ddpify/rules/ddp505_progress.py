@@ -9,6 +9,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
 
@@ -45,4 +46,31 @@ RULE = Rule(
     "N bars overwrite each other in one terminal.",
     "tqdm's `disable` argument; BUGS M07",
     check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                'tqdm(self.streams["past"], disable=not is_main_process()):',
+                'tqdm(self.streams["past"]):  # DDP505',
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import torch\nfrom tqdm.auto import trange\nimport"),
+            ("for n in range(20):\n", "for n in trange(20):  # DDP505\n"),
+        ),
+        changed(
+            BY_HAND,
+            ("import os\n", "import os\n\nimport tqdm\n"),
+            ("in loader:\n", "in tqdm.tqdm(loader):  # DDP505\n"),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            BY_HAND,
+            ("import os\n", "import os\n\nimport tqdm\n"),
+            ("in loader:\n", "in tqdm.tqdm(loader, disable=dist.get_rank() != 0):\n"),
+        ),
+    ),
 )

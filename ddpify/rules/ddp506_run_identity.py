@@ -10,6 +10,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind, Thing, Value, flat_deps
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
 PATH_ARGUMENT = {EffectKind.OPEN: 0, EffectKind.DIRECTORY: 0, EffectKind.CHECKPOINT: 1}
@@ -61,4 +62,46 @@ RULE = Rule(
     " is another directory on each rank, and who resumes or reads looks in the wrong one.",
     "PATTERNS B2.21; BUGS K03",
     check,
+    bad=(
+        changed(
+            TRAINER,
+            ("import argparse\n", "import argparse\nimport time\n"),
+            (
+                "Tutor(streams, flags.folder)\n",
+                'Tutor(streams, "runs/" + time.strftime("%H%M%S"))  # DDP506\n',
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "from datetime import datetime\n\nimport torch\nimport"),
+            (
+                "fork_random_streams()\nfor",
+                "moment = datetime.now()  # DDP506\nfork_random_streams()\nfor",
+            ),
+            ('"net.pt")', 'f"net-{moment:%H%M}.pt")'),
+        ),
+        changed(
+            BY_HAND,
+            ("import os\n", "import os\nimport uuid\n"),
+            ("    gpu = int", "    name = uuid.uuid4().hex  # DDP506\n    gpu = int"),
+            ('"model.pt")', 'f"{name}.pt")'),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            TRAINER,
+            ("import argparse\n", "import argparse\nimport time\n"),
+            ("import distributed_sampler,", "import broadcast, distributed_sampler,"),
+            (
+                "Tutor(streams, flags.folder)",
+                'Tutor(streams, "runs/" + broadcast(time.strftime("%H%M%S")))',
+            ),
+        ),
+        changed(  # measured, not named
+            SCRIPT,
+            ("import torch\nimport", "import time\n\nimport torch\nimport"),
+            ("print(n, ", "print(time.time(), n, "),
+        ),
+    ),
 )

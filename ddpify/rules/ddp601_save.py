@@ -8,6 +8,16 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts, Status
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import (
+    BY_HAND,
+    CORRECT,
+    LEARNER,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
 from ddpify.settings import Settings
 
 
@@ -35,4 +45,28 @@ RULE = Rule(
     " sizes differ). Rank 0 writes to a temporary name and renames; the others wait.",
     "pytorch#12042; BUGS K01, K03",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")',
+                'torch.save(unwrap(net).state_dict(), "net.pt")  # DDP601',
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                'save_on_main(state, f"{self.folder}/pupil.pt")',
+                'torch.save(state, f"{self.folder}/pupil.pt")  # DDP601',
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ("            torch.save(model.module.state", "        torch.save(model.module.state"),
+            ('"model.pt")\n', '"model.pt")  # DDP601\n'),
+        ),
+        marked(SINGLE, "DDP601", '"net.pth")'),
+        marked(LEARNER, "DDP601", '"core.pt")'),
+    ),
+    good=CORRECT,
 )

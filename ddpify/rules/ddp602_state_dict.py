@@ -9,6 +9,16 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import (
+    BY_HAND,
+    CORRECT,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -43,4 +53,32 @@ RULE = Rule(
     " with strict=False loads nothing without a word. A pickled wrapper needs a process group.",
     "pytorch#3805, #9176; BUGS K05",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")',
+                'save_on_main(net.state_dict(), "net.pt")  # DDP602',
+            ),
+        ),
+        changed(
+            PROJECT,
+            (
+                '{"brain": unwrap(brain).state_dict(), "lap": lap}, "top.pt")',
+                '{"brain": brain.state_dict(), "lap": lap}, "top.pt")  # DDP602',
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                '{"pupil": unwrap(self.pupil).state_dict(), "lesson": number}',
+                '{"pupil": self.pupil.state_dict(), "lesson": number}  # DDP602',
+            ),
+        ),
+        changed(
+            BY_HAND, ('model.module.state_dict(), "model.pt")', 'model, "model.pt")  # DDP602')
+        ),
+        marked(SINGLE, "DDP602", '"net.pth")'),
+    ),
+    good=CORRECT,
 )

@@ -9,6 +9,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, TRAINER, changed, marked
 from ddpify.settings import Settings
 
 
@@ -66,4 +67,31 @@ RULE = Rule(
     " `module.` prefix; checkpoints of the DataParallel era have one and are accepted.",
     "examples#1078; BUGS K05, K06, C14",
     check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                'unwrap(self.pupil).load_state_dict(kept["pupil"])',
+                'self.pupil.load_state_dict(kept["pupil"])  # DDP603',
+            ),
+        ),
+        changed(
+            SCRIPT,
+            (
+                "fork_random_streams()\nfor",
+                'unwrap(net).load_state_dict(torch.load("net.pt"))  # DDP603\nfork_random_streams()\nfor',
+            ),
+        ),
+        marked(LEGACY, "DDP603", 'torch.load("judge.pt"))'),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            (
+                "fork_random_streams()\nfor",
+                'unwrap(net).load_state_dict(torch.load("net.pt", device))\nfork_random_streams()\nfor',
+            ),
+        ),
+    ),
 )

@@ -8,6 +8,16 @@ from ddpify.facts.events import LoopEnd
 from ddpify.facts.model import Facts, Status
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import (
+    CORRECT,
+    LEARNER,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -55,4 +65,34 @@ RULE = Rule(
     " numbers, and a decision made from them splits the job.",
     "ignite#615, transformer-xl#14; BUGS M01, M02",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("    for x, y in feed:\n", "    for x, y in feed:  # DDP701\n"),
+            ("    running = reduce_mean(running)\n", ""),
+        ),
+        changed(
+            PROJECT,
+            (
+                "    for picture, kind in stream:\n        guess",
+                "    for picture, kind in stream:  # DDP701\n        guess",
+            ),
+            ("    hits, seen = reduce_sum(hits, seen)\n", ""),
+        ),
+        changed(
+            TRAINER,
+            ("disable=not is_main_process()):\n", "disable=not is_main_process()):  # DDP701\n"),
+            ("        gap, count = reduce_sum(gap, count)\n", ""),
+        ),
+        marked(SINGLE, "DDP701", "for signal, label in pairs:"),
+    ),
+    good=(
+        *CORRECT,
+        LEARNER,
+        changed(  # nothing is read after the loop
+            SCRIPT,
+            ("    running = reduce_mean(running)\n", ""),
+            ("print(n, running / len(feed))", "print(n)"),
+        ),
+    ),
 )

@@ -12,6 +12,7 @@ from ddpify.facts.sinks import Part
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
+from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -131,4 +132,50 @@ RULE = Rule(
     " collective.",
     "modded-nanogpt#2; BUGS M01, M07",
     check,
+    bad=(
+        (
+            changed(
+                SCRIPT,
+                (
+                    "        solver.step()\n",
+                    "        solver.step()\n        if is_main_process():\n            print(cost.item())  # DDP702\n",
+                ),
+            )
+            if False
+            else changed(
+                LEARNER,
+                (
+                    "            self.solver.step()\n",
+                    "            self.solver.step()\n            print(off.item())  # DDP702\n",
+                ),
+            )
+        ),
+        changed(
+            TRAINER,
+            (
+                "            count += len(run)\n",
+                '            count += len(run)\n            self.board.add_scalar("now", off.item())  # DDP702\n',
+            ),
+        ),
+        changed(
+            SINGLE,
+            (
+                "            adam.step()\n",
+                '            adam.step()\n            if round_ > 2:\n                print(f"{objective:.3f}")  # DDP702\n',
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        LEARNER,
+        changed(
+            TRAINER,
+            ("import reduce_sum,", "import reduce_mean, reduce_sum,"),
+            (
+                "            count += len(run)\n",
+                "            count += len(run)\n            shown = reduce_mean(off.item())\n"
+                '            self.board.add_scalar("now", shown)\n',
+            ),
+        ),
+    ),
 )

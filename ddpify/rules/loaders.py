@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader
-from ddpify.facts.values import Thing, Value
+from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit, fresh, statement_of
 from ddpify.source import Site
@@ -100,27 +101,72 @@ def downloads(thing: Thing) -> bool:
     return flag is not None and flag.known and bool(flag.const)
 
 
-def shuffled(facts: Facts, call: Call, sampler: str) -> tuple[str, tuple[Edit, ...]]:
-    """(what the sampler gets as shuffle, edits that keep shuffle out of the sampled loader)."""
-    site = call.kwarg_sites.get("shuffle") or (
-        call.arg_sites[2] if len(call.arg_sites) > 2 and "shuffle" not in call.kwargs else None
-    )
+@dataclass(frozen=True)
+class Shuffle:
+    """How a loader's shuffling moves into its sampler."""
+
+    given: str  # what the sampler is told
+    edits: tuple[Edit, ...] = ()  # what keeps shuffle out of the sampled loader
+    lines: str = ""  # statements to put after the sampler
+
+
+def shuffled(facts: Facts, call: Call, sampler: str) -> Shuffle:
+    """``shuffle`` and a sampler exclude each other: one process keeps the first."""
+    positional = call.arg_sites[2] if len(call.arg_sites) > 2 else None
+    site = call.kwarg_sites.get("shuffle") or positional
     if site is not None:
-        value = call.arg(2, "shuffle") or Value()
-        if value.known:
-            shuffle = "True" if value.const else "False"
-            code = f"{sampler} is None" if value.const else "False"
-        else:
-            shuffle = facts.text(site)
-            code = f"{sampler} is None and {{}}"
-        changed = () if value.known and not value.const else (edit(facts, How.REPLACE, site, code),)
-        return shuffle, changed
-    given = spread(facts, call, "shuffle")
-    if given is None:
-        return "False", ()
-    name = facts.text(given)
-    shuffle = f'{name}.get("shuffle", False)'
-    return shuffle, (
-        edit(facts, How.ARGUMENT, call.site, f"{sampler} is None and {shuffle}", "shuffle"),
-        edit(facts, How.REPLACE, given, '{k: v for k, v in {}.items() if k != "shuffle"}'),
-    )
+        return _written(facts, site, sampler)
+    options = spread(facts, call, "shuffle")
+    if options is None:
+        return Shuffle("False")
+    name = facts.text(options)
+    given = f'{name}.get("shuffle", False)'
+    if option_site(facts, call, options, "batch_size") is not None:
+        lines = f'\nif {sampler} is not None:\n    {name}["shuffle"] = False'
+        return Shuffle(given, (), lines)
+    code = f'{{**{{}}, "shuffle": {sampler} is None and {given}}}'
+    return Shuffle(given, (edit(facts, How.REPLACE, options, code),))
+
+
+def _written(facts: Facts, site: Site, sampler: str) -> Shuffle:
+    node = facts.tree(site).expression(site)
+    if not isinstance(node, ast.Constant):
+        code = f"{sampler} is None and {{}}"
+        return Shuffle(facts.text(site), (edit(facts, How.REPLACE, site, code),))
+    if not node.value:
+        return Shuffle("False")
+    return Shuffle("True", (edit(facts, How.REPLACE, site, f"{sampler} is None"),))
+
+
+def option_site(facts: Facts, call: Call, options: Site, key: str) -> Site | None:
+    """Where ``key`` is written in the dict that this loader alone is given."""
+    dicts = {t.born for t in facts.values[options].of(Kind.DICT)}
+    for other in facts.loaders:
+        for site in _spreads(facts, other.call):
+            shared = {t.born for t in facts.values[site].of(Kind.DICT)}
+            if other.call.site != call.site and shared & dicts:
+                return None
+    found = [_entry(facts, born, key) for born in dicts]
+    return found[0] if len(found) == 1 else None
+
+
+def _spreads(facts: Facts, call: Call) -> list[Site]:
+    tree = facts.tree(call.site)
+    node = tree.expression(call.site)
+    keywords = node.keywords if isinstance(node, ast.Call) else []
+    return [tree.site(k.value) for k in keywords if k.arg is None]
+
+
+def _entry(facts: Facts, site: Site, key: str) -> Site | None:
+    """The value written for ``key`` in a dict display or ``dict(...)`` call."""
+    tree = facts.tree(site)
+    node = tree.expression(site)
+    if isinstance(node, ast.Dict):
+        for name, value in zip(node.keys, node.values, strict=True):
+            if isinstance(name, ast.Constant) and name.value == key:
+                return tree.site(value)
+    if isinstance(node, ast.Call):
+        for keyword in node.keywords:
+            if keyword.arg == key:
+                return tree.site(keyword.value)
+    return None

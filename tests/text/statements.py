@@ -76,7 +76,8 @@ GATE = [
     pytest.param(
         "def f():\n    print('''a\n  b\n\n''' % (\n        1,\n    ))\n",
         [("gate", "print(…", MAIN)],
-        "def f():\n    if is_main():\n        print('''a\n  b\n\n''' % (\n            1,\n        ))\n",
+        "def f():\n    if is_main():\n"
+        "        print('''a\n  b\n\n''' % (\n            1,\n        ))\n",
         id="strings-keep-their-lines",
     ),
     pytest.param(
@@ -112,7 +113,8 @@ GATE = [
     pytest.param(
         "if a:\n    pass\nelif b:\n    print(1)\nelse:\n    print(2)\n",
         [("gate", "print(1)", MAIN), ("gate", "print(2)", MAIN)],
-        "if a:\n    pass\nelif b:\n    if is_main():\n        print(1)\nelse:\n    if is_main():\n        print(2)\n",
+        "if a:\n    pass\nelif b:\n    if is_main():\n        print(1)\n"
+        "else:\n    if is_main():\n        print(2)\n",
         id="elif-and-else",
     ),
 ]
@@ -145,7 +147,7 @@ INSERT = [
     pytest.param(
         "def f():\n    return x; y\n",
         [("before", "return x", "a = 1"), ("after", "y", "b = 1")],
-        "def f():\n    a = 1\n    return x\n    y\n    b = 1\n",
+        "def f():\n    a = 1\n    return x; y\n    b = 1\n",
         id="split-line",
     ),
     pytest.param(
@@ -196,10 +198,11 @@ INSERT = [
             (
                 "before",
                 "y",
-                "some_function(argument_number_one, argument_number_two, argument_number_3, x=12345)",
+                "call(argument_number_one, argument_number_two, argument_number_3, x=12345, y=67)",
             )
         ],
-        "def f():\n    if x:\n        some_function(\n            argument_number_one, argument_number_two, argument_number_3, x=12345\n"
+        "def f():\n    if x:\n        call(\n            argument_number_one, argument_number_two, "
+        "argument_number_3, x=12345, y=67\n"
         "        )\n        y\n",
         id="new-code-fits-its-depth",
     ),

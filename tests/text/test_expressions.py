@@ -139,7 +139,8 @@ LONG = [
     pytest.param(
         f"if x:\n  # c\n  while f({A},  {B}, y):  # d\n    a  =  1\n  else: b  =  2\n",
         [("replace", "y", C)],
-        f"if x:\n  # c\n  while f(\n    {A},\n    {B},\n    {C},\n  ):  # d\n    a  =  1\n  else: b  =  2\n",
+        f"if x:\n  # c\n  while f(\n    {A},\n    {B},\n    {C},\n  ):  # d\n"
+        "    a  =  1\n  else: b  =  2\n",
         id="the-head-of-a-block-only",
     ),
     pytest.param(

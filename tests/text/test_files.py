@@ -33,9 +33,9 @@ def test_a_new_file() -> None:
     assert [one.rule for one in change.edits] == ["R"]
 
 
-@pytest.mark.parametrize("raw", [b"x = 1\n", b"x = 1\n"])
+@pytest.mark.parametrize("raw", [b"x = 'a'\n", b"\xef\xbb\xbfx = 'a'\n"])
 def test_a_file_that_is_there_already_is_no_change(raw: bytes) -> None:
-    assert render(planned(new_file("x = 1\n")), {"ddp.py": source_of(raw, "ddp.py")}) == ()
+    assert render(planned(new_file("x = 'a'\n")), {"ddp.py": source_of(raw, "ddp.py")}) == ()
 
 
 def test_a_file_with_other_content_is_replaced() -> None:

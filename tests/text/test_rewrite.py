@@ -65,7 +65,8 @@ LAYOUT = [
     pytest.param(
         "x = '''a\r\nb'''\r\nprint('''c\r\nd''')\r\n",
         [("gate", "print(…", MAIN), ("before", "print(…", "s = '''e\nf'''")],
-        "x = '''a\r\nb'''\r\ns = \"\"\"e\r\nf\"\"\"\r\nif is_main():\r\n    print('''c\r\nd''')\r\n",
+        "x = '''a\r\nb'''\r\ns = \"\"\"e\r\nf\"\"\"\r\n"
+        "if is_main():\r\n    print('''c\r\nd''')\r\n",
         id="strings-with-crlf",
     ),
 ]

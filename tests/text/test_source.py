@@ -80,7 +80,7 @@ def test_parsing_is_silent_about_the_users_strings() -> None:
 SPANS = [
     pytest.param("f(x)\n", "f(x)", (1, 0, 1, 4), id="simple"),
     pytest.param("é = f('ü', x)\n", "f('ü', x)", (1, 4, 1, 13), id="characters-not-bytes"),
-    pytest.param("𝒳 = '🙂'; f()\n", "f()", (1, 9, 1, 12), id="astral"),
+    pytest.param("x = '🙂'; f()\n", "f()", (1, 9, 1, 12), id="astral"),
     pytest.param("if x:\n\tf()\n", "f()", (2, 1, 2, 4), id="tab-is-one-column"),
     pytest.param("x = 1\n\x0c\nf()\n", "f()", (3, 0, 3, 3), id="form-feed-is-no-line-end"),
     pytest.param("x = '\x85\u2028'\nf()\n", "f()", (2, 0, 2, 3), id="unicode-line-ends"),
