@@ -172,13 +172,16 @@ def _is_meter(m: Machine, thing: Thing) -> bool:
 
 
 def _already_reduced(m: Machine, f: Frame, tree: Tree, node: ast.stmt) -> set[str]:
-    """Names that the statements right after the loop reduce."""
+    """Names that statements after the loop reduce before anything reads them."""
     names: set[str] = set()
+    read: set[str] = set()
     for statement in tree.following(node):
         call = statement.value if isinstance(statement, (ast.Assign, ast.Expr)) else None
-        if not isinstance(call, ast.Call) or not _is_reducer(f, call.func):
-            break
-        names |= {ast.unparse(argument) for argument in call.args}
+        if isinstance(call, ast.Call) and _is_reducer(f, call.func):
+            names |= {ast.unparse(argument) for argument in call.args} - read
+        else:
+            read |= {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Name)}
+            read |= {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
     return names
 
 

@@ -123,7 +123,9 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         return _shape_entry(base, index)
     if any(t.name == "os.environ" for t in base.of(Kind.EXTERNAL)):
         return library.environment(m, f, index, m.site(f, node))
-    results = [item_of(thing, index) for thing in base.things]
+    if base.of(Kind.MODEL, Kind.WRAPPED):
+        m.record(Access(m.tick(), base, m.site(f, node.value), "__getitem__", m.where(f)))
+    results = [item_of(thing, index) or part_of(thing) for thing in base.things]
     found = [r for r in results if r is not None]
     if found:
         return join(*found)
@@ -146,6 +148,17 @@ def _subscript_measure(base: Value, index: ast.expr) -> Measure | None:
         sliced = isinstance(index, ast.Tuple) and any(isinstance(e, ast.Slice) for e in index.elts)
         return Measure.SAMPLES if whole or sliced else Measure.MIXED
     return base.measure
+
+
+def part_of(thing: Thing) -> Value | None:
+    """An entry of a `Sequential` or `ModuleList`, None when the thing is not a module."""
+    if thing.kind not in (Kind.MODEL, Kind.WRAPPED):
+        return None
+    known = thing.attrs.get("__getitem__")
+    if known is None:
+        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}[]", detail={"part_of": thing})
+        known = thing.attrs["__getitem__"] = Value((child,), frozenset({thing}))
+    return known
 
 
 def item_of(thing: Thing, index: Value) -> Value | None:

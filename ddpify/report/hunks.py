@@ -22,16 +22,24 @@ Opcode = tuple[str, int, int, int, int]
 
 @dataclass(frozen=True)
 class Hunk:
-    """Neighbouring changed lines: ``ranges`` is ``-1,3 +1,4``, ``lines`` carry their mark."""
+    """Neighbouring changed lines: ``ranges`` is ``-1,3 +1,4``, ``lines`` carry their mark.
+
+    ``importing`` are edits made elsewhere whose helpers are imported here.
+    """
 
     ranges: str
     lines: tuple[str, ...]
     edits: tuple[PlannedEdit, ...]
+    importing: tuple[PlannedEdit, ...] = ()
 
     @property
     def reasons(self) -> tuple[tuple[str, str], ...]:
         """Rule id and reason of every edit in this hunk, each pair once."""
-        return tuple(sorted({(planned.rule, planned.reason) for planned in self.edits}))
+        own = sorted({(planned.rule, planned.reason) for planned in self.edits})
+        rules = sorted({planned.rule for planned in self.importing})
+        if rules:
+            own.insert(0, (rules[0], f"imports the helpers of {', '.join(rules)}"))
+        return tuple(own)
 
 
 @dataclass(frozen=True)
@@ -59,10 +67,11 @@ def file_diff(change: Change) -> FileDiff:
     new = _lines(change.after)
     matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
     groups = list(matcher.get_grouped_opcodes(3))
-    owners = _owners(change.edits, groups, new)
+    importing = [_needing_imports(change.edits, group, new) for group in groups]
+    owners = _owners(change.edits, groups, importing)
     hunks = (
-        Hunk(_ranges(group), _marked(group, old, new), edits)
-        for group, edits in zip(groups, owners, strict=True)
+        Hunk(_ranges(group), _marked(group, old, new), edits, imports)
+        for group, edits, imports in zip(groups, owners, importing, strict=True)
     )
     return FileDiff(change.path, change.before is None, tuple(hunks))
 
@@ -111,32 +120,33 @@ def _with_end(line: str) -> tuple[str, ...]:
 
 
 def _owners(
-    edits: tuple[PlannedEdit, ...], groups: list[list[Opcode]], new: list[str]
+    edits: tuple[PlannedEdit, ...],
+    groups: list[list[Opcode]],
+    importing: list[tuple[PlannedEdit, ...]],
 ) -> list[tuple[PlannedEdit, ...]]:
     """For each group its edits: nobody's hunk and an edit without a hunk do not occur."""
-    owned: list[list[PlannedEdit]] = [_needing_imports(edits, group, new) for group in groups]
+    owned: list[list[PlannedEdit]] = [[] for _ in groups]
     for planned in edits:
         distances = [_distance(planned.edit, group) for group in groups]
         closest = min(distances, default=0)
         for bucket, distance in zip(owned, distances, strict=True):
             if distance == closest:
                 bucket.append(planned)
-    for bucket, group in zip(owned, groups, strict=True):
-        if edits and not bucket:
+    for bucket, group, imports in zip(owned, groups, importing, strict=True):
+        if edits and not bucket and not imports:
             bucket.append(min(edits, key=lambda planned: _distance(planned.edit, group)))
     return [tuple(dict.fromkeys(bucket)) for bucket in owned]
 
 
 def _needing_imports(
     edits: tuple[PlannedEdit, ...], group: list[Opcode], new: list[str]
-) -> list[PlannedEdit]:
+) -> tuple[PlannedEdit, ...]:
     added = [line for tag, _, _, j1, j2 in group if tag != "equal" for line in new[j1:j2]]
     if not any(re.match(r"\s*(from|import)\s", line) for line in added):
-        return []
+        return ()
     words = set(re.findall(r"\w+", "".join(added)))
-    return [
-        planned for planned in edits if any(name.name in words for name in planned.edit.imports)
-    ]
+    needing = (p for p in edits if any(name.name in words for name in p.edit.imports))
+    return tuple(needing)
 
 
 def _distance(edit: Edit, group: list[Opcode]) -> int:

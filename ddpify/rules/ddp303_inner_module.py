@@ -124,7 +124,7 @@ RULE = Rule(
         changed(
             TRAINER,
             (
-                "number, )" if False else "gap / count, number)\n",
+                "gap / count, number)\n",
                 "gap / count, number)\n        self.board.add_graph(self.pupil)  # DDP303\n",
             ),
         ),

@@ -63,14 +63,15 @@ RULE = Rule(
         ),
         changed(
             PROJECT,
+            ("from ddp_utils import reduce_sum\n", "from ddp_utils import reduce_sum, unwrap\n"),
             (
                 "F.cross_entropy(brain(picture), kind).backward()",
-                "brain.module.loss(picture, kind).backward()  # DDP403",
+                "unwrap(brain).loss(picture, kind).backward()",
             ),
             (
                 "        return self.head(self.body(picture).relu())\n",
                 "        return self.head(self.body(picture).relu())\n\n    def loss(self, picture, kind):\n"
-                "        return nn.functional.cross_entropy(self(picture), kind)\n",
+                "        return nn.functional.cross_entropy(self(picture), kind)  # DDP403\n",
             ),
         ),
         changed(

@@ -47,6 +47,9 @@ def _paths(facts: Facts) -> list[tuple[Call, Value]]:
                 path = call.receiver
             if path is not None:
                 found.append((call, path))
+    for call in facts.named("ddpify.runtime.save_on_main"):
+        if len(call.args) > 1:
+            found.append((call, call.args[1]))
     for call in facts.calls:
         if call.result.of(Kind.TRACKER) and call.name.endswith("SummaryWriter"):
             where = call.arg(0, "log_dir") or call.arg(0, "logdir")

@@ -12,7 +12,7 @@ from ddpify.facts.sinks import Part
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
-from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -133,22 +133,12 @@ RULE = Rule(
     "modded-nanogpt#2; BUGS M01, M07",
     check,
     bad=(
-        (
-            changed(
-                SCRIPT,
-                (
-                    "        solver.step()\n",
-                    "        solver.step()\n        if is_main_process():\n            print(cost.item())  # DDP702\n",
-                ),
-            )
-            if False
-            else changed(
-                LEARNER,
-                (
-                    "            self.solver.step()\n",
-                    "            self.solver.step()\n            print(off.item())  # DDP702\n",
-                ),
-            )
+        changed(
+            LEARNER,
+            (
+                "            self.solver.step()\n",
+                "            self.solver.step()\n            print(off.item())  # DDP702\n",
+            ),
         ),
         changed(
             TRAINER,

@@ -19,7 +19,7 @@ _SKIPPED = ("site-packages", "lib2to3", "test_future_stmt", "__pycache__")
 def sources(count: int, seed: int = 0) -> tuple[Source, ...]:
     """``count`` files below 40 kB that parse and that libcst keeps as they are."""
     folder = Path(ast.__file__).parent
-    files = [file for file in sorted(folder.rglob("*.py")) if file.stat().st_size < 40_000]
+    files = [file for file in sorted(folder.rglob("*.py")) if file.stat().st_size < 20_000]
     files = [file for file in files if not any(part in str(file) for part in _SKIPPED)]
     random.Random(seed).shuffle(files)
     found: list[Source] = []

@@ -1,0 +1,55 @@
+"""The registry: one file per rule, each with its id, its reason and its examples."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+import ddpify.rules
+from ddpify.rules.base import Rule
+from ddpify.rules.registry import all_rules
+
+FILES = sorted(Path(ddpify.rules.__file__).parent.glob("ddp*.py"))
+RULES = [pytest.param(rule, id=rule.id) for rule in all_rules()]
+
+
+def test_every_rule_file_is_registered_once_in_the_order_of_the_codes() -> None:
+    ids = [rule.id for rule in all_rules()]
+    assert len(ids) == len(FILES)
+    assert ids == sorted(set(ids))
+
+
+def test_names_are_not_shared() -> None:
+    names = [rule.name for rule in all_rules()]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_a_file_is_named_after_its_rule_and_says_so(file: Path) -> None:
+    module = importlib.import_module(f"ddpify.rules.{file.stem}")
+    code = file.stem.partition("_")[0].upper()
+    assert re.fullmatch(r"DDP\d{3}", code)
+    assert module.RULE.id == code
+    assert module.__doc__.startswith(f"{code}: ")
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_gives_its_reason_its_source_and_its_examples(rule: Rule) -> None:
+    assert re.fullmatch(r"[a-z]+(-[a-z]+)*", rule.name)
+    assert rule.why.endswith(".")
+    assert rule.source
+    assert len(rule.bad) >= 2
+    assert rule.good
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_the_examples_are_short_complete_projects(rule: Rule) -> None:
+    for example in (*rule.bad, *rule.good):
+        files = dict(example.files)
+        assert example.entry in files
+        for path, text in files.items():
+            compile(text, path, "exec")
+            assert len(text.splitlines()) <= 60, path
