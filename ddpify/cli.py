@@ -263,10 +263,12 @@ def _write(outcome: Outcome, output: Path | None, force: bool) -> Sequence[Path]
 
     try:
         if output is not None:
-            return write.write_to(outcome.changes, outcome.root, output, outcome.files)
-        if not force:
-            _stop_on_dirty(outcome)
-        return write.apply(outcome.changes, outcome.root)
+            write.write_to(outcome.changes, outcome.root, output, outcome.files, force)
+        else:
+            if not force:
+                _stop_on_dirty(outcome)
+            write.apply(outcome.changes, outcome.root)
+        return [(output or outcome.root) / change.path for change in outcome.changes]
     except write.WriteError as error:
         raise Stop(str(error)) from error
 

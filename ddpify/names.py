@@ -26,6 +26,7 @@ COLLECTIVES: Final[frozenset[str]] = frozenset(
         "reduce_sum",
         "save_on_main",
         "setup_distributed",
+        "sync_buffers",
         "wrap_model",
     }
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify import discover, launchers, vendor
-from ddpify.facts.link import analyze
+from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -66,7 +66,11 @@ def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], 
     reads, refusals = [], []
     for entry in found.scripts:
         project = Project(found.root, entry.resolve())
-        facts = analyze(project)
+        try:
+            facts = analyze(project, settings.wants("DDP205"))
+        except TooLarge as error:
+            refusals.append(Refusal(str(error)))
+            continue
         refusals += [Refusal(message) for message in project.unreadable.values()]
         if facts is None:
             if not project.unreadable:
@@ -151,7 +155,7 @@ def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Ou
             plan = Plan.of(outcome.findings)
     try:
         sources |= _text_sources(outcome.root, plan)
-        changes = render(plan, sources, Style(line_length=settings.line_length))
+        changes = render(plan, sources, Style(settings.line_length, skip_string_normalization=True))
     except (ReadOnlySource, UnreadableSource) as error:
         return replace(outcome, refusals=(Refusal(str(error)),))
     return replace(outcome, changes=changes)

@@ -29,6 +29,14 @@ class Site:
 
     path: str
     span: Span
+    _hash: int = field(init=False, repr=False, compare=False, default=0)
+
+    def __post_init__(self) -> None:
+        # sites are keys of the analysis' largest tables: hashed once, not at every look-up
+        object.__setattr__(self, "_hash", hash((self.path, self.span)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         return f"{self.path}:{self.span.line}"

@@ -127,11 +127,25 @@ def barrier() -> None:
 
 
 def broadcast(value: T) -> T:
-    """Rank 0's ``value``, a picklable object, on every rank (*collective*)."""
+    """Rank 0's ``value``, a picklable object, on every rank (*collective*).
+
+    CUDA tensors in it (also in tuples, lists and dicts) arrive on the rank's own device.
+    """
     box = [value]
     if _together():
         dist.broadcast_object_list(box, src=0)
-    return box[0]
+    return value if is_main_process() else _relocated(box[0])
+
+
+def _relocated(value: Any) -> Any:
+    """``value`` with the CUDA tensors of rank 0's device moved to this rank's."""
+    if isinstance(value, torch.Tensor):
+        return value.to(local_device()) if value.is_cuda else value
+    if type(value) in (tuple, list):
+        return type(value)(_relocated(part) for part in value)
+    if type(value) is dict:
+        return {key: _relocated(part) for key, part in value.items()}
+    return value
 
 
 @contextlib.contextmanager
@@ -255,6 +269,17 @@ def unwrap(model: M) -> M:
     inner: Any = getattr(model, "_orig_mod", model)
     wrapper = isinstance(inner, (DistributedDataParallel, DataParallel))
     return inner.module if wrapper else model
+
+
+def sync_buffers(model: nn.Module) -> None:
+    """Give every rank rank 0's buffers, in place (*collective* if the model has buffers).
+
+    The wrapper does so before each training forward, so after the last one batch-norm statistics
+    differ between ranks: evaluation would give each rank another number.
+    """
+    if _together():
+        for buffer in unwrap(model).buffers():
+            dist.broadcast(buffer.detach(), src=0)
 
 
 def without_module_prefix(state_dict: Mapping[str, Any]) -> Mapping[str, Any]:

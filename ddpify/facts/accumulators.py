@@ -18,7 +18,7 @@ from ddpify.source import Site
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
 
-REDUCERS = frozenset({"reduce_sum", "reduce_mean", "reduce_meter"})
+REDUCERS = frozenset({"reduce_sum", "reduce_mean", "reduce_meter", "broadcast"})
 SUMS = (Measure.SUM, Measure.COUNT)
 
 
@@ -73,9 +73,9 @@ def _names(
             continue
         if not tree.read_after(node, name):
             continue
-        if value.measure in SUMS and _accumulates(node, name):
+        if value.measure in SUMS and accumulates(node, name):
             sums.append(name)
-        elif value.measure is Measure.MEAN and _accumulates(node, name):
+        elif value.measure is Measure.MEAN and accumulates(node, name):
             means.append(name)
         else:
             others.append(name)
@@ -104,7 +104,7 @@ def _within(inner: Site, outer: Site) -> bool:
     )
 
 
-def _accumulates(node: ast.stmt, name: str) -> bool:
+def accumulates(node: ast.stmt, name: str) -> bool:
     """Whether the loop adds to ``name`` (rather than binding it anew for each batch)."""
     for inner in ast.walk(node):
         if isinstance(inner, ast.AugAssign) and ast.unparse(inner.target) == name:

@@ -227,7 +227,7 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
     thing.attrs.clear()
     library.describe(m, thing, event)
     thing.detail.setdefault("deps", frozenset().union(*[flat_deps(v) for v in arguments.all()]))
-    init = info.lookup("__init__")
+    init = info.lookup("__init__") if kind is not Kind.MODEL or m.builds(info) else None
     for target in init.things if init is not None else ():
         if isinstance(target.ref, FunctionInfo):
             args = (one(thing), *arguments.args)

@@ -41,15 +41,27 @@ FRAMEWORKS = {
 }
 
 
+class TooLarge(Exception):
+    """What hangs on the entry exceeds the reader's budget; the message is one sentence."""
+
+
 def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
     """The facts of one entry, or None when the entry itself cannot be read.
 
     ``shard_evaluation``: let each rank evaluate a share where only sums are kept.
+
+    Raises:
+        TooLarge: the program cannot be followed whole.
     """
     first = Machine(project)
     module = first.run()
     if module is None or not module.tree.body:
         return None
+    if first.exhausted:
+        raise TooLarge(
+            f"{module.source.path}: the program is too large to follow whole;"
+            " name a smaller entry script"
+        )
     status, evidence = _status(first)
     bare = first
     if status is not Status.DISTRIBUTED:
@@ -68,11 +80,13 @@ def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
     target = Machine(project, wraps, drop, sharded | wanted)
     target.run()
     unwraps = evaluation.unwraps(target) if drop else ()
-    sharded |= sharding.shardable(target, wanted)
+    shared_out = sharding.shardable(target, wanted)
+    sharded |= shared_out
+    replicated = sharding.left_whole(target, wanted - shared_out)
     target = Machine(project, wraps, drop, sharded, frozenset(site for site, _ in unwraps))
     target.run()
     facts = _facts(project, target, bare, first, homes, (status, evidence))
-    return replace(facts, unwraps=unwraps)
+    return replace(facts, unwraps=unwraps, replicated=replicated)
 
 
 def _status(m: Machine) -> tuple[Status, tuple[tuple[Site, str], ...]]:
@@ -237,9 +251,22 @@ def _models(
     wrapped = _wrapped(bare)
     optimizers = dict(_groups(bare))
     return tuple(
-        Model(things, optimizers[things], home, bool(set(things) & wrapped), bool(norms), parallel)
+        Model(
+            things,
+            optimizers[things],
+            home,
+            bool(set(things) & wrapped),
+            bool(norms),
+            bool(norms) or any(_opaque(t) for t in things),
+            parallel,
+        )
         for things, home in homes.items()
     )
+
+
+def _opaque(model: Thing) -> bool:
+    """A model whose layers cannot be seen may have buffers."""
+    return model.ref is None and not model.name.startswith("torch.nn.")
 
 
 def _entry(m: Machine, module: ModuleInfo) -> Entry:

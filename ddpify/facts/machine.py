@@ -36,7 +36,7 @@ from ddpify.names import HEADER_PREFIX
 from ddpify.project import Project
 from ddpify.source import Site
 
-BUDGET = 400_000
+BUDGET = 60_000
 MAX_DEPTH = 24
 RUNTIME = "ddpify.runtime"
 
@@ -72,6 +72,7 @@ class Machine:
         self.drop_data_parallel = drop_data_parallel
         self.now = 0
         self.spent = 0
+        self.exhausted = False
         self.events: list[Event] = []
         self.loops: list[Loop] = []
         self.unknowns: list[Unknown] = []
@@ -82,6 +83,7 @@ class Machine:
         self._sites: dict[ast.AST, Site] = {}
         self._entered: list[FunctionInfo] = []
         self._trees: dict[str, Tree] = {}
+        self._built: set[ClassInfo] = set()
         self.ends: dict[tuple[Site, tuple[Site, ...]], LoopEnd] = {}
 
     # -- running ---------------------------------------------------------------------------
@@ -94,12 +96,7 @@ class Machine:
         try:
             self._run_module(module)
         except OutOfBudget:
-            self.unknown(
-                Unknown(
-                    self.site_of(module, module.tree.body[0]),
-                    "the program is too large to follow whole",
-                )
-            )
+            self.exhausted = True
         return module
 
     def _load(self, name: str, file: Any) -> ModuleInfo | None:
@@ -183,7 +180,8 @@ class Machine:
         """Keep what an expression was, over all the contexts it is evaluated in."""
         site = self.site(f, node)
         known = self.values.get(site)
-        self.values[site] = value if known is None else join(known, value)
+        if known is not value:
+            self.values[site] = value if known is None else join(known, value)
 
     def unknown(self, unknown: Unknown) -> None:
         """Keep something that could not be followed."""
@@ -303,6 +301,13 @@ class Machine:
     ) -> Value:
         """Run a project function with these arguments and give what it returns."""
         return calls.enter(self, f, info, args, kwargs, site, arg_sites, kwarg_sites or {})
+
+    def builds(self, info: ClassInfo) -> bool:
+        """Whether a module's ``__init__`` is still to be read: once per class is enough."""
+        if info in self._built:
+            return False
+        self._built.add(info)
+        return True
 
     @contextmanager
     def inside(self, info: FunctionInfo) -> Iterator[bool]:

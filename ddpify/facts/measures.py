@@ -93,5 +93,5 @@ def reduce_samples(measure: Measure, how: str, axis: object) -> Measure:
     if measure is SAMPLES:
         if axis in (None, 0):
             return SUM if how == "sum" else MEAN
-        return SAMPLES
+        return SAMPLES if isinstance(axis, int) else MIXED
     return measure if axis is None and measure in (SUM, COUNT, MEAN) else MIXED

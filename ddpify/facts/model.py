@@ -62,6 +62,7 @@ class Model:
     home: Home | None
     wrapped: bool
     batch_norm: bool
+    buffers: bool
     data_parallel: tuple[Call, ...]
 
 
@@ -115,6 +116,7 @@ class Facts:
     unwraps: tuple[tuple[Site, Forward], ...] = ()
     bypasses: tuple[Call, ...] = ()
     counted: frozenset[Site] = frozenset()
+    replicated: tuple[LoopEnd, ...] = ()
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
 

@@ -22,11 +22,11 @@ METER = frozenset({"self.sum", "self.count", "self.avg", "self.val"})
 
 
 def candidates(m: Machine) -> frozenset[Site]:
-    """Calls whose loaders only evaluate and have no order or sampler of their own."""
+    """Calls whose loaders only evaluate."""
     calls = roles.calls_of(m)
     trained = {t.born for loop in roles.training_loops(calls) for t in loop.loaders}
     looped = {t for loop in m.loops for t in loaders_in(loop.over)}
-    return frozenset(t.born for t in looped if t.born not in trained and _plain(t))
+    return frozenset(t.born for t in looped if t.born not in trained)
 
 
 def _plain(loader: Thing) -> bool:
@@ -61,10 +61,18 @@ def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
         loaders = by_loop[loop.site]
         if not loaders & wanted:
             continue
-        fine = loaders <= wanted and _only_adds_up(trial, loop)
+        plain = all(_plain(t) for t in loaders_in(loop.over))
+        fine = plain and loaders <= wanted and _only_adds_up(trial, loop)
         (accepted if fine else refused).update(loaders & wanted)
     refused |= {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
     return frozenset(accepted - refused)
+
+
+def left_whole(trial: Machine, loaders: frozenset[Site]) -> tuple[LoopEnd, ...]:
+    """What loops leave behind whose loaders every rank goes through whole."""
+    return tuple(
+        end for end in trial.ends.values() if {t.born for t in loaders_in(end.loop.over)} & loaders
+    )
 
 
 def counted(m: Machine) -> list[Thing]:

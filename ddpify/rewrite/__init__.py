@@ -23,6 +23,8 @@ from ddpify.rewrite.transformer import Rewriter
 from ddpify.rules.base import How
 from ddpify.source import Source
 
+WIDEST = 120
+
 __all__ = ["ReadOnlySource", "RewriteError", "Style", "render"]
 
 
@@ -77,10 +79,16 @@ def _rewritten(source: Source, planned: Sequence[PlannedEdit], style: Style) -> 
         imports = plan_imports(source, planned)
         spelled = [replace(one, edit=respelled(one.edit, imports.spelling)) for one in planned]
         located = locate(module, source, spelled)
-        rewriter = Rewriter(located, Layout.of(module, style), imports, module)
+        rewriter = Rewriter(located, Layout.of(module, _fitting(style, source)), imports, module)
         return module.visit(rewriter).code
-    except (CodeError, cst.CSTValidationError) as error:
+    except (CodeError, cst.CSTValidationError, cst.ParserSyntaxError) as error:
         raise RewriteError(source.path, _rules(planned), str(error)) from error
+
+
+def _fitting(style: Style, source: Source) -> Style:
+    """A file that is written wider than the project's line length stays as wide."""
+    longest = max(map(len, source.lines), default=0)
+    return replace(style, line_length=max(style.line_length, min(longest, WIDEST)))
 
 
 def _parse(source: Source) -> cst.Module:
@@ -88,7 +96,8 @@ def _parse(source: Source) -> cst.Module:
     try:
         module = cst.parse_module(source.text)
     except cst.ParserSyntaxError as error:
-        raise ReadOnlySource(source.path, f"libcst cannot parse line {error.raw_line}") from error
+        why = f"libcst cannot parse line {error.raw_line}"
+        raise ReadOnlySource(source.path, why) from error
     if module.code != source.text or source.encode(source.text) != source.raw:
         why = "unusual white space or line ends would not survive"
         raise ReadOnlySource(source.path, why)

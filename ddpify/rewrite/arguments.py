@@ -120,7 +120,7 @@ def _closed(arg: cst.Arg) -> cst.Arg:
 def _insert_at(items: Sequence[Item], index: int, new: Item, before: Space) -> list[Item]:
     """``new`` in front of an item; that item's white space is used twice."""
     space = _before(items, index, before)
-    again = _bare(space) if _has_line(space) else _ONE
+    again = _bare(space) if isinstance(space, cst.ParenthesizedWhitespace) else _ONE
     new = new.with_changes(comma=cst.Comma(whitespace_after=again))
     result = list(items)
     result.insert(index, new)
@@ -148,14 +148,8 @@ def _split(closing: Space, lead: Space) -> tuple[Space, Space]:
     return separator, _bare(closing)
 
 
-def _has_line(space: Space) -> bool:
-    return isinstance(space, cst.ParenthesizedWhitespace)
-
-
-def _bare(space: Space) -> Space:
+def _bare(space: cst.ParenthesizedWhitespace) -> Space:
     """The same line break without comments and blank lines."""
-    if not isinstance(space, cst.ParenthesizedWhitespace):
-        return space
     plain = cst.TrailingWhitespace(newline=space.first_line.newline)
     return space.with_changes(first_line=plain, empty_lines=())
 

@@ -38,10 +38,8 @@ def refit(before: Statement, after: Statement, layout: Layout, width: int) -> St
         text = _black(new, width, normalize=False)
     except CodeError:
         return after
-    formatted = layout.parse(text)
-    if len(formatted) != 1 or type(formatted[0]) is not type(after):
-        return after
-    return _like(formatted[0], after)
+    (formatted,) = layout.parse(text)
+    return _like(formatted, after)
 
 
 def _grew(old: str, new: str, width: int) -> bool:

@@ -46,10 +46,7 @@ class Layout:
 
     def parse(self, text: str) -> tuple[Statement, ...]:
         """Statements of ``text`` (``\\n``, four spaces), ready for this file."""
-        try:
-            module = cst.parse_module(text.replace("\n", self.newline))
-        except cst.ParserSyntaxError as error:
-            raise CodeError(f"not valid code: {text.strip()!r}") from error
+        module = cst.parse_module(text.replace("\n", self.newline))
         if not module.body:
             raise CodeError(f"no statement in {text.strip()!r}")
         body = [inner(_Fit(self.unit), statement) for statement in module.body]

@@ -141,15 +141,14 @@ def _first_use(body: Sequence[ast.stmt], source: Source, edits: Sequence[Edit]) 
 
 
 def _needed_by(body: Sequence[ast.stmt], source: Source, edit: Edit) -> int | None:
+    """The number of the statement before which the edit needs its names, if that matters."""
     span = edit.site.span
-    for number, node in enumerate(body):
-        if not _contains(source, node, span):
-            continue
-        if _is_deferred(source, node, span):
-            return None
-        is_after = edit.how is How.AFTER and source.span(node) == span
-        return number + 1 if is_after else number
-    return None
+    around = (number for number, node in enumerate(body) if _contains(source, node, span))
+    number = next(around, None)
+    if number is None or _is_deferred(source, body[number], span):
+        return None
+    is_after = edit.how is How.AFTER and source.span(body[number]) == span
+    return number + 1 if is_after else number
 
 
 def _contains(source: Source, node: ast.stmt, span: Span) -> bool:

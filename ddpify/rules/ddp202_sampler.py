@@ -98,9 +98,9 @@ def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
 
 def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[Edit, ...]:
     sampler = fresh(facts, call.site, sampler_name(facts, call, "train_sampler"))
-    hoisted, dataset = dataset_name(facts, call, sampler)
+    dataset = dataset_name(facts, call, sampler)
     shuffle = shuffled(facts, call, sampler)
-    arguments = [dataset, f"shuffle={shuffle.given}"]
+    arguments = [dataset.name, f"shuffle={shuffle.given}"]
     drop_last = call.kwarg_sites.get("drop_last")
     if drop_last is not None:
         arguments.append(f"drop_last={facts.text(drop_last)}")
@@ -108,8 +108,8 @@ def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[E
     if condition:
         made += f" if {condition} else None"
     return (
-        *hoisted,
-        edit(facts, How.BEFORE, statement, made + shuffle.lines),
+        *dataset.edits,
+        edit(facts, How.BEFORE, statement, dataset.lines + made + shuffle.lines),
         *shuffle.edits,
         edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
     )

@@ -34,12 +34,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
     call = loader.call
     sampler = fresh(facts, call.site, sampler_name(facts, call, "eval_sampler"))
-    hoisted, dataset = dataset_name(facts, call, sampler)
+    dataset = dataset_name(facts, call, sampler)
     shuffle = shuffled(facts, call, sampler)
-    made = f"{sampler} = evaluation_sampler({dataset}){shuffle.lines}"
+    made = f"{sampler} = evaluation_sampler({dataset.name}){shuffle.lines}"
     edits = [
-        *hoisted,
-        edit(facts, How.BEFORE, statement_of(facts, call.site), made),
+        *dataset.edits,
+        edit(facts, How.BEFORE, statement_of(facts, call.site), dataset.lines + made),
         *shuffle.edits,
         edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
     ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Model, Status
+from ddpify.facts.roles import whole
+from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, proof
 from ddpify.rules.examples import (
@@ -18,6 +20,8 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.settings import Settings
+
+RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -47,8 +51,20 @@ def _options(facts: Facts, model: Model, settings: Settings) -> str:
     """A single-GPU script's batch norm saw the whole batch; DataParallel's saw one replica's."""
     wanted = settings.sync_batchnorm
     if wanted is None:
-        wanted = model.batch_norm and not model.data_parallel
+        wanted = not model.data_parallel and not _shown_by_one_rank(facts, model)
     return ", sync_batchnorm=True" if wanted and model.batch_norm else ""
+
+
+def _shown_by_one_rank(facts: Facts, model: Model) -> bool:
+    """A tracker that runs the model does so on rank 0 alone: SyncBatchNorm would wait there."""
+    made = {t.born for t in model.things}
+    return any(
+        whole(thing).born in made
+        for call in facts.calls
+        if call.name.endswith(RUNS_MODEL)
+        for value in (*call.args, *call.kwargs.values())
+        for thing in value.of(Kind.MODEL, Kind.WRAPPED)
+    )
 
 
 RULE = Rule(

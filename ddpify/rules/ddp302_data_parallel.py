@@ -16,6 +16,7 @@ from ddpify.source import Site
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per ``nn.DataParallel(...)`` call."""
+    yield from _functional(facts)
     seen: set[Site] = set()
     for model in facts.models:
         for call in model.data_parallel:
@@ -33,6 +34,26 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             )
 
 
+def _functional(facts: Facts) -> Iterable[Finding]:
+    """``nn.parallel.data_parallel(module, input, ids)`` inside a model's own forward."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for tree in facts.trees.values():
+        for node in ast.walk(tree.module):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("data_parallel"):
+                plain = len(node.args) > 1
+                code = f"{tree.text(node.args[0])}({tree.text(node.args[1])})" if plain else ""
+                site = tree.site(node)
+                yield Finding(
+                    "DDP302",
+                    site,
+                    "data_parallel would spread each process over several GPUs",
+                    Severity.ERROR,
+                    (edit(facts, How.REPLACE, site, code),) if plain else (),
+                    "" if plain else "call the module itself",
+                )
+
+
 def _fix(facts: Facts, site: Site) -> tuple[Edit, ...]:
     tree = facts.tree(site)
     node = tree.expression(site)
@@ -48,8 +69,9 @@ def _fix(facts: Facts, site: Site) -> tuple[Edit, ...]:
 def _whole(tree: Tree, statement: ast.stmt) -> ast.stmt:
     """The ``if`` around it, when removing the statement would leave that empty."""
     parent = tree.parent(statement)
-    lonely = isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse
-    return parent if lonely else statement
+    if isinstance(parent, ast.If) and parent.body == [statement] and not parent.orelse:
+        return parent
+    return statement
 
 
 RULE = Rule(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
@@ -19,6 +20,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per condition on local data that decides a collective."""
     if facts.status is Status.DISTRIBUTED:
         return
+    yield from _retries(facts)
     seen: set[Site] = set()
     for call in _collectives(facts):
         for guard in call.where.guards:
@@ -32,6 +34,24 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                     (),
                     "make the condition the same everywhere: reduce the value on all ranks first",
                     ((call.site, "decides whether this runs"),),
+                )
+
+
+def _retries(facts: Facts) -> Iterable[Finding]:
+    """Training again in an except handler: the rank that failed would be alone in it."""
+    for loop in facts.training:
+        for site in loop.backward.where.stack:
+            tree = facts.tree(site)
+            node = tree.statement(site)
+            above = tree.ancestors(node) if node is not None else ()
+            if any(isinstance(a, ast.ExceptHandler) for a in above):
+                yield Finding(
+                    "DDP404",
+                    site,
+                    "a rank that fails would train again alone, and wait for the others for ever",
+                    Severity.WARNING,
+                    (),
+                    "let the job fail and start it again with the smaller setting",
                 )
 
 

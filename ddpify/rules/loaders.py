@@ -9,7 +9,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
-from ddpify.rules.edits import edit, fresh, statement_of
+from ddpify.rules.edits import edit, fresh
 from ddpify.source import Site
 
 
@@ -73,25 +73,30 @@ def sampler_name(facts: Facts, call: Call, default: str) -> str:
     return default
 
 
-def dataset_name(facts: Facts, call: Call, sampler: str) -> tuple[tuple[Edit, ...], str]:
+@dataclass(frozen=True)
+class Dataset:
+    """What a loader and its sampler are given: ``lines`` name it first where it has no name."""
+
+    name: str
+    edits: tuple[Edit, ...] = ()
+    lines: str = ""
+
+
+def dataset_name(facts: Facts, call: Call, sampler: str) -> Dataset:
     """The data set's name; an expression that makes one is hoisted so that both get the same."""
     site = call.arg_site(0, "dataset")
     if site is None:
-        return (), "None"
+        return Dataset("None")
     text = facts.text(site)
     node = facts.tree(site).expression(site)
     if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-        return (), text
+        return Dataset(text)
     name = fresh(facts, site, sampler.replace("sampler", "dataset"))
     code = f"{name} = {text}"
     value = call.arg(0, "dataset")
     if value is not None and any(downloads(t) for t in value.things):
         code = f"with main_process_first():\n    {code}"
-    statement = statement_of(facts, call.site)
-    return (
-        edit(facts, How.BEFORE, statement, code),
-        edit(facts, How.REPLACE, site, name),
-    ), name
+    return Dataset(name, (edit(facts, How.REPLACE, site, name),), f"{code}\n")
 
 
 def downloads(thing: Thing) -> bool:

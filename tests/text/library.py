@@ -15,26 +15,29 @@ from ddpify.source import Source, UnreadableSource
 _SKIPPED = ("site-packages", "lib2to3", "test_future_stmt", "__pycache__")
 
 
+_COUNT = 150
+
+
 @cache
-def sources(count: int, seed: int = 0) -> tuple[Source, ...]:
-    """``count`` files below 40 kB that parse and that libcst keeps as they are."""
+def sources() -> tuple[Source, ...]:
+    """Files below 20 kB that compile and that libcst keeps as they are, in random order."""
     folder = Path(ast.__file__).parent
     files = [file for file in sorted(folder.rglob("*.py")) if file.stat().st_size < 20_000]
     files = [file for file in files if not any(part in str(file) for part in _SKIPPED)]
-    random.Random(seed).shuffle(files)
+    random.Random(0).shuffle(files)
     found: list[Source] = []
     for file in files:
         source = _usable(file, str(file.relative_to(folder)))
         if source is not None:
             found.append(source)
-        if len(found) == count:
+        if len(found) == _COUNT:
             break
     return tuple(found)
 
 
-def part(number: int, of: int, count: int, seed: int = 0) -> tuple[Source, ...]:
-    """One of ``of`` parts, so that collecting the tests reads no file."""
-    return sources(count, seed)[number::of]
+def part(number: int, of: int, count: int = _COUNT) -> tuple[Source, ...]:
+    """One of ``of`` parts of the first ``count``, so that collecting the tests reads no file."""
+    return sources()[:count][number::of]
 
 
 def _usable(file: Path, path: str) -> Source | None:

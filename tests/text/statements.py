@@ -198,11 +198,11 @@ INSERT = [
             (
                 "before",
                 "y",
-                "call(argument_number_one, argument_number_two, argument_number_3, x=12345, y=6789)",
+                "call(argument_number_one, argument_number_two, argument_number_3, 1234567, 67890)",
             )
         ],
         "def f():\n    if x:\n        call(\n            argument_number_one, argument_number_two, "
-        "argument_number_3, x=12345, y=6789\n"
+        "argument_number_3, 1234567, 67890\n"
         "        )\n        y\n",
         id="new-code-fits-its-depth",
     ),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import black
 import pytest
+from black.parsing import InvalidInput
 
 from ddpify.rewrite import RewriteError, Style
 from tests.text.edits import changes, edit, rewritten, source_of
@@ -10,6 +12,7 @@ from tests.text.edits import changes, edit, rewritten, source_of
 REPLACE = [
     pytest.param("x = net()\n", "net()", "wrap({})", "x = wrap(net())\n", id="wrap"),
     pytest.param("x = net()\n", "net()", "other", "x = other\n", id="without-a-hole"),
+    pytest.param("x = a\n", "a", "{}", "x = a\n", id="nothing"),
     pytest.param("x = a\n", "a", "f({}, {}) + {}", "x = f(a, a) + a\n", id="three-holes"),
     pytest.param("x = a.b\n", "a", "{} or c", "x = (a or c).b\n", id="or-under-attribute"),
     pytest.param("x = a or b\n", "a", "{} or c", "x = a or c or b\n", id="or-left-of-or"),
@@ -156,6 +159,12 @@ LONG = [
         id="the-long-line-is-anothers",
     ),
     pytest.param(
+        f"try: pass\nexcept (E, {A}, {B}): pass\n",
+        [("replace", "E", C)],
+        f"try: pass\nexcept ({C}, {A}, {B}): pass\n",
+        id="not-the-clauses-of-try",
+    ),
+    pytest.param(
         f"f({A}, {B}, y)\n",
         [("replace", "y", "g({})"), ("gate", f"f({A}, {B}, y)", "m()")],
         f"if m():\n    f({A}, {B}, g(y))\n",
@@ -169,6 +178,14 @@ def test_only_what_grew_too_long_is_formatted(
     text: str, edits: list[tuple[str, ...]], expected: str
 ) -> None:
     assert rewritten(text, *edits) == expected
+
+
+def test_what_black_cannot_read_stays_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> str:
+        raise InvalidInput("no")
+
+    monkeypatch.setattr(black, "format_str", refuse)
+    assert rewritten("x = a\n", ("replace", "a", A + B + C)) == f"x = {A}{B}{C}\n"
 
 
 def test_the_projects_line_length_and_quotes() -> None:
@@ -185,6 +202,7 @@ def test_the_projects_line_length_and_quotes() -> None:
             ("argument", "f(a)", "", "b"), "no keyword 'b' to remove", id="nothing-to-remove"
         ),
         pytest.param(("argument", "f(a)", "g({})", "b"), "could hold", id="nothing-to-wrap"),
+        pytest.param(("argument", "f(a)", "1 +", "b"), "not an expression", id="broken-value"),
         pytest.param(("argument", "a", "1", "b"), "no expression", id="not-a-call"),
         pytest.param(("before", "x = f(a)", "y ="), "not valid code", id="broken-code"),
         pytest.param(("gate", "x = f(a)", "y ="), "not valid code", id="broken-test"),

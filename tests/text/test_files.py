@@ -101,6 +101,7 @@ def test_an_unknown_file_is_a_bug() -> None:
 READ_ONLY = [
     pytest.param(b"use()\rx = 1\r", "line ends", id="lone-cr"),
     pytest.param(b"use()\n\x0cx = 1\n", "white space", id="form-feed-before-code"),
+    pytest.param(b"use()\n(x): int = 1\n", "libcst cannot parse line 2", id="libcst-fails"),
     pytest.param(b"use()\nreturn\n", "does not compile", id="does-not-compile"),
 ]
 

@@ -3,28 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
-from tests.support.recording import Run
-from tests.support.run import run_distributed, run_single
 from tests.training.projects import Project, Workshop
-
-
-@dataclass(frozen=True)
-class Trained:
-    """The original in one process, and the migrated project, each with its tree."""
-
-    reference: Run
-    reference_tree: Path
-    runs: tuple[Run, ...]
-    tree: Path
-
-
-Train = Callable[[Project, int, bool], Trained]
+from tests.training.runs import Train, Trained, train_both
 
 
 @pytest.fixture(scope="session")
@@ -39,14 +22,10 @@ def train(workshop: Workshop) -> Train:
     @functools.cache
     def run(project: Project, ranks: int, float64: bool) -> Trained:
         name = f"{ranks}-{'float64' if float64 else 'float32'}"
-        argv = project.argv(*project.plain)
         before = workshop.original(project, f"reference-{name}")
-        tree = workshop.migrated(project, f"ranks-{name}")
-        out = workshop.folder / f"observed-{project.folder}-{name}"
-        reference = run_single(before, argv, out / "1", global_order=ranks, float64=float64)
-        runs = run_distributed(tree, argv, ranks, out / "n", float64=float64)
-        assert reference.status == "finished", reference.stderr
-        assert {r.status for r in runs} == {"finished"}, "\n".join(r.stderr for r in runs)
-        return Trained(reference, before, tuple(runs), tree)
+        after = workshop.migrated(project, f"ranks-{name}")
+        out = workshop.observed(project, name)
+        argv = project.argv(*project.plain)
+        return train_both((before, after), argv, ranks, out, float64=float64)
 
     return run

@@ -110,10 +110,18 @@ class Workshop:
         return self._copy(_FIXTURES / project.folder, f"{project.folder}-{name}")
 
     def migrated(self, project: Project, name: str) -> Path:
-        done = self.folder / f"{project.folder}-as-migrated"
+        done = self.sources(project)
         if not done.exists():
             migrate(project, self.original(project, "as-migrated"))
         return self._copy(done, f"{project.folder}-{name}")
+
+    def observed(self, project: Project, name: str) -> Path:
+        """Where what the harness saw goes: outside of the trees."""
+        return self.folder / "observed" / f"{project.folder}-{name}"
+
+    def sources(self, project: Project) -> Path:
+        """A tree that nothing is run in: what a migrated tree has of its own."""
+        return self.folder / f"{project.folder}-as-migrated"
 
     def _copy(self, source: Path, name: str) -> Path:
         ignored = shutil.ignore_patterns("__pycache__")

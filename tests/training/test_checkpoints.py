@@ -17,8 +17,8 @@ import torch
 from tests.support import compare
 from tests.support.recording import Run
 from tests.support.run import run_distributed, run_single
-from tests.training.conftest import Train, Trained
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop
+from tests.training.runs import Train, Trained, train_both
 
 pytestmark = pytest.mark.training
 
@@ -40,7 +40,7 @@ class Resumed:
         """Train ``into`` from the files of ``source``; 0 ranks is plain python."""
         shutil.copytree(source / "out", into / "out")
         argv = self.project.resuming(*self.project.plain, done=1)
-        out = self.workshop.folder / f"observed-{self.project.folder}-{name}"
+        out = self.workshop.observed(self.project, name)
         if ranks:
             runs = run_distributed(into, argv, ranks, out)
         else:
@@ -61,9 +61,7 @@ def resumed(request: pytest.FixtureRequest, train: Train, workshop: Workshop) ->
     argv = project.argv(*project.plain, epochs=1)
     original = workshop.original(project, "first-epoch")
     migrated = workshop.migrated(project, "first-epoch-ranks")
-    out = workshop.folder / f"observed-{project.folder}-first-epoch"
-    run_single(original, argv, out / "1", global_order=2)
-    run_distributed(migrated, argv, 2, out / "n")
+    train_both((original, migrated), argv, 2, workshop.observed(project, "first-epoch"))
     return Resumed(project, original, migrated, train(project, 2, False), workshop)
 
 

@@ -10,8 +10,8 @@ from tests.support import compare
 from tests.support.recording import Run
 from tests.support.run import run_distributed
 from tests.training import judges
-from tests.training.conftest import Train, Trained
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop, edit
+from tests.training.runs import Train, Trained
 
 pytestmark = pytest.mark.training
 MAIN = "main_classification.py"
@@ -26,7 +26,7 @@ def test_a_hang_fails_in_seconds(workshop: Workshop) -> None:
         (NEXT_EPOCH, NEXT_EPOCH + lone),
         ("from ddp_utils import (\n", "from ddp_utils import (\n    barrier,\n"),
     )
-    out = workshop.folder / "observed-hang"
+    out = workshop.observed(CLASSIFICATION, "hang")
     argv = CLASSIFICATION.argv(epochs=1)
     runs = run_distributed(tree, argv, 2, out, timeout=3, limit=60)  # else JobTimeout
     assert runs[0].returncode != 0
@@ -44,14 +44,14 @@ def test_a_batch_that_cannot_be_split_is_refused(
     project: Project, ranks: int, size: int, use: str, workshop: Workshop
 ) -> None:
     tree = workshop.migrated(project, "indivisible")
-    out = workshop.folder / f"observed-{project.folder}-indivisible"
+    out = workshop.observed(project, "indivisible")
     runs = run_distributed(tree, project.argv(f"{project.batch}={size}"), ranks, out)
     sentence = f"batch size {size} cannot be split over {ranks} ranks: use {use}"
     said = [run.stderr.count(sentence) for run in runs]
     assert runs[0].returncode != 0
     assert max(said) == 1, runs[0].stderr
     assert not any(run.steps or run.count("fetch") for run in runs)
-    assert judges.written(tree, workshop.folder / f"{project.folder}-as-migrated") == {}
+    assert judges.written(tree, workshop.sources(project)) == {}
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def broken(workshop: Workshop) -> tuple[Path, list[Run]]:
     )
     edit(tree / "utils.py", (gate, gate.replace("is_main_process()", "True")))
     argv = CLASSIFICATION.argv(*CLASSIFICATION.plain)
-    runs = run_distributed(tree, argv, 2, workshop.folder / "observed-broken")
+    runs = run_distributed(tree, argv, 2, workshop.observed(CLASSIFICATION, "broken"))
     assert {run.status for run in runs} == {"finished"}, runs[0].stderr
     return tree, runs
 

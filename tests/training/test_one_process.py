@@ -8,6 +8,7 @@ from tests.support import compare
 from tests.support.run import run_single
 from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop
+from tests.training.runs import side_by_side
 
 pytestmark = pytest.mark.training
 
@@ -25,14 +26,15 @@ def test_one_process_prints_writes_and_computes_the_same(
 ) -> None:
     argv = project.argv(*extra)
     before, after = workshop.original(project, "alone"), workshop.migrated(project, "alone-too")
-    original = run_single(before, argv, workshop.folder / f"{project.folder}-alone-observed")
-    migrated = run_single(after, argv, workshop.folder / f"{project.folder}-alone-observed")
+    original, migrated = side_by_side(
+        lambda: run_single(before, argv, workshop.observed(project, "alone")),
+        lambda: run_single(after, argv, workshop.observed(project, "alone-too")),
+    )
     assert [original.status, migrated.status] == ["finished"] * 2, migrated.stderr
     assert len(original.steps) == 3 * project.steps_per_epoch
     assert compare.first_divergence(original, migrated) is None
     assert compare.training_samples(migrated) == compare.training_samples(original)
     assert project.masked(migrated.stdout) == project.masked(original.stdout)
-    left = judges.written(before, workshop.original(project, "untouched"))
+    left, found = (judges.written(tree, workshop.sources(project)) for tree in (before, after))
     assert f"out/{project.checkpoint}" in left
-    source = workshop.migrated(project, "untouched-too")
-    judges.same_files(project, left, judges.written(after, source))
+    judges.same_files(project, left, found)

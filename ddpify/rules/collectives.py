@@ -1,0 +1,48 @@
+"""Where all ranks have to take part, so that nobody puts that place under a rank condition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Where
+from ddpify.facts.model import Facts
+from ddpify.names import COLLECTIVES
+from ddpify.source import Site
+
+
+def needs_all_ranks(facts: Facts, statement: Site) -> bool:
+    """Whether a statement runs, itself or in what it calls, something that all ranks must enter."""
+    return any(
+        _inside(site, statement)
+        for where, own in _collectives(facts)
+        for site in (own, *where.stack)
+    )
+
+
+def _collectives(facts: Facts) -> Iterator[tuple[Where, Site]]:
+    """The circumstances and the place of each, those that the fixes will put there included."""
+    for call in facts.named(*(f"ddpify.runtime.{name}" for name in COLLECTIVES)):
+        yield call.where, call.site
+    for forward in facts.training_forwards:
+        yield forward.call.where, forward.call.site
+    for loop in facts.training:
+        yield loop.backward.where, loop.backward.site
+    for end in facts.ends:
+        if end.sums or end.means or end.meters:
+            yield end.where, end.loop.site
+    for effect in facts.effects:
+        if effect.kind is EffectKind.CHECKPOINT:
+            yield effect.call.where, effect.call.site
+    for call, parts in facts.sinks:
+        if call.where.stack and any(part.how for part in parts):
+            yield call.where, call.where.stack[-1]  # reduced before it, not inside
+
+
+def _inside(inner: Site, outer: Site) -> bool:
+    a, b = inner.span, outer.span
+    return (
+        inner.path == outer.path
+        and (b.line, b.column) <= (a.line, a.column)
+        and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
+    )

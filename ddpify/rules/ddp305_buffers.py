@@ -1,0 +1,83 @@
+"""DDP305: ranks evaluate with batch-norm statistics of their own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.accumulators import loaders_in
+from ddpify.facts.events import Forward
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.roles import whole
+from ddpify.facts.scopes import FunctionInfo, Loop
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+SYNC = "ddpify.runtime.sync_buffers"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per evaluation loop that starts with unsynchronised buffers."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    training = {x.batch.site for x in facts.training}
+    done: set[Site] = set()
+    for forward in facts.evaluation_forwards:
+        loop = _evaluation_loop(forward)
+        if loop is None or loop.site in done | training or not _has_buffers(facts, forward):
+            continue
+        done.add(loop.site)
+        if _synchronised(facts, loop.function):
+            continue
+        name = _model_name(facts, forward, loop)
+        fix = (edit(facts, How.BEFORE, loop.site, f"sync_buffers({name})"),) if name else ()
+        yield Finding(
+            "DDP305",
+            loop.site,
+            "ranks would evaluate with batch-norm statistics of their own",
+            Severity.ERROR,
+            fix,
+            "" if fix else "call sync_buffers(model) before the loop",
+        )
+
+
+def _evaluation_loop(forward: Forward) -> Loop | None:
+    found = [x for x in forward.call.where.loops() if loaders_in(x.over)]
+    return found[0] if found else None
+
+
+def _has_buffers(facts: Facts, forward: Forward) -> bool:
+    born = whole(forward.model).born
+    return any(m.buffers for m in facts.models if any(t.born == born for t in m.things))
+
+
+def _synchronised(facts: Facts, function: FunctionInfo | None) -> bool:
+    return any(call.where.function is function for call in facts.named(SYNC))
+
+
+def _model_name(facts: Facts, forward: Forward, loop: Loop) -> str | None:
+    """What the model is called where the loop is."""
+    tree = facts.tree(forward.call.site)
+    node = tree.expression(forward.call.callee)
+    if isinstance(node, ast.Call) and node.args:  # unwrap(net)(inputs)
+        node = node.args[0]
+    if isinstance(node, (ast.Name, ast.Attribute)) and forward.call.where.function is loop.function:
+        return ast.unparse(node)
+    model = whole(forward.model)
+    for name, value in loop.frame.env.items():
+        if value.things and all(whole(t) is model for t in value.things):
+            return name
+    return None
+
+
+RULE = Rule(
+    "DDP305",
+    "evaluation-with-own-buffers",
+    "The wrapper copies rank 0's buffers before each training forward, not after it: when training"
+    " stops for an evaluation, each rank's batch-norm statistics include its own last batch. The"
+    " ranks then measure different models, and a decision made from the number splits the job.",
+    "torch.nn.parallel.DistributedDataParallel (forward_sync_buffers); BUGS C04",
+    check,
+)

@@ -1,0 +1,124 @@
+"""Closure, idempotence and locality, over the fixtures and every bad example that migrates."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ddpify.facts.model import Status
+from ddpify.pipeline import check, migrate
+from ddpify.plan import Change
+from ddpify.rules.base import Edit, How, Severity
+from ddpify.settings import Settings
+from ddpify.source import Source
+from tests.laws.cases import Case, case, example_cases, fixture_cases
+from tests.projects import read
+
+
+@pytest.fixture(scope="module", params=[*fixture_cases(), *example_cases()])
+def migrated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
+    return case(request.param, tmp_path_factory.mktemp("law"))
+
+
+def changed(migrated: Case) -> Case:
+    if migrated.outcome.refusals:
+        pytest.skip("refused: the test below says why it may be")
+    return migrated
+
+
+def test_only_what_has_no_fix_is_refused(migrated: Case) -> None:
+    if not migrated.outcome.refusals:
+        assert migrated.outcome.changes
+        return
+    facts = read(migrated.before / migrated.outcome.entries[0])
+    stuck = [f for f in migrated.outcome.findings if f.severity is Severity.ERROR and not f.fix]
+    assert facts.status is Status.DISTRIBUTED or stuck
+    assert not migrated.outcome.changes
+
+
+def test_closure_what_is_migrated_has_nothing_left_to_fix(migrated: Case) -> None:
+    left = check([changed(migrated).entry], Settings())
+    assert [(f.rule, str(f.site)) for f in left.findings if f.fix] == []
+    assert not left.refusals
+
+
+def test_idempotence_migrating_again_changes_nothing(migrated: Case) -> None:
+    again = migrate([changed(migrated).entry], Settings())
+    assert not again.refusals
+    assert again.changes == ()
+
+
+def test_locality_every_changed_line_belongs_to_a_planned_edit(migrated: Case) -> None:
+    for change in changed(migrated).outcome.changes:
+        assert all(one.rule and one.reason for one in change.edits)
+        if change.before is not None:
+            assert list(_strangers(change, migrated.before)) == []
+
+
+def _strangers(change: Change, root: Path) -> Iterator[str]:
+    """Changed lines that no edit of the change explains."""
+    assert change.before is not None
+    old, new = (_lines(raw) for raw in (change.before, change.after))
+    mine = _planned(change, root, old)
+    for how, start, end, first, last in difflib.SequenceMatcher(
+        None, old, new, autojunk=False
+    ).get_opcodes():
+        gap = start == end and ({start, start + 1} & mine or _imports(new[first:last]))
+        lines = start < end and set(range(start + 1, end + 1)) <= mine
+        if how != "equal" and not gap and not lines:
+            yield f"{change.path}:{start + 1}: {old[start:end]} -> {new[first:last]}"
+
+
+def _lines(raw: bytes) -> list[str]:
+    return raw.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+
+
+def _imports(lines: list[str]) -> bool:
+    """Whether these lines are imports of the runtime."""
+    body = ast.parse("".join(lines)).body
+    return all(isinstance(n, ast.ImportFrom) and "ddp_utils" in str(n.module) for n in body)
+
+
+def _planned(change: Change, root: Path, old: list[str]) -> set[int]:
+    """The old lines that the edits are about, with the blank lines around them."""
+    touched: set[int] = set()
+    tree = Source.read(root / change.path, change.path).parse() if _is_python(change) else None
+    for one in change.edits:
+        touched |= set(_range(one.edit, tree))
+    for step in (-1, 1):
+        for line in list(touched):
+            while 0 < line + step <= len(old) and not old[line + step - 1].strip():
+                line += step
+                touched.add(line)
+    return touched
+
+
+def _is_python(change: Change) -> bool:
+    return change.path.endswith(".py")
+
+
+def _range(edit: Edit, tree: ast.Module | None) -> range:
+    """Whole statements for edits around them, headers for edits of an expression in one."""
+    span = edit.site.span
+    if edit.how is How.BEFORE:
+        return range(span.line - 1, span.line + 1)
+    if edit.how is How.AFTER:
+        return range(span.end_line, span.end_line + 2)
+    if tree is None or edit.how in (How.GATE, How.INDENT, How.DELETE):
+        return range(span.line, span.end_line + 1)
+    holders = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.stmt) and node.lineno <= span.line <= _header_end(node)
+    ]
+    return range(holders[-1].lineno, _header_end(holders[-1]) + 1)
+
+
+def _header_end(node: ast.stmt) -> int:
+    body = getattr(node, "body", None)
+    end = node.end_lineno if not body else body[0].lineno - 1
+    return max(node.lineno, end or 0)
