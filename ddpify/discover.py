@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpify import launchers
+from ddpify.launchers import read_shell
 from ddpify.outcome import Refusal
 from ddpify.project import project_root
 
@@ -79,7 +79,7 @@ def _launched_by(script: Path) -> list[Path] | Refusal:
     files = {p.relative_to(root).as_posix(): p for p in python_files(root)}
     named = [path for path, file in files.items() if file.name in text]
     path = script.resolve().relative_to(root).as_posix()
-    launches = launchers.read_shell(path, text, named, tuple(files))
+    launches = read_shell(path, text, named, tuple(files))
     found = [files[launch.entry] for launch in launches if launch.entry in files]
     if not found:
         return Refusal(f"{script}: starts no Python script of this project")

@@ -178,11 +178,15 @@ def _already_reduced(m: Machine, f: Frame, tree: Tree, node: ast.stmt) -> set[st
     for statement in tree.following(node):
         call = statement.value if isinstance(statement, (ast.Assign, ast.Expr)) else None
         if isinstance(call, ast.Call) and _is_reducer(f, call.func):
-            names |= {ast.unparse(argument) for argument in call.args} - read
+            names |= {ast.unparse(part) for a in call.args for part in _parts(a)} - read
         else:
             read |= {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Name)}
             read |= {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
     return names
+
+
+def _parts(argument: ast.expr) -> list[ast.expr]:
+    return argument.elts if isinstance(argument, ast.Tuple) else [argument]
 
 
 def _is_reducer(f: Frame, func: ast.expr) -> bool:

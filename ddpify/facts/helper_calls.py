@@ -35,6 +35,8 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return library.unwrapped(first)
     if tail in ("reduce_sum", "reduce_mean"):
         return _reduced(call)
+    if tail == "reduce_meter":
+        return _reduce_meters(call)
     if tail == "broadcast":
         kept = frozenset(d for d in flat_deps(first) if d.kind not in OF_ONE_PROCESS)
         return Value(first.things, kept)
@@ -47,3 +49,10 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
 def _reduced(call: Call) -> Value:
     reduced = tuple(computed(a).reduced() for a in call.args)
     return reduced[0] if len(reduced) == 1 else one(Thing(Kind.TUPLE, call.site, items=reduced))
+
+
+def _reduce_meters(call: Call) -> Value:
+    for meter in (thing for value in call.args for thing in value.things):
+        for name in meter.attrs.keys() & {"sum", "count", "avg"}:
+            meter.attrs[name] = meter.attrs[name].reduced()
+    return NOTHING

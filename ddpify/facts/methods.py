@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ddpify.facts import library, measures
 from ddpify.facts.events import Call
-from ddpify.facts.scopes import Frame
+from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import (
     NOTHING,
     Kind,
@@ -58,11 +58,19 @@ def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
         return _arguments(m, f, name, call)
     if name == "state_dict":
         return one(m.make(Kind.STATE, f, call.site, str(thing.serial)), {thing})
+    if thing.kind is Kind.OPTIMIZER and name == "step":
+        return _closure(m, f, call)
     if thing.kind is Kind.SCALER and name in ("scale", "unscale_") and call.args:
         return computed(*call.args, measure=call.args[0].measure)
     if thing.kind is Kind.SAMPLER or thing.kind is Kind.LOADER:
         return Value((), frozenset({thing}))
     return None
+
+
+def _closure(m: Machine, f: Frame, call: Call) -> Value:
+    """``optimizer.step(closure)`` calls the closure."""
+    refs = [t.ref for value in call.args for t in value.things]
+    return join(*[m.enter(f, r, (), {}, call.site) for r in refs if isinstance(r, FunctionInfo)])
 
 
 def _promote(thing: Thing) -> None:

@@ -104,12 +104,11 @@ def fill(pattern: cst.BaseExpression, core: cst.BaseExpression) -> cst.BaseExpre
 
 
 class Filler(cst.CSTTransformer):
-    """Puts a node into the holes of a pattern; the second time, a copy of it."""
+    """Puts a node into the holes of a pattern."""
 
     def __init__(self, core: cst.BaseExpression) -> None:
         super().__init__()
         self._core = core
-        self._is_used = False
         self._parents: list[cst.CSTNode] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
@@ -124,10 +123,8 @@ class Filler(cst.CSTTransformer):
             return updated_node.with_changes(value=original_node.value.replace(HOLE, "{}"))
         if not isinstance(original_node, cst.Name) or original_node.value != HOLE:
             return updated_node
-        core = self._core.deep_clone() if self._is_used else self._core
-        self._is_used = True
         needed = required(self._parents[-1], original_node)
-        return parenthesized(core) if level(core) < needed else core
+        return parenthesized(self._core) if level(self._core) < needed else self._core
 
 
 def level(node: cst.BaseExpression) -> int:

@@ -107,7 +107,6 @@ class _Fit(Unblank):
         return updated_node.with_changes(empty_lines=lines, last_line=self._convert(last))
 
     def _convert(self, space: cst.SimpleWhitespace) -> cst.SimpleWhitespace:
-        if space.value.strip(" "):
-            return space
-        levels, rest = divmod(len(space.value), 4)
-        return space.with_changes(value=self._unit * levels + " " * rest)
+        rest = space.value.lstrip(" ")
+        levels, spaces = divmod(len(space.value) - len(rest), 4)
+        return space.with_changes(value=self._unit * levels + " " * spaces + rest)

@@ -10,8 +10,8 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, Rule, Severity
-from ddpify.rules.edits import gate, once
-from ddpify.rules.effects import gated, null_writer
+from ddpify.rules.edits import once
+from ddpify.rules.effects import gated, gated_statement, null_writer
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
@@ -33,7 +33,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
     if call.alone:
-        return (gate(facts, call.where.statement),)
+        return gated_statement(facts, call)
     node = facts.tree(call.site).statement(call.site)
     if isinstance(node, ast.With):
         return ()

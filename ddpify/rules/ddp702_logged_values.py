@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.sinks import Part
+from ddpify.facts.tree import FUNCTIONS
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
@@ -16,22 +18,29 @@ from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
-Known = dict[tuple[int, str], str]
+
+@dataclass
+class _Reductions:
+    """What the statements so far reduce: by block and text, the new name and the edit that makes it."""
+
+    made: dict[tuple[int, str], tuple[str, Edit]] = field(default_factory=dict)
+    taken: dict[tuple[int, str], str] = field(default_factory=dict)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per statement that shows numbers of this rank's samples."""
     if facts.status is Status.DISTRIBUTED:
         return
-    known: Known = {}
+    known = _Reductions()
     done: set[Site] = set()
     for call, parts in facts.sinks:
-        if not parts or call.site in done or call.where.one_rank():
+        if not parts or call.site in done:
             continue
         done.add(call.site)
         reducible = [p for p in parts if p.how]
-        why_not = _why_not(facts, call, parts)
-        fix = () if why_not or not reducible else _fix(facts, call, reducible, known)
+        place = _before(facts, call)
+        why_not = _why_not(facts, call, parts, place)
+        fix = () if why_not or place is None else _fix(facts, place, reducible, known)
         yield Finding(
             "DDP702",
             call.site,
@@ -42,37 +51,65 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
-def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...]) -> str:
+def _before(facts: Facts, call: Call) -> Site | None:
+    """The statement before which all ranks come by: outside of `if`s on the rank."""
+    on_rank = {guard.site for guard in call.where.guards if guard.test.dep(Kind.RANK)}
+    statement = statement_of(facts, call.site)
+    tree = facts.tree(statement)
+    node = tree.statement(statement)
+    for above in tree.ancestors(node) if node is not None else ():
+        if isinstance(above, FUNCTIONS):
+            break
+        if isinstance(above, ast.If) and tree.site(above.test) in on_rank:
+            on_rank.discard(tree.site(above.test))
+            statement = tree.site(above)
+    return statement if not on_rank else None
+
+
+def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], place: Site | None) -> str:
     for guard in call.where.guards:
         if is_local(facts, guard.test) or guard.test.dep(Kind.CLOCK):
             return "ranks may differ on whether this runs: rank 0 shows its own numbers"
     unknown = ", ".join(dict.fromkeys(p.text for p in parts if not p.how))
     if unknown and not any(p.how for p in parts):
         return f"rank 0 shows its own {unknown}: reduce it by hand if it matters"
-    return ""
+    return "" if place is not None else "reduce them on all ranks before rank 0 goes its own way"
 
 
-def _fix(facts: Facts, call: Call, parts: list[Part], known: Known) -> tuple[Edit, ...]:
+def _fix(facts: Facts, place: Site, parts: list[Part], known: _Reductions) -> tuple[Edit, ...]:
     """Reduce each part once before the statement, on all ranks, and show the result."""
-    statement = statement_of(facts, call.site)
-    blocks = _blocks(facts, statement)
+    blocks = _blocks(facts, place)
     names: dict[str, str] = {}
     wanted: dict[str, list[Part]] = {}
+    edits: list[Edit] = []
     for part in parts:
-        before = [known[b, part.text] for b in blocks if (b, part.text) in known]
-        if part.text in names or before:
-            names[part.text] = before[0] if before else names[part.text]
-            continue
-        names[part.text] = fresh(facts, call.site, _name(part.text))
-        wanted.setdefault(part.how, []).append(part)
-        if not _changes_later(facts, statement, part.text):
-            known[blocks[0], part.text] = names[part.text]
-    edits = [
-        edit(facts, How.BEFORE, statement, _line(how, group, names))
-        for how, group in wanted.items()
-    ]
+        before = [known.made[b, part.text] for b in blocks if (b, part.text) in known.made]
+        if before:
+            names[part.text], made = before[0]
+            edits.append(made)
+        elif part.text not in names:
+            names[part.text] = _new_name(facts, place, part.text, known)
+            wanted.setdefault(part.how, []).append(part)
+    for how, group in wanted.items():
+        made = edit(facts, How.BEFORE, place, _line(how, group, names))
+        edits.append(made)
+        for part in group:
+            if not _changes_later(facts, place, part.text):
+                known.made[blocks[0], part.text] = names[part.text], made
     edits += [edit(facts, How.REPLACE, p.site, names[p.text]) for p in parts]
-    return tuple(edits)
+    return tuple(dict.fromkeys(edits))
+
+
+def _new_name(facts: Facts, place: Site, text: str, known: _Reductions) -> str:
+    """A name of its own for each text in a function: two sums must not share one."""
+    tree = facts.tree(place)
+    node = tree.statement(place)
+    scope = id(tree.function(node)) if node is not None else 0
+    wanted, number = _name(text), 2
+    name = fresh(facts, place, wanted)
+    while known.taken.setdefault((scope, name), text) != text:
+        name, number = fresh(facts, place, f"{wanted}{number}"), number + 1
+    return name
 
 
 def _line(how: str, parts: list[Part], names: dict[str, str]) -> str:

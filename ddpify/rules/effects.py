@@ -9,6 +9,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.rules.collectives import needs_all_ranks
 from ddpify.rules.edits import MAIN, edit, gate, once, statement_of
 from ddpify.source import Site
 
@@ -21,10 +22,8 @@ def gated(
     for site, calls in once((*_direct(facts, kinds), *lifted)).items():
         if all(c.where.one_rank() for c in calls):
             continue
-        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
-        yield Finding(
-            rule, site, message, severity, fix, "" if fix else "run it on the main process only"
-        )
+        fix = gated_statement(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        yield Finding(rule, site, message, severity, fix, "" if fix else _advice(facts, calls[0]))
 
 
 def _direct(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
@@ -46,8 +45,19 @@ def _lifted(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
     return found
 
 
-def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
+def gated_statement(facts: Facts, call: Call) -> tuple[Edit, ...]:
+    """Gate the statement of a call, unless that would leave other ranks out of a collective."""
+    if needs_all_ranks(facts, call.where.statement):
+        return ()
     return (gate(facts, call.where.statement),)
+
+
+def _advice(facts: Facts, call: Call) -> str:
+    if needs_all_ranks(facts, call.where.statement):
+        return (
+            "compute its values before it, on all ranks, and run the rest on the main process only"
+        )
+    return "run it on the main process only"
 
 
 def null_writer(facts: Facts, site: Site) -> Edit:
@@ -59,10 +69,13 @@ def opened(facts: Facts, call: Call) -> Edit:
     """Gate a whole ``with open(...)`` block, or open a stand-in on the other ranks."""
     tree = facts.tree(call.site)
     node = tree.statement(call.site)
+    statement = statement_of(facts, call.site)
+    if needs_all_ranks(facts, statement):
+        return null_writer(facts, call.site)
     if call.alone or isinstance(node, ast.Expr):
-        return gate(facts, statement_of(facts, call.site))
+        return gate(facts, statement)
     if isinstance(node, ast.With) and _self_contained(facts, node):
-        return gate(facts, tree.site(node))
+        return gate(facts, statement)
     return null_writer(facts, call.site)
 
 

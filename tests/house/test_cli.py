@@ -53,20 +53,23 @@ class Layers:
         self.settings = settings
         return self.result
 
-    def apply(self, changes: Sequence[Change], root: Path) -> tuple[Path, ...]:
+    def apply(self, changes: Sequence[Change], root: Path) -> None:
         """As ``write.apply``."""
         if self.failure:
             raise WriteError(self.failure)
         self.written += [("inplace", root)]
-        return tuple(root / change.path for change in changes)
 
     def write_to(
-        self, changes: Sequence[Change], root: Path, out: Path, also: Sequence[str]
-    ) -> tuple[Path, ...]:
+        self,
+        changes: Sequence[Change],
+        root: Path,
+        out: Path,
+        also: Sequence[str],
+        force: bool = False,
+    ) -> None:
         """As ``write.write_to``."""
         assert tuple(also) == ("main.py", "data.py")
         self.written += [("output", out)]
-        return tuple(out / change.path for change in changes)
 
     def dirty_files(self, paths: Sequence[str], root: Path) -> tuple[str, ...]:
         """As ``write.dirty_files``."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from ddpify.rewrite import render
 from ddpify.rules.base import Finding
 from ddpify.settings import Settings
 from ddpify.source import Source
-from tests.projects import ENTRIES, FIXTURES, put_fixture, write
+from tests.projects import ENTRIES, migrated, put_fixture, write
 
 VENDORED = "DDP001"
 
@@ -36,28 +34,68 @@ class Migration:
         return tuple(f for f in self.findings if f.fix and f.rule != VENDORED)
 
 
-@functools.cache
-def migration(name: str, folder: Path) -> Migration:
-    entry = put_fixture(name, folder)
+def migration(entry: Path) -> Migration:
+    """What migrate finds; refused it must not be."""
     outcome = migrate([entry], Settings())
     assert not outcome.refusals
-    paths = {path for path in outcome.files if path.endswith(".py")}
-    sources = {path: Source.read(folder / path, path) for path in sorted(paths)}
-    for path in launchers.discover(folder, outcome.entries):
-        file = folder / path
+    sources = {path: Project.of(entry).read(entry.parent / path) for path in outcome.files}
+    for path in launchers.discover(entry.parent, outcome.entries):
+        file = entry.parent / path
         sources[path] = Source.plain(file.read_bytes(), file, path)
-    return Migration(outcome.findings, sources)
+    return Migration(outcome.findings, {path: s for path, s in sources.items() if s is not None})
 
 
-def mutated(name: str, number: int, folder: Path) -> tuple[Finding, tuple[Finding, ...], Path]:
-    """(the finding left unfixed, what check finds, the project)."""
-    made = migration(name, folder / "original")
-    left_out = made.fixed[number]
+def without(left_out: Finding, made: Migration, entry: Path) -> tuple[Finding, ...]:
+    """Migrate the project of ``entry`` save for one finding; what check finds then."""
     plan = Plan.of([finding for finding in made.findings if finding is not left_out])
     assert not plan.clashes
-    project = folder / f"without-{number}"
-    entry = put_fixture(name, project)
-    write(render(plan, made.sources), project)
+    write(render(plan, made.sources), entry.parent)
     found = check([entry], Settings())
     assert not found.refusals
-    return left_out, found.findings, project
+    return found.findings
+
+
+def corresponding(old: str, new: str, line: int) -> range:
+    """The new lines that ``line`` may have become: what lies between its unchanged neighbours."""
+    texts = [[one.strip() for one in text.splitlines()] for text in (old, new)]
+    blocks = difflib.SequenceMatcher(None, *texts, autojunk=False).get_matching_blocks()
+    kept = {block.a + n + 1: block.b + n + 1 for block in blocks for n in range(block.size)}
+    if line in kept:
+        return range(kept[line], kept[line] + 1)
+    above = max((new_line for old_line, new_line in kept.items() if old_line < line), default=0)
+    below = min((new_line for old_line, new_line in kept.items() if old_line > line), default=10**6)
+    return range(above + 1, below)
+
+
+def complaint(left_out: Finding, found: tuple[Finding, ...], made: Migration, root: Path) -> str:
+    """Why ``found`` is not exactly ``left_out``; "" when it is."""
+    seen = [f"{finding.rule} at {finding.site}" for finding in found]
+    if [finding.rule for finding in found] != [left_out.rule]:
+        return f"found {seen}"
+    path, line = left_out.site.path, left_out.site.span.line
+    lines = corresponding(made.sources[path].text, (root / path).read_text("utf-8"), line)
+    there = found[0].site.path == path and found[0].site.span.line in lines
+    return "" if there else f"found {seen}, expected it in lines {lines}"
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_a_migrated_fixture_has_no_findings(name: str, tmp_path: Path) -> None:
+    entry = put_fixture(name, tmp_path / "project")
+    migrated(entry)
+    outcome = check([entry], Settings())
+    assert [(finding.rule, str(finding.site)) for finding in outcome.findings] == []
+    assert not outcome.refusals
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_leaving_one_rewrite_out_brings_exactly_its_finding_back(name: str, tmp_path: Path) -> None:
+    made = migration(put_fixture(name, tmp_path / "original"))
+    complaints = {}
+    for number, left_out in enumerate(made.fixed):
+        entry = put_fixture(name, tmp_path / str(number))
+        found = without(left_out, made, entry)
+        wrong = complaint(left_out, found, made, entry.parent)
+        if wrong:
+            complaints[f"without {left_out.rule} at {left_out.site}"] = wrong
+    assert len(made.fixed) > 20
+    assert complaints == {}

@@ -10,6 +10,13 @@ from ddpify.rewrite import RewriteError, Style
 from tests.text.edits import changes, edit, rewritten, source_of
 
 REPLACE = [
+    pytest.param(
+        "x = (  # c\n    a or b\n).d\n",
+        "a or b",
+        "e",
+        "x = (  # c\n    e\n).d\n",
+        id="parens-with-a-comment-stay",
+    ),
     pytest.param("x = net()\n", "net()", "wrap({})", "x = wrap(net())\n", id="wrap"),
     pytest.param("x = net()\n", "net()", "other", "x = other\n", id="without-a-hole"),
     pytest.param("x = a\n", "a", "{}", "x = a\n", id="nothing"),
@@ -134,6 +141,12 @@ LONG = [
         id="too-long",
     ),
     pytest.param(
+        f"a; x  =  f({A}, {B}, y)\n",
+        [("replace", "y", C)],
+        f"a; x  =  f({A}, {B}, {C})\n",
+        id="not-several-on-a-line",
+    ),
+    pytest.param(
         f"x  =  f({A}, {B}, {C}, y)\n",
         [("replace", "y", "z")],
         f"x  =  f({A}, {B}, {C}, z)\n",
@@ -153,9 +166,9 @@ LONG = [
         id="elif",
     ),
     pytest.param(
-        f"x = f('''\n{A}{A}{A}\n''',  y)\n",
+        f"x = f('''\n{A}{A}{A}{A}{A}\n''',  y)\n",
         [("replace", "y", "z")],
-        f"x = f('''\n{A}{A}{A}\n''',  z)\n",
+        f"x = f('''\n{A}{A}{A}{A}{A}\n''',  z)\n",
         id="the-long-line-is-anothers",
     ),
     pytest.param(

@@ -77,6 +77,13 @@ PLACES = [
         id="use-above-a-path-change",
     ),
     pytest.param(
+        "import sys\nsys.path.append('..')\nimport local\nx = f()\ndef g(): pass\n"
+        "sys.path.append('.')\nwhile x: pass\nimport late\n\nuse()\n",
+        f"import sys\nsys.path.append('..')\nimport local\n{NEW}x = f()\ndef g(): pass\n"
+        f"sys.path.append('.')\nwhile x: pass\nimport late\n\n{IF}",
+        id="a-late-path-change-does-not-count",
+    ),
+    pytest.param(
         "import os; import sys\nuse()\n", f"import os; import sys\n{NEW}{IF}", id="one-line"
     ),
     pytest.param(
@@ -265,6 +272,11 @@ def test_a_decorator_runs_before_the_function_it_stands_on() -> None:
     source = source_of(text)
     made = changes(source, [edit(source, "replace", "use", "main", "", "ddp.main")])
     assert b"import os\nfrom ddp import main\nos" in made[0].after
+
+
+def test_at_the_top_with_other_new_code() -> None:
+    spec = ("before", "use()", "main()", "", "ddp.main")
+    assert rewritten("# head\nuse()\n", spec) == f"# head\n\n{NEW}\nmain()\nuse()\n"
 
 
 def test_after_the_last_import_the_new_one_comes_first() -> None:
