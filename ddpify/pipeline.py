@@ -102,7 +102,8 @@ def _why_not(read: Read) -> list[Refusal]:
         why = "no training loop found (nothing in a loop calls backward())"
         return [Refusal(f"{path}: {why}")]
     if not facts.steps:
-        return [Refusal(f"{path}: no optimizer that steps was found")]
+        where = facts.training[0].backward.site
+        return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]
     for loop in facts.training:
         if not loop.loaders:
             why = "the training loop's batches do not come from a DataLoader that can be followed"
@@ -131,7 +132,7 @@ def _launch_findings(root: Path, reads: Sequence[Read]) -> list[Finding]:
 
 def _outcome(root: Path, reads: Sequence[Read], findings: Iterable[Finding]) -> Outcome:
     unknowns = [u for read in reads for u in read.facts.unknowns]
-    unique = {(f.rule, f.site, f.message): f for f in findings}
+    unique = {(f.rule, f.site, f.message, f.fix): f for f in findings}
     files = sorted({path for read in reads for path in read.project.sources})
     return Outcome(
         root,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ddpify.facts.events import Access, Bind
 from ddpify.facts.expressions import item_of
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Value, computed, constant, join
+from ddpify.facts.values import Kind, Thing, Value, computed, constant, join
 
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
@@ -66,12 +66,20 @@ def _store_attribute(m: Machine, f: Frame, target: ast.Attribute, value: Value) 
     site = m.site(f, target.value)
     m.record(Access(m.tick(), base, site, target.attr, m.where(f), stored=True))
     for thing in base.things:
+        _claim(thing, value)
         strong = len(base.things) == 1 and len(f.guards) == f.entered_with
         old = None if strong else thing.attrs.get(target.attr)
         if thing.kind is Kind.MODULE and thing.ref is not None:
             m.module_globals(thing)[target.attr] = join(old, value)
         else:
             thing.attrs[target.attr] = join(old, value)
+
+
+def _claim(owner: Thing, value: Value) -> None:
+    """A module kept in an attribute of another one is a part of it."""
+    for thing in value.of(Kind.MODEL):
+        if owner.kind is Kind.MODEL and thing is not owner:
+            thing.detail.setdefault("part_of", owner)
 
 
 def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:

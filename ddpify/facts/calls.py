@@ -164,7 +164,7 @@ def _dispatch(
         return join(*results)
     if isinstance(node.func, ast.Attribute) and receiver is not None:
         return methods.call_method(m, f, receiver, node.func.attr, event)
-    return computed(callee, *arguments.all())
+    return library.call_unknown(m, f, None, event)
 
 
 def _call_thing(

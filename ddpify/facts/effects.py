@@ -47,7 +47,8 @@ CHECKPOINTS = frozenset({"torch.save"})
 TRACKERS = frozenset(
     """wandb.log wandb.save wandb.watch wandb.finish wandb.config.update wandb.run.log
     mlflow.log_metric mlflow.log_metrics mlflow.log_param mlflow.log_params mlflow.log_artifact
-    mlflow.set_experiment mlflow.end_run""".split()
+    mlflow.set_experiment mlflow.end_run tensorboard_logger.configure
+    tensorboard_logger.log_value""".split()
 )
 METHOD_EFFECTS = {
     "savefig": EffectKind.FILE,

@@ -28,7 +28,10 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     made = [b for b in _binds(m, things) if b.order < first_use and _namable(b.target)]
     if not made:
         return None
-    moves = [c for c in _moves(m, things) if c.order < first_use]
+    called = _first_call(m, things)
+    moves = [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
+    if any(c.order > first_use for c in moves):
+        made = [b for b in _binds(m, things) if b.order < called and _namable(b.target)]
     built = [b for b in made if not _alias(m, b)]
     events: list[Bind | Call] = [*built, *moves]
     last = max(events, key=_order, default=made[-1])
@@ -56,6 +59,18 @@ def _first_use(m: Machine, things: tuple[Thing, ...]) -> int:
             if any(wanted & set(models_of_optimizer(t)) for t in made if t.born == event.site):
                 orders.append(event.order)
     return min(orders, default=m.now + 1)
+
+
+def _first_call(m: Machine, things: tuple[Thing, ...]) -> int:
+    """When the model is first called: it must be on its device, and wrapped, by then."""
+    wanted = set(things)
+    calls = (e.order for e in m.events if isinstance(e, Forward) and whole(e.model) in wanted)
+    return min(calls, default=m.now + 1)
+
+
+def _on_device(move: Call) -> bool:
+    """A move that DistributedDataParallel must come after, even when the optimizer is there."""
+    return move.name != ".load_state_dict"
 
 
 def _is_model(value: Value, things: tuple[Thing, ...]) -> bool:

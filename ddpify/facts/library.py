@@ -51,6 +51,7 @@ CLOCKS = (
     "time.ctime",
     "os.getpid",
 )
+TRACKERS = frozenset({"tensorboard_logger.Logger", "visdom.Visdom", "aim.Run"})
 MODEL_SOURCES = (
     "torchvision.models.",
     "timm.create_model",
@@ -91,7 +92,7 @@ def class_kind(name: str) -> Kind | None:
         return Kind.DATASET
     if tail == "GradScaler" and name.startswith("torch."):
         return Kind.SCALER
-    if tail == "SummaryWriter":
+    if tail == "SummaryWriter" or name in TRACKERS:
         return Kind.TRACKER
     return None
 
@@ -136,7 +137,7 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
     if name in PASS_THROUGH and call.args:
         return call.args[0]
     if name in ITERATES:
-        return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args[:1]]))
+        return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args]))
     return _ambient(m, f, name, tail, call)
 
 
@@ -200,6 +201,7 @@ def call_unknown(m: Machine, f: Frame, callee: Thing | None, call: Call) -> Valu
     thing = m.make(Kind.UNKNOWN, f, call.site, callee.name if callee is not None else call.name)
     thing.detail.setdefault("deps", deps.deps)
     thing.detail["deps"] |= deps.deps
+    thing.detail["call"] = call
     return one(thing, deps.deps, deps.measure)
 
 
@@ -315,6 +317,8 @@ def unwrapped(value: Value) -> Value:
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     inner = call.arg(0, "module") or NOTHING
     if tail == "DataParallel" and m.drop_data_parallel:
+        for thing in inner.of(Kind.UNKNOWN):
+            thing.kind = Kind.MODEL
         return inner
     return wrap(m, f, inner, call.site, f"torch.nn.parallel.{tail}")
 

@@ -141,6 +141,18 @@ LONG = [
         id="too-long",
     ),
     pytest.param(
+        f"x  =  f({A}, {B}, {C}, {A}, yy)\n",
+        [("replace", "yy", "z")],
+        f"x  =  f({A}, {B}, {C}, {A}, z)\n",
+        id="is-shorter-than-it-was",
+    ),
+    pytest.param(
+        f"# {A}{B}{C}{A[2:]}\nx  =  f({A}, {B}, y)\n",
+        [("replace", "y", C)],
+        f"# {A}{B}{C}{A[2:]}\nx  =  f({A}, {B}, {C})\n",
+        id="the-file-has-lines-as-long",
+    ),
+    pytest.param(
         f"a; x  =  f({A}, {B}, y)\n",
         [("replace", "y", C)],
         f"a; x  =  f({A}, {B}, {C})\n",

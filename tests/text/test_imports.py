@@ -245,6 +245,12 @@ def test_the_name_it_has_there_is_used_again() -> None:
     assert rewritten(text, ("gate", "use()", "main()", "", "ddp.main")) == wanted
 
 
+def test_an_alias_of_the_author_is_used() -> None:
+    wanted = "from ddp import main as m\nif m():\n    use()\n"
+    spec = ("gate", "use()", "main()", "", "ddp.main")
+    assert rewritten("from ddp import main as m\nuse()\n", spec) == wanted
+
+
 def test_two_modules_with_one_name() -> None:
     edits = [("gate", "a()", "main()", "", "one.main"), ("gate", "b()", "main()", "", "two.main")]
     wanted = (
