@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.facts import evaluation, roles, sharding
+from ddpify.facts import evaluation, graph, roles, sharding
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Bind, Call
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.homes import home_of
 from ddpify.facts.machine import RUNTIME, Machine
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
+from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.scopes import ModuleInfo
 from ddpify.facts.sinks import parts, sinks
 from ddpify.facts.values import Kind, Thing
@@ -196,7 +197,9 @@ def _facts(
         if t.kind is Kind.WRAPPED and t.inner
     }
     own = {roles.whole(t) for t in wrapped}
-    effects = tuple(e for e in map(effect_of, calls) if e is not None)
+    sites = preparations(calls)
+    known = (effect_of(call) for call in calls if not prepared(call, sites))
+    effects = tuple(effect for effect in known if effect is not None)
     trees = {path: m.tree(path) for path in m.modules}
     helpers = io_helpers(calls, effects, trees)
     entry = next(iter(m.modules.values()))
@@ -224,6 +227,7 @@ def _facts(
         runtime=("", ""),
         bypasses=_bypasses(calls),
         helpers=helpers,
+        preparations=sites,
         counted=frozenset(t.born for t in sharding.counted(m)),
         sinks=tuple(
             (call, tuple(parts(trees[call.site.path], call, m.values, m.sharded)))
@@ -249,6 +253,7 @@ def _models(
     norms = [c for c in calls if c.name.startswith("torch.nn.BatchNorm")]
     parallel = tuple(c for c in roles.calls_of(first) if c.name.endswith(".DataParallel"))
     wrapped = _wrapped(bare)
+    again = graph.repeated(bare)
     optimizers = dict(_groups(bare))
     return tuple(
         Model(
@@ -258,6 +263,8 @@ def _models(
             bool(set(things) & wrapped),
             bool(norms),
             bool(norms) or any(_opaque(t) for t in things),
+            bool({t.born for t in things} & again),
+            graph.unused(bare, things),
             parallel,
         )
         for things, home in homes.items()

@@ -63,6 +63,8 @@ class Model:
     wrapped: bool
     batch_norm: bool
     buffers: bool
+    repeated: bool
+    unused: str
     data_parallel: tuple[Call, ...]
 
 
@@ -117,6 +119,7 @@ class Facts:
     bypasses: tuple[Call, ...] = ()
     counted: frozenset[Site] = frozenset()
     replicated: tuple[LoopEnd, ...] = ()
+    preparations: frozenset[Site] = frozenset()
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
 

@@ -70,6 +70,20 @@ class Tree:
         block = self.block(node)
         return block[block.index(node) + 1 :]
 
+    def can_be_preceded(self, call: Site, dataset: Site | None) -> bool:
+        """Whether statements before the one that holds a loader's call run right before the call.
+
+        In a display or among arguments they do where the data set has a name already: one that
+        is made there would be made before its neighbours.
+        """
+        node = self.expression(call)
+        given = self.expression(dataset) if dataset is not None else None
+        above = self._parent.get(node) if node is not None else None
+        if isinstance(given, (ast.Name, ast.Attribute, ast.Subscript)):
+            while isinstance(above, (ast.Tuple, ast.List, ast.Dict, ast.Call, ast.keyword)):
+                above = self._parent.get(above)
+        return isinstance(above, (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr))
+
     def site(self, node: ast.AST) -> Site:
         """Where a node stands."""
         return self.source.site(node)

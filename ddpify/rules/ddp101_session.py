@@ -20,7 +20,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding when nothing opens the session."""
     if facts.status is Status.DISTRIBUTED or facts.named(SESSION, *SETUP):
         return
-    guard = facts.entry.guard
+    guard = facts.entry.guard if not _works_before(facts) else ()
     where = guard[0] if guard else first_statement(facts)
     yield Finding(
         "DDP101",
@@ -29,6 +29,22 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         Severity.ERROR,
         _fix(facts, guard, where),
     )
+
+
+def _works_before(facts: Facts) -> bool:
+    """Whether data or models are made at module level, before the guard is reached."""
+    inside = {site for site in facts.entry.guard}
+    made = [loader.call.where.statement for loader in facts.loaders if not loader.call.where.stack]
+    made += [m.home.statement for m in facts.models if m.home is not None]
+    tree = facts.tree(facts.entry.site)
+    for site in made:
+        node = tree.statement(site) if site.path == facts.entry.path else None
+        if node is None or not isinstance(tree.function(node), ast.Module):
+            continue
+        around = {tree.site(a) for a in (node, *tree.ancestors(node)) if isinstance(a, ast.stmt)}
+        if not around & inside:
+            return True
+    return False
 
 
 def _fix(facts: Facts, guard: tuple[Site, ...], first: Site) -> tuple[Edit, ...]:

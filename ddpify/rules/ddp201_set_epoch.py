@@ -165,19 +165,24 @@ def _name_of(frame: Frame, loader: Thing) -> str | None:
             return name
     for name, value in frame.env.items():
         for thing in value.of(Kind.INSTANCE, Kind.DICT):
-            held = _held_as(thing, loader)
+            held = _held_as(thing, loader, 2)
             if held is not None:
                 return f"{name}{held}"
     return None
 
 
-def _held_as(thing: Thing, loader: Thing) -> str | None:
-    for attribute, value in thing.attrs.items():
+def _held_as(thing: Thing, loader: Thing, depth: int) -> str | None:
+    """``.attribute``, ``["key"]`` or one within the other."""
+    held = [(f".{name}", value) for name, value in thing.attrs.items()]
+    held += [(f'["{k}"]', v) for k, v in (thing.keys or {}).items() if isinstance(k, str)]
+    for text, value in held:
         if value.things == (loader,):
-            return f".{attribute}"
-    for key, value in (thing.keys or {}).items():
-        if value.things == (loader,) and isinstance(key, str):
-            return f'["{key}"]'
+            return text
+    for text, value in held if depth > 1 else ():
+        for inner in value.of(Kind.INSTANCE, Kind.DICT):
+            rest = _held_as(inner, loader, depth - 1)
+            if rest is not None and len(value.things) == 1:
+                return text + rest
     return None
 
 

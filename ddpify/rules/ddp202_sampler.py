@@ -82,7 +82,7 @@ def _iterable(thing: Thing) -> bool:
 def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
     statement = statement_of(facts, call.site)
-    if not direct(facts, call.site):
+    if not direct(facts, call):
         return (), "made inside an expression: give it a statement of its own, then run again"
     condition = ""
     if loader.roles != {Role.TRAINING}:

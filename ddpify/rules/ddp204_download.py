@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Role, Status
-from ddpify.facts.values import Kind
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
@@ -18,10 +17,8 @@ FIRST = "ddpify.runtime.main_process_first"
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per data set made with ``download=True`` on all ranks."""
     inline = _inline(facts)
-    for site, calls in once(facts.calls).items():
-        flag = calls[0].kwargs.get("download")
-        if flag is None or not flag.known or not flag.const or site in inline:
-            continue
+    found = tuple(c for c in facts.calls if c.site in facts.preparations and c.site not in inline)
+    for site, calls in once(found).items():
         if all(c.where.one_rank() or c.where.inside(FIRST) for c in calls):
             continue
         statement = statement_of(facts, site)
@@ -41,11 +38,9 @@ def _inline(facts: Facts) -> set[Site]:
     """Data sets written inside an unsharded training loader: hoisted with their sampler."""
     found: set[Site] = set()
     for loader in facts.loaders:
-        if Role.TRAINING in loader.roles and "sampler" not in loader.call.kwargs:
-            dataset = loader.call.arg(0, "dataset")
-            site = loader.call.arg_site(0, "dataset")
-            if dataset is not None and site is not None:
-                found |= {t.born for t in dataset.of(Kind.DATASET) if t.born == site}
+        site = loader.call.arg_site(0, "dataset")
+        if Role.TRAINING in loader.roles and "sampler" not in loader.call.kwargs and site:
+            found.add(site)
     return found
 
 

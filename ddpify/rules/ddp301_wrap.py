@@ -35,6 +35,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         fix: tuple[Edit, ...] = ()
         if home is not None:
             code = f"{home.target} = wrap_model({home.target}{_options(facts, model, settings)})"
+            code += f"  # {model.unused}" if model.unused else ""
             fix = (edit(facts, How.AFTER, home.statement, code),)
         yield Finding(
             "DDP301",
@@ -52,7 +53,10 @@ def _options(facts: Facts, model: Model, settings: Settings) -> str:
     wanted = settings.sync_batchnorm
     if wanted is None:
         wanted = not model.data_parallel and not _shown_by_one_rank(facts, model)
-    return ", sync_batchnorm=True" if wanted and model.batch_norm else ""
+    options = ", sync_batchnorm=True" if wanted and model.batch_norm else ""
+    if model.repeated and model.buffers:  # a broadcast between forwards would change the graph
+        options += ", broadcast_buffers=False"
+    return options + (", find_unused_parameters=True" if model.unused else "")
 
 
 def _shown_by_one_rank(facts: Facts, model: Model) -> bool:

@@ -49,14 +49,9 @@ def _given(call: Call, name: str) -> str | None:
     return repr(value.const) if known and value is not None else None
 
 
-def direct(facts: Facts, site: Site) -> bool:
-    """The call is the value of an assignment or a return: a statement can go before it."""
-    tree = facts.tree(site)
-    node = tree.expression(site)
-    above = tree.parent(node) if node is not None else None
-    if isinstance(above, ast.Tuple):
-        above = tree.parent(above)
-    return isinstance(above, (ast.Assign, ast.AnnAssign, ast.Return))
+def direct(facts: Facts, call: Call) -> bool:
+    """A statement can go before the call: nothing else runs between the two."""
+    return facts.tree(call.site).can_be_preceded(call.site, call.arg_site(0, "dataset"))
 
 
 def sampler_name(facts: Facts, call: Call, default: str) -> str:
@@ -64,13 +59,29 @@ def sampler_name(facts: Facts, call: Call, default: str) -> str:
     tree = facts.tree(call.site)
     node = tree.statement(call.site)
     targets = node.targets if isinstance(node, ast.Assign) else []
-    if not targets or not isinstance(targets[0], ast.Name):
-        return default if isinstance(node, ast.Assign) else "sampler"
+    alone = isinstance(node, ast.Assign) and tree.site(node.value) == call.site
+    if not alone or not isinstance(targets[0], ast.Name):
+        return _numbered(facts, call, default if isinstance(node, ast.Assign) else "sampler")
     name = targets[0].id
     for ending in ("_dataloader", "_data_loader", "_loader", "_dl", "dataloader", "loader"):
         if name.lower().endswith(ending) and len(name) > len(ending):
             return f"{name[: -len(ending)].rstrip('_')}_sampler"
     return default
+
+
+def _numbered(facts: Facts, call: Call, name: str) -> str:
+    """Loaders of one kind that one statement makes need a sampler each."""
+    statement = facts.tree(call.site).statement(call.site)
+    mine = next((x.roles for x in facts.loaders if x.call.site == call.site), frozenset())
+    before = [
+        x
+        for x in facts.loaders
+        if x.call.site.path == call.site.path
+        and x.call.site < call.site
+        and facts.tree(call.site).statement(x.call.site) is statement
+        and (x.roles == mine or name == "sampler")
+    ]
+    return f"{name}{len(before) + 1}" if before else name
 
 
 @dataclass(frozen=True)

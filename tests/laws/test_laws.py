@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ddpify.facts.model import Status
+from ddpify.names import COLLECTIVES
 from ddpify.pipeline import check, migrate
 from ddpify.plan import Change
 from ddpify.rules.base import Edit, How, Severity
@@ -52,6 +53,17 @@ def test_idempotence_migrating_again_changes_nothing(migrated: Case) -> None:
     again = migrate([changed(migrated).entry], Settings())
     assert not again.refusals
     assert again.changes == ()
+
+
+def test_no_collective_waits_for_ranks_that_a_rank_condition_keeps_away(migrated: Case) -> None:
+    facts = read(changed(migrated).entry)
+    calls = [
+        *facts.named(*(f"ddpify.runtime.{name}" for name in COLLECTIVES)),
+        *(forward.call for forward in facts.training_forwards),
+        *(loop.backward for loop in facts.training),
+    ]
+    assert calls
+    assert [str(call.site) for call in calls if call.where.one_rank()] == []
 
 
 def test_locality_every_changed_line_belongs_to_a_planned_edit(migrated: Case) -> None:

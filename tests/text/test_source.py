@@ -121,11 +121,24 @@ OTHER = (ast.Tuple, ast.GeneratorExp, ast.Slice, ast.Starred)
 def test_both_trees_agree_on_the_standard_library(number: int) -> None:
     for source in part(number, 5):
         expressions, statements = libcst_spans(source)
-        for node in ast.walk(source.parse()):
+        tree = source.parse()
+        pieces = {id(child) for node in ast.walk(tree) for child in f_string_pieces(node)}
+        for node in ast.walk(tree):
             if isinstance(node, ast.stmt):
                 assert source.span(node) in statements, source.site(node)
-            elif isinstance(node, ast.expr) and not isinstance(node, OTHER):
+            elif (
+                isinstance(node, ast.expr)
+                and not isinstance(node, OTHER)
+                and id(node) not in pieces
+            ):
                 assert source.span(node) in expressions, source.site(node)
+
+
+def f_string_pieces(node: ast.AST) -> list[ast.expr]:
+    """No expressions of their own; Python 3.12 gives them places all the same."""
+    if isinstance(node, ast.JoinedStr):
+        return list(node.values)
+    return [node.format_spec] if isinstance(node, ast.FormattedValue) and node.format_spec else []
 
 
 def libcst_spans(source: Source) -> tuple[set[Span], set[Span]]:

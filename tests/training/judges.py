@@ -45,9 +45,9 @@ def same_files(
         if path.suffix in _CHECKPOINTS:
             same_content(torch.load(path), torch.load(found[name]), name, tolerance)
         else:
-            texts = [project.masked(each.read_text()) for each in (path, found[name])]
-            assert tolerance or texts[0] == texts[1], f"{name}: {texts[1]!r}, not {texts[0]!r}"
-            same_lines(*texts, tolerance)
+            text, twin = (project.masked(each.read_text()) for each in (path, found[name]))
+            assert tolerance or text == twin, f"{name}: {twin!r} instead of {text!r}"
+            same_lines(text, twin, tolerance)
 
 
 def same_content(expected: Any, found: Any, where: str, tolerance: float = 0.0) -> None:

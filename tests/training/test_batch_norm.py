@@ -5,8 +5,10 @@ In one process the number printed is that of the weights saved, and one decision
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,52 +23,66 @@ pytestmark = pytest.mark.training
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where the project has evaluated and not yet decided, and its names for the result."""
+class Evaluation:
+    """The project's names for what it evaluated, before the line that uses them first."""
 
     project: Project
-    above: str
     result: str
+    before: str
 
 
-CASES = [
-    pytest.param(
-        Place(CLASSIFICATION, "        scheduler.step()\n", "val_loss, val_acc"),
-        id="classification",
-    ),
-    pytest.param(
-        Place(DATAPARALLEL, "    # Save checkpoint.\n", "test_loss, acc"), id="dataparallel"
-    ),
-]
+@dataclass(frozen=True)
+class Evaluated:
+    tree: Path
+    runs: tuple[Run, ...]
 
 
-@pytest.mark.parametrize("place", CASES)
-def test_ranks_decide_on_the_same_evaluation(place: Place, workshop: Workshop) -> None:
-    project, above = place.project, place.above
-    tree = workshop.migrated(project, "decisions")
-    indent = above[: len(above) - len(above.lstrip())]
-    edit(tree / project.entry, (above, f"{indent}print('decides on', {place.result})\n{above}"))
-    runs = train(project, tree, workshop.observed(project, "decisions"))
-    decisions = [re.findall(r"^decides on .*", run.stdout, re.MULTILINE) for run in runs]
-    assert len(decisions[0]) == 2
-    assert decisions[1] == decisions[0]
+IN_CLASSIFICATION = Evaluation(CLASSIFICATION, "val_loss, val_acc", "        scheduler.step()\n")
+IN_DATAPARALLEL = Evaluation(DATAPARALLEL, "test_loss, acc", "    # Save checkpoint.\n")
+Evaluate = Callable[[Evaluation], Evaluated]
+
+
+@pytest.fixture(scope="module")
+def evaluate(workshop: Workshop) -> Evaluate:
+    """Two epochs on two ranks, each of which says what it goes by."""
+
+    @functools.cache
+    def run(place: Evaluation) -> Evaluated:
+        project, line = place.project, place.before
+        tree = workshop.migrated(project, "evaluated")
+        indent = line[: len(line) - len(line.lstrip())]
+        edit(tree / project.entry, (line, f"{indent}print('goes by', {place.result})\n{line}"))
+        runs = run_distributed(
+            tree, project.argv(epochs=2), 2, workshop.observed(project, "evaluated")
+        )
+        assert {run.status for run in runs} == {"finished"}, "\n".join(r.stderr for r in runs)
+        return Evaluated(tree, tuple(runs))
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        pytest.param(IN_CLASSIFICATION, id="classification"),
+        pytest.param(IN_DATAPARALLEL, id="dataparallel"),
+    ],
+)
+def test_ranks_go_by_the_same_evaluation(place: Evaluation, evaluate: Evaluate) -> None:
+    runs = evaluate(place).runs
+    results = [re.findall("^goes by .*", run.stdout, re.MULTILINE) for run in runs]
+    assert len(results[0]) == 2
+    assert results[1] == results[0]
     compare.same_collectives(runs)
     compare.ranks_identical(runs)
 
 
-def test_the_evaluation_printed_is_that_of_the_weights_saved(workshop: Workshop) -> None:
-    project = CLASSIFICATION
-    tree = workshop.migrated(project, "evaluated")
-    runs = train(project, tree, workshop.observed(project, "evaluated"))
+def test_what_is_printed_is_of_the_weights_saved(evaluate: Evaluate, workshop: Workshop) -> None:
+    project, evaluated = CLASSIFICATION, evaluate(IN_CLASSIFICATION)
     alone = workshop.original(project, "evaluates")
-    shutil.copytree(tree / "out", alone / "out")
+    shutil.copytree(evaluated.tree / "out", alone / "out")
     argv = project.argv(*project.resume, "--eval-only")
     original = run_single(alone, argv, workshop.observed(project, "evaluates"))
-    printed = re.findall(r"val loss ([\d.]+) acc ([\d.]+)%", runs[0].stdout)
+    printed = re.findall(r"val loss ([\d.]+) acc ([\d.]+)%", evaluated.runs[0].stdout)
+    assert len(printed) == 2
     assert re.findall(r"val loss ([\d.]+) \| val acc ([\d.]+)%", original.stdout) == printed[-1:]
-
-
-def train(project: Project, tree: Path, out: Path) -> list[Run]:
-    runs = run_distributed(tree, project.argv(epochs=2), 2, out)
-    assert {run.status for run in runs} == {"finished"}, runs[0].stderr + runs[1].stderr
-    return runs

@@ -36,7 +36,7 @@ def test_a_hang_fails_in_seconds(workshop: Workshop) -> None:
 @pytest.mark.parametrize(
     ("project", "ranks", "size", "use"),
     [
-        pytest.param(CLASSIFICATION, 4, 50, "48 or 52", id="classification"),
+        pytest.param(CLASSIFICATION, 2, 51, "50 or 52", id="classification"),
         pytest.param(DATAPARALLEL, 2, 127, "126 or 128", id="dataparallel"),
     ],
 )

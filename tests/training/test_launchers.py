@@ -48,7 +48,7 @@ def test_the_launcher_trains_on_two_ranks(
 
 
 def run_script(script: Path) -> tuple[str, str]:
-    """Run it with bash, torchrun being the one beside this python; a hang is ended with its ranks."""
+    """Run it with bash and the torchrun beside this python; a hang is ended with its ranks."""
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     job = subprocess.Popen(
         ["bash", script.name],

@@ -1,0 +1,107 @@
+"""What the backward graph asks of the wrapper: repeated forwards, parameters without gradient."""
+
+from __future__ import annotations
+
+import ast
+
+from ddpify.facts import roles
+from ddpify.facts.events import Forward
+from ddpify.facts.machine import Machine
+from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.values import Kind, Thing, flat_deps
+from ddpify.source import Site
+
+
+def repeated(m: Machine) -> frozenset[Site]:
+    """Models that are called at several places before one backward."""
+    found: set[Site] = set()
+    by_output = {f.output: f for f in roles.forwards_of(m)}
+    for call in roles.backwards(roles.calls_of(m)):
+        places: dict[Site, set[Site]] = {}
+        for value in (call.receiver, *call.args):
+            for dep in flat_deps(value) if value is not None else ():
+                forward = by_output.get(dep)
+                if forward is not None:
+                    born = roles.whole(forward.model).born
+                    places.setdefault(born, set()).add(forward.call.site)
+        found |= {born for born, sites in places.items() if len(sites) > 1}
+    return frozenset(found)
+
+
+def unused(m: Machine, things: tuple[Thing, ...]) -> str:
+    """Why some parameters may get no gradient in a step; "" when nothing suggests it."""
+    born = {t.born for t in things}
+    for forward in roles.forwards_of(m):
+        if roles.whole(forward.model).born in born and _drops_output(m, forward):
+            return "not every output reaches the loss"
+    for info in _classes(things):
+        reason = _class_reason(info)
+        if reason:
+            return reason
+    return ""
+
+
+def _drops_output(m: Machine, forward: Forward) -> bool:
+    """``validity, _ = D(x)``: the head behind ``_`` gets no gradient."""
+    tree = m.tree(forward.call.site.path)
+    node = tree.expression(forward.call.site)
+    above = tree.parent(node) if node is not None else None
+    if not isinstance(above, ast.Assign) or forward.call.where.no_grad:
+        return False
+    target = above.targets[0]
+    names = target.elts if isinstance(target, ast.Tuple) else []
+    return any(isinstance(n, ast.Name) and n.id == "_" for n in names)
+
+
+def _classes(things: tuple[Thing, ...], depth: int = 4) -> tuple[ClassInfo, ...]:
+    """The project's classes that a model is made of."""
+    found: list[ClassInfo] = []
+    for thing in things:
+        if isinstance(thing.ref, ClassInfo) and thing.ref not in found:
+            found.append(thing.ref)
+        if depth:
+            parts = tuple(t for v in thing.attrs.values() for t in v.of(Kind.MODEL))
+            found += [c for c in _classes(parts, depth - 1) if c not in found]
+    return tuple(found)
+
+
+def _class_reason(info: ClassInfo) -> str:
+    methods = [n for n in info.node.body if isinstance(n, ast.FunctionDef)]
+    forward = next((n for n in methods if n.name == "forward"), None)
+    init = next((n for n in methods if n.name == "__init__"), None)
+    if forward is None or init is None:
+        return ""
+    if any(
+        isinstance(n, ast.With) and "no_grad" in ast.unparse(n.items[0]) for n in ast.walk(forward)
+    ):
+        return "a part runs under no_grad"
+    made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
+    used = {n.attr for n in _own(info.node) if isinstance(n.ctx, ast.Load)}
+    layers = {name for name in made - used if _makes_layer(init, name)}
+    whole = any(isinstance(n, ast.Call) and _walks_modules(n) for n in ast.walk(forward))
+    return f"`{sorted(layers)[0]}` is never used" if layers and not whole else ""
+
+
+def _own(scope: ast.AST) -> list[ast.Attribute]:
+    """Every ``self.x`` in a scope."""
+    found = [n for n in ast.walk(scope) if isinstance(n, ast.Attribute)]
+    return [n for n in found if isinstance(n.value, ast.Name) and n.value.id == "self"]
+
+
+def _makes_layer(init: ast.FunctionDef, name: str) -> bool:
+    """Whether ``self.name = nn.Something(...)`` with parameters."""
+    for node in ast.walk(init):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == f"self.{name}":
+            text = ast.unparse(node.value)
+            return text.startswith("nn.") and text.split("(")[0].endswith(WITH_PARAMETERS)
+    return False
+
+
+WITH_PARAMETERS = ("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "LSTM", "GRU", "Sequential")
+
+
+def _walks_modules(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return name in ("children", "modules", "named_children", "named_modules") or (
+        isinstance(call.func, ast.Name) and call.func.id == "getattr"
+    )

@@ -1,0 +1,79 @@
+"""DDP103: a GPU is named by its number, the same on every rank."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind, Value
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+MOVES = (".to", ".cuda", "torch.cuda.set_device")
+MESSAGE = "every rank would use this one GPU"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per device index that does not follow the local rank."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for tree in facts.trees.values():
+        for node in ast.walk(tree.module):
+            if isinstance(node, ast.Constant) and node.value == "cuda:0":
+                yield _finding(
+                    tree.site(node), (edit(facts, How.REPLACE, tree.site(node), '"cuda"'),)
+                )
+    for site, calls in once(tuple(c for c in facts.calls if c.name in MOVES)).items():
+        argument = calls[0].arg_sites[0] if calls[0].arg_sites else None
+        if argument is not None and _is_index(calls[0]):
+            yield _finding(site, (_follow(facts, argument, "get_local_rank()"),))
+    for site, calls in once(facts.named("torch.device")).items():
+        if _numbered(facts, calls[0]):
+            yield _finding(site, (_follow(facts, site, "local_device()"),))
+
+
+def _finding(site: Site, fix: tuple[Edit, ...]) -> Finding:
+    return Finding("DDP103", site, MESSAGE, Severity.ERROR, fix)
+
+
+def _follow(facts: Facts, site: Site, own: str) -> Edit:
+    """One process keeps the user's choice; a rank has a GPU of its own."""
+    if isinstance(facts.tree(site).expression(site), ast.Constant) and facts.text(site) == "0":
+        return edit(facts, How.REPLACE, site, own)
+    return edit(facts, How.REPLACE, site, f"{own} if is_distributed() else {{}}")
+
+
+def _is_index(call: Call) -> bool:
+    value = call.args[0]
+    if value.dep(Kind.RANK) or value.of(Kind.DEVICE):
+        return False
+    if value.known:
+        return isinstance(value.const, int) and not isinstance(value.const, bool)
+    return call.name != ".to" and _from_arguments(value)
+
+
+def _from_arguments(value: Value) -> bool:
+    return bool(value.of(Kind.ARGUMENT))
+
+
+def _numbered(facts: Facts, call: Call) -> bool:
+    """``torch.device("cuda:1")``, ``torch.device(f"cuda:{n}")``, ``torch.device("cuda", n)``."""
+    if not call.arg_sites or any(v.dep(Kind.RANK) for v in call.args):
+        return False
+    text = facts.text(call.arg_sites[0])
+    return ("cuda:" in text and "cuda:0" not in text) or len(call.args) > 1
+
+
+RULE = Rule(
+    "DDP103",
+    "fixed-device-index",
+    "With one process per GPU a literal index puts every rank on the same device: out of memory,"
+    " or NCCL's 'Duplicate GPU detected'. After torch.cuda.set_device(local_rank) plain \"cuda\" is"
+    " the rank's own.",
+    "BUGS L01, L02; PATTERNS A3",
+    check,
+)

@@ -1,0 +1,49 @@
+"""DDP104: the script chooses the visible GPUs itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.tree import Tree
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per assignment to ``CUDA_VISIBLE_DEVICES``."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for tree in facts.trees.values():
+        for node in ast.walk(tree.module):
+            if _chooses(node) and not _guarded(tree, node):
+                yield Finding(
+                    "DDP104",
+                    tree.site(node),
+                    "every rank would hide all GPUs but these; the launcher chooses them",
+                    Severity.ERROR,
+                    (edit(facts, How.GATE, tree.site(node), "not is_distributed()"),),
+                )
+
+
+def _chooses(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Assign):
+        return False
+    return ast.unparse(node.targets[0]) == "os.environ['CUDA_VISIBLE_DEVICES']"
+
+
+def _guarded(tree: Tree, node: ast.AST) -> bool:
+    tests = [ast.unparse(a.test) for a in tree.ancestors(node) if isinstance(a, ast.If)]
+    return any("is_distributed()" in test or "RANK" in test for test in tests)
+
+
+RULE = Rule(
+    "DDP104",
+    "visible-devices-in-code",
+    "CUDA_VISIBLE_DEVICES set inside the program renumbers the GPUs of each rank: with one id in it"
+    " all ranks share that GPU. torchrun's command line is the place for it.",
+    "pytorch#9158, #80876; BUGS L03",
+    check,
+)
