@@ -144,22 +144,21 @@ def _outcome(root: Path, reads: Sequence[Read], findings: Iterable[Finding]) -> 
 
 
 def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
-    plan = Plan.of(outcome.findings)
+    sources = {path: s for read in reads for path, s in read.project.sources.items()}
+    plan = Plan.of(outcome.findings, sources)
     if plan.clashes:
         sentences = [Refusal(f"{c.site}: {c.message}", c.site) for c in plan.clashes]
         return replace(outcome, clashes=plan.clashes, refusals=tuple(sentences))
-    sources = {path: s for read in reads for path, s in read.project.sources.items()}
-    if any(one.edit.imports for one in plan.edits):
-        finding = vendor.finding(reads[0].facts.runtime, outcome.root)
-        if finding is not None:
-            outcome = replace(outcome, findings=(*outcome.findings, finding))
-            plan = Plan.of(outcome.findings)
+    copy = vendor.finding(reads[0].facts.runtime, outcome.root)
+    if copy is not None and any(one.edit.imports for one in plan.edits):
+        outcome = replace(outcome, findings=(*outcome.findings, copy))
+        plan = Plan.of(outcome.findings, sources)
+    style = Style(settings.line_length, skip_string_normalization=True)
     try:
         sources |= _text_sources(outcome.root, plan)
-        changes = render(plan, sources, Style(settings.line_length, skip_string_normalization=True))
+        return replace(outcome, changes=render(plan, sources, style))
     except (ReadOnlySource, UnreadableSource) as error:
         return replace(outcome, refusals=(Refusal(str(error)),))
-    return replace(outcome, changes=changes)
 
 
 def _text_sources(root: Path, plan: Plan) -> dict[str, Source]:

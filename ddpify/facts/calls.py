@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ddpify.facts import library, methods
@@ -170,6 +170,8 @@ def _dispatch(
 def _call_thing(
     m: Machine, f: Frame, thing: Thing, arguments: Arguments, event: Call
 ) -> Value | None:
+    if "bound" in thing.detail:
+        arguments = _with_bound(thing, arguments, event)
     if thing.detail.get("part_of") is not None and event.name.startswith("."):
         return None
     if isinstance(thing.ref, FunctionInfo):
@@ -190,6 +192,18 @@ def _call_thing(
     if thing.kind is Kind.UNKNOWN:
         return library.call_unknown(m, f, thing, event)
     return None
+
+
+def _with_bound(thing: Thing, arguments: Arguments, event: Call) -> Arguments:
+    """A call of a ``functools.partial``: what was given before stands elsewhere."""
+    args, kwargs = thing.detail["bound"]
+    event.bound = True
+    event.args = (*args, *event.args)
+    event.kwargs = {**kwargs, **event.kwargs}
+    event.arg_sites = (*[event.callee for _ in args], *event.arg_sites)
+    return replace(
+        arguments, args=event.args, kwargs=event.kwargs, arg_sites=event.arg_sites
+    )
 
 
 def _call_function(
@@ -233,9 +247,23 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
             args = (one(thing), *arguments.args)
             sites = (event.callee, *arguments.arg_sites)
             m.enter(f, target.ref, args, arguments.kwargs, event.site, sites, arguments.kwarg_sites)
+    if init is None and kind is Kind.INSTANCE:
+        _fill_fields(thing, info, arguments)
     if kind is Kind.INSTANCE:
         return one(thing, thing.detail["deps"])
     return one(thing)
+
+
+def _fill_fields(thing: Thing, info: ClassInfo, arguments: Arguments) -> None:
+    """The fields of a dataclass or named tuple, in the order they are written in."""
+    fields = [
+        statement.target.id
+        for base in reversed(info.mro())
+        for statement in base.node.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    ]
+    thing.attrs.update(zip(dict.fromkeys(fields), arguments.args, strict=False))
+    thing.attrs.update({k: v for k, v in arguments.kwargs.items() if k in fields})
 
 
 def _is_super(func: ast.expr) -> bool:

@@ -45,7 +45,8 @@ class Call:
     """A call: of an external name, a method of a thing, or a function of the project.
 
     ``name`` is the qualified name (``torch.save``), or ``.method`` for a method whose
-    receiver is a value; ``args`` are positional, ``kwargs`` by name.
+    receiver is a value; ``args`` are positional, ``kwargs`` by name. ``bound``: some of them
+    were given to a ``functools.partial`` and cannot be changed here.
     """
 
     order: int
@@ -63,6 +64,7 @@ class Call:
     result: Value = NOTHING
     alone: bool = False
     star: bool = False
+    bound: bool = False
 
     def arg(self, position: int, keyword: str) -> Value | None:
         """An argument by position or keyword."""

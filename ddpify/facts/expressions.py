@@ -164,7 +164,7 @@ def part_of(thing: Thing) -> Value | None:
 def item_of(thing: Thing, index: Value) -> Value | None:
     """An element of a container thing, None when it is not one."""
     if thing.keys is not None and index.known:
-        return thing.keys.get(index.const, NOTHING)
+        return thing.keys.get(index.const, thing.keys.get(0, NOTHING))
     if thing.items is not None:
         if (
             index.known
@@ -300,13 +300,19 @@ def _lambda(m: Machine, f: Frame, node: ast.Lambda) -> Value:
 
 
 def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
+    keys: dict[object, Value] = {}
     for generator in node.generators:
-        m.bind_loop_target(f, generator.target, m.element_of(f, m.evaluate(f, generator.iter)))
-        for test in generator.ifs:
-            m.evaluate(f, test)
+        over = m.evaluate(f, generator.iter)
+        names = over.things[0].items if len(over.things) == 1 else None
+        for each in names or (m.element_of(f, over),):
+            m.bind_loop_target(f, generator.target, each)
+            for test in generator.ifs:
+                m.evaluate(f, test)
+            if isinstance(node, ast.DictComp) and generator is node.generators[-1]:
+                key, value = m.evaluate(f, node.key), m.evaluate(f, node.value)
+                slot: object = key.const if key.known else 0
+                keys[slot] = join(keys.get(slot), value)
     if isinstance(node, ast.DictComp):
-        key, value = m.evaluate(f, node.key), m.evaluate(f, node.value)
-        keys: dict[object, Value] = {key.const if key.known else 0: value}
         return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
     element = m.evaluate(f, node.elt)
     return Value(

@@ -6,6 +6,7 @@ its identity, so that behaviour (`.parameters()`, `.step()`) can still tell what
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpify.facts import builtin_calls, helper_calls, measures
@@ -59,7 +60,7 @@ MODEL_SOURCES = (
     "torch.hub.load",
 )
 PASS_THROUGH = frozenset(
-    {"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy", "functools.partial"}
+    {"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy"}
 )
 ITERATES = frozenset(
     {"itertools.chain", "itertools.cycle", "itertools.islice", "more_itertools.peekable"}
@@ -134,6 +135,12 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):
         return _progress(m, f, tail, call)
+    if name in ("types.SimpleNamespace", "argparse.Namespace"):
+        thing = m.make(Kind.INSTANCE, f, call.site, name)
+        thing.attrs.update(call.kwargs)
+        return one(thing)
+    if name == "functools.partial" and call.args:
+        return _partial(call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]
     if name in ITERATES:
@@ -154,6 +161,14 @@ def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
     if name.startswith(("random.", "numpy.random.")):
         return Value((), frozenset({m.make(Kind.RANDOM, f, call.site, name)}))
     return None
+
+
+def _partial(call: Call) -> Value:
+    """The same callables, which remember the arguments they have already."""
+    bound = (call.args[1:], dict(call.kwargs))
+    if not any(bound):
+        return call.args[0]
+    return Value(tuple(replace(t, detail={**t.detail, "bound": bound}) for t in call.args[0].things))
 
 
 def _clock(m: Machine, f: Frame, name: str, call: Call) -> Value:

@@ -229,6 +229,7 @@ def _facts(
         helpers=helpers,
         preparations=sites,
         counted=frozenset(t.born for t in sharding.counted(m)),
+        phases=roles.phases(m, training),
         sinks=tuple(
             (call, tuple(parts(trees[call.site.path], call, m.values, m.sharded)))
             for call in sinks(calls, effects, helpers)

@@ -119,6 +119,7 @@ class Facts:
     bypasses: tuple[Call, ...] = ()
     counted: frozenset[Site] = frozenset()
     replicated: tuple[LoopEnd, ...] = ()
+    phases: tuple[Site, ...] = ()
     preparations: frozenset[Site] = frozenset()
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()

@@ -7,7 +7,10 @@ from ddpify.facts.events import Call, Forward
 from ddpify.facts.machine import Machine
 from ddpify.facts.model import Loader, Role, TrainingLoop
 from ddpify.facts.scopes import Loop
-from ddpify.facts.values import Kind, Thing, flat_deps
+from ddpify.facts.values import Kind, Thing, Value, flat_deps
+from ddpify.source import Site
+
+COUNTERS = ("builtins.range", "itertools.count")
 
 
 def calls_of(m: Machine) -> tuple[Call, ...]:
@@ -88,10 +91,38 @@ def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
         if batch is None:
             continue
         outer = [x for x in _outside(loops, batch) if not loaders_in(x.over)]
+        counting = [x for x in outer if counts(x)]
+        epoch = next(iter(counting or outer), None)
         loaders = loaders_in(batch.over) or _fed_by_next(call)
         key = (batch.site, call.where.stack)
-        found.setdefault(key, TrainingLoop(batch, outer[0] if outer else None, loaders, call))
+        found.setdefault(key, TrainingLoop(batch, epoch, loaders, call))
     return tuple(found.values())
+
+
+def phases(m: Machine, training: tuple[TrainingLoop, ...]) -> tuple[Site, ...]:
+    """Loops that train in one pass of an outer loop and go over an evaluation loader in another."""
+    trained = {t for loop in training for t in loop.loaders}
+    sites = {loop.batch.site for loop in training}
+    mixed = {
+        loop.site
+        for loop in m.loops
+        if loop.site in sites and set(loaders_in(loop.over)) - trained
+    }
+    return tuple(sorted(mixed))
+
+
+def counts(loop: Loop) -> bool:
+    """A loop whose passes are numbered: ``range``, ``count``, also behind a progress bar."""
+    return loop.kind == "while" or _numbers(loop.over)
+
+
+def _numbers(value: Value) -> bool:
+    return any(
+        t.name in COUNTERS
+        or t.detail.get("range", False)
+        or (t.kind is Kind.PROGRESS and t.inner is not None and _numbers(t.inner))
+        for t in value.things
+    )
 
 
 def _batch_loop(loops: tuple[Loop, ...], call: Call) -> Loop | None:

@@ -37,6 +37,16 @@ def _plain(loader: Thing) -> bool:
     return all(s is None or (s.known and s.const is None) for s in samplers)
 
 
+def _can_change(m: Machine, loader: Thing) -> bool:
+    """A sampler can be made in a statement of its own right before the loader."""
+    call = loader.detail.get("call")
+    if call is None or call.bound:
+        return False
+    if "sampler" in call.kwargs:
+        return True
+    return m.tree(call.site.path).can_be_preceded(call.site, call.arg_site(0, "dataset"))
+
+
 def presharded(m: Machine) -> frozenset[Site]:
     """Calls whose evaluation loaders have the runtime's unpadded sampler already."""
     found = set()
@@ -61,7 +71,7 @@ def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
         loaders = by_loop[loop.site]
         if not loaders & wanted:
             continue
-        plain = all(_plain(t) for t in loaders_in(loop.over))
+        plain = all(_plain(t) and _can_change(trial, t) for t in loaders_in(loop.over))
         fine = plain and loaders <= wanted and _only_adds_up(trial, loop)
         (accepted if fine else refused).update(loaders & wanted)
     refused |= {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}

@@ -23,6 +23,8 @@ from ddpify.facts.values import (
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
 
+MOST_PASSES = 4
+
 
 def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
     """Run ``body``; True when it never falls through (return, raise, break, continue)."""
@@ -118,13 +120,21 @@ def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> bool:
     over = m.evaluate(f, node.iter)
     element = _loop_element(m, f, node, over)
     loop = _open_loop(m, f, node, over, ast.unparse(node.target), "for")
-    for _ in range(2):
-        m.bind_loop_target(f, node.target, element)
+    for each in _written_out(over) or (element, element):
+        m.bind_loop_target(f, node.target, each)
         _loop_body(m, f, node.body)
     f.loop = loop.parent
     m.close_loop(f, loop)
     execute(m, f, node.orelse)
     return False
+
+
+def _written_out(over: Value) -> tuple[Value, ...]:
+    """The passes of `for phase in ("train", "val")`, each with its own constant, twice."""
+    items = over.things[0].items if len(over.things) == 1 else None
+    if not items or len(items) > MOST_PASSES or not all(isinstance(i.const, str) for i in items):
+        return ()
+    return (*items, *items)
 
 
 def _loop_element(m: Machine, f: Frame, node: ast.For | ast.AsyncFor, over: Value) -> Value:

@@ -24,7 +24,7 @@ class How(Enum):
     BEFORE = "before"  # new statements before a statement
     AFTER = "after"  # new statements after a statement
     GATE = "gate"  # put a statement under `if code:`; neighbours with the same test share one `if`
-    INDENT = "indent"  # put a statement under `code` (a `with …:` line); neighbours are not merged
+    INDENT = "indent"  # put a statement under `code` (a `with …:` line); neighbours share one
     DELETE = "delete"  # a statement
     NEW_FILE = "new-file"  # `code` is the whole text; the site's span is ignored
     TEXT = "text"  # a span of a file that is not Python (launchers)

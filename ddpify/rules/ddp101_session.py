@@ -62,7 +62,21 @@ def _short(facts: Facts, guard: tuple[Site, ...]) -> bool:
     tree = facts.tree(guard[0])
     nodes = [tree.statement(site) for site in guard]
     simple = (ast.Expr, ast.Assign, ast.AnnAssign)
-    return len(guard) <= 4 and all(isinstance(n, simple) for n in nodes)
+    short = len(guard) <= 4 and all(isinstance(n, simple) for n in nodes)
+    return short and not any(_inside(site, guard) for site in _extended(facts))
+
+
+def _extended(facts: Facts) -> list[Site]:
+    """Where other rules may put statements of their own: they would stand outside the session."""
+    homes = [model.home.statement for model in facts.models if model.home is not None]
+    shown = [call.site for call, parts in facts.sinks if parts]
+    downloads = [call.site for call in facts.calls if "download" in call.kwargs]
+    return [*homes, *shown, *downloads, *(loader.call.site for loader in facts.loaders)]
+
+
+def _inside(site: Site, guard: tuple[Site, ...]) -> bool:
+    line = site.span.line
+    return any(s.path == site.path and s.span.line <= line <= s.span.end_line for s in guard)
 
 
 def first_statement(facts: Facts) -> Site:

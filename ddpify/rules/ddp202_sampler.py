@@ -69,6 +69,8 @@ def _unsupported(facts: Facts, loader: Loader) -> str:
         dataset = thing.detail.get("dataset")
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
+    if loader.call.bound:
+        return "it is made through functools.partial: call DataLoader itself, then run again"
     if facts.status is Status.DISTRIBUTED:
         return "pass sampler=DistributedSampler(dataset) and drop shuffle=True"
     return ""

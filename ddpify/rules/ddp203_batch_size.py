@@ -52,6 +52,8 @@ def _is_split(loader: Loader) -> bool:
 
 def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
     call = loader.call
+    if call.bound:
+        return ()
     code = "per_rank_batch_size({})"
     if Role.EVALUATION in loader.roles:
         condition = training_condition(loader)

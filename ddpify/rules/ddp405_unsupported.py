@@ -27,6 +27,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 (),
                 "use a first-order optimizer, or train in one process",
             )
+    for site in facts.phases:
+        yield Finding(
+            "DDP405",
+            site,
+            "one loop trains and, in another phase, evaluates: it can be shared out for neither",
+            Severity.ERROR,
+            (),
+            "write one loop for each, then run again",
+        )
     for loop in facts.training:
         retained = loop.backward.kwargs.get("retain_graph")
         if retained is not None and retained.known and retained.const:

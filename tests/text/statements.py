@@ -119,6 +119,7 @@ GATE = [
     ),
 ]
 
+LONG = "call(argument_number_one, argument_number_two, argument_number_3, 1234567, 67890)"
 INSERT = [
     pytest.param(
         "x\n\n# far\n\n# near\ny\n",
@@ -194,13 +195,7 @@ INSERT = [
     ),
     pytest.param(
         "def f():\n    if x: y\n",
-        [
-            (
-                "before",
-                "y",
-                "call(argument_number_one, argument_number_two, argument_number_3, 1234567, 67890)",
-            )
-        ],
+        [("before", "y", LONG)],
         "def f():\n    if x:\n        call(\n            argument_number_one, argument_number_two, "
         "argument_number_3, 1234567, 67890\n"
         "        )\n        y\n",
