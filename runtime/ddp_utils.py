@@ -171,12 +171,16 @@ def main_process_first() -> Iterator[None]:
 
 # ---- Data
 def per_rank_batch_size(batch_size: int) -> int:
-    """This rank's share of the global ``batch_size``."""
+    """This rank's share of the global ``batch_size``.
+
+    Where it does not divide, the job ends with one line from rank 0, without tracebacks.
+    """
     ranks = get_world_size()
     below = batch_size - batch_size % ranks
     if below != batch_size:
         sizes = f"{below} or {below + ranks}" if below else f"{ranks}"
-        raise ValueError(f"batch size {batch_size} cannot be split over {ranks} ranks: use {sizes}")
+        sentence = f"batch size {batch_size} cannot be split over {ranks} ranks: use {sizes}"
+        raise SystemExit(sentence if is_main_process() else 1)
     return batch_size // ranks
 
 
@@ -272,7 +276,7 @@ def unwrap(model: M) -> M:
 
 
 def sync_buffers(model: nn.Module) -> None:
-    """Give every rank rank 0's buffers, in place (*collective* if the model has buffers).
+    """Give every rank rank 0's buffers, in place (*collective*).
 
     The wrapper does so before each training forward, so after the last one batch-norm statistics
     differ between ranks: evaluation would give each rank another number.

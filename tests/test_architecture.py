@@ -17,7 +17,16 @@ from ddpify.settings import tomllib
 ROOT = Path(__file__).parents[1]
 TOOLBOX = {
     f"rules.{name}"
-    for name in ("base", "edits", "effects", "loaders", "collectives", "examples", "examples_correct", "examples_single")
+    for name in (
+        "base",
+        "edits",
+        "effects",
+        "loaders",
+        "collectives",
+        "examples",
+        "examples_correct",
+        "examples_single",
+    )
 }
 DATA = {"source", "rules.base", "plan", "outcome", "launchers.model"}
 

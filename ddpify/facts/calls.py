@@ -201,9 +201,7 @@ def _with_bound(thing: Thing, arguments: Arguments, event: Call) -> Arguments:
     event.args = (*args, *event.args)
     event.kwargs = {**kwargs, **event.kwargs}
     event.arg_sites = (*[event.callee for _ in args], *event.arg_sites)
-    return replace(
-        arguments, args=event.args, kwargs=event.kwargs, arg_sites=event.arg_sites
-    )
+    return replace(arguments, args=event.args, kwargs=event.kwargs, arg_sites=event.arg_sites)
 
 
 def _call_function(

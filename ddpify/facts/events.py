@@ -35,6 +35,11 @@ class Where:
             loop = loop.parent
         return tuple(found)
 
+    def conditions(self) -> tuple[Guard, ...]:
+        """What decides whether this happens: the guards, and what may end a loop around it."""
+        exits = [guard for loop in self.loops() for guard in loop.exits]
+        return (*self.guards, *exits)
+
     def one_rank(self) -> bool:
         """Whether a condition on the rank decides that this happens."""
         return any(guard.test.dep(Kind.RANK) for guard in self.guards)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ddpify.facts import library, measures
 from ddpify.facts.events import Access
@@ -92,6 +92,8 @@ def _thing_attribute(
 def _known_attribute(
     m: Machine, f: Frame, base: Value, thing: Thing, name: str, node: ast.AST
 ) -> Value:
+    if name == "__dict__" and thing.kind is Kind.INSTANCE:
+        return one(Thing(Kind.DICT, thing.born, keys=cast("dict[object, Value]", thing.attrs)))
     if thing.kind is Kind.WRAPPED and name == "module" and thing.inner is not None:
         return thing.inner
     if thing.kind is Kind.LOADER and name == "dataset":

@@ -8,6 +8,7 @@ from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind
 
 TRAINS = (".backward", ".step", ".state_dict")
 VISIBLE = (EffectKind.CONSOLE, EffectKind.FILE, EffectKind.TRACKER)
@@ -38,7 +39,8 @@ def _only_effects(info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Ef
     own = [e for e in effects if _runs_in(e.call, info)]
     if any(e.kind not in VISIBLE for e in own):
         return False
-    return not any(c.name in TRAINS for c in calls if _runs_in(c, info))
+    inside = [c for c in calls if _runs_in(c, info)]
+    return not any(c.name in TRAINS or c.result.dep(Kind.FORWARD) for c in inside)
 
 
 def _runs_in(call: Call, info: FunctionInfo) -> bool:

@@ -59,9 +59,7 @@ MODEL_SOURCES = (
     "segmentation_models_pytorch.",
     "torch.hub.load",
 )
-PASS_THROUGH = frozenset(
-    {"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy"}
-)
+PASS_THROUGH = frozenset({"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy"})
 ITERATES = frozenset(
     {"itertools.chain", "itertools.cycle", "itertools.islice", "more_itertools.peekable"}
 )
@@ -168,7 +166,9 @@ def _partial(call: Call) -> Value:
     bound = (call.args[1:], dict(call.kwargs))
     if not any(bound):
         return call.args[0]
-    return Value(tuple(replace(t, detail={**t.detail, "bound": bound}) for t in call.args[0].things))
+    return Value(
+        tuple(replace(t, detail={**t.detail, "bound": bound}) for t in call.args[0].things)
+    )
 
 
 def _clock(m: Machine, f: Frame, name: str, call: Call) -> Value:

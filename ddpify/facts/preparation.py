@@ -16,8 +16,9 @@ DOWNLOADS = tuple(
 
 def preparations(calls: tuple[Call, ...]) -> frozenset[Site]:
     """Calls to run on the main process first: data sets that download, functions that do."""
-    asked = {c.site for c in calls if _asks(c)}
-    found = set(asked)
+    asking = [c for c in calls if _asks(c)]
+    asked = {c.site for c in asking}
+    found = {c.site for c in asking if not _covered(c, asked)}
     for call in calls:
         if (
             call.name.endswith(DOWNLOADS)

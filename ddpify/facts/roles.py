@@ -104,9 +104,7 @@ def phases(m: Machine, training: tuple[TrainingLoop, ...]) -> tuple[Site, ...]:
     trained = {t for loop in training for t in loop.loaders}
     sites = {loop.batch.site for loop in training}
     mixed = {
-        loop.site
-        for loop in m.loops
-        if loop.site in sites and set(loaders_in(loop.over)) - trained
+        loop.site for loop in m.loops if loop.site in sites and set(loaders_in(loop.over)) - trained
     }
     return tuple(sorted(mixed))
 
@@ -150,6 +148,7 @@ def loaders(
     evaluated = {
         t
         for loop in m.loops
+        if not loop.frame.yields  # a generator passes the batches on
         for t in loaders_in(loop.over)
         if not any(loop.site == other.batch.site for other in training if t in other.loaders)
     }

@@ -101,6 +101,8 @@ class Loop:
     kind: str
     first: int = 0
     parent: Loop | None = None
+    held: int = 0  # how many conditions held when it began
+    exits: list[Guard] = field(default_factory=list)  # what decides that it ends early
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpify.facts import imports
 from ddpify.facts.assignments import assign
-from ddpify.facts.scopes import ClassInfo, Frame, Loop
+from ddpify.facts.scopes import ClassInfo, Frame, Guard, Loop
 from ddpify.facts.values import (
     NO_CONST,
     NOTHING,
@@ -150,7 +150,8 @@ def _while(m: Machine, f: Frame, node: ast.While) -> bool:
     loop = _open_loop(m, f, node, NOTHING, "", "while")
     for _ in range(2):
         _loop_body(m, f, node.body)
-        m.evaluate(f, node.test)
+        again = m.evaluate(f, node.test)
+        loop.exits.append(Guard(again, loop.header, False))
     f.loop = loop.parent
     m.close_loop(f, loop)
     execute(m, f, node.orelse)
@@ -172,7 +173,7 @@ def _open_loop(
     site = m.site(f, node)
     body = m.site(f, node.body[0])
     header = m.site(f, node.iter if not isinstance(node, ast.While) else node.test)
-    loop = Loop(site, header, target, over, f.function, f, body, kind, m.now, f.loop)
+    loop = Loop(site, header, target, over, f.function, f, body, kind, m.now, f.loop, len(f.guards))
     f.loop = loop
     m.loops.append(loop)
     return loop
@@ -224,11 +225,21 @@ def _return(m: Machine, f: Frame, node: ast.Return) -> bool:
     for thing in value.things:
         thing.hop(m.site(f, node), "returned")
     f.returns.append(value)
+    _end_loops(f, f.loop)
     return True
+
+
+def _end_loops(f: Frame, loop: Loop | None) -> None:
+    """The conditions here decide whether these loops of the function go on."""
+    while loop is not None and loop.frame is f:
+        loop.exits.extend(f.guards[loop.held :])
+        loop = loop.parent
 
 
 def _leave(m: Machine, f: Frame, node: ast.Break | ast.Continue) -> bool:
     f.leaves.append(dict(f.env))
+    if isinstance(node, ast.Break) and f.loop is not None:
+        f.loop.exits.extend(f.guards[f.loop.held :])
     return True
 
 

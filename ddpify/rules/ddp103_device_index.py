@@ -10,6 +10,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import CORRECT, PROJECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -30,21 +31,19 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for site, calls in once(tuple(c for c in facts.calls if c.name in MOVES)).items():
         argument = calls[0].arg_sites[0] if calls[0].arg_sites else None
         if argument is not None and _is_index(calls[0]):
-            yield _finding(site, (_follow(facts, argument, "get_local_rank()"),))
+            yield _finding(site, (_follow(facts, argument),))
     for site, calls in once(facts.named("torch.device")).items():
         if _numbered(facts, calls[0]):
-            yield _finding(site, (_follow(facts, site, "local_device()"),))
+            yield _finding(site, (_follow(facts, site),))
 
 
 def _finding(site: Site, fix: tuple[Edit, ...]) -> Finding:
     return Finding("DDP103", site, MESSAGE, Severity.ERROR, fix)
 
 
-def _follow(facts: Facts, site: Site, own: str) -> Edit:
+def _follow(facts: Facts, site: Site) -> Edit:
     """One process keeps the user's choice; a rank has a GPU of its own."""
-    if isinstance(facts.tree(site).expression(site), ast.Constant) and facts.text(site) == "0":
-        return edit(facts, How.REPLACE, site, own)
-    return edit(facts, How.REPLACE, site, f"{own} if is_distributed() else {{}}")
+    return edit(facts, How.REPLACE, site, "local_device() if is_distributed() else {}")
 
 
 def _is_index(call: Call) -> bool:
@@ -76,4 +75,26 @@ RULE = Rule(
     " the rank's own.",
     "BUGS L01, L02; PATTERNS A3",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            ('"cuda" if torch.cuda.is_available() else "cpu"\n', '"cuda:0"  # DDP103\n'),
+        ),
+        changed(
+            TRAINER,
+            ("        self.pupil.to(local_device())\n", "        self.pupil.cuda(1)  # DDP103\n"),
+        ),
+        changed(
+            PROJECT,
+            (
+                '"--batch", type=int, default=32)\n',
+                '"--batch", type=int)\n    parser.add_argument("--gpu")\n',
+            ),
+            (
+                'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
+                'torch.device(f"cuda:{config.gpu}")  # DDP103',
+            ),
+        ),
+    ),
+    good=CORRECT,
 )

@@ -9,6 +9,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.tree import Tree
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
 
@@ -46,4 +47,32 @@ RULE = Rule(
     " all ranks share that GPU. torchrun's command line is the place for it.",
     "pytorch#9158, #80876; BUGS L03",
     check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                "setup_distributed()\ndev",
+                'os.environ["CUDA_VISIBLE_DEVICES"] = "2"  # DDP104\nsetup_distributed()\ndev',
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                "        self.pupil.to(",
+                '        os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # DDP104\n        self.pupil.to(',
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                "setup_distributed()\ndev",
+                'os.environ["OMP_NUM_THREADS"] = "4"\nsetup_distributed()\ndev',
+            ),
+        ),
+    ),
 )

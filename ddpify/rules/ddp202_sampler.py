@@ -88,6 +88,11 @@ def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
         return (), "made inside an expression: give it a statement of its own, then run again"
     condition = ""
     if loader.roles != {Role.TRAINING}:
+        if set(loader.calls) == set(loader.training):
+            return (), (
+                "the same loader is evaluated too, and its shares are padded with repeated samples:"
+                " evaluate a loader of its own over the same data set"
+            )
         found = training_condition(loader)
         if found is None:
             return (), (

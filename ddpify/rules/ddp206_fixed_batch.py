@@ -10,6 +10,7 @@ from ddpify.facts.model import Facts, Role, Status
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -85,4 +86,32 @@ RULE = Rule(
     " share is a N-th of it. Where they do not crash they silently mix samples.",
     "PATTERNS B3.34",
     check,
+    bad=(
+        changed(
+            SINGLE,
+            (
+                "            adam.zero_grad()\n",
+                "            signal = signal.view(opt.bs, 16)  # DDP206\n            adam.zero_grad()\n",
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("per_rank_batch_size(256)", "per_rank_batch_size(many)"),
+            ("setup_distributed()\ndev", "setup_distributed()\nmany = 256\ndev"),
+            (
+                "        solver.zero_grad()\n",
+                "        x = x + torch.randn(many, 20)  # DDP206\n        solver.zero_grad()\n",
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            (
+                "        solver.zero_grad()\n",
+                "        x = x + torch.randn(len(x), 20)\n        solver.zero_grad()\n",
+            ),
+        ),
+    ),
 )

@@ -37,6 +37,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             code = f"{home.target} = wrap_model({home.target}{_options(facts, model, settings)})"
             code += f"  # {model.unused}" if model.unused else ""
             fix = (edit(facts, How.AFTER, home.statement, code),)
+        if model.batch_norm and settings.sync_batchnorm is None:
+            yield from _without_sync(facts, model)
         yield Finding(
             "DDP301",
             home.statement if home is not None else model.things[0].born,
@@ -57,6 +59,18 @@ def _options(facts: Facts, model: Model, settings: Settings) -> str:
     if model.repeated and model.buffers:  # a broadcast between forwards would change the graph
         options += ", broadcast_buffers=False"
     return options + (", find_unused_parameters=True" if model.unused else "")
+
+
+def _without_sync(facts: Facts, model: Model) -> Iterable[Finding]:
+    if not model.data_parallel and _shown_by_one_rank(facts, model):
+        yield Finding(
+            "DDP301",
+            model.things[0].born,
+            "batch norm stays per rank: one rank alone runs the model for the tracker",
+            Severity.NOTE,
+            (),
+            "remove that call and pass --sync-batchnorm to keep statistics over the whole batch",
+        )
 
 
 def _shown_by_one_rank(facts: Facts, model: Model) -> bool:

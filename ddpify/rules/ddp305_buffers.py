@@ -12,6 +12,7 @@ from ddpify.facts.roles import whole
 from ddpify.facts.scopes import FunctionInfo, Loop
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import CORRECT, PROJECT, SINGLE, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -80,4 +81,32 @@ RULE = Rule(
     " ranks then measure different models, and a decision made from the number splits the job.",
     "torch.nn.parallel.DistributedDataParallel (forward_sync_buffers); BUGS C04",
     check,
+    bad=(
+        changed(
+            PROJECT,
+            (
+                "self.body = nn.Linear(64, 32)",
+                "self.body = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32))",
+            ),
+            ("in stream:\n        guess", "in stream:  # DDP305\n        guess"),
+        ),
+        changed(
+            SINGLE,
+            ("nn.Linear(16, 32), nn.ReLU()", "nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU()"),
+            ("in pairs:\n", "in pairs:  # DDP305\n"),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        SINGLE,
+        changed(
+            PROJECT,
+            (
+                "self.body = nn.Linear(64, 32)",
+                "self.body = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32))",
+            ),
+            ("import reduce_sum\n", "import reduce_sum, sync_buffers\n"),
+            ("    hits = seen = 0\n", "    hits = seen = 0\n    sync_buffers(brain)\n"),
+        ),
+    ),
 )

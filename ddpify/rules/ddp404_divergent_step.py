@@ -9,7 +9,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.edits import is_local
-from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, changed
+from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -23,7 +23,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     yield from _retries(facts)
     seen: set[Site] = set()
     for call in _collectives(facts):
-        for guard in call.where.guards:
+        for guard in call.where.conditions():
             if guard.site not in seen and is_local(facts, guard.test):
                 seen.add(guard.site)
                 yield Finding(
@@ -69,6 +69,14 @@ RULE = Rule(
     "pytorch/audio#3749; BUGS C03, C04; PATTERNS B2.12-17",
     check,
     bad=(
+        changed(
+            SINGLE,
+            (
+                "            adam.step()\n",
+                "            adam.step()\n"
+                "            if objective.item() < 0.01:  # DDP404\n                break\n",
+            ),
+        ),
         changed(
             SCRIPT,
             (

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
+from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, TRAINER, changed, marked
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -27,8 +29,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 Severity.ERROR,
                 edits,
             )
+    states = _loaded_states(facts)
     for site, calls in once(facts.named("torch.load")).items():
-        if calls[0].arg(1, "map_location") is None and not calls[0].star:
+        placed = calls[0].arg(1, "map_location") is not None or calls[0].star
+        if site in states and not placed:
             yield Finding(
                 "DDP603",
                 site,
@@ -36,6 +40,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 Severity.WARNING,
                 (edit(facts, How.ARGUMENT, site, "local_device()", "map_location"),),
             )
+
+
+def _loaded_states(facts: Facts) -> set[Site]:
+    """Loads that end in a ``load_state_dict``: data of other kinds stays where it is."""
+    return {
+        kept.born
+        for call in facts.calls
+        if call.name == ".load_state_dict"
+        for value in call.args
+        for kept in value.dep(Kind.CHECKPOINT)
+    }
 
 
 def _into_inner(facts: Facts, calls: list[Call]) -> tuple[Edit, ...]:
@@ -47,17 +62,18 @@ def _into_inner(facts: Facts, calls: list[Call]) -> tuple[Edit, ...]:
     if receiver.of(Kind.WRAPPED):
         edits.append(edit(facts, How.REPLACE, call.receiver_site, "unwrap({})"))
     site = call.arg_site(0, "state_dict")
-    if receiver.of(Kind.WRAPPED, Kind.MODEL) and site is not None and _may_have_prefix(facts, call):
+    if site is not None and _may_have_prefix(facts, call):
         edits.append(edit(facts, How.REPLACE, site, "without_module_prefix({})"))
     return tuple(edits)
 
 
 def _may_have_prefix(facts: Facts, call: Call) -> bool:
-    """Checkpoints of a project that used DataParallel have `module.` before their keys."""
-    if not any(model.data_parallel for model in facts.models):
+    """A trained model's checkpoint may be of the DataParallel era, with `module.` keys."""
+    receiver = call.receiver.things if call.receiver is not None else ()
+    trained = {t.born for model in facts.models for t in model.things}
+    if not any(whole(thing).born in trained for thing in receiver):
         return False
-    node = facts.tree(call.site).expression(call.arg_sites[0]) if call.arg_sites else None
-    return node is not None and "without_module_prefix" not in facts.text(call.arg_sites[0])
+    return "without_module_prefix" not in facts.text(call.arg_sites[0])
 
 
 RULE = Rule(

@@ -41,14 +41,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         place = _before(facts, call)
         why_not = _why_not(facts, call, parts, place)
         fix = () if why_not or place is None else _fix(facts, place, reducible, known)
-        yield Finding(
-            "DDP702",
-            call.site,
-            "the numbers shown would be of one rank's samples only",
-            Severity.WARNING,
-            fix,
-            why_not,
-        )
+        message = "the numbers shown would be of one rank's samples only"
+        yield Finding("DDP702", call.site, message, Severity.WARNING, fix, why_not)
+        if fix and len(reducible) < len(parts):
+            left = f"rank 0 shows its own {_unknown(parts)}: reduce it by hand if it matters"
+            yield Finding("DDP702", call.site, message, Severity.NOTE, (), left)
 
 
 def _before(facts: Facts, call: Call) -> Site | None:
@@ -66,11 +63,15 @@ def _before(facts: Facts, call: Call) -> Site | None:
     return statement if not on_rank else None
 
 
+def _unknown(parts: tuple[Part, ...]) -> str:
+    return ", ".join(dict.fromkeys(p.text for p in parts if not p.how))
+
+
 def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], place: Site | None) -> str:
     for guard in call.where.guards:
         if is_local(facts, guard.test) or guard.test.dep(Kind.CLOCK):
             return "ranks may differ on whether this runs: rank 0 shows its own numbers"
-    unknown = ", ".join(dict.fromkeys(p.text for p in parts if not p.how))
+    unknown = _unknown(parts)
     if unknown and not any(p.how for p in parts):
         return f"rank 0 shows its own {unknown}: reduce it by hand if it matters"
     return "" if place is not None else "reduce them on all ranks before rank 0 goes its own way"

@@ -10,6 +10,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind, Value, flat_deps
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
+from ddpify.rules.examples import CORRECT, SINGLE, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -51,7 +52,7 @@ def _decided_from(facts: Facts) -> set[Site]:
     """Loaders whose batches reach a condition on a collective, or a scheduler."""
     values: list[Value] = []
     for call in (*[loop.backward for loop in facts.training], *facts.named(*COLLECTIVE)):
-        values += [guard.test for guard in call.where.guards]
+        values += [guard.test for guard in call.where.conditions()]
     for call in facts.calls:
         if call.name == ".step" and call.receiver and call.receiver.of(Kind.SCHEDULER):
             values += [*call.args, *call.kwargs.values()]
@@ -67,4 +68,32 @@ RULE = Rule(
     " then differ between ranks, and the next collective hangs. Rank 0's number decides for all.",
     "BUGS C04, C05; CONTRACT: decisions from metrics",
     check,
+    bad=(
+        changed(
+            SINGLE,
+            (
+                "in pairs:\n            guess = net(signal.cuda()).argmax(1)\n",
+                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n            print(guess)\n",
+            ),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        if accuracy(net, holdout) > 0.9:\n            break\n",
+            ),
+        ),
+        changed(
+            SINGLE,
+            (
+                "in pairs:\n            guess = net(signal.cuda()).argmax(1)\n",
+                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n            print(guess)\n",
+            ),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n    torch',
+                "        if accuracy(net, holdout) > 0.9:\n            torch",
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        SINGLE,
+    ),
 )

@@ -79,7 +79,7 @@ FLOWS = [
     ),
     pytest.param(
         "rows = TensorDataset(torch.rand(8, 4), torch.rand(8, 1))\n"
-        'loaders = {name: DataLoader(rows, 2) for name in ("a", "b")}  #: training evaluation\n'
+        'loaders = {name: DataLoader(rows, 2) for name in ("a", "b")}  #: training\n'
         f"{NET}"
         "for epoch in range(3):  #: epoch\n"
         '    for name in ("a", "b"):\n'
@@ -88,6 +88,19 @@ FLOWS = [
         '            if name == "a":\n'
         "                loss.backward()\n                optimizer.step()\n",
         id="dict-comprehension-with-phases",
+    ),
+    pytest.param(
+        "rows = TensorDataset(torch.rand(8, 4), torch.rand(8, 1))\nloaders = {\n"
+        '    "a": DataLoader(rows, 2),  #: training\n'
+        '    "b": DataLoader(rows, 2),  #: evaluation\n}\n'
+        f"{NET}"
+        "for epoch in range(3):  #: epoch\n"
+        '    for name in ["a", "b"]:\n'
+        "        for x, y in loaders[name]:  #: batches\n"
+        "            loss = nn.functional.mse_loss(net(x), y)\n"
+        '            if name == "a":\n'
+        "                loss.backward()\n                optimizer.step()\n",
+        id="dict-with-phases",
     ),
     pytest.param(
         "sets = [TensorDataset(torch.rand(8, 4)), TensorDataset(torch.rand(8, 4))]\n"
@@ -190,8 +203,7 @@ FLOWS = [
         "## pkg/data.py\ndef get():\n"
         "    return DataLoader(TensorDataset(torch.rand(8, 4)), 2)  #: training\n"
         "## pkg/run.py\nfrom . import data\nfrom .data import get as load\n\ndef start():\n"
-        "    loader = load()\n"
-        + "".join(f"    {line}\n" for line in f"{NET}{TRAIN}".splitlines()),
+        "    loader = load()\n" + "".join(f"    {line}\n" for line in f"{NET}{TRAIN}".splitlines()),
         id="relative-imports-in-a-package",
     ),
     pytest.param(

@@ -176,12 +176,20 @@ SIZES = [
 
 @pytest.mark.usefixtures("launched")
 @pytest.mark.parametrize(("size", "expected"), SIZES)
-def test_batch_sizes(size: int, expected: str) -> None:
+def test_batch_sizes(size: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
     try:
         seen = str(ddp.per_rank_batch_size(size))
-    except ValueError as error:
-        seen = str(error)
+    except SystemExit as stop:
+        seen = str(stop)
     assert seen == expected
+
+
+@pytest.mark.usefixtures("launched")
+def test_other_ranks_refuse_a_batch_size_without_a_word() -> None:
+    with pytest.raises(SystemExit) as stop:
+        ddp.per_rank_batch_size(50)
+    assert stop.value.code == 1
 
 
 def first() -> None:

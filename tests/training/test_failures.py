@@ -48,8 +48,9 @@ def test_a_batch_that_cannot_be_split_is_refused(
     runs = run_distributed(tree, project.argv(f"{project.batch}={size}"), ranks, out)
     sentence = f"batch size {size} cannot be split over {ranks} ranks: use {use}"
     said = [run.stderr.count(sentence) for run in runs]
-    assert runs[0].returncode != 0
-    assert max(said) == 1, runs[0].stderr
+    assert runs[0].returncode == 1
+    assert said == [1] + [0] * (ranks - 1), runs[0].stderr
+    assert not any("Traceback" in run.stderr for run in runs)
     assert not any(run.steps or run.count("fetch") for run in runs)
     assert judges.written(tree, workshop.sources(project)) == {}
 

@@ -1,0 +1,157 @@
+"""Models are followed to the statement after which they are complete and not yet used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.facts.marks import facts_of, found, places, wanted
+
+DATA = "loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)  #: training\n"
+STEP = """        optimizer.zero_grad()
+        nn.functional.mse_loss(net(x), y).backward()
+        optimizer.step()
+"""
+TRAIN = f"""for epoch in range(3):  #: epoch
+    for x, y in loader:  #: batches
+{STEP}"""
+NET_CLASS = """class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+"""
+SGD = "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+
+FLOWS = [
+    pytest.param(
+        f"{NET_CLASS}{DATA}net = Net()\nnet.apply(print)\nnet = net.cuda()  #: home\n{SGD}{TRAIN}",
+        id="moved-and-initialised",
+    ),
+    pytest.param(
+        f"{NET_CLASS}{DATA}net = Net()\nnet.cuda()  #: home\n{SGD}{TRAIN}", id="moved-in-place"
+    ),
+    pytest.param(
+        "import sys\n"
+        f'{NET_CLASS}{DATA}if sys.argv[1] == "a":  #: home\n    net = Net()\n'
+        'elif sys.argv[1] == "b":\n    net = nn.Linear(4, 1)\n'
+        f"else:\n    raise SystemExit\n{SGD}{TRAIN}",
+        id="chosen-by-if-elif",
+    ),
+    pytest.param(
+        f"from nets import build\n{DATA}net = build().cuda()  #: home\n{SGD}{TRAIN}"
+        f"## nets.py\n{NET_CLASS}\ndef build():\n    return Net()\n",
+        id="factory-in-another-file",
+    ),
+    pytest.param(
+        f"import nets\n{DATA}"
+        'table = {"net": nets.Net, "linear": nn.Linear}\nnet = table["net"]()  #: home\n'
+        f"{SGD}{TRAIN}## nets.py\n{NET_CLASS}",
+        id="class-from-a-table",
+    ),
+    pytest.param(
+        f"{NET_CLASS}{DATA}net = Net()  #: home\n\n"
+        "def groups(module):\n"
+        "    plain = [p for n, p in module.named_parameters() if p.ndim < 2]\n"
+        "    rest = [p for n, p in module.named_parameters() if p.ndim > 1]\n"
+        '    return [{"params": plain, "weight_decay": 0.0}, {"params": rest}]\n\n'
+        "def make_optimizer(module):\n"
+        f"    return torch.optim.AdamW(groups(module))\n\noptimizer = make_optimizer(net)\n{TRAIN}",
+        id="optimizer-from-parameter-groups-in-functions",
+    ),
+    pytest.param(
+        "import sys\n"
+        f"{NET_CLASS}{DATA}net = Net()  #: home\n"
+        f"optimizer = getattr(torch.optim, sys.argv[1])(net.parameters())\n{TRAIN}",
+        id="optimizer-chosen-by-name",
+    ),
+    pytest.param(
+        f"{NET_CLASS}{DATA}net = Net()  #: home\n"
+        "weights = filter(lambda p: p.requires_grad, net.parameters())\n"
+        f"optimizer = torch.optim.SGD(weights, lr=0.1)\n{TRAIN}",
+        id="filtered-parameters",
+    ),
+    pytest.param(
+        "import itertools\n"
+        f"{DATA}front = nn.Linear(4, 2)  #: home\nback = nn.Linear(2, 1)  #: home\n"
+        "both = itertools.chain(front.parameters(), back.parameters())\n"
+        f"optimizer = torch.optim.SGD(both, lr=0.1)\n{TRAIN.replace('net(x)', 'back(front(x))')}",
+        id="two-models-one-optimizer-chained",
+    ),
+    pytest.param(
+        f"{DATA}front = nn.Linear(4, 2)  #: home\nback = nn.Linear(2, 1)  #: home\n"
+        "both = list(front.parameters()) + list(back.parameters())\n"
+        f"optimizer = torch.optim.SGD(both, lr=0.1)\n{TRAIN.replace('net(x)', 'back(front(x))')}",
+        id="two-models-one-optimizer-added",
+    ),
+    pytest.param(
+        f"{DATA}maker = nn.Linear(4, 1)  #: home\ncritic = nn.Linear(1, 1)  #: home\n"
+        "one = torch.optim.SGD(maker.parameters(), lr=0.1)\n"
+        "two = torch.optim.SGD(critic.parameters(), lr=0.1)\n"
+        "for epoch in range(3):  #: epoch\n    for x, y in loader:  #: batches\n"
+        "        critic(maker(x).detach()).mean().backward()\n        two.step()\n"
+        "        critic(maker(x)).mean().backward()\n        one.step()\n",
+        id="two-models-two-optimizers",
+    ),
+    pytest.param(
+        f"{DATA}teacher = nn.Linear(4, 1)\nteacher.eval()\nnet = nn.Linear(4, 1)  #: home\n{SGD}"
+        "for epoch in range(3):  #: epoch\n    for x, y in loader:  #: batches\n"
+        "        with torch.no_grad():\n            goal = teacher(x)\n"
+        "        nn.functional.mse_loss(net(x), goal).backward()\n        optimizer.step()\n",
+        id="a-frozen-teacher-is-not-trained",
+    ),
+    pytest.param(
+        f"{NET_CLASS}{DATA}"
+        "class Box:\n    def __init__(self):\n        self.inner = Net()  #: home\n"
+        "        self.made = torch.optim.SGD(self.inner.parameters(), lr=0.1)\n\n"
+        "box = Box()\nnet, optimizer = box.inner, box.made\n"
+        f"{TRAIN}",
+        id="attribute-of-an-object",
+    ),
+    pytest.param(
+        f"{NET_CLASS}{DATA}"
+        "class Base:\n    def __init__(self, net):\n        self.net = net\n"
+        "        self.optimizer = self.make()\n\n    def make(self):\n"
+        "        raise NotImplementedError\n\n    def fit(self):\n"
+        "        for epoch in range(3):  #: epoch\n            for x, y in loader:  #: batches\n"
+        "                self.step(x, y)\n\n"
+        "class Mine(Base):\n    def make(self):\n"
+        "        return torch.optim.SGD(self.net.parameters(), lr=0.1)\n\n"
+        "    def step(self, x, y):\n        nn.functional.mse_loss(self.net(x), y).backward()\n"
+        "        self.optimizer.step()\n\n"
+        "net = Net()  #: home\nMine(net).fit()\n",
+        id="trainer-with-a-base-class",
+    ),
+    pytest.param(
+        "class Net(nn.Linear):\n    def optimizer(self):\n"
+        "        return torch.optim.SGD(self.parameters(), lr=0.1)\n\n"
+        f"{DATA}net = Net(4, 1)  #: home\noptimizer = net.optimizer()\n{TRAIN}",
+        id="model-that-makes-its-optimizer",
+    ),
+    pytest.param(
+        f"{NET_CLASS}{DATA}"
+        "def keep(function):\n    def inner(*args, **kwargs):\n"
+        "        return function(*args, **kwargs)\n    return inner\n\n"
+        "@keep\ndef build():\n    return Net()\n\n"
+        f"net = build()  #: home\n{SGD}{TRAIN}",
+        id="decorated-factory",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", FLOWS)
+def test_models_are_wrapped_where_they_are_complete(text: str, tmp_path: Path) -> None:
+    assert found(facts_of(text, tmp_path)) == wanted(text)
+
+
+def test_a_frozen_model_of_a_pair_is_not_among_the_trained(tmp_path: Path) -> None:
+    facts = facts_of(
+        f"{DATA}net = nn.Linear(4, 4)\nfixed = nn.Linear(4, 1)\n{SGD}"
+        f"{TRAIN.replace('net(x)', 'fixed(net(x))')}",
+        tmp_path,
+    )
+    assert places(t.born for m in facts.models for t in m.things) == {"main.py:5"}
