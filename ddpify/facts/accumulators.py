@@ -7,6 +7,7 @@ record of the loop's end says which reductions that takes.
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpify.facts.events import Bind, LoopEnd
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
 
 REDUCERS = frozenset({"reduce_sum", "reduce_mean", "reduce_meter", "broadcast"})
+SUMMERS = frozenset({"reduce_sum", "reduce_meter"})
 SUMS = (Measure.SUM, Measure.COUNT)
 
 
@@ -51,16 +53,28 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     node = tree.statement(loop.site)
     if node is None:
         return
-    done = _already_reduced(m, f, tree, node)
+    done = _already_reduced(f, tree, node, REDUCERS)
+    reduced = _already_reduced(f, tree, node, SUMMERS)
     sums, means, others = _names(m, f, loop, tree, node, done)
     meters = _meters(m, f, tree, node, done)
     f.statement = loop.site
-    end = LoopEnd(loop, m.where(f), sums, means, meters, others)
+    end = LoopEnd(loop, m.where(f), sums, means, meters, others, tuple(sorted(reduced)))
     known = m.ends.get((loop.site, f.stack))
-    if known is None or (sums, means, meters) != ((), (), ()):
-        m.ends[loop.site, f.stack] = end
+    m.ends[loop.site, f.stack] = end if known is None else _again(known, end)
     for name in (*sums, *means):
         _set(f, name)
+
+
+def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
+    """The loop in a later pass of an outer one: a sum that goes on there is not to be summed
+    over the ranks each time."""
+    others = tuple(dict.fromkeys((*first.others, *then.others)))
+    return replace(
+        then,
+        sums=tuple(n for n in dict.fromkeys((*first.sums, *then.sums)) if n not in others),
+        means=tuple(n for n in dict.fromkeys((*first.means, *then.means)) if n not in others),
+        others=others,
+    )
 
 
 def _names(
@@ -171,13 +185,13 @@ def _is_meter(m: Machine, thing: Thing) -> bool:
     return is_local(m, thing.attrs["sum"])
 
 
-def _already_reduced(m: Machine, f: Frame, tree: Tree, node: ast.stmt) -> set[str]:
+def _already_reduced(f: Frame, tree: Tree, node: ast.stmt, reducers: frozenset[str]) -> set[str]:
     """Names that statements after the loop reduce before anything reads them."""
     names: set[str] = set()
     read: set[str] = set()
     for statement in tree.following(node):
         call = statement.value if isinstance(statement, (ast.Assign, ast.Expr)) else None
-        if isinstance(call, ast.Call) and _is_reducer(f, call.func):
+        if isinstance(call, ast.Call) and _is_one_of(f, call.func, reducers):
             names |= {ast.unparse(part) for a in call.args for part in _parts(a)} - read
         else:
             read |= {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Name)}
@@ -189,7 +203,7 @@ def _parts(argument: ast.expr) -> list[ast.expr]:
     return argument.elts if isinstance(argument, ast.Tuple) else [argument]
 
 
-def _is_reducer(f: Frame, func: ast.expr) -> bool:
+def _is_one_of(f: Frame, func: ast.expr, names: frozenset[str]) -> bool:
     value = f.lookup(func.id) if isinstance(func, ast.Name) else None
     things = value.things if value is not None else ()
-    return any(t.name.rpartition(".")[2] in REDUCERS for t in things)
+    return any(t.name.rpartition(".")[2] in names for t in things)

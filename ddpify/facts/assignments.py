@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from ddpify.facts.events import Access, Bind
 from ddpify.facts.expressions import item_of
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Thing, Value, computed, constant, join
+from ddpify.facts.values import (
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    computed,
+    constant,
+    flat_deps,
+    flat_measure,
+    join,
+)
 
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
@@ -24,6 +34,7 @@ def assign(
     if isinstance(target, ast.Starred):
         assign(m, f, target.value, value)
         return
+    value = conditioned(f, value)
     site = m.site(f, target)
     value_site = m.site(f, source) if source is not None else None
     for thing in value.things:
@@ -35,6 +46,15 @@ def assign(
     elif isinstance(target, ast.Subscript):
         _store_item(m, f, target, value)
     m.record(Bind(m.tick(), ast.unparse(target), value, m.where(f), site, value_site))
+
+
+def conditioned(f: Frame, value: Value) -> Value:
+    """A number set under a condition on samples says something about those samples."""
+    tests = [guard.test for guard in f.guards if guard.test.measure is not Measure.UNIFORM]
+    if not tests or value.things:
+        return value
+    deps = value.deps.union(*(flat_deps(test) for test in tests))
+    return value.but(deps=deps, measure=Measure.MIXED)
 
 
 def _under_guard(f: Frame, name: str, value: Value) -> Value:
@@ -85,9 +105,24 @@ def _claim(owner: Thing, value: Value) -> None:
 def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:
     base = m.evaluate(f, target.value)
     index = m.evaluate(f, target.slice)
+    if flat_measure(index) is not Measure.UNIFORM and not value.things:
+        value = computed(value, index)
+    _taint(m, f, target, base, value)
     for thing in base.things:
         if thing.keys is not None:
             slot: object = index.const if index.known else 0
             thing.keys[slot] = value
         elif thing.inner is not None or thing.items is not None:
             thing.inner = join(thing.inner, value)
+
+
+def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Value) -> None:
+    """`matrix[truth, guess] += 1`: the whole tensor comes from the samples from here on."""
+    if value.measure is Measure.UNIFORM or not isinstance(target.value, ast.Name):
+        return
+    if any(t.keys is not None or t.kind is Kind.DICT for t in base.things):
+        return
+    name = target.value
+    whole = Value(base.things, base.deps | flat_deps(value), Measure.MIXED)
+    f.bind(name.id, whole)
+    m.record(Bind(m.tick(), name.id, whole, m.where(f), m.site(f, name)))

@@ -170,8 +170,7 @@ def _dispatch(
 def _call_thing(
     m: Machine, f: Frame, thing: Thing, arguments: Arguments, event: Call
 ) -> Value | None:
-    if "bound" in thing.detail:
-        arguments = _with_bound(thing, arguments, event)
+    arguments = _with_bound(thing, arguments, event)
     if thing.detail.get("part_of") is not None and event.name.startswith("."):
         return None
     if isinstance(thing.ref, FunctionInfo):
@@ -196,6 +195,8 @@ def _call_thing(
 
 def _with_bound(thing: Thing, arguments: Arguments, event: Call) -> Arguments:
     """A call of a ``functools.partial``: what was given before stands elsewhere."""
+    if "bound" not in thing.detail:
+        return arguments
     args, kwargs = thing.detail["bound"]
     event.bound = True
     event.args = (*args, *event.args)

@@ -124,7 +124,8 @@ class LoopEnd:
 
     ``sums`` and ``means`` are names to add up and to average over the ranks, ``meters``
     names of objects with ``sum``, ``count`` and ``avg``; ``others`` are bound in the loop,
-    read after it, and not understood. Names that the program reduces itself are not listed.
+    read after it, and not understood. ``reduced`` are those that the program sums over the
+    ranks itself.
     """
 
     loop: Loop
@@ -133,6 +134,7 @@ class LoopEnd:
     means: tuple[str, ...]
     meters: tuple[str, ...]
     others: tuple[str, ...]
+    reduced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

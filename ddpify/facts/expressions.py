@@ -19,6 +19,7 @@ from ddpify.facts.values import (
     computed,
     constant,
     flat_deps,
+    flat_measure,
     join,
     one,
 )
@@ -131,7 +132,7 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     found = [r for r in results if r is not None]
     if found:
         return join(*found)
-    return computed(base, index, measure=_subscript_measure(base, node.slice))
+    return computed(base, index, measure=_subscript_measure(base, node.slice, index))
 
 
 def _is_shape(node: ast.expr) -> bool:
@@ -144,11 +145,14 @@ def _shape_entry(base: Value, index: Value) -> Value:
     return Value((), flat_deps(base) if first else frozenset(), measure)
 
 
-def _subscript_measure(base: Value, index: ast.expr) -> Measure | None:
+def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
     if base.measure is Measure.SAMPLES:
         whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)
         sliced = isinstance(index, ast.Tuple) and any(isinstance(e, ast.Slice) for e in index.elts)
         return Measure.SAMPLES if whole or sliced else Measure.MIXED
+    if base.measure is Measure.UNIFORM:  # `weights[labels]` has an entry per sample
+        local = flat_measure(given)
+        return local if local in (Measure.UNIFORM, Measure.SAMPLES) else Measure.MIXED
     return base.measure
 
 

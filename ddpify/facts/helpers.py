@@ -40,7 +40,11 @@ def _only_effects(info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Ef
     if any(e.kind not in VISIBLE for e in own):
         return False
     inside = [c for c in calls if _runs_in(c, info)]
-    return not any(c.name in TRAINS or c.result.dep(Kind.FORWARD) for c in inside)
+    return not any(c.name in TRAINS or _is_forward(c) for c in inside)
+
+
+def _is_forward(call: Call) -> bool:
+    return any(output.born == call.site for output in call.result.dep(Kind.FORWARD))
 
 
 def _runs_in(call: Call, info: FunctionInfo) -> bool:

@@ -21,6 +21,7 @@ from ddpify.facts.values import (
     Value,
     computed,
     flat_deps,
+    flat_measure,
     join,
     one,
 )
@@ -157,7 +158,10 @@ def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
     if name.startswith(CLOCKS):
         return _clock(m, f, name, call)
     if name.startswith(("random.", "numpy.random.")):
-        return Value((), frozenset({m.make(Kind.RANDOM, f, call.site, name)}))
+        drawn = frozenset({m.make(Kind.RANDOM, f, call.site, name)})
+        shape = computed(*call.args, *call.kwargs.values())
+        sized = any(_counts(v) for v in (*call.args, *call.kwargs.values()))
+        return Value((), drawn | shape.deps, Measure.SAMPLES if sized else Measure.UNIFORM)
     return None
 
 
@@ -277,7 +281,9 @@ def _measured(name: str, tail: str, call: Call) -> Value | None:
     if tail in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         given = None if axis is None else (axis.const if axis.known else "unknown")
-        return computed(*call.args, measure=measures.reduce_samples(first.measure, tail, given))
+        return computed(
+            *call.args, measure=measures.reduce_samples(flat_measure(first), tail, given)
+        )
     if tail in measures.CREATES and _counted(call):
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail in measures.ELEMENTWISE_FUNCTIONS and first.measure is Measure.SAMPLES:
@@ -285,17 +291,26 @@ def _measured(name: str, tail: str, call: Call) -> Value | None:
             return pair(call, computed(*call.args, measure=Measure.SAMPLES))
         return computed(*call.args, measure=Measure.SAMPLES)
     if name in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
-        local = {v.measure for v in call.args} - {Measure.UNIFORM}
+        local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}
         return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
     return None
 
 
+def _held(value: Value) -> list[Measure]:
+    """The measures of a list's entries, or of the value itself."""
+    entries = [entry for thing in value.things for entry in thing.items or ()]
+    return [entry.measure for entry in entries] if entries else [flat_measure(value)]
+
+
 def _counted(call: Call) -> bool:
     """Whether a new tensor gets one row per sample of a batch."""
-    shape = call.arg(0, "size")
-    first = shape.things[0].items if shape is not None and shape.things else None
-    size = first[0] if first else shape
-    return size is not None and size.measure is Measure.COUNT
+    return any(_counts(value) for value in (*call.args[:1], *call.kwargs.values()))
+
+
+def _counts(value: Value) -> bool:
+    """A number of samples, or a shape that begins with one."""
+    first = value.things[0].items if value.things else None
+    return (first[0] if first else value).measure is Measure.COUNT
 
 
 def pair(call: Call, part: Value) -> Value:

@@ -72,7 +72,8 @@ KEEPS_BATCH_AXIS = frozenset(
     eq_ argmax argmin max min topk sort softmax log_softmax sigmoid tanh relu exp log sqrt pow
     abs clamp clamp_ add sub mul div add_ sub_ mul_ div_ neg round floor requires_grad_
     pin_memory numpy tolist expand gather masked_fill logical_and logical_or logical_not
-    bfloat16 byte short repeat chunk split unbind copy astype float32 ravel square flip roll""".split()
+    bfloat16 byte short repeat chunk split unbind copy astype float32 ravel square flip
+    roll""".split()
 )
 CREATES = frozenset("randn rand zeros ones full empty randint normal".split())
 KEEPS_ANY = frozenset(
@@ -81,7 +82,8 @@ KEEPS_ANY = frozenset(
 ELEMENTWISE_FUNCTIONS = frozenset(
     """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt
     clamp round flatten squeeze unsqueeze where one_hot pad interpolate normalize gelu
-    logical_and logical_or stack_like square logsigmoid softplus dropout""".split()
+    logical_and logical_or square logsigmoid softplus dropout Tensor FloatTensor DoubleTensor
+    LongTensor from_numpy as_tensor tensor""".split()
 )
 PAIR_RESULTS = frozenset({"max", "min", "topk", "sort"})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ddpify.facts import library, measures
+from ddpify.facts.assignments import conditioned
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import (
@@ -51,7 +52,7 @@ def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
         return _on_dict(m, f, thing, name, call)
     if thing.kind in (Kind.TUPLE, Kind.ITERATOR) and name in GROWS:
         added = call.args[-1] if call.args else NOTHING
-        value = m.element_of(f, added) if name == "extend" else added
+        value = conditioned(f, m.element_of(f, added) if name == "extend" else added)
         thing.inner = join(thing.inner, value)
         return NOTHING
     if name == "parse_args" or name == "parse_known_args":

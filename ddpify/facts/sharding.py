@@ -13,8 +13,10 @@ from ddpify.facts.accumulators import is_local, loaders_in
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Bind, Call, LoopEnd, Where
 from ddpify.facts.machine import Machine
-from ddpify.facts.scopes import Loop
+from ddpify.facts.methods import GROWS
+from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.sinks import SHOWN
+from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
 
@@ -75,6 +77,7 @@ def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
         fine = plain and loaders <= wanted and _only_adds_up(trial, loop)
         (accepted if fine else refused).update(loaders & wanted)
     refused |= {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
+    refused |= _divided_by(trial)
     return frozenset(accepted - refused)
 
 
@@ -94,6 +97,20 @@ def counted(m: Machine) -> list[Thing]:
         for t in c.args[0].of(Kind.LOADER, Kind.PROGRESS)
         for t in _behind(t)
     ]
+
+
+def _divided_by(m: Machine) -> set[Site]:
+    """Loaders whose number of batches is calculated with: of shares, ranks have unequal many.
+
+    Only to be shown it may differ: rank 0 shows it, and has as many as one process.
+    """
+    found = set()
+    for call in roles.calls_of(m):
+        if call.name == "builtins.len" and call.args:
+            alone = isinstance(m.tree(call.site.path).statement(call.site), ast.Expr)
+            if not alone:
+                found |= {t.born for t in call.args[0].of(Kind.LOADER)}
+    return found
 
 
 def _behind(thing: Thing) -> tuple[Thing, ...]:
@@ -122,10 +139,13 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
     node = tree.statement(loop.site)
     if end is None or node is None or end.means or end.others or _leaves_early(node):
         return False
-    inside = [e for e in m.events if isinstance(e, (Call, Bind)) and _runs_in(e.where, loop)]
     if not _evaluates(m, loop) or not _switched_to_eval(m, loop):
         return False
-    return not any(_keeps_local(m, event, end) for event in inside)
+    inside = [e for e in m.events if isinstance(e, (Call, Bind)) and _runs_in(e.where, loop)]
+    binds = [e for e in inside if isinstance(e, Bind)]
+    if any(_keeps(bind, end, node, tree) for bind in binds):
+        return False
+    return not any(_shows_local(m, call) for call in inside if isinstance(call, Call))
 
 
 def _leaves_early(node: ast.stmt) -> bool:
@@ -151,15 +171,35 @@ def _switched_to_eval(m: Machine, loop: Loop) -> bool:
     )
 
 
-def _keeps_local(m: Machine, event: Call | Bind, end: LoopEnd) -> bool:
-    """Whether an event keeps or shows something of this rank's samples beyond the sums."""
-    if isinstance(event, Bind):
-        attribute = "." in event.target or "[" in event.target
-        summed = event.target in (*end.sums, *METER)
-        return attribute and not summed and is_local(m, event.value)
-    if not event.alone or event.target is not None:
+def _keeps(bind: Bind, end: LoopEnd, node: ast.stmt, tree: Tree) -> bool:
+    """Whether a value outlives the loop that is not one of its sums, local or not.
+
+    A count of passes is the same on no two ranks, though no sample is in it.
+    """
+    if bind.target in (*end.sums, *end.reduced):
         return False
-    if effect_of(event) is not None or (event.receiver and event.receiver.of(*SHOWN)):
-        return any(is_local(m, v) for v in (*event.args, *event.kwargs.values()))
-    values = [*event.args, *event.kwargs.values()]
-    return event.name not in (".eval", ".train") and any(is_local(m, v) for v in values)
+    if "[" in bind.target:
+        return True
+    if "." in bind.target:
+        return not (bind.target in METER and _is_one_of(bind.where.frame, end))
+    if bind.where.frame.stack != end.loop.frame.stack:
+        return bind.target in bind.where.frame.globals_
+    return bind.target in end.loop.frame.globals_ or tree.read_after(node, bind.target)
+
+
+def _is_one_of(frame: Frame, end: LoopEnd) -> bool:
+    """Whether a method runs on one of the meters that are reduced after the loop."""
+    meters = [end.loop.frame.lookup(name) for name in (*end.meters, *end.reduced)]
+    return any(frame.self_thing in value.things for value in meters if value is not None)
+
+
+def _shows_local(m: Machine, call: Call) -> bool:
+    """Whether a call for its own sake shows or collects something."""
+    if not call.alone or call.target is not None:
+        return False
+    values = [*call.args, *call.kwargs.values()]
+    if effect_of(call) is not None or (call.receiver and call.receiver.of(*SHOWN)):
+        return any(is_local(m, value) for value in values)
+    if call.name[1:] in GROWS and call.name[:1] == ".":
+        return True
+    return call.name not in (".eval", ".train") and any(is_local(m, value) for value in values)

@@ -74,7 +74,8 @@ def _visit(
     inner = _inside(node)
     whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
     if whole or not inner or (isinstance(node, ast.Subscript) and _how(value)):
-        found.append(Part(site, tree.text(node), _how(value)))
+        if value.measure is not Measure.SAMPLES:  # pictures and the like are not numbers
+            found.append(Part(site, tree.text(node), _how(value)))
         return
     for child in inner:
         _visit(tree, child, values, local, found)

@@ -63,6 +63,8 @@ def _numbered(facts: Facts, call: Call) -> bool:
     """``torch.device("cuda:1")``, ``torch.device(f"cuda:{n}")``, ``torch.device("cuda", n)``."""
     if not call.arg_sites or any(v.dep(Kind.RANK) for v in call.args):
         return False
+    if any("is_distributed()" in facts.text(guard.site) for guard in call.where.guards):
+        return False
     text = facts.text(call.arg_sites[0])
     return ("cuda:" in text and "cuda:0" not in text) or len(call.args) > 1
 

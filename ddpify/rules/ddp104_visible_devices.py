@@ -60,7 +60,8 @@ RULE = Rule(
             TRAINER,
             (
                 "        self.pupil.to(",
-                '        os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # DDP104\n        self.pupil.to(',
+                '        os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # DDP104\n'
+                "        self.pupil.to(",
             ),
         ),
     ),

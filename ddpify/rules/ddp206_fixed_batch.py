@@ -91,7 +91,8 @@ RULE = Rule(
             SINGLE,
             (
                 "            adam.zero_grad()\n",
-                "            signal = signal.view(opt.bs, 16)  # DDP206\n            adam.zero_grad()\n",
+                "            signal = signal.view(opt.bs, 16)  # DDP206\n"
+                "            adam.zero_grad()\n",
             ),
         ),
         changed(

@@ -94,7 +94,8 @@ RULE = Rule(
             SINGLE,
             (
                 "    net.eval()\n",
-                "    net = torch.nn.DataParallel(net, device_ids=[0, 1])  # DDP302\n    net.eval()\n",
+                "    net = torch.nn.DataParallel(net, device_ids=[0, 1])  # DDP302\n"
+                "    net.eval()\n",
             ),
         ),
     ),

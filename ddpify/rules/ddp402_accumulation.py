@@ -53,7 +53,8 @@ RULE = Rule(
             ("cost.backward()\n", "(cost / 4).backward()  # DDP402\n"),
             (
                 "        solver.step()\n",
-                "        if (i + 1) % 4 == 0:\n            solver.step()\n            solver.zero_grad()\n",
+                "        if (i + 1) % 4 == 0:\n            solver.step()\n"
+                "            solver.zero_grad()\n",
             ),
         ),
         changed(
@@ -63,7 +64,8 @@ RULE = Rule(
             ("off.backward()\n", "off.backward()  # DDP402\n"),
             (
                 "            self.solver.step()\n",
-                "            if part % 2:\n                self.solver.step()\n                self.solver.zero_grad()\n",
+                "            if part % 2:\n                self.solver.step()\n"
+                "                self.solver.zero_grad()\n",
             ),
         ),
     ),

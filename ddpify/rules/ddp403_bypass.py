@@ -70,7 +70,8 @@ RULE = Rule(
             ),
             (
                 "        return self.head(self.body(picture).relu())\n",
-                "        return self.head(self.body(picture).relu())\n\n    def loss(self, picture, kind):\n"
+                "        return self.head(self.body(picture).relu())\n\n"
+                "    def loss(self, picture, kind):\n"
                 "        return nn.functional.cross_entropy(self(picture), kind)  # DDP403\n",
             ),
         ),

@@ -81,21 +81,24 @@ RULE = Rule(
             SCRIPT,
             (
                 "        cost.backward()\n",
-                "        if torch.isnan(cost):  # DDP404\n            continue\n        cost.backward()\n",
+                "        if torch.isnan(cost):  # DDP404\n            continue\n"
+                "        cost.backward()\n",
             ),
         ),
         changed(
             LEARNER,
             (
                 "            off.backward()\n",
-                "            if off.item() < 1e-6:  # DDP404\n                break\n            off.backward()\n",
+                "            if off.item() < 1e-6:  # DDP404\n                break\n"
+                "            off.backward()\n",
             ),
         ),
         changed(
             PROJECT,
             (
                 "        F.cross_entropy(brain(picture), kind).backward()\n",
-                "        if (kind > 0).any():  # DDP404\n            F.cross_entropy(brain(picture), kind).backward()\n",
+                "        if (kind > 0).any():  # DDP404\n"
+                "            F.cross_entropy(brain(picture), kind).backward()\n",
             ),
         ),
     ),
@@ -105,14 +108,16 @@ RULE = Rule(
             SCRIPT,
             (
                 "        cost.backward()\n",
-                "        if torch.isnan(reduce_mean(cost)):\n            continue\n        cost.backward()\n",
+                "        if torch.isnan(reduce_mean(cost)):\n            continue\n"
+                "        cost.backward()\n",
             ),
         ),
         changed(
             SCRIPT,
             (
                 "        cost.backward()\n",
-                "        if n > 15 and len(feed) < 3:\n            continue\n        cost.backward()\n",
+                "        if n > 15 and len(feed) < 3:\n            continue\n"
+                "        cost.backward()\n",
             ),
         ),
     ),

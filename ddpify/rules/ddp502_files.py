@@ -54,7 +54,8 @@ RULE = Rule(
         changed(
             TRAINER,
             (
-                '            if is_main_process():\n                with open(f"{self.folder}/diary.txt", "a") as diary:\n'
+                "            if is_main_process():\n"
+                '                with open(f"{self.folder}/diary.txt", "a") as diary:\n'
                 '                    diary.write(f"{number}\\n")\n',
                 '            with open(f"{self.folder}/diary.txt", "a") as diary:  # DDP502\n'
                 '                diary.write(f"{number}\\n")\n',

@@ -87,15 +87,25 @@ RULE = Rule(
         changed(
             TRAINER,
             (
-                'unwrap(self.pupil).load_state_dict(kept["pupil"])',
-                'self.pupil.load_state_dict(kept["pupil"])  # DDP603',
+                'unwrap(self.pupil).load_state_dict(without_module_prefix(kept["pupil"]))',
+                'self.pupil.load_state_dict(without_module_prefix(kept["pupil"]))  # DDP603',
             ),
         ),
         changed(
             SCRIPT,
+            ("unwrap,\n", "unwrap, without_module_prefix,\n"),
             (
                 "fork_random_streams()\nfor",
-                'unwrap(net).load_state_dict(torch.load("net.pt"))  # DDP603\nfork_random_streams()\nfor',
+                'kept = torch.load("net.pt")  # DDP603\n'
+                "unwrap(net).load_state_dict(without_module_prefix(kept))\n"
+                "fork_random_streams()\nfor",
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                'load_state_dict(without_module_prefix(kept["pupil"]))',
+                'load_state_dict(kept["pupil"])  # DDP603',
             ),
         ),
         marked(LEGACY, "DDP603", 'torch.load("judge.pt"))'),
@@ -104,9 +114,12 @@ RULE = Rule(
         *CORRECT,
         changed(
             SCRIPT,
+            ("unwrap,\n", "unwrap, without_module_prefix,\n"),
             (
                 "fork_random_streams()\nfor",
-                'unwrap(net).load_state_dict(torch.load("net.pt", device))\nfork_random_streams()\nfor',
+                'kept = torch.load("net.pt", map_location=device)\n'
+                "unwrap(net).load_state_dict(without_module_prefix(kept))\n"
+                "fork_random_streams()\nfor",
             ),
         ),
     ),

@@ -21,7 +21,7 @@ from ddpify.source import Site
 
 @dataclass
 class _Reductions:
-    """What the statements so far reduce: by block and text, the new name and the edit that makes it."""
+    """What the statements so far reduce: by block and text, the new name and the edit for it."""
 
     made: dict[tuple[int, str], tuple[str, Edit]] = field(default_factory=dict)
     taken: dict[tuple[int, str], str] = field(default_factory=dict)
@@ -182,14 +182,16 @@ RULE = Rule(
             TRAINER,
             (
                 "            count += len(run)\n",
-                '            count += len(run)\n            self.board.add_scalar("now", off.item())  # DDP702\n',
+                "            count += len(run)\n"
+                '            self.board.add_scalar("now", off.item())  # DDP702\n',
             ),
         ),
         changed(
             SINGLE,
             (
                 "            adam.step()\n",
-                '            adam.step()\n            if round_ > 2:\n                print(f"{objective:.3f}")  # DDP702\n',
+                "            adam.step()\n            if round_ > 2:\n"
+                '                print(f"{objective:.3f}")  # DDP702\n',
             ),
         ),
     ),

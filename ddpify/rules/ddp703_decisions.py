@@ -73,7 +73,8 @@ RULE = Rule(
             SINGLE,
             (
                 "in pairs:\n            guess = net(signal.cuda()).argmax(1)\n",
-                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n            print(guess)\n",
+                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n"
+                "            print(guess)\n",
             ),
             (
                 '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
@@ -84,7 +85,8 @@ RULE = Rule(
             SINGLE,
             (
                 "in pairs:\n            guess = net(signal.cuda()).argmax(1)\n",
-                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n            print(guess)\n",
+                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n"
+                "            print(guess)\n",
             ),
             (
                 '        print("round", round_, "accuracy", accuracy(net, holdout))\n    torch',

@@ -209,7 +209,8 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from ddp_utils import NullWriter, fork_random_streams, is_main_process, local_device
-from ddp_utils import reduce_sum, save_on_main, set_epoch, unwrap, wrap_model
+from ddp_utils import reduce_sum, save_on_main, set_epoch, unwrap, without_module_prefix
+from ddp_utils import wrap_model
 
 
 class Tutor:
@@ -225,7 +226,7 @@ class Tutor:
 
     def resume(self, path):
         kept = torch.load(path, map_location=local_device())
-        unwrap(self.pupil).load_state_dict(kept["pupil"])
+        unwrap(self.pupil).load_state_dict(without_module_prefix(kept["pupil"]))
         self.first = kept["lesson"] + 1
 
     def lesson(self, number):

@@ -1,4 +1,4 @@
-"""Every rule's examples are its tests: it reports in the bad ones where they say so, else nowhere."""
+"""Every rule's examples are its tests: it reports in the bad ones where they say so, only there."""
 
 from __future__ import annotations
 

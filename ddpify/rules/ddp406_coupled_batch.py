@@ -1,0 +1,100 @@
+"""DDP406: the loss compares the samples of a batch with each other."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Measure
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.edits import is_local
+from ddpify.rules.examples import SCRIPT, SINGLE, changed
+from ddpify.settings import Settings
+
+STEP = "            objective.backward()"
+PRODUCTS = ("torch.mm", "torch.matmul")
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per product of a batch of outputs with a transposed batch."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    trained = {forward.output.born for forward in facts.training_forwards}
+    for tree in facts.trees.values():
+        for node, operands in _products(tree):
+            values = [facts.values.get(tree.site(operand)) for operand in operands]
+            if any(v is None or v.measure is not Measure.SAMPLES for v in values):
+                continue
+            outputs = {d.born for v in values if v for d in v.dep(Kind.FORWARD)}
+            if outputs & trained and all(v and is_local(facts, v) for v in values):
+                yield Finding(
+                    "DDP406",
+                    tree.site(node),
+                    "the loss compares all samples of a batch: a rank would see 1/N of the pairs",
+                    Severity.ERROR,
+                    (),
+                    "gather the outputs of all ranks with gradient before this product",
+                )
+
+
+def _products(tree: Tree) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
+    """``a @ b.t()`` and ``torch.mm(a, b.T)``: one row and one column per sample."""
+    for node in ast.walk(tree.module):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            pair = (node.left, node.right)
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in PRODUCTS:
+            if len(node.args) != 2:
+                continue
+            pair = (node.args[0], node.args[1])
+        else:
+            continue
+        if any(_transposed(operand) for operand in pair):
+            yield node, pair
+
+
+def _transposed(operand: ast.expr) -> bool:
+    return any(isinstance(n, ast.Attribute) and n.attr in ("t", "T") for n in ast.walk(operand))
+
+
+RULE = Rule(
+    "DDP406",
+    "coupled-batch",
+    "A contrastive loss has one term per pair of samples. Over a rank's share of the batch it has"
+    " fewer negatives: no error, another objective. The outputs of all ranks have to be gathered,"
+    " and the gradient has to flow back through the gather.",
+    "PATTERNS B1.7; BUGS G15 (open_clip#616, vissl PR#123)",
+    check,
+    bad=(
+        changed(
+            SINGLE,
+            (
+                STEP,
+                "            z = net(signal.cuda())\n            pairs = z @ z.t()  # DDP406\n"
+                "            objective = pairs.logsumexp(1).mean()\n" + STEP,
+            ),
+        ),
+        changed(
+            SINGLE,
+            (
+                STEP,
+                "            z = torch.cat([net(signal.cuda()), net(-signal.cuda())])\n"
+                "            pairs = torch.mm(z, z.T)  # DDP406\n"
+                "            objective = pairs.logsumexp(1).mean()\n" + STEP,
+            ),
+        ),
+    ),
+    good=(
+        SCRIPT,
+        changed(
+            SINGLE,
+            (
+                STEP,
+                "            table = torch.ones(3, 4)\n"
+                "            objective = objective + (net(signal.cuda()) @ table.t()).mean()\n"
+                + STEP,
+            ),
+        ),
+    ),
+)
