@@ -36,9 +36,11 @@ def test_nothing_else_is_wrong_with_a_bad_example_that_is_distributed(
     rule: Rule, example: Example, tmp_path: Path
 ) -> None:
     facts = read(put_example(example, tmp_path))
+    reported = {finding.rule for finding in judged(facts)}
     if facts.status in (Status.SINGLE, Status.DATA_PARALLEL):
-        pytest.skip("one process: all that migrate adds is missing")
-    assert {finding.rule for finding in judged(facts)} == {rule.id}
+        assert {"DDP101", "DDP202", "DDP301"} <= reported  # all that migrate adds is missing
+    else:
+        assert reported == {rule.id}
 
 
 @pytest.mark.parametrize(("rule", "example"), examples("good"))
