@@ -38,6 +38,15 @@ class Site:
     def __hash__(self) -> int:
         return self._hash
 
+    def within(self, outer: Site) -> bool:
+        """Whether this place lies in ``outer``."""
+        a, b = self.span, outer.span
+        return (
+            self.path == outer.path
+            and (b.line, b.column) <= (a.line, a.column)
+            and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
+        )
+
     def __str__(self) -> str:
         return f"{self.path}:{self.span.line}"
 

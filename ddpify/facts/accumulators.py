@@ -14,7 +14,6 @@ from ddpify.facts.events import Bind, LoopEnd
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing, Value
-from ddpify.source import Site
 
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
@@ -104,18 +103,9 @@ def _bound_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
         if isinstance(event, Bind)
         and event.where.frame.stack == f.stack
         and event.where.function is f.function
-        and _within(event.site, loop.site)
+        and event.site.within(loop.site)
     ]
     return list(dict.fromkeys(found))
-
-
-def _within(inner: Site, outer: Site) -> bool:
-    a, b = inner.span, outer.span
-    return (
-        inner.path == outer.path
-        and (b.line, b.column) <= (a.line, a.column)
-        and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
-    )
 
 
 def accumulates(node: ast.stmt, name: str) -> bool:

@@ -132,7 +132,7 @@ def _statement_in(m: Machine, frame: Frame, anchor: Bind | Call, first_use: int)
         if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
             break
         if isinstance(above, ast.stmt):
-            if any(_inside(use, tree.site(above)) for use in uses):
+            if any(use.within(tree.site(above)) for use in uses):
                 break
             node = above
     return tree.site(node)
@@ -147,12 +147,3 @@ def _use_sites(m: Machine, frame: Frame, first_use: int) -> list[Site]:
         if event.order >= first_use and where.stack[:depth] == frame.stack:
             found.append(where.stack[depth] if len(where.stack) > depth else where.statement)
     return found
-
-
-def _inside(inner: Site, outer: Site) -> bool:
-    a, b = inner.span, outer.span
-    return (
-        inner.path == outer.path
-        and (b.line, b.column) <= (a.line, a.column)
-        and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
-    )

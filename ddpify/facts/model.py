@@ -99,13 +99,11 @@ class Facts:
     root: str
     entry: Entry
     status: Status
-    evidence: tuple[tuple[Site, str], ...]
     models: tuple[Model, ...]
     training: tuple[TrainingLoop, ...]
     loaders: tuple[Loader, ...]
     steps: tuple[Call, ...]
     calls: tuple[Call, ...]
-    effects: tuple[Effect, ...]
     training_forwards: tuple[Forward, ...]
     evaluation_forwards: tuple[Forward, ...]
     accesses: tuple[Access, ...]
@@ -114,7 +112,9 @@ class Facts:
     values: dict[Site, Value]
     sharded: frozenset[Site]
     trees: dict[str, Tree]
-    runtime: tuple[str, str]
+    evidence: tuple[tuple[Site, str], ...] = ()
+    effects: tuple[Effect, ...] = ()
+    runtime: tuple[str, str] = ("", "")
     unwraps: tuple[tuple[Site, Forward], ...] = ()
     bypasses: tuple[Call, ...] = ()
     counted: frozenset[Site] = frozenset()

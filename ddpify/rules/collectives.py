@@ -14,9 +14,7 @@ from ddpify.source import Site
 def needs_all_ranks(facts: Facts, statement: Site) -> bool:
     """Whether a statement runs, itself or in what it calls, something that all ranks must enter."""
     return any(
-        _inside(site, statement)
-        for where, own in _collectives(facts)
-        for site in (own, *where.stack)
+        site.within(statement) for where, own in _collectives(facts) for site in (own, *where.stack)
     )
 
 
@@ -37,12 +35,3 @@ def _collectives(facts: Facts) -> Iterator[tuple[Where, Site]]:
     for call, parts in facts.sinks:
         if call.where.stack and any(part.how for part in parts):
             yield call.where, call.where.stack[-1]  # reduced before it, not inside
-
-
-def _inside(inner: Site, outer: Site) -> bool:
-    a, b = inner.span, outer.span
-    return (
-        inner.path == outer.path
-        and (b.line, b.column) <= (a.line, a.column)
-        and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
-    )

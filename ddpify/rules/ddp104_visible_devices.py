@@ -12,6 +12,9 @@ from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
+# Known from torchrun's environment: the assignment mostly runs before there is a group.
+ALONE = "get_world_size() == 1"
+
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per assignment to ``CUDA_VISIBLE_DEVICES``."""
@@ -25,7 +28,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                     tree.site(node),
                     "every rank would hide all GPUs but these; the launcher chooses them",
                     Severity.ERROR,
-                    (edit(facts, How.GATE, tree.site(node), "not is_distributed()"),),
+                    (edit(facts, How.GATE, tree.site(node), ALONE),),
                 )
 
 
@@ -37,7 +40,7 @@ def _chooses(node: ast.AST) -> bool:
 
 def _guarded(tree: Tree, node: ast.AST) -> bool:
     tests = [ast.unparse(a.test) for a in tree.ancestors(node) if isinstance(a, ast.If)]
-    return any("is_distributed()" in test or "RANK" in test for test in tests)
+    return any(ALONE in test or "RANK" in test for test in tests)
 
 
 RULE = Rule(

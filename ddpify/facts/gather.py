@@ -1,0 +1,149 @@
+"""Collect one reading of the program into the frozen facts that rules are written against."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ddpify.facts import graph, groups, roles, sharding
+from ddpify.facts.effects import effect_of
+from ddpify.facts.events import Access, Call, Forward
+from ddpify.facts.helpers import io_helpers
+from ddpify.facts.machine import Machine
+from ddpify.facts.model import Entry, Facts, Home, Model, Status
+from ddpify.facts.preparation import preparations, prepared
+from ddpify.facts.scopes import ModuleInfo
+from ddpify.facts.sinks import parts, sinks
+from ddpify.facts.values import Kind, Thing
+from ddpify.project import Project
+from ddpify.source import Site
+
+
+def gather(project: Project, target: Machine, models: tuple[Model, ...], status: Status) -> Facts:
+    """The facts of the target reading; what other readings found is added by the caller."""
+    calls = roles.calls_of(target)
+    training = roles.training_loops(calls)
+    trained, evaluating = _forwards(target, calls)
+    return _with_visible(
+        target,
+        Facts(
+            root=str(project.root),
+            entry=_entry(target, next(iter(target.modules.values()))),
+            status=status,
+            models=models,
+            training=training,
+            loaders=roles.loaders(calls, training, target),
+            steps=roles.steps(calls),
+            calls=calls,
+            training_forwards=trained,
+            evaluation_forwards=evaluating,
+            accesses=tuple(e for e in target.events if isinstance(e, Access)),
+            ends=tuple(target.ends.values()),
+            unknowns=tuple(target.unknowns),
+            values=target.values,
+            sharded=target.sharded,
+            trees={path: target.tree(path) for path in target.modules},
+            bypasses=_bypasses(calls),
+            counted=frozenset(t.born for t in sharding.counted(target)),
+            phases=roles.phases(target, training),
+        ),
+    )
+
+
+def _forwards(
+    m: Machine, calls: tuple[Call, ...]
+) -> tuple[tuple[Forward, ...], tuple[Forward, ...]]:
+    """Model calls that train, and those of trained models that do not."""
+    forwards = roles.forwards_of(m)
+    outputs = roles.training_forwards(calls, forwards)
+    wrapped = {roles.whole(f.model) for f in forwards if f.model.kind is Kind.WRAPPED}
+    trained = tuple(f for f in forwards if f.output in outputs)
+    others = (f for f in forwards if f.output not in outputs)
+    return trained, tuple(f for f in others if roles.whole(f.model) in wrapped)
+
+
+def _with_visible(m: Machine, facts: Facts) -> Facts:
+    """Add what a user sees from outside: effects, the helpers that make them, numbers shown."""
+    sites = preparations(facts.calls)
+    known = (effect_of(call) for call in facts.calls if not prepared(call, sites))
+    effects = tuple(effect for effect in known if effect is not None)
+    helpers = io_helpers(facts.calls, effects, facts.trees)
+    shown = sinks(facts.calls, effects, helpers)
+    return replace(
+        facts,
+        effects=effects,
+        helpers=helpers,
+        preparations=sites,
+        sinks=tuple(
+            (call, tuple(parts(facts.tree(call.site), call, m.values, m.sharded))) for call in shown
+        ),
+    )
+
+
+def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+    """Calls of a model's parts or methods that a backward pass goes through."""
+    found: list[Call] = []
+    for call in roles.backwards(calls):
+        for value in (call.receiver, *call.args):
+            deps = value.deps if value is not None else frozenset()
+            found.extend(d.detail["bypass"] for d in deps if "bypass" in d.detail)
+    return tuple(dict.fromkeys(sorted(found, key=lambda c: c.order)))
+
+
+def models_of(
+    first: Machine, bare: Machine, homes: dict[tuple[Thing, ...], Home | None]
+) -> tuple[Model, ...]:
+    calls = roles.calls_of(bare)
+    norms = [c for c in calls if c.name.startswith("torch.nn.BatchNorm")]
+    parallel = tuple(c for c in roles.calls_of(first) if c.name.endswith(".DataParallel"))
+    wrapped = groups.wrapped(bare)
+    again = graph.repeated(bare)
+    optimizers = dict(groups.groups(bare))
+    return tuple(
+        Model(
+            things,
+            optimizers[things],
+            home,
+            bool(set(things) & wrapped),
+            bool(norms),
+            bool(norms) or any(_opaque(t) for t in things),
+            bool({t.born for t in things} & again),
+            graph.unused(bare, things),
+            parallel,
+        )
+        for things, home in homes.items()
+    )
+
+
+def _opaque(model: Thing) -> bool:
+    """A model whose layers cannot be seen may have buffers."""
+    return model.ref is None and not model.name.startswith("torch.nn.")
+
+
+def _entry(m: Machine, module: ModuleInfo) -> Entry:
+    body = module.tree.body
+    guard: tuple[Site, ...] = ()
+    for node in body:
+        if isinstance(node, ast.If) and _is_main_guard(node.test):
+            guard = tuple(m.site_of(module, s) for s in node.body)
+    first = next((s for s in body if not _leading(s)), body[-1])
+    return Entry(
+        module.source.path,
+        m.site_of(module, body[0]),
+        guard,
+        m.site_of(module, first),
+        m.site_of(module, body[-1]),
+    )
+
+
+def _leading(node: ast.stmt) -> bool:
+    docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return docstring or isinstance(node, (ast.Import, ast.ImportFrom))
+
+
+def _is_main_guard(test: ast.expr) -> bool:
+    return (
+        isinstance(test, ast.Compare)
+        and "__name__" in ast.unparse(test)
+        and "__main__" in ast.unparse(test)
+    )

@@ -1,0 +1,52 @@
+"""Which modules are trained together: the alternatives one variable may hold are one model."""
+
+from __future__ import annotations
+
+from ddpify.facts import roles
+from ddpify.facts.events import Bind
+from ddpify.facts.machine import Machine
+from ddpify.facts.values import Kind, Thing
+
+
+def groups(m: Machine) -> list[tuple[tuple[Thing, ...], tuple[Thing, ...]]]:
+    """(models, optimizers): models that are alternatives of one variable belong together."""
+    stepped = {o for call in roles.steps(roles.calls_of(m)) for o in roles.stepped(call)}
+    groups: list[tuple[set[Thing], set[Thing]]] = []
+    for optimizer in sorted(stepped, key=lambda t: t.serial):
+        for alternatives in _alternatives(m, roles.models_of_optimizer(optimizer)):
+            joined = [g for g in groups if g[0] & alternatives]
+            if joined:
+                joined[0][0].update(alternatives)
+                joined[0][1].add(optimizer)
+            else:
+                groups.append((set(alternatives), {optimizer}))
+    return [
+        (tuple(sorted(g[0], key=lambda t: t.serial)), tuple(sorted(g[1], key=lambda t: t.serial)))
+        for g in groups
+    ]
+
+
+def _alternatives(m: Machine, models: tuple[Thing, ...]) -> list[set[Thing]]:
+    """Split an optimizer's models by variable: what one name may hold is one model."""
+    left = set(models)
+    found: list[set[Thing]] = []
+    for event in m.events:
+        if isinstance(event, Bind):
+            held = {t for t in event.value.things if t in left}
+            merged = [g for g in found if g & held]
+            if held and not merged:
+                found.append(held)
+            elif held:
+                merged[0].update(held)
+    rest = left - {t for g in found for t in g}
+    return found + [{t} for t in sorted(rest, key=lambda t: t.serial)]
+
+
+def wrapped(m: Machine) -> set[Thing]:
+    """Models the program itself wraps."""
+    found: set[Thing] = set()
+    for call in roles.calls_of(m):
+        for outer in call.result.of(Kind.WRAPPED):
+            if outer.detail.get("wrapper", "").endswith("DataParallel") or outer.inner:
+                found.add(roles.whole(outer))
+    return found
