@@ -38,12 +38,20 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if tail == "reduce_meter":
         return _reduce_meters(call)
     if tail == "broadcast":
-        kept = frozenset(d for d in flat_deps(first) if d.kind not in OF_ONE_PROCESS)
-        return Value(first.things, kept)
+        return _of_rank_0(first, call)
     if tail == "without_module_prefix":
         return first
     made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{RUNTIME}.{tail}")
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
+
+
+def _of_rank_0(value: Value, call: Call) -> Value:
+    """The same on every rank: no longer of one process, nor of one rank's samples."""
+    for thing in value.of(Kind.TUPLE):
+        items = tuple(_of_rank_0(item, call) for item in thing.items or ())
+        return one(Thing(Kind.TUPLE, call.site, items=items))
+    kept = frozenset(d for d in flat_deps(value) if d.kind not in OF_ONE_PROCESS)
+    return Value(value.things, kept).reduced()
 
 
 def _reduced(call: Call) -> Value:
