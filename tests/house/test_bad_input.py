@@ -1,0 +1,96 @@
+"""Bad input through the whole tool: one clear line, exit code 2, nothing written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify import cli
+from tests.projects import put_fixture
+
+LOOP = b"for x in data:\n    loss.backward()\n"
+DISTRIBUTED = b"""import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+"""
+CASES = [
+    pytest.param("missing.py", None, "missing.py: no such file or folder", id="missing"),
+    pytest.param("two.py", b'print "x"\n', "two.py:1: not valid Python 3", id="python-2"),
+    pytest.param("old.py", b"\nx.cuda(async=True)\n", "old.py:2: not valid Python 3", id="async"),
+    pytest.param("latin.py", b'print("caf\xe9")\n', "latin.py: cannot be decoded", id="not-utf-8"),
+    pytest.param(
+        "cookie.py",
+        b'# -*- coding: latin-1 -*-\nprint("caf\xe9")\n',
+        "cookie.py: no training loop found",
+        id="cookie-is-read",
+    ),
+    pytest.param(
+        "wrong.py", b"# -*- coding: nonsense -*-\n", "wrong.py: cannot be decoded", id="bad-cookie"
+    ),
+    pytest.param("empty.py", b"", "empty.py: is empty", id="empty"),
+    pytest.param("book.ipynb", b'{"cells": []}', "book.ipynb: a notebook", id="notebook"),
+    pytest.param("data.py", b"\x7fELF\x00\x01", "data.py: not a Python source", id="binary"),
+    pytest.param("notes.txt", b"text", "notes.txt: not a Python script", id="text"),
+    pytest.param("calm.py", b"print(1)\n", "calm.py: no training loop found", id="no-loop"),
+    pytest.param("bare.py", LOOP, "bare.py:2: no optimizer", id="no-optimizer"),
+    pytest.param("done.py", DISTRIBUTED, "done.py:3: already distributed", id="distributed"),
+]
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    """Every file below ``folder``."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def refused(path: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> str:
+    """What the user is told; exactly one line, on standard error."""
+    before = tree(path.parent)
+    assert cli.main(["migrate", str(path), "--inplace", *flags]) == cli.FAILED
+    assert tree(path.parent) == before
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.count("\n") == 1
+    return said.err
+
+
+@pytest.mark.parametrize(("name", "raw", "sentence"), CASES)
+def test_one_line_says_what_is_wrong(
+    name: str, raw: bytes | None, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_text("")
+    if raw is not None:
+        (tmp_path / name).write_bytes(raw)
+    assert sentence in refused(tmp_path / name, capsys)
+
+
+def test_a_folder_without_scripts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    assert "holds no Python scripts" in refused(folder, capsys)
+
+
+def test_a_folder_that_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "calm").mkdir()
+    (tmp_path / "calm" / "main.py").write_text("print(1)\n")
+    assert "no training script found" in refused(tmp_path / "calm", capsys)
+
+
+def test_a_local_module_that_does_not_parse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = put_fixture("classification", tmp_path / "project")
+    (entry.parent / "utils.py").write_text('print "x"\n')
+    assert "utils.py:1: not valid Python 3" in refused(entry, capsys)
+
+
+def test_a_read_only_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = put_fixture("classification", tmp_path / "project")
+    (entry.parent / "engine.py").chmod(0o444)
+    assert "engine.py: is read-only" in refused(entry, capsys, "--force")
+
+
+def test_fsdp_is_not_there_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    entry = put_fixture("classification", tmp_path / "project")
+    assert "fsdp is not there yet" in refused(entry, capsys, "--strategy", "fsdp")
