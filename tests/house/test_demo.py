@@ -20,9 +20,9 @@ def test_the_demo_migrates_trains_and_compares(tmp_path: Path) -> None:
     shown = done.stdout
     assert "+++ b/main_classification.py\n" in shown
     assert "$ torchrun --standalone --nproc_per_node=2 main_classification.py" in shown
-    files = [set(line.split()[3:]) for line in shown.splitlines() if line.startswith("files of")]
+    files = [set(line.split()[4:]) for line in shown.splitlines() if line.startswith("files of")]
     assert len(files) == 2
-    assert files[0] == files[1]
+    assert files[0] == files[1] == {"best.pt,", "config.json,", "last.pt,", "log.csv"}
     difference = re.search(r"^  ([0-9.e+-]+) \(float32\)$", shown, re.MULTILINE)
     assert difference, shown
     assert 0.0 <= float(difference[1]) < 1e-5
