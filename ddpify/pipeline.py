@@ -59,7 +59,17 @@ def check(paths: Sequence[Path], settings: Settings) -> Outcome:
     findings = [f for read in distributed for f in _judge(read.facts, settings)]
     if any(r.facts.status is Status.MIGRATED for r in distributed):
         findings += _launch_findings(found.root, distributed)
-    return _outcome(found.root, reads, findings)
+    drifts = (vendor.drift(read.facts.runtime, found.root) for read in distributed)
+    findings += [drift for drift in drifts if drift is not None]
+    outcome = _outcome(found.root, reads, findings)
+    return replace(outcome, notes=(*outcome.notes, *_single(reads)))
+
+
+def _single(reads: Sequence[Read]) -> tuple[Note, ...]:
+    """Programs that have nothing to check, said so that silence is not taken for praise."""
+    single = (Status.SINGLE, Status.DATA_PARALLEL)
+    why = "one process: nothing to check (`ddpify diff` shows what several would take)"
+    return tuple(Note(r.facts.entry.site, why) for r in reads if r.facts.status in single)
 
 
 def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], list[Refusal]]:

@@ -57,8 +57,24 @@ def text() -> str:
     assert spec.submodule_search_locations
     folder = Path(next(iter(spec.submodule_search_locations)))
     body = (folder / f"{NAME}.py").read_text("utf-8")
-    digest = hashlib.sha256(body.encode()).hexdigest()[:12]
-    return f"{HEADER_PREFIX}{__version__} {digest}\n{body}"
+    return f"{HEADER_PREFIX}{__version__} {_digest(body)}\n{body}"
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()[:12]
+
+
+def drift(runtime: tuple[str, str], root: Path) -> Finding | None:
+    """The finding that a copy is not the one its header names, None when it is."""
+    path = runtime[1]
+    if not path or not _is_runtime(root / path):
+        return None
+    header, _, body = (root / path).read_text("utf-8").partition("\n")
+    if header.split()[-1] == _digest(body):
+        return None
+    message = "the copy of the helpers was changed after ddpify wrote it"
+    advice = "delete it and run `ddpify migrate` again, or keep the changes in a module of your own"
+    return Finding("DDP001", Site(path, Span(1, 0, 1, 0)), message, Severity.NOTE, (), advice)
 
 
 def finding(runtime: tuple[str, str], root: Path) -> Finding | None:
