@@ -55,7 +55,15 @@ def _products(tree: Tree) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]
 
 
 def _transposed(operand: ast.expr) -> bool:
-    return any(isinstance(n, ast.Attribute) and n.attr in ("t", "T") for n in ast.walk(operand))
+    """``x.t()``, ``x.T``, ``x.transpose(1, 0)``: the samples become the columns."""
+    for node in ast.walk(operand):
+        if isinstance(node, ast.Attribute) and node.attr in ("t", "T"):
+            return True
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".transpose"):
+            axes = {a.value for a in node.args if isinstance(a, ast.Constant)}
+            if axes == {0, 1}:
+                return True
+    return False
 
 
 RULE = Rule(
@@ -80,7 +88,7 @@ RULE = Rule(
             (
                 STEP,
                 "            z = torch.cat([net(signal.cuda()), net(-signal.cuda())])\n"
-                "            pairs = torch.mm(z, z.T)  # DDP406\n"
+                "            pairs = torch.mm(z, z.transpose(1, 0))  # DDP406\n"
                 "            objective = pairs.logsumexp(1).mean()\n" + STEP,
             ),
         ),
