@@ -185,7 +185,7 @@ def check(paths: tuple[Path, ...], form: str, color: bool | None, **flags: str |
     else:
         shown = _wants_color(color)
         _echo(text.findings(outcome, text.prefix(outcome.root), color=shown), shown)
-    return TO_DO if outcome.findings else CLEAN
+    return TO_DO if outcome.wanting else CLEAN
 
 
 def main(argv: Sequence[str] | None = None) -> int:

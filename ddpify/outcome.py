@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddpify.plan import Change, Clash
-from ddpify.rules.base import Finding
+from ddpify.rules.base import Finding, Severity
 from ddpify.source import Site
 
 
@@ -41,3 +41,8 @@ class Outcome:
     notes: tuple[Note, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     files: tuple[str, ...] = ()
+
+    @property
+    def wanting(self) -> bool:
+        """Whether something is to be done; a note that only a person can settle is not."""
+        return any(f.fix or f.severity is not Severity.NOTE for f in self.findings)

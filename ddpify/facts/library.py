@@ -20,6 +20,7 @@ from ddpify.facts.values import (
     Thing,
     Value,
     computed,
+    constant,
     flat_deps,
     flat_measure,
     join,
@@ -262,7 +263,22 @@ def _reduction(call: Call) -> Measure:
 
 def criterion_result(thing: Thing, call: Call) -> Value:
     """The loss a criterion object gives for a batch."""
-    return _loss(call, thing.detail.get("reduction", Measure.MIXED))
+    loss = _loss(call, thing.detail.get("reduction", Measure.MIXED))
+    made = thing.detail.get("call")
+    counts = made is not None and varying_count(made, 0)
+    return loss.but(deps=loss.deps | {thing}) if counts else loss
+
+
+def varying_count(call: Call, weight: int) -> bool:
+    """Whether a cross entropy divides by class weights or by the targets not ignored.
+
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
+    tail = call.name.rsplit(".", 1)[-1].lower().replace("_", "")
+    if tail not in ("crossentropyloss", "nllloss", "crossentropy"):
+        return False
+    given = (call.arg(weight, "weight"), call.kwargs.get("ignore_index"))
+    return any(value is not None and value != constant(None) for value in given)
 
 
 def _loss(call: Call, reduction: Measure) -> Value:
@@ -277,7 +293,10 @@ def _measured(name: str, tail: str, call: Call) -> Value | None:
         return None
     first = call.args[0]
     if name.startswith("torch.nn.functional.") and _is_loss(tail):
-        return _loss(call, _reduction(call))
+        loss = _loss(call, _reduction(call))
+        masked = varying_count(call, 2)
+        made = Thing(Kind.CRITERION, call.site, name)
+        return loss.but(deps=loss.deps | {made}) if masked else loss
     if tail in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         given = None if axis is None else (axis.const if axis.known else "unknown")

@@ -27,10 +27,13 @@ SPLIT = "ddpify.runtime.per_rank_batch_size"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per training loader whose batch size is not split."""
-    if facts.status is Status.DISTRIBUTED or settings.batch_size == "per-rank":
+    if facts.status is Status.DISTRIBUTED:
         return
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or _is_split(loader):
+            continue
+        if settings.batch_size == "per-rank":
+            yield _kept(loader)
             continue
         yield Finding(
             "DDP203",
@@ -40,6 +43,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             _fix(facts, loader),
             "divide the batch size by the number of ranks",
         )
+
+
+def _kept(loader: Loader) -> Finding:
+    return Finding(
+        "DDP203",
+        loader.call.site,
+        "the batch size stays per rank, as asked: the global batch is N times as large",
+        Severity.NOTE,
+        (),
+        "the learning rate may have to grow with it, with a warm-up (linear: Goyal et al. 2017)",
+    )
 
 
 def _is_split(loader: Loader) -> bool:

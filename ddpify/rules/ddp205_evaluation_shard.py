@@ -26,12 +26,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             loader.call.site,
             "every rank would evaluate all samples; a share each and one sum give the same number",
             Severity.NOTE,
-            _fix(facts, loader),
+            _fix(facts, loader, settings),
             because=proof(loader.things),
         )
 
 
-def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
+def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[Edit, ...]:
     call = loader.call
     sampler = fresh(facts, call.site, sampler_name(facts, call, "eval_sampler"))
     dataset = dataset_name(facts, call, sampler)
@@ -44,7 +44,8 @@ def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
         edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
     ]
     size = call.arg_site(1, "batch_size")
-    if size is not None and any(t.born in facts.counted for t in loader.things):
+    split = settings.batch_size == "global"
+    if split and size is not None and any(t.born in facts.counted for t in loader.things):
         edits.append(edit(facts, How.REPLACE, size, "per_rank_batch_size({})"))
     return tuple(edits)
 

@@ -10,7 +10,7 @@ from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
-from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, TRAINER, changed
+from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.settings import Settings
 
 
@@ -33,6 +33,19 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             )
         elif loss.measure is not Measure.MEAN and loss.dep(Kind.BATCH):
             yield _unproven(call)
+        elif loss.dep(Kind.CRITERION):
+            yield _varying(call)
+
+
+def _varying(call: Call) -> Finding:
+    return Finding(
+        "DDP401",
+        call.site,
+        "the loss divides by weights or by the targets that count, which differ between ranks",
+        Severity.NOTE,
+        (),
+        "averaging the ranks is then not exact: sum the loss and divide by the sum of all ranks",
+    )
 
 
 def _unproven(call: Call) -> Finding:
@@ -72,6 +85,12 @@ RULE = Rule(
                 "(self.pupil(run.to(local_device())) - then.to(local_device())).abs().sum()",
             ),
             ("off.backward()\n", "off.backward()  # DDP401\n"),
+        ),
+        changed(
+            SINGLE,
+            ("objective = nn.functional.cross_entropy(", "objective = LOSS("),
+            ("    adam = ", "    LOSS = nn.CrossEntropyLoss(ignore_index=3)\n    adam = "),
+            ("objective.backward()\n", "objective.backward()  # DDP401\n"),
         ),
     ),
     good=(

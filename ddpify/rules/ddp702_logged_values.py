@@ -42,7 +42,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         why_not = _why_not(facts, call, parts, place)
         fix = () if why_not or place is None else _fix(facts, place, reducible, known)
         message = "the numbers shown would be of one rank's samples only"
-        yield Finding("DDP702", call.site, message, Severity.WARNING, fix, why_not)
+        severity = Severity.WARNING if fix else Severity.NOTE
+        yield Finding("DDP702", call.site, message, severity, fix, why_not)
         if fix and len(reducible) < len(parts):
             left = f"rank 0 shows its own {_unknown(parts)}: reduce it by hand if it matters"
             yield Finding("DDP702", call.site, message, Severity.NOTE, (), left)

@@ -52,5 +52,15 @@ def test_a_changed_copy_of_the_helpers_is_named(
 ) -> None:
     copy = migrated.with_name("ddp_utils.py")
     copy.write_text(copy.read_text() + "\n# mine\n")
-    assert cli.main(["check", str(migrated)]) == cli.TO_DO
+    assert cli.main(["check", str(migrated)]) == cli.CLEAN  # a note: for a person to settle
     assert "ddp_utils.py:1:1: DDP001 the copy of the helpers was changed" in capsys.readouterr().out
+
+
+def test_a_batch_size_kept_per_rank_is_not_split_and_said_so(
+    entry: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ["--batch-size", "per-rank", "--runtime", "import"]
+    assert cli.main(["diff", str(entry), *flags]) == cli.TO_DO
+    said = capsys.readouterr()
+    assert "per_rank_batch_size" not in said.out
+    assert "the global batch is N times as large" in said.err
