@@ -283,8 +283,10 @@ def varying_count(call: Call, weight: int) -> bool:
 
 def _loss(call: Call, reduction: Measure) -> Value:
     values = (*call.args, *call.kwargs.values())
-    batched = any(v.measure is not Measure.UNIFORM for v in values)
-    return computed(*values, measure=reduction if batched else Measure.UNIFORM)
+    local = {flat_measure(v) for v in values} - {Measure.UNIFORM}
+    if local - {Measure.SAMPLES}:  # packed, masked or mixed with a mean: not one term per sample
+        reduction = Measure.MIXED
+    return computed(*values, measure=reduction if local else Measure.UNIFORM)
 
 
 def _measured(name: str, tail: str, call: Call) -> Value | None:

@@ -73,9 +73,11 @@ KEEPS_BATCH_AXIS = frozenset(
     abs clamp clamp_ add sub mul div add_ sub_ mul_ div_ neg round floor requires_grad_
     pin_memory numpy tolist expand gather masked_fill logical_and logical_or logical_not
     bfloat16 byte short repeat chunk split unbind copy astype float32 ravel square flip
-    roll""".split()
+    roll fill_ zero_ uniform_ normal_ random_""".split()
 )
-CREATES = frozenset("randn rand zeros ones full empty randint normal".split())
+CREATES = frozenset(
+    "randn rand zeros ones full empty randint normal Tensor FloatTensor LongTensor".split()
+)
 KEEPS_ANY = frozenset(
     "item detach cpu cuda to float double half long int clone data numpy tolist astype".split()
 )
