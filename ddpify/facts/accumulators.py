@@ -196,4 +196,4 @@ def _parts(argument: ast.expr) -> list[ast.expr]:
 def _is_one_of(f: Frame, func: ast.expr, names: frozenset[str]) -> bool:
     value = f.lookup(func.id) if isinstance(func, ast.Name) else None
     things = value.things if value is not None else ()
-    return any(t.name.rpartition(".")[2] in names for t in things)
+    return any(t.name in {f"ddpify.runtime.{name}" for name in names} for t in things)

@@ -56,7 +56,7 @@ def presharded(m: Machine) -> frozenset[Site]:
         for thing in loaders_in(loop.over):
             sampler = thing.detail.get("sampler")
             names = [t.name for t in sampler.things] if sampler is not None else []
-            if any(name.endswith("evaluation_sampler") for name in names):
+            if any(name == "ddpify.runtime.evaluation_sampler" for name in names):
                 found.add(thing.born)
     return frozenset(found)
 

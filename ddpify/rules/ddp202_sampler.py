@@ -29,7 +29,7 @@ from ddpify.source import Site
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per call that makes an unsharded training loader."""
     for loader in facts.loaders:
-        if Role.TRAINING not in loader.roles or _sharded(loader):
+        if Role.TRAINING not in loader.roles or _sharded(facts, loader):
             continue
         fix: tuple[Edit, ...] = ()
         why_not = _unsupported(facts, loader)
@@ -46,15 +46,28 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
-def _sharded(loader: Loader) -> bool:
+def _sharded(facts: Facts, loader: Loader) -> bool:
     """Whether a sampler or the data set itself gives each rank its share."""
     for thing in loader.things:
         for name in ("sampler", "batch_sampler"):
             given = thing.detail.get(name)
-            names = [t.name for t in given.things] if given is not None else []
-            if any("istributed" in name for name in names):
+            if given is not None and any(_shares(facts, t) for t in given.things):
                 return True
     return False
+
+
+def _shares(facts: Facts, sampler: Thing) -> bool:
+    """torch's DistributedSampler, a class that inherits it, or the runtime's.
+
+    A distributed program's own sampler is taken at its word: how it shares is not followed.
+    """
+    names: tuple[str, ...] = (sampler.name,)
+    if isinstance(sampler.ref, ClassInfo):
+        if facts.status is Status.DISTRIBUTED:
+            return True
+        names = sampler.ref.external_bases()
+    torchs = [n for n in names if n.startswith("torch.") and n.endswith(".DistributedSampler")]
+    return bool(torchs) or sampler.name == "ddpify.runtime.distributed_sampler"
 
 
 def _unsupported(facts: Facts, loader: Loader) -> str:
