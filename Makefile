@@ -2,16 +2,17 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 READY := $(VENV)/ready
 
-.PHONY: test lint types pytest demo clean
+.PHONY: test lint types browser pytest demo clean
 
 test: lint types pytest
 
 $(READY): pyproject.toml tests/constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint tests/constraints.txt torch
-	$(BIN)/pip install --quiet --constraint tests/constraints.txt --editable '.[dev,runtime]'
+	$(BIN)/pip install --quiet --constraint tests/constraints.txt --editable '.[dev,runtime,verify]'
 	touch $@
 
 lint: $(READY)
@@ -22,7 +23,15 @@ types: $(READY)
 	$(BIN)/mypy ddpify
 	$(BIN)/mypy runtime
 
-pytest: $(READY)
+# The report of `ddpify verify --html` is opened in a real browser.
+browser:
+	@for name in chromium chromium-browser google-chrome; do \
+	  if command -v $$name >/dev/null; then exit 0; fi; \
+	done; \
+	$(SUDO) apt-get update -qq && \
+	$(SUDO) apt-get install -y -qq --no-install-recommends chromium >/dev/null
+
+pytest: $(READY) browser
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 demo: $(READY)

@@ -65,6 +65,15 @@ def check(paths: Sequence[Path], settings: Settings) -> Outcome:
     return replace(outcome, notes=(*outcome.notes, *_single(reads)))
 
 
+def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:
+    """How far the program on ``script`` is from one process, or why it cannot be read."""
+    found = discover.entries((script,))
+    if isinstance(found, Refusal):
+        return (found,)
+    reads, refusals = _read_all(found, settings)
+    return tuple(refusals) or reads[0].facts.status
+
+
 def _single(reads: Sequence[Read]) -> tuple[Note, ...]:
     """Programs that have nothing to check, said so that silence is not taken for praise."""
     single = (Status.SINGLE, Status.DATA_PARALLEL)

@@ -29,12 +29,17 @@ TOOLBOX = {
     )
 }
 DATA = {"source", "rules.base", "plan", "outcome", "launchers.model"}
+VERIFY = {
+    f"verify.{name}"
+    for name in ("causes", "checks", "distance", "evidence", "options", "recording", "verdict")
+}
 
 # Module (or package: the longest matching row counts) to what it may import of ddpify.
 OURS: dict[str, set[str]] = {
     "": set(),  # ddpify/__init__.py
     "__main__": {"cli"},
-    "cli": {"__version__", "pipeline", "report", "settings", "outcome", "write"},
+    "cli": {"__version__", "pipeline", "report", "settings", "outcome", "write"}
+    | {f"verify.{name}" for name in ("options", "progress", "report", "run", "verdict")},
     "pipeline": set(),  # see JOINS
     "settings": set(),
     "names": set(),
@@ -53,6 +58,32 @@ OURS: dict[str, set[str]] = {
     "write": {"source", "plan", "outcome"},
     "launchers": {"source", "rules.base", "launchers", "names", "settings"},
     "report": DATA | {"report"},
+    # Verifying: what is watched, what was seen, what it means, how it is told.
+    "verify": {"verify.options", "verify.recording"},
+    "verify.evidence": {"rules.base", "verify.options", "verify.recording"},
+    "verify.verdict": {"outcome", "verify.options", "verify.recording"},
+    "verify.observer": {"verify.observer"},
+    "verify.observe": {"verify.observer"},
+    "verify.read": {"verify.recording"},
+    "verify.snapshot": set(),
+    "verify.environment": set(),
+    "verify.stacks": set(),
+    "verify.processes": set(),
+    "verify.scratch": {"verify.snapshot"},
+    "verify.baseline": {"verify.scratch", "verify.snapshot"},
+    "verify.interpreter": set(),
+    "verify.launch": {
+        f"verify.{name}"
+        for name in ("environment", "processes", "read", "recording", "snapshot", "stacks")
+    },
+    "verify.progress": {"verify.read"},
+    "verify.checkpoints": {"verify.evidence", "verify.recording"},
+    "verify.checks": VERIFY,
+    "verify.causes": VERIFY | {"rules.registry", "rules.base"},
+    "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
+    "verify.pairing": {"facts.model", "outcome", "pipeline", "project", "settings", "write"}
+    | {f"verify.{name}" for name in ("baseline", "options", "scratch", "snapshot")},
+    "verify.run": {"pipeline", "project", "settings", "verify"},
 }
 # The registry is the one module that names the rules; the pipeline joins all layers.
 JOINS = {"rules.registry": {"rules"}, "pipeline": set(OURS) - {"cli", "__main__", ""}}
@@ -60,8 +91,14 @@ JOINS = {"rules.registry": {"rules"}, "pipeline": set(OURS) - {"cli", "__main__"
 THEIRS: dict[str, set[str]] = {
     "libcst": {"rewrite"},
     "black": {"rewrite"},
-    "click": {"cli", "report"},
+    "click": {"cli", "report", "verify.report"},
+    "jinja2": {"verify.report"},
+    "matplotlib": {"verify.report"},
+    "numpy": {"verify"},
+    "psutil": {"verify"},
+    "rich": {"verify.progress"},
     "tomli": {"settings"},
+    "torch": {"verify.observe", "verify.observer"},
     "tree_sitter": {"launchers"},
     "tree_sitter_bash": {"launchers"},
 }
@@ -119,8 +156,9 @@ def test_rules_do_no_file_access() -> None:
 
 def test_declared_dependencies_are_the_imported_ones() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in declared["dependencies"]}
-    assert names == set(THEIRS)
+    lines = [*declared["dependencies"], *declared["optional-dependencies"]["verify"]]
+    names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in lines}
+    assert names == set(THEIRS) - {"torch"}  # that of the project's own interpreter
     used = {
         name.split(".")[0] for path in (ROOT / "ddpify").rglob("*.py") for name in imported(path)
     }

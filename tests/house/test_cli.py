@@ -30,6 +30,11 @@ FLAGS = {
     "migrate": sorted((*SETTINGS_FLAGS, *COMMON, "--force", "--inplace", "--output", "-o")),
     "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
     "check": sorted((*COMMON, "--ignore", "--select")),
+    "verify": sorted(
+        "--baseline --color --distributed-only --dtype --full --html --ignore-output --json --keep "
+        "--markdown --neutralise --neutralize --no-color --nproc --overfit --python --steps "
+        "--timeout --tolerance".split()
+    ),
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import ddpify
 
-HEAVY = ("black", "libcst", "rich", "torch", "tree_sitter")
+HEAVY = ("black", "jinja2", "libcst", "matplotlib", "numpy", "rich", "torch", "tree_sitter")
 PROGRAM = f"""
 import sys
 from ddpify.cli import main
@@ -27,6 +27,7 @@ sys.exit(code)
         pytest.param(["migrate", "--help"], id="migrate"),
         pytest.param(["diff", "--help"], id="diff"),
         pytest.param(["check", "--help"], id="check"),
+        pytest.param(["verify", "--help"], id="verify"),
     ],
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:

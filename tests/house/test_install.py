@@ -61,7 +61,11 @@ def test_the_wheel_holds_every_module(installed: Installed) -> None:
     }
     names = {name for name in zipfile.ZipFile(installed.wheel).namelist() if "/" in name}
     held = {name for name in names if ".dist-info/" not in name}
-    assert held == expected | {"ddpify/py.typed"}
+    data = {
+        "ddpify/py.typed",
+        *(f"ddpify/verify/report/{name}.jinja" for name in ("page.html", "style.css")),
+    }
+    assert held == expected | data
 
 
 def test_torch_is_not_there(installed: Installed, tmp_path: Path) -> None:
@@ -87,3 +91,10 @@ def test_the_command_migrates_a_project(installed: Installed, tmp_path: Path) ->
     again = installed.run("ddpify", "diff", "main_classification.py", cwd=project)
     assert (again.returncode, again.stdout) == (0, ""), again.stderr
     assert installed.run("ddpify", "check", entry, cwd=project).returncode == 0
+
+
+def test_verify_says_what_it_needs(installed: Installed, tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("print(1)\n")
+    done = installed.run("ddpify", "verify", "main.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "ddpify: verify needs numpy: pip install 'ddpify[verify]'\n"

@@ -1,0 +1,1 @@
+"""Proof by running: the original in one process against the distributed program on N ranks."""

@@ -1,0 +1,30 @@
+"""What one side saved the other side can load."""
+
+from __future__ import annotations
+
+from ddpify.verify.checks.base import excused, numbered, result, skipped
+from ddpify.verify.checks.comparison import Comparison
+from ddpify.verify.verdict import Check
+
+_TITLE = "checkpoints cross-load"
+# An optimizer keeps squares of gradients: differences of rounding are larger there.
+STATE_FACTOR = 1000
+
+
+def checkpoints(c: Comparison) -> Check:
+    found = c.evidence.checkpoints
+    if not found:
+        return skipped("checkpoints", _TITLE, "both runs left none")
+    limits = c.tolerance, STATE_FACTOR * c.tolerance
+    details = [f"{pair.path}: {pair.problem}" for pair in found if pair.problem]
+    for pair in found:
+        kinds = ("tensors", pair.difference, limits[0]), ("optimizer state", pair.state, limits[1])
+        details += [
+            f"{pair.path}: {kind} differ by {difference:.3g} (tolerance {limit:.3g})"
+            for kind, difference, limit in kinds
+            if not difference <= limit
+        ]
+    largest = max(pair.difference for pair in found)
+    measured = f"{numbered(len(found), 'file')}, largest relative difference {largest:.3g}"
+    check = result("checkpoints", _TITLE, bool(details), measured, details)
+    return check if any(pair.problem for pair in found) else excused(check, c)

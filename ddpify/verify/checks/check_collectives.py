@@ -1,0 +1,81 @@
+"""All ranks enter the same collectives in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import zip_longest
+
+from ddpify.verify.checks.base import numbered, result, skipped
+from ddpify.verify.checks.comparison import Comparison
+from ddpify.verify.recording import Backward, Collective, Forward, Run
+from ddpify.verify.verdict import Check
+
+_TITLE = "collectives"
+# Their tensors are lists on one rank, or of a size of each rank's own.
+_OWN_SIZES = ("gather", "scatter", "all_to_all", "object")
+_FRAME = ("init_process_group", "destroy_process_group")
+
+
+def collectives(c: Comparison) -> Check:
+    entered = [run.collectives for run in c.ranks]
+    if not any(entered) and not any(run.backend for run in c.ranks):
+        return skipped("collectives", _TITLE, "there is no process group")
+    details = list(accumulation(c))
+    wrong = first_mismatch(entered)
+    if wrong is not None and not any(each.name == "new_group" for each in entered[0]):
+        calls = (e[wrong] if wrong < len(e) else None for e in entered)
+        rows = [f"rank {rank}: {_described(call)}" for rank, call in enumerate(calls)]
+        details = [f"call {wrong}:", *rows, *details]
+        return result("collectives", _TITLE, True, f"differ from call {wrong} on", details)
+    return result("collectives", _TITLE, False, _measured(c), details)
+
+
+def first_mismatch(entered: Sequence[Sequence[Collective]]) -> int | None:
+    """Backends pair the n-th call of one rank with the n-th of another, whatever they are.
+
+    Sites may differ: a guarded barrier may be balanced by another one.
+    """
+    for number, calls in enumerate(zip_longest(*entered)):
+        if len({_pairing(call) for call in calls}) > 1:
+            return number
+    return None
+
+
+def accumulation(c: Comparison) -> tuple[str, ...]:
+    """Whether micro-batches really went without an all-reduce, where there are several."""
+    run = c.ranks[0]
+    backwards, reduced = _per_step(run)
+    if backwards < 2 or not reduced:
+        return ()
+    saved = "accumulation skips the others" if reduced < backwards else "none is skipped"
+    return (f"{backwards:g} backwards per optimizer step, {reduced:g} all-reduced: {saved}",)
+
+
+def _per_step(run: Run) -> tuple[float, float]:
+    steps = max(len(run.steps), 1)
+    backwards = sum(isinstance(event, Backward) for event in run.events)
+    forwards = [event for event in run.events if isinstance(event, Forward) and event.grad]
+    return round(backwards / steps, 2), round(sum(f.sync for f in forwards) / steps, 2)
+
+
+def _measured(c: Comparison) -> str:
+    run = c.ranks[0]
+    calls = [call for call in run.collectives if call.name not in _FRAME]
+    steps = max(len(run.steps), 1)
+    _, reduced = _per_step(run)
+    each = f"{len(calls) / steps:.3g} of the script's and {reduced:.3g} all-reduced forwards"
+    return f"{numbered(len(calls), 'call')}; per optimizer step {each}"
+
+
+def _pairing(call: Collective | None) -> tuple[str, int]:
+    if call is None:
+        return "", 0
+    own = any(part in call.name for part in _OWN_SIZES)
+    return call.name, 0 if own and call.name != "all_gather" else call.size
+
+
+def _described(call: Collective | None) -> str:
+    if call is None:
+        return "none"
+    size = f" of {call.size} bytes" if call.size else ""
+    return f"{call.name}{size} at {call.site}" + ("" if call.done else " (still in it)")

@@ -1,0 +1,47 @@
+"""Everything the checks and the diagnosis look at; they read no other files and start nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddpify.rules.base import Finding
+from ddpify.verify.options import Options
+from ddpify.verify.recording import Job
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text file both runs left (csv, log, json …), as each left it."""
+
+    path: str
+    reference: str
+    distributed: str
+
+
+@dataclass(frozen=True)
+class CheckpointPair:
+    """A checkpoint both runs left.
+
+    ``problem`` says why one cannot be loaded where the other is (keys, shapes, an unreadable
+    file), "" if it can; ``difference`` is the largest relative one of a tensor (L2), ``state`` that
+    of the optimizers' state.
+    """
+
+    path: str
+    problem: str
+    difference: float
+    state: float = 0.0
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """``left`` are the paths each run created or changed and that still exist at its end."""
+
+    options: Options
+    reference: Job
+    distributed: Job
+    left_by_reference: tuple[str, ...] = ()
+    left_by_distributed: tuple[str, ...] = ()
+    texts: tuple[Text, ...] = ()
+    checkpoints: tuple[CheckpointPair, ...] = ()
+    findings: tuple[Finding, ...] = ()  # of `check` in the distributed program

@@ -1,0 +1,140 @@
+"""Watches DataLoaders: which samples are behind every batch, when the script gets it."""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.utils.data import BatchSampler, DistributedSampler
+from torch.utils.data import dataloader as loaders
+
+from ddpify.verify.observer import contents
+from ddpify.verify.observer.patching import Patcher
+from ddpify.verify.observer.record import Recorder
+
+
+class LoaderWatch:
+    """``overfit`` is the number of samples that may be drawn while training, 0 for all.
+
+    Indices are taken where the loader asks its sampler and handed out again in order, which
+    holds with workers that prefetch too.
+    """
+
+    def __init__(self, recorder: Recorder, overfit: int) -> None:
+        self.current_pass = 0  # of the loader whose iteration was begun last
+        self._recorder = recorder
+        self._overfit = overfit
+        self._seen = 0
+        self._known: WeakKeyDictionary[Any, tuple[int, int]] = WeakKeyDictionary()
+
+    def start(self, patcher: Patcher) -> None:
+        iterator = loaders._BaseDataLoaderIter
+        patcher.replace(iterator, "__init__", self._watch_init)
+        patcher.replace(iterator, "_next_index", self._watch_index)
+        patcher.replace(iterator, "__next__", self._watch_next)
+        for kind in (loaders._SingleProcessDataLoaderIter, loaders._MultiProcessingDataLoaderIter):
+            if "_reset" in vars(kind):
+                patcher.replace(kind, "_reset", self._watch_reset)
+
+    def _begin(self, iterator: Any, loader: Any) -> None:
+        if loader not in self._known:
+            self._known[loader] = self._seen, 0
+            self._recorder.note("loader", number=self._seen, **_describe(loader))
+            self._seen += 1
+        number, passed = self._known[loader]
+        self._known[loader] = number, passed + 1
+        self.current_pass = passed
+        if isinstance(loader.sampler, DistributedSampler) and loader.sampler.shuffle:
+            seed, epoch = loader.sampler.seed, loader.sampler.epoch
+            self._recorder.note("shuffle", loader=number, seed=seed, epoch=epoch)
+        iterator._observed = {"loader": number, "passed": passed}
+        iterator._observed_indices = deque()
+
+    def _watch_init(self, original: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(original)
+        def init(iterator: Any, loader: Any) -> None:
+            self._begin(iterator, loader)
+            original(iterator, loader)
+
+        return init
+
+    def _watch_reset(self, original: Callable[..., None]) -> Callable[..., None]:
+        """Persistent workers keep their iterator and reset it for each pass."""
+
+        @functools.wraps(original)
+        def reset(iterator: Any, loader: Any, first_iter: bool = False) -> None:
+            if not first_iter:
+                self._begin(iterator, loader)
+            original(iterator, loader, first_iter)
+
+        return reset
+
+    def _watch_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def next_index(iterator: Any) -> Any:
+            indices = self._limited(original(iterator))
+            iterator._observed_indices.append(indices)
+            return indices
+
+        return next_index
+
+    def _limited(self, indices: Any) -> Any:
+        if not self._overfit or not torch.is_grad_enabled():
+            return indices
+        if isinstance(indices, (list, tuple)):
+            return [self._limited(index) for index in indices]
+        return int(indices) % self._overfit if hasattr(indices, "__index__") else indices
+
+    def _watch_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def next_batch(iterator: Any) -> Any:
+            grad = torch.is_grad_enabled()
+            try:
+                batch = original(iterator)
+            except StopIteration:
+                self._recorder.note("end", **iterator._observed)
+                raise
+            with self._recorder.own():
+                fetched = _identify(iterator, batch)
+            self._recorder.note("fetch", **iterator._observed, **fetched, grad=grad)
+            return batch
+
+        return next_batch
+
+
+def _identify(iterator: Any, batch: Any) -> dict[str, Any]:
+    asked = iterator._observed_indices
+    indices = asked.popleft() if asked else None
+    if iterator._dataset_kind == loaders._DatasetKind.Iterable or indices is None:
+        digests = contents.digests(batch, contents.count(batch))
+        return {"samples": digests, "contents": digests}
+    if not isinstance(indices, (list, tuple)):
+        sample = contents.underlying(iterator._dataset, indices)
+        return {"samples": [sample], "contents": [contents.digest(batch)]}
+    samples = [contents.underlying(iterator._dataset, index) for index in indices]
+    return {"samples": samples, "contents": contents.digests(batch, len(samples))}
+
+
+def _describe(loader: Any) -> dict[str, Any]:
+    own_batches = (
+        loader.batch_sampler is not None and type(loader.batch_sampler) is not BatchSampler
+    )
+    sampler = loader.batch_sampler if own_batches else loader.sampler
+    batch = loader.batch_size or getattr(loader.batch_sampler, "batch_size", None)
+    return {
+        "dataset": type(contents.innermost(loader.dataset)).__name__,
+        "sampler": type(sampler).__name__,
+        "samples": _length(loader.dataset),
+        "batch": batch if isinstance(batch, int) else 0,
+    }
+
+
+def _length(dataset: Any) -> int:
+    try:
+        return len(dataset)
+    except (TypeError, NotImplementedError):
+        return 0

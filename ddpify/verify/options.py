@@ -1,0 +1,51 @@
+"""What the user asked ``ddpify verify`` for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+NOISES: Final = ("dropout", "batchnorm", "augmentation")
+# Relative differences that rounding makes over a few epochs of training; measured in
+# tests/training: up to 3e-12 in float64 and 1e-5 in float32.
+TOLERANCES: Final = {"float64": 1e-9, "float32": 1e-4}
+
+
+@dataclass(frozen=True)
+class Options:
+    """One verification.
+
+    ``steps`` 0 means the whole run, ``overfit`` 0 all samples. ``timeout`` is in seconds, and
+    without any progress, not in all. ``neutralise`` names what of ``NOISES`` is switched off.
+    """
+
+    script: Path
+    arguments: tuple[str, ...] = ()
+    nproc: int = 2
+    baseline: str = ""  # a git revision, or a folder
+    distributed_only: bool = False
+    steps: int = 0
+    tolerance: float = 0.0  # 0: that of the dtype
+    dtype: str = "float64"
+    neutralise: frozenset[str] = frozenset()
+    overfit: int = 0
+    full: bool = False
+    timeout: float = 300.0
+    keep: bool = False
+    python: str = sys.executable
+    ignore_output: tuple[str, ...] = ()  # regular expressions: such text is not compared
+
+    @classmethod
+    def of(cls, script: Path, flags: Mapping[str, Any]) -> Options:
+        """From flags named as the fields are; "all" is every noise."""
+        chosen = set(flags.get("neutralise", ()))
+        noises = frozenset(NOISES if "all" in chosen else chosen)
+        return cls(**{**flags, "script": script, "neutralise": noises})
+
+    @property
+    def allowed(self) -> float:
+        """The largest relative difference that counts as rounding."""
+        return self.tolerance or TOLERANCES[self.dtype]

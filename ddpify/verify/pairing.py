@@ -1,0 +1,96 @@
+"""Which two programs are compared: scratch copies of the original and the distributed one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddpify import pipeline, write
+from ddpify.facts.model import Status
+from ddpify.outcome import Outcome
+from ddpify.project import project_root
+from ddpify.settings import Settings
+from ddpify.verify.baseline import export
+from ddpify.verify.options import Options
+from ddpify.verify.scratch import copy_project
+from ddpify.verify.snapshot import ScratchError
+
+DISTRIBUTED = (Status.MIGRATED, Status.DISTRIBUTED)
+
+
+class CannotCompare(Exception):
+    """There are no two programs to compare; the message is for the user, a line each reason."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Both copies' root folders; ``migration`` if ddpify made the distributed one just now."""
+
+    original: Path
+    distributed: Path
+    baseline: str
+    migration: Outcome | None = None
+
+
+def pair(options: Options, settings: Settings, workspace: Path) -> Pair:
+    """Copy the project into ``workspace`` twice, one of them as the original.
+
+    Raises:
+        CannotCompare: the script cannot be migrated, or its original has to be named.
+        ScratchError: a copy cannot be made.
+    """
+    root = project_root(options.script)
+    script = options.script.resolve().relative_to(root)
+    distributed = copy_project(root, workspace / "distributed")
+    status = _status(distributed / script, settings)
+    migration = None
+    if status not in DISTRIBUTED:
+        if options.distributed_only:
+            raise CannotCompare(
+                f"{options.script}: trains in one process; leave out --distributed-only and "
+                "a migrated copy is compared with it"
+            )
+        migration = _migrate(distributed / script, settings)
+    if options.distributed_only:
+        copy = copy_project(root, workspace / "original")
+        return Pair(copy, distributed, "the same program on 1 rank")
+    if options.baseline:
+        original, named = export(root, options.baseline, workspace / "original")
+        if not (original / script).is_file():
+            raise CannotCompare(f"{named}: has no {script}")
+        return Pair(original, distributed, named, migration)
+    if migration is not None:
+        copy = copy_project(root, workspace / "original")
+        return Pair(copy, distributed, "the working tree", migration)
+    return _committed(options, settings, root, distributed, workspace / "original")
+
+
+def _committed(
+    options: Options, settings: Settings, root: Path, distributed: Path, into: Path
+) -> Pair:
+    """Migrated in the working tree, and not committed yet: the last commit is the original."""
+    ways = "name the original with --baseline, or compare it with itself by --distributed-only"
+    script = options.script.resolve().relative_to(root)
+    try:
+        original, named = export(root, "HEAD", into)
+    except ScratchError as error:
+        message = f"{options.script}: is distributed already; {ways} ({error})"
+        raise CannotCompare(message) from error
+    if not (original / script).is_file() or _status(original / script, settings) in DISTRIBUTED:
+        raise CannotCompare(f"{options.script}: is distributed already, in {named} too; {ways}")
+    return Pair(original, distributed, named)
+
+
+def _status(script: Path, settings: Settings) -> Status:
+    found = pipeline.status(script, settings)
+    if not isinstance(found, Status):
+        raise CannotCompare("\n".join(refusal.message for refusal in found))
+    return found
+
+
+def _migrate(script: Path, settings: Settings) -> Outcome:
+    outcome = pipeline.migrate((script,), settings)
+    if outcome.refusals:
+        raise CannotCompare("\n".join(refusal.message for refusal in outcome.refusals))
+    write.apply(outcome.changes, outcome.root)
+    return outcome

@@ -1,0 +1,245 @@
+"""Reads what an observer wrote: a Run for each rank, and how far a run is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ddpify.verify import recording
+from ddpify.verify.recording import Event, Run, Signature
+
+_Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Of all ranks: the most steps, the latest loss of the first rank that has one.
+
+    ``events`` grows whenever anything was recorded in any rank.
+    """
+
+    steps: int
+    loss: float | None
+    events: int
+
+
+def progress(out: Path) -> Progress:
+    """Cheap enough to be asked several times a second."""
+    steps, events, losses = 0, 0, []
+    for path in sorted(out.glob("rank*.now"), key=lambda one: int(one.stem[4:])):
+        words = path.read_text(encoding="ascii", errors="replace").split()
+        if len(words) == 3:  # else it is about to be written for the first time
+            events += int(words[0])
+            steps = max(steps, int(words[1]))
+            losses += [float(words[2])] if words[2] != "None" else []
+    return Progress(steps, losses[0] if losses else None, events)
+
+
+def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run:
+    """The record of ``rank``, as far as it was written: a killed process ends in mid-air."""
+    path = out / f"rank{rank}.jsonl"
+    if not path.exists():
+        return Run(rank=rank, stdout=stdout, stderr=stderr)
+    lines = _lines(path)
+    begin, finish = _last(lines, "begin"), _last(lines, "finish")
+    signatures = _Signatures(out / f"rank{rank}.f64")
+    optimizers = [line for line in lines if line["k"] == "optimizer"]
+    status = finish.get("status", "running")
+    return Run(
+        rank=rank,
+        world_size=begin.get("world_size", 1),
+        status=status,
+        exit_code=finish.get("exit_code"),
+        traceback=finish.get("traceback", ""),
+        group_left_open=finish.get("group_left_open", False),
+        backend=_backend(lines),
+        device=optimizers[0]["device"] if optimizers else "cpu",
+        optimizers=tuple(
+            _optimizer(number, line, signatures) for number, line in enumerate(optimizers)
+        ),
+        steps=tuple(_step(line, signatures) for line in lines if line["k"] == "step"),
+        events=_events(lines),
+        loaders=tuple(_loader(line) for line in lines if line["k"] == "loader"),
+        noise=_noise(lines),
+        probe=_probe(_last(lines, "probe"), signatures),
+        wrapped=_wrapped(lines),
+        stdout=stdout,
+        stderr=stderr,
+        stack=_text(out / f"rank{rank}.stack"),
+        waiting=_waiting(lines, status),
+    )
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+class _Signatures:
+    """The file of numbers, which is read only where it is looked at."""
+
+    def __init__(self, path: Path) -> None:
+        filled = path.exists() and path.stat().st_size >= 8
+        self._numbers: NDArray[np.float64] = (
+            np.memmap(path, dtype=np.float64, mode="r") if filled else np.empty(0)
+        )
+
+    def __getitem__(self, place: Sequence[int]) -> Signature:
+        start, count = place
+        return np.asarray(self._numbers[start : start + count])
+
+    def all(self, places: Iterable[Sequence[int]]) -> tuple[Signature, ...]:
+        return tuple(self[place] for place in places)
+
+
+def _lines(path: Path) -> list[_Line]:
+    """Whole lines only; forked workers add to the file, so any line may be torn at a kill."""
+    found = []
+    for text in _text(path).split("\n"):
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and "k" in line:
+            found.append(line)
+    return found
+
+
+def _last(lines: list[_Line], kind: str) -> _Line:
+    return next((line for line in reversed(lines) if line["k"] == kind), {})
+
+
+def _optimizer(number: int, line: _Line, signatures: _Signatures) -> recording.Optimizer:
+    parameters = (
+        recording.Parameter(name, tuple(shape), dtype) for name, shape, dtype in line["parameters"]
+    )
+    return recording.Optimizer(
+        number,
+        line["type"],
+        tuple(parameters),
+        signatures.all(line["initial"]),
+        tuple(line["initial_digests"]),
+    )
+
+
+def _step(line: _Line, signatures: _Signatures) -> recording.Step:
+    return recording.Step(
+        number=line["s"],
+        optimizer=line["optimizer"],
+        learning_rates=tuple(line["learning_rates"]),
+        losses=tuple(line["losses"]),
+        gradients=tuple(place and signatures[place] for place in line["gradients"]),
+        gradient_digests=tuple(line["gradient_digests"]),
+        parameters=signatures.all(line["parameters"]),
+        digests=tuple(line["digests"]),
+        seconds=line["seconds"],
+        memory=line["memory"],
+        random=line["random"],
+    )
+
+
+def _events(lines: list[_Line]) -> tuple[Event, ...]:
+    left = {line["of"] for line in lines if line["k"] == "leave" and line["done"]}
+    known: dict[str, Callable[[_Line], Event]] = {
+        "fetch": _fetch,
+        "end": lambda line: recording.End(*_when(line), line["loader"], line["passed"]),
+        "shuffle": _shuffle,
+        "loaded": lambda line: recording.Loaded(*_when(line)),
+        "forward": _forward,
+        "backward": lambda line: recording.Backward(*_when(line), line["loss"]),
+        "step": lambda line: recording.StepTaken(*_when(line), line["s"]),
+        "collective": lambda line: _collective(line, left),
+        "file": _file,
+    }
+    return tuple(known[line["k"]](line) for line in lines if line["k"] in known)
+
+
+def _when(line: _Line) -> tuple[int, float]:
+    return line["s"], line["t"]
+
+
+def _fetch(line: _Line) -> Event:
+    return recording.Fetch(
+        *_when(line),
+        line["loader"],
+        line["passed"],
+        tuple(line["samples"]),
+        tuple(line["contents"]),
+        line["grad"],
+    )
+
+
+def _shuffle(line: _Line) -> Event:
+    return recording.Shuffle(*_when(line), line["loader"], line["seed"], line["epoch"])
+
+
+def _forward(line: _Line) -> Event:
+    names = ("wrapper", "grad", "sync", "buffers")
+    return recording.Forward(*_when(line), *(line[name] for name in names))
+
+
+def _collective(line: _Line, left: set[int]) -> Event:
+    done = line["i"] in left
+    return recording.Collective(*_when(line), line["name"], line["site"], line["size"], done)
+
+
+def _file(line: _Line) -> Event:
+    return recording.FileChange(*_when(line), line["operation"], line["path"], line["existed"])
+
+
+def _loader(line: _Line) -> recording.Loader:
+    names = ("number", "dataset", "sampler", "samples", "batch")
+    return recording.Loader(*(line[name] for name in names))
+
+
+def _noise(lines: list[_Line]) -> recording.Noise:
+    counts = next((line["noise"] for line in reversed(lines) if "noise" in line), (0, 0))
+    loaded = sum(line["k"] == "augmentation" for line in lines)
+    return recording.Noise(dropout=counts[0], batchnorm=counts[1], augmentation=loaded)
+
+
+def _probe(line: _Line, signatures: _Signatures) -> recording.Probe | None:
+    if not line:
+        return None
+    output = signatures[line["output"]] if line["output"] else None
+    return recording.Probe(output, line["digest"], line["missing"])
+
+
+def _wrapped(lines: list[_Line]) -> tuple[str, ...]:
+    names = (
+        line["names"] if line["k"] == "wrapped" else line["sharded"]
+        for line in lines
+        if line["k"] in ("wrapped", "optimizer")
+    )
+    return tuple(dict.fromkeys(name for some in names for name in some))
+
+
+def _backend(lines: list[_Line]) -> str:
+    return next((line["backend"] for line in reversed(lines) if line.get("backend")), "")
+
+
+def _waiting(lines: list[_Line], status: str) -> str:
+    """The innermost collective that was entered and not left when the process ended.
+
+    One that was left by the exception that ended the run (a timeout) counts as not left.
+    """
+    if status in ("finished", "stopped", "exited"):
+        return ""
+    entered: dict[int, _Line] = {}
+    failed: _Line = {}
+    for line in lines:
+        if line["k"] in ("collective", "implicit"):
+            entered[line["i"]] = line
+            failed = {}
+        elif line["k"] == "leave":
+            ended = entered.pop(line["of"], {})
+            failed = {} if line["done"] else failed or ended
+        elif line["k"] not in ("finish", "file"):
+            failed = {}
+    place = list(entered.values())[-1] if entered else failed
+    return f"{place['name']} at {place['site']}" if place else ""

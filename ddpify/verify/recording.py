@@ -1,0 +1,231 @@
+"""What one run did: the vocabulary of every check. Read from the files an observer wrote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+# A tensor's flattened float64 values or, of larger ones, a count sketch: the differences of two
+# signatures have (on average) the norm of the tensors' difference.
+Signature: TypeAlias = NDArray[np.float64]
+Sample: TypeAlias = "int | str"  # index in the underlying data set; of streams a content digest
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """``name`` as the model's ``named_parameters`` has it, without wrappers' prefixes."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """Numbered by first step; ``initial`` are its parameters before that step."""
+
+    number: int
+    kind: str  # the class
+    parameters: tuple[Parameter, ...]  # in the order of the parameter groups
+    initial: tuple[Signature, ...]
+    initial_digests: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One ``optimizer.step()``; tensors in the optimizer's order.
+
+    ``losses`` are the values ``backward()`` was called on since the step before, ``seconds`` the
+    time since then without the observer's own, ``memory`` the peak in bytes so far.
+    ``random`` maps torch, numpy and random to a digest of the stream's state after the step.
+    """
+
+    number: int  # steps of any optimizer before
+    optimizer: int
+    learning_rates: tuple[float, ...]
+    losses: tuple[float, ...]
+    gradients: tuple[Signature | None, ...]
+    gradient_digests: tuple[str, ...]  # "" where there was none
+    parameters: tuple[Signature, ...]
+    digests: tuple[str, ...]
+    seconds: float
+    memory: int
+    random: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Event:
+    """What happened, in order; ``steps`` optimizer steps had been taken."""
+
+    steps: int
+    seconds: float  # since the run began
+
+
+@dataclass(frozen=True)
+class Fetch(Event):
+    """A batch was handed to the script; ``contents`` are digests, one for each sample."""
+
+    loader: int  # numbered by first use
+    passed: int  # earlier passes over the loader
+    samples: tuple[Sample, ...]
+    contents: tuple[str, ...]
+    grad: bool  # torch.is_grad_enabled()
+
+
+@dataclass(frozen=True)
+class End(Event):
+    """A pass over a loader was exhausted."""
+
+    loader: int
+    passed: int
+
+
+@dataclass(frozen=True)
+class Forward(Event):
+    """Of a DDP (or FSDP) wrapper: ``sync`` if its backward will be all-reduced."""
+
+    wrapper: int
+    grad: bool
+    sync: bool
+    buffers: bool  # forwards of this wrapper are collectives, because buffers are broadcast
+
+
+@dataclass(frozen=True)
+class Backward(Event):
+    loss: float | None  # None: not one number
+
+
+@dataclass(frozen=True)
+class StepTaken(Event):
+    """Where the step ``number`` stands among the events."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Collective(Event):
+    """``site`` is file:line of the nearest frame of the user's; ``done`` if it was left again."""
+
+    name: str
+    site: str
+    size: int  # bytes of the tensors given, 0 if there are none
+    done: bool
+
+
+@dataclass(frozen=True)
+class FileChange(Event):
+    """A path, relative to the project's copy, that was written, made, renamed or removed."""
+
+    operation: str  # "open", "os.mkdir", "os.remove", "torch.save" …
+    path: str
+    existed: bool
+
+
+@dataclass(frozen=True)
+class Loaded(Event):
+    """A module's ``load_state_dict()`` was called."""
+
+
+@dataclass(frozen=True)
+class Shuffle(Event):
+    """A pass over a loader began whose DistributedSampler shuffles by ``seed`` + ``epoch``."""
+
+    loader: int
+    seed: int
+    epoch: int
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How often legitimate sources of difference were met while training."""
+
+    dropout: int = 0
+    batchnorm: int = 0  # batch statistics of one process' share; not SyncBatchNorm
+    augmentation: int = 0  # batches during whose loading a random stream was drawn from
+
+
+@dataclass(frozen=True)
+class Loader:
+    """A DataLoader: class names of data set and sampler, sizes of data set and batch."""
+
+    number: int
+    dataset: str
+    sampler: str
+    samples: int  # 0: not known
+    batch: int  # 0: not known
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What the trained model says, in eval mode, of the reference's first training batch."""
+
+    output: Signature | None
+    digest: str
+    missing: str = ""  # why there is none
+
+
+@dataclass(frozen=True)
+class Run:
+    """One rank (or the one process).
+
+    ``status``: "finished", "exited", "stopped" (by ``--steps``), "running" (it was killed),
+    "not started", or the exception's "Name: text", whose traceback ends in ``traceback``.
+    ``stack`` is set for a run that hung: all threads' frames, innermost last; ``waiting`` is then
+    the collective it had entered ("all_reduce at main.py:12"), or "".
+    """
+
+    rank: int = 0
+    world_size: int = 1
+    status: str = "not started"
+    exit_code: int | None = None
+    traceback: str = ""
+    group_left_open: bool = False
+    backend: str = ""  # of the process group; "" if there was none
+    device: str = "cpu"
+    optimizers: tuple[Optimizer, ...] = ()
+    steps: tuple[Step, ...] = ()
+    events: tuple[Event, ...] = ()
+    loaders: tuple[Loader, ...] = ()
+    noise: Noise = field(default_factory=Noise)
+    probe: Probe | None = None
+    wrapped: tuple[str, ...] = ()  # names of the parameters DDP or FSDP synchronises
+    stdout: str = ""
+    stderr: str = ""
+    stack: str = ""
+    waiting: str = ""
+
+    @property
+    def crashed(self) -> bool:
+        """Ended by an exception or a non-zero exit code of its own."""
+        ends = ("finished", "stopped", "running", "not started")
+        return self.status not in ends and self.exit_code != 0
+
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        return tuple(event for event in self.events if isinstance(event, Collective))
+
+    @property
+    def files(self) -> tuple[FileChange, ...]:
+        return tuple(event for event in self.events if isinstance(event, FileChange))
+
+
+@dataclass(frozen=True)
+class Job:
+    """One launch: one run for each rank. ``folder`` is where it ran (a copy of the project)."""
+
+    runs: tuple[Run, ...]
+    folder: str
+    command: str
+    returncode: int
+    seconds: float
+    hung: bool = False
+    launcher_output: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Every rank came to its end, or to the last step asked for."""
+        ends = ("finished", "stopped")
+        return all(r.status in ends or r.exit_code == 0 for r in self.runs) and not self.hung

@@ -1,0 +1,1 @@
+"""Renderings of one ``Verification``: they add nothing to it and decide nothing."""

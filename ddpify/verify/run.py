@@ -1,0 +1,269 @@
+"""Pair, run, look, judge: the steps of ``ddpify verify``, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from ddpify import pipeline
+from ddpify.project import project_root
+from ddpify.settings import Settings
+from ddpify.verify.causes import diagnose
+from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
+from ddpify.verify.checks import run_checks
+from ddpify.verify.evidence import Evidence
+from ddpify.verify.interpreter import Interpreter, InterpreterError, examine
+from ddpify.verify.launch import Launch, run_ranks, run_single
+from ddpify.verify.options import NOISES, Options
+from ddpify.verify.pairing import CannotCompare, Pair, pair
+from ddpify.verify.read import Progress
+from ddpify.verify.recording import End, Fetch, Job, Run, Shuffle
+from ddpify.verify.snapshot import ScratchError, Snapshot, left_behind, snapshot
+from ddpify.verify.verdict import Verification
+
+Report = Callable[[str, Progress], None]  # what is running, and how far it is
+
+
+class VerifyError(Exception):
+    """Nothing could be compared; the message is for the user."""
+
+
+def _silent(_what: str, _progress: Progress) -> None:
+    return
+
+
+def verify(
+    options: Options, settings: Settings | None = None, report: Report = _silent
+) -> Verification:
+    """Run both programs and compare them; the user's files are not touched.
+
+    Raises:
+        VerifyError: there is nothing to compare, or the original fails by itself.
+        KeyboardInterrupt: no process and, without ``keep``, no file is left behind.
+    """
+    with _workspace(options) as workspace:
+        try:
+            bench = Bench.of(options, settings or Settings(), workspace, report)
+            return bench.compare()
+        except (CannotCompare, ScratchError, InterpreterError) as error:
+            raise VerifyError(str(error)) from error
+
+
+@contextmanager
+def _workspace(options: Options) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="ddpify-verify-")).resolve()
+    try:
+        yield folder
+    finally:
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Both copies, and how they are started."""
+
+    options: Options
+    settings: Settings
+    workspace: Path
+    report: Report
+    pair: Pair
+    interpreter: Interpreter
+    before: dict[Path, Snapshot] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, options: Options, settings: Settings, workspace: Path, report: Report) -> Bench:
+        """Examine the interpreter, make the copies, and note what is in them."""
+        interpreter = examine(options.python)
+        both = pair(options, settings, workspace)
+        before = {root: snapshot(root) for root in (both.original, both.distributed)}
+        return cls(options, settings, workspace, report, both, interpreter, before)
+
+    def compare(self) -> Verification:
+        """Run the ranks, then the original in their order, then every check."""
+        factor = self.options.nproc if self.settings.batch_size == "per-rank" else 1
+        distributed = self._distributed()
+        self._order.write_text(json.dumps(_shuffles(distributed.runs[0])))
+        reference = self._reference(factor)
+        ratio = _batch_ratio(reference, distributed)
+        if self.options.distributed_only and factor == 1 and ratio == self.options.nproc:
+            factor, reference = ratio, self._again(ratio)
+        return self._judged(reference, distributed, factor)
+
+    def _reference(self, factor: int) -> Job:
+        order = ("--global-order", str(self.options.nproc), "--order", str(self._order))
+        observe = (*order, "--batch-factor", str(factor))
+        launch = self._launch(self.pair.original, "1", observe, "original, 1 process")
+        if self.options.distributed_only:
+            job = run_ranks(launch, 1, sharing=self.options.nproc)
+        else:
+            job = run_single(launch, self.options.nproc)
+        if not job.finished:
+            raise VerifyError(_why_it_failed(job.runs[0], self.options))
+        return job
+
+    def _again(self, factor: int) -> Job:
+        """Each rank takes the script's whole batch: one process has to take N of them."""
+        root = self.pair.original
+        shutil.rmtree(root.parent)
+        fresh = pair(self.options, self.settings, self.workspace / "again")
+        fresh.original.parent.rename(root.parent)
+        self.before[root] = snapshot(root)
+        return self._reference(factor)
+
+    def _distributed(self) -> Job:
+        title = f"distributed, {self.options.nproc} ranks"
+        launch = self._launch(self.pair.distributed, "n", (), title)
+        return run_ranks(launch, self.options.nproc)
+
+    @property
+    def _order(self) -> Path:
+        """How the ranks shuffled: in this order the one process has to take the samples."""
+        return self.workspace / "order.json"
+
+    def _launch(self, root: Path, name: str, observe: tuple[str, ...], title: str) -> Launch:
+        home = project_root(self.options.script)
+        script = root / self.options.script.resolve().relative_to(home)
+        here = Path.cwd().resolve()
+        cwd = root / here.relative_to(home) if here.is_relative_to(home) else script.parent
+        return Launch(
+            python=self.options.python,
+            folder=root,
+            cwd=cwd,
+            script=Path(os.path.relpath(script, cwd)),
+            arguments=self.options.arguments,
+            out=self.workspace / "records" / name,
+            observe=(*observe, *self._observed()),
+            timeout=self.options.timeout,
+            environment=_devices(self.interpreter, self.options.nproc, name == "1"),
+            on_progress=partial(self.report, title),
+            project=home,
+        )
+
+    def _observed(self) -> tuple[str, ...]:
+        options = self.options
+        arguments = ["--dtype", options.dtype, "--probe", str(self.workspace / "probe.pt")]
+        # our own look at the clock comes first, so that a hang is seen with every rank's stack
+        arguments += ["--group-timeout", str(2 * options.timeout + 60)]
+        for noise in sorted(options.neutralise):
+            arguments += ["--neutralise", noise]
+        for flag, number in (("--steps", options.steps), ("--overfit", options.overfit)):
+            arguments += [flag, str(number)] if number else []
+        return (*arguments, *(["--full"] if options.full else []))
+
+    def _judged(self, reference: Job, distributed: Job, factor: int) -> Verification:
+        evidence = self._evidence(reference, distributed)
+        checks = run_checks(evidence)
+        return Verification(
+            options=self.options,
+            baseline=self.pair.baseline,
+            reference=reference,
+            distributed=distributed,
+            setup=self._setup(factor),
+            checks=checks,
+            causes=diagnose(evidence, checks),
+            migration=self.pair.migration,
+            kept=str(self.workspace) if self.options.keep else "",
+        )
+
+    def _evidence(self, reference: Job, distributed: Job) -> Evidence:
+        one, many = self.pair.original, self.pair.distributed
+        left = tuple(left_behind(root, self.before[root]) for root in (one, many))
+        both = [path for path in left[0] if path in left[1]]
+        paths = checkpoint_paths(reference.runs[0], distributed, both)
+        script = many / self.options.script.resolve().relative_to(project_root(self.options.script))
+        return Evidence(
+            options=self.options,
+            reference=reference,
+            distributed=distributed,
+            left_by_reference=left[0],
+            left_by_distributed=left[1],
+            texts=texts(one, many, both),
+            checkpoints=compare_checkpoints(self.options.python, one, many, paths),
+            findings=pipeline.check((script,), self.settings).findings,
+        )
+
+    def _setup(self, factor: int) -> tuple[str, ...]:
+        """What was run, and everything that was changed for it."""
+        options, nproc = self.options, self.options.nproc
+        lines = [
+            f"torch {self.interpreter.torch}, {self._device()}, {options.dtype}",
+            f"one process takes the samples in the order {nproc} ranks take them together",
+            "where the script sets no seed, one process and rank 0 start from the same one",
+        ]
+        if factor > 1:
+            lines.append(f"batch size of one process times {factor}: each rank takes the script's")
+        if options.neutralise:
+            kinds = ", ".join(noise for noise in NOISES if noise in options.neutralise)
+            lines.append(f"neutralised: {kinds}")
+        if options.steps:
+            lines.append(f"stopped after {options.steps} optimizer steps")
+        if options.overfit:
+            lines.append(f"trained on {options.overfit} samples only")
+        return tuple(lines)
+
+    def _device(self) -> str:
+        gpus, nproc = self.interpreter.gpus, self.options.nproc
+        if 0 < gpus < nproc:
+            return f"CPU (there are fewer GPUs, {gpus}, than ranks)"
+        return f"{nproc} GPUs" if gpus else "CPU"
+
+
+def _devices(interpreter: Interpreter, nproc: int, alone: bool) -> Mapping[str, str]:
+    """One process sees one GPU, and ranks never share one."""
+    if interpreter.gpus < nproc:
+        return {"CUDA_VISIBLE_DEVICES": ""} if interpreter.gpus else {}
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "0")
+    return {"CUDA_VISIBLE_DEVICES": visible.split(",")[0]} if alone else {}
+
+
+def _shuffles(run: Run) -> list[tuple[int, int, list[int]]]:
+    """Samples, seed and the epochs of all passes, for each loader that a rank shuffled.
+
+    One that goes through its samples again and again in the same epoch was never told it: the
+    original's order is then what it should have been.
+    """
+    passes: dict[int, list[Shuffle]] = {}
+    for event in run.events:
+        if isinstance(event, Shuffle):
+            passes.setdefault(event.loader, []).append(event)
+    whole = Counter(event.loader for event in run.events if isinstance(event, End))
+    sizes = {loader.number: loader.samples for loader in run.loaders}
+    found = []
+    for loader, shuffles in passes.items():
+        epochs = [shuffle.epoch for shuffle in shuffles]
+        never_told = len(set(epochs)) == 1 and whole[loader] > 1
+        found.append((sizes[loader], shuffles[0].seed, epochs[:1] if never_told else epochs))
+    return found
+
+
+def _batch_ratio(reference: Job, distributed: Job) -> int:
+    """How many times the reference's first training batch the ranks take together; 0: unclear."""
+    one = _first_batch(reference.runs[0])
+    together = sum(_first_batch(run) for run in distributed.runs)
+    return together // one if one and together % one == 0 else 0
+
+
+def _first_batch(run: Run) -> int:
+    batches = (e for e in run.events if isinstance(e, Fetch) and e.grad and e.steps == 0)
+    return next((len(batch.samples) for batch in batches), 0)
+
+
+def _why_it_failed(run: Run, options: Options) -> str:
+    """The original's own failure: there is nothing to compare with."""
+    if run.stack:
+        return f"the original makes no progress for {options.timeout:g} s:\n{run.stack}"
+    advice = ""
+    if options.dtype == "float64":
+        advice = "; if it runs without ddpify, try --dtype float32"
+    tail = "\n".join((run.traceback or run.stderr).splitlines()[-12:])
+    status = run.status if run.crashed else f"exit code {run.exit_code}"
+    return f"the original fails by itself ({status}){advice}\n{tail}".rstrip()

@@ -1,0 +1,75 @@
+"""What a verification found: the data every report is a rendering of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ddpify.outcome import Outcome
+from ddpify.verify.options import Options
+from ddpify.verify.recording import Job
+
+
+class Verdict(Enum):
+    """``UNDECIDED``: something legitimate (dropout …) differs; it counts as not passed."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    UNDECIDED = "undecided"
+    SKIPPED = "skipped"  # does not apply to this program, or an earlier failure left no data
+    INFO = "info"  # a measurement, nothing to pass
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report: what was compared, how it came out, and the number.
+
+    ``measured`` is one short line ("largest relative difference 3.2e-15, tolerance 1e-09").
+    ``details`` say more, a line each: first divergence, samples, files.
+    """
+
+    name: str  # stable, for programs: "trajectory", "ranks-identical", …
+    title: str
+    verdict: Verdict
+    measured: str
+    details: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A likely cause, in the words of ``check``'s rules; the likeliest stands first.
+
+    ``evidence`` is what was measured that speaks for it; ``sites`` are "file:line: message" of
+    ``check``'s own findings of this rule in the distributed program, where it has any.
+    """
+
+    rule: str
+    title: str
+    why: str
+    evidence: str
+    sites: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verification:
+    """The whole result. ``migration`` is set where ddpify itself made the distributed program.
+
+    ``setup`` are lines that say what was run and what was changed for it (dtype, sample order,
+    what was neutralised, batch factor, devices).
+    """
+
+    options: Options
+    baseline: str  # what the original was: "the working tree", "git revision abc1234", …
+    reference: Job
+    distributed: Job
+    setup: tuple[str, ...]
+    checks: tuple[Check, ...]
+    causes: tuple[Cause, ...] = ()
+    migration: Outcome | None = None
+    kept: str = ""  # the folder with both copies, with --keep
+
+    @property
+    def passed(self) -> bool:
+        """Something was compared, and nothing failed or was left undecided."""
+        found = {check.verdict for check in self.checks}
+        return Verdict.PASS in found and not found & {Verdict.FAIL, Verdict.UNDECIDED}

@@ -1,0 +1,266 @@
+"""Console, texts, files, checkpoints, collectives, ends, measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ddpify.verify.checks.check_files import without_ids
+from ddpify.verify.checks.lines import differences, lines
+from ddpify.verify.evidence import CheckpointPair, Text
+from ddpify.verify.recording import Backward, Event, Forward, Run
+from ddpify.verify.verdict import Verdict
+from tests.verify.factories import (
+    change,
+    checked,
+    collective,
+    evidence,
+    job,
+    ranks,
+    reference,
+    spoiled,
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("loss 0.1234", "loss 0.1235"),  # the last digit shown
+        ("loss 0.1234 (12.3s)", "loss 0.1234 (45.6s)"),
+        ("epoch 1 took 3.25", "epoch 1 took 9.75"),
+        ("Time 0.123 (0.456) loss 0.5", "Time 0.223 (0.356) loss 0.5"),
+        ("elapsed: 0:01:23, acc 0.5", "elapsed: 0:00:59, acc 0.5"),
+        ("2024-01-02 10:11:12,345 INFO loss 1.5", "2025-11-21 13:03:10,001 INFO loss 1.5"),
+        ("[2024-01-02T10:11:12.345Z] done", "[2025-01-02T11:11:12.345Z] done"),
+        ("Sat Nov 21 13:03:10 2026 acc 1.0", "Sun Nov 22 03:13:10 2026 acc 1.0"),
+        ("12.5 it/s, loss 2.0", "99.1 it/s, loss 2.0"),
+        ("throughput: 1234.5 samples/s", "throughput: 234.5 samples/s"),
+        ("1m 3s, loss 2.0", "2m 5s, loss 2.0"),
+        ("3.4 ms/batch 5.19", "9.4 ms/batch 5.19"),
+        ("max memory 123 MB, loss 2.0", "max memory 456 MB, loss 2.0"),
+        ('{"loss": 0.5, "time": 3.1}', '{"loss": 0.5, "time": 4.2}'),
+        ("\x1b[32mloss 0.5\x1b[0m", "loss 0.5"),
+        ("10%|#  |\r100%|###| loss 0.5", "30%|#  |\r100%|###| loss 0.5"),
+        ("loss 1.0e-05", "loss 1.1e-05"),
+        ("<X at 0x7f1234>", "<X at 0x7f5678>"),
+        ("saved to /copy/1/out", "saved to /copy/n/out"),
+        ("epoch,loss,seconds\n0,0.5,1.25", "epoch,loss,seconds\n0,0.5,9.75"),
+        ("a   1", "a 1"),
+    ],
+)
+def test_lines_that_say_the_same(one: str, other: str) -> None:
+    both = lines(one, folder="/copy/1"), lines(other, folder="/copy/n")
+    assert list(differences(*both, 1e-9)) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("loss 0.1234", "loss 0.1237"),
+        ("97/100 right", "96/100 right"),  # counts are exact
+        ("acc 0.5", "accuracy 0.5"),
+        ("loss 0.5 (12.3s)", "loss 0.6 (12.3s)"),
+        ("12.5 it/s, loss 2.0", "12.5 it/s, loss 2.5"),
+        ("Time 0.1 loss 0.5", "Time 0.1 loss 0.7"),
+        ("loss 0.5", "loss nan"),
+        ("loss -0.5", "loss 0.5"),
+        ("epoch,loss,seconds\n0,0.5,1.25", "epoch,loss,seconds\n0,0.7,1.25"),
+        ("step 3 loss 2.0", "step 4 loss 2.0"),
+        ("loss 1.0e-05", "loss 1.0e-04"),
+        ("acc 0.5", "acc 0.6"),
+    ],
+)
+def test_lines_that_do_not(one: str, other: str) -> None:
+    assert len(list(differences(lines(one), lines(other), 1e-9))) == 1
+
+
+def test_a_missing_line_is_named_alone() -> None:
+    one, other = "a 1\nb 2\nc 3\nd 4", "a 1\nc 3\nd 4\ne 5"
+    found = [str(each) for each in differences(lines(one), lines(other), 0)]
+    assert found == ["missing: b 2", "extra: e 5"]
+
+
+def _printing(text: str) -> tuple[Run, ...]:
+    return spoiled(ranks(), 0, stdout=text)
+
+
+def test_metrics_compare_the_original_with_rank_0() -> None:
+    check = checked(evidence(_printing("epoch 0: loss 0.7000\n")), "metrics")
+    assert (check.verdict, check.measured) == (
+        Verdict.FAIL,
+        "1 line differ, of 2 numbers in 1 line",
+    )
+    assert "'epoch 0: loss 0.7000' instead of 'epoch 0: loss 0.5000'" in check.details[0]
+
+
+def test_metrics_in_texts_are_compared_and_what_is_ignored_is_not() -> None:
+    text = Text("log.csv", "loss\n0.5\n", "loss\n0.25\n")
+    check = checked(evidence(texts=(text,)), "metrics")
+    assert check.verdict is Verdict.FAIL
+    assert check.details[0].startswith("log.csv: ")
+    assert "all numbers that differ are 1/2 of those of one process" in check.details
+    ignoring = evidence(texts=(text,), options={"ignore_output": (r"^[\d.]+$",)})
+    assert checked(ignoring, "metrics").verdict is Verdict.PASS
+
+
+def test_console_is_rank_0s_but_for_torchs_own_logs() -> None:
+    logs = "[rank1]:[W1121 10:00:00.0 ProcessGroup.cpp:1] x\n[Gloo] Rank 1 is connected\n"
+    warning = "/v/lib/python3/site-packages/torch/x.py:3: UserWarning: odd\n  warnings.warn(\n"
+    quiet = spoiled(ranks(), 1, stderr=logs + warning)
+    assert checked(evidence(quiet), "console-once").verdict is Verdict.PASS
+    loud = checked(evidence(spoiled(ranks(), 1, stderr=logs + "100%|###|\n")), "console-once")
+    assert loud.verdict is Verdict.FAIL
+    assert loud.details == ("rank 1 writes 1 line to stderr, first: '100%|###|'",)
+    printed = checked(evidence(spoiled(ranks(), 1, stdout="hello\n")), "console-once")
+    assert "rank 1 writes 1 line to stdout" in printed.details[0]
+
+
+def test_the_traceback_of_a_rank_that_failed_is_no_output() -> None:
+    text = "Traceback (most recent call last):\n  File x\nValueError: no\n"
+    runs = spoiled(ranks(), 1, stderr=text, status="ValueError: no", exit_code=1)
+    assert checked(evidence(runs), "console-once").verdict is Verdict.PASS
+
+
+def _writing(run: Run, *events: Event) -> Run:
+    return replace(run, events=run.events + events)
+
+
+def test_a_file_written_by_two_ranks_is_named() -> None:
+    runs = tuple(_writing(run, change("log.txt"), change("out", "os.mkdir")) for run in ranks())
+    check = checked(evidence(runs), "files-once")
+    assert check.measured == "2 of 2 paths changed by several ranks"
+    assert check.details[0] == "log.txt is changed by rank 0 and by rank 1 (open after 6 steps)"
+
+
+def test_a_folder_that_was_there_already_is_nobodys() -> None:
+    first, later = change("out", "os.mkdir"), change("out", "os.mkdir", existed=True)
+    runs = (_writing(ranks()[0], first), _writing(ranks()[1], later))
+    assert checked(evidence(runs), "files-once").verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("one", "many", "verdict"),
+    [
+        (("a.pt",), ("a.pt",), Verdict.PASS),
+        (("run/1700000000.log",), ("run/1700000099.log",), Verdict.PASS),
+        (("runs/3fa9c1de/x",), ("runs/77b0aa91/x",), Verdict.PASS),
+        (("run/1700000000",), ("run/1700000099", "run/1700000100"), Verdict.FAIL),
+        (("a.pt", "b.pt"), ("a.pt",), Verdict.FAIL),
+        (("a.pt",), ("a.pt", "rank1.txt"), Verdict.FAIL),
+    ],
+)
+def test_the_same_files_are_left_but_for_dates(
+    one: tuple[str, ...], many: tuple[str, ...], verdict: Verdict
+) -> None:
+    found = evidence(left_by_reference=one, left_by_distributed=many)
+    assert checked(found, "files-once").verdict is verdict
+
+
+def test_a_log_for_each_rank_is_one_log() -> None:
+    runs = tuple(_writing(run, change(f"log_rank{run.rank}.txt")) for run in ranks())
+    left = ("log_rank0.txt", "log_rank1.txt")
+    found = evidence(runs, left_by_reference=left[:1], left_by_distributed=left)
+    assert checked(found, "files-once").verdict is Verdict.PASS
+
+
+def test_words_are_no_random_ids() -> None:
+    assert without_ids("deadbeef/decade.txt") == "deadbeef/decade.txt"
+    assert without_ids("run-3fa9c1/e12") == "run-#/e#"
+
+
+def test_checkpoints_allow_the_optimizers_state_more() -> None:
+    def verdict(difference: float, state: float = 0.0, problem: str = "") -> Verdict:
+        pair = CheckpointPair("a.pt", problem, difference, state)
+        return checked(evidence(checkpoints=(pair,)), "checkpoints").verdict
+
+    assert verdict(1e-10) is Verdict.PASS
+    assert verdict(1e-7) is Verdict.FAIL
+    assert verdict(0.0, 1e-7) is Verdict.PASS
+    assert verdict(0.0, 1e-5) is Verdict.FAIL
+    assert verdict(0.0, 0.0, "keys differ") is Verdict.FAIL
+
+
+def test_collectives_are_paired_by_number_name_and_size() -> None:
+    both = (collective("barrier", 0), collective("all_reduce"))
+    right = tuple(_writing(run, *both) for run in ranks())
+    assert checked(evidence(right), "collectives").verdict is Verdict.PASS
+    other_site = (right[0], _writing(ranks()[1], collective("barrier", 0, "b.py:1"), both[1]))
+    assert checked(evidence(other_site), "collectives").verdict is Verdict.PASS
+    fewer = checked(evidence((right[0], _writing(ranks()[1], both[0]))), "collectives")
+    assert fewer.measured == "differ from call 1 on"
+    assert "rank 1: none" in fewer.details
+    larger = (right[0], _writing(ranks()[1], both[0], collective("all_reduce", 16)))
+    assert checked(evidence(larger), "collectives").verdict is Verdict.FAIL
+
+
+def test_collectives_say_whether_accumulation_skipped_the_others() -> None:
+    def accumulated(run: Run, sync: bool) -> Run:
+        """Three more backwards before each step."""
+        events: list[Event] = []
+        for event in run.events:
+            if isinstance(event, Backward):
+                for _ in range(3):
+                    events += [Backward(0, 0.0, 1.0), Forward(0, 0.0, 0, True, sync, False)]
+            events.append(event)
+        return replace(run, events=tuple(events))
+
+    skipping = checked(evidence(tuple(accumulated(r, False) for r in ranks())), "collectives")
+    assert skipping.details == (
+        "4 backwards per optimizer step, 1 all-reduced: accumulation skips the others",
+    )
+    all_reduced = checked(evidence(tuple(accumulated(r, True) for r in ranks())), "collectives")
+    assert "4 all-reduced: none is skipped" in all_reduced.details[0]
+
+
+def test_a_crash_is_named_with_the_users_line() -> None:
+    trace = 'Traceback\n  File "/copy/n/train.py", line 12, in main\n    x()\nValueError: no'
+    runs = spoiled(ranks(), 1, status="ValueError: no", exit_code=1, traceback=trace)
+    check = checked(evidence(job(runs, returncode=1)), "completed")
+    assert (check.verdict, check.measured) == (Verdict.FAIL, "rank 1: ValueError: no")
+    assert check.details[0] == "rank 1 fails after 6 steps at train.py:12 in main: ValueError: no"
+
+
+def test_a_hang_is_named_with_what_each_rank_waits_in() -> None:
+    stack = '  File "train.py", line 30, in main\n    dist.barrier()'
+    waiting = {"status": "running", "exit_code": None, "stack": stack}
+    runs = tuple(replace(r, **waiting, waiting="barrier at train.py:30") for r in ranks())
+    check = checked(evidence(job(runs, hung=True)), "completed")
+    assert check.measured == "hangs after 6 optimizer steps"
+    assert check.details[0] == "rank 0 waits in barrier at train.py:30 after 6 steps"
+    assert check.details[1] == "rank 0 stack: train.py:30 in main"
+
+
+def test_a_reference_that_fails_is_said_first() -> None:
+    one = replace(reference(), status="ValueError: no", exit_code=1)
+    check = checked(evidence(one=one), "completed")
+    assert check.measured.startswith("the original itself does not come to its end")
+
+
+def test_overfitting_needs_the_loss_to_halve_on_both_sides() -> None:
+    def falling(run: Run, to: float) -> Run:
+        count = len(run.steps) - 1
+        steps = tuple(
+            replace(s, losses=(1 + (to - 1) * n / count,)) for n, s in enumerate(run.steps)
+        )
+        return replace(run, steps=steps)
+
+    options = {"overfit": 4}
+    assert checked(evidence(), "overfit").verdict is Verdict.SKIPPED
+    down = tuple(falling(run, 0.1) for run in ranks())
+    right = evidence(down, falling(reference(), 0.1), options)
+    assert checked(right, "overfit").verdict is Verdict.PASS
+    stuck = tuple(falling(run, 0.9) for run in ranks())
+    wrong = evidence(stuck, falling(reference(), 0.1), options)
+    assert checked(wrong, "overfit").verdict is Verdict.FAIL
+
+
+def test_speed_is_that_of_the_slowest_rank_without_the_first_steps() -> None:
+    def taking(run: Run, seconds: float) -> Run:
+        steps = [replace(step, seconds=seconds) for step in run.steps]
+        return replace(run, steps=(replace(steps[0], seconds=99.0), *steps[1:]))
+
+    runs = (taking(ranks()[0], 0.04), taking(ranks()[1], 0.05))
+    check = checked(evidence(runs, taking(reference(), 0.08)), "speed")
+    measured = "80 ms per step, 50 ms on 2 ranks: speed-up 1.60, efficiency 80%"
+    assert (check.verdict, check.measured) == (Verdict.INFO, measured)
