@@ -221,10 +221,11 @@ def check(paths: tuple[Path, ...], form: str, color: bool | None, **flags: str |
 @click.option(
     "--neutralise",
     "--neutralize",
-    type=click.Choice(("dropout", "batchnorm", "augmentation", "all")),
+    type=click.Choice(("dropout", "batchnorm", "augmentation", "draws", "all")),
     multiple=True,
-    help="Switch off what legitimately differs: random dropout, batch statistics, random draws "
-    "of the data set (each sample then draws the same everywhere). Several are fine.",
+    help="Switch off what legitimately differs: random dropout, batch statistics, random draws of "
+    "the data set (augmentation) or of the training loop and model (draws): each sample then draws "
+    "the same everywhere. Several are fine.",
 )
 @click.option(
     "--overfit",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import sys
 from dataclasses import replace
+from typing import Final
 
 from ddpify.facts import graph, groups, roles, sharding
 from ddpify.facts.effects import effect_of
@@ -17,6 +19,9 @@ from ddpify.facts.sinks import parts, sinks
 from ddpify.facts.values import Kind, Thing
 from ddpify.project import Project
 from ddpify.source import Site
+
+# What a part of a model cannot come from without our seeing what it is.
+_READ: Final = sys.stdlib_module_names | {"builtins", "numpy", "torch"}
 
 
 def gather(project: Project, target: Machine, models: tuple[Model, ...], status: Status) -> Facts:
@@ -95,6 +100,7 @@ def models_of(
 ) -> tuple[Model, ...]:
     calls = roles.calls_of(bare)
     norms = [c for c in calls if c.name.startswith("torch.nn.BatchNorm")]
+    foreign = any(_foreign(c) for c in calls)
     parallel = tuple(c for c in roles.calls_of(first) if c.name.endswith(".DataParallel"))
     wrapped = groups.wrapped(bare)
     again = graph.repeated(bare)
@@ -106,7 +112,7 @@ def models_of(
             home,
             bool(set(things) & wrapped),
             bool(norms),
-            bool(norms) or any(_opaque(t) for t in things),
+            bool(norms) or foreign or any(_opaque(t) for t in things),
             bool({t.born for t in things} & again),
             graph.unused(bare, things),
             parallel,
@@ -118,6 +124,16 @@ def models_of(
 def _opaque(model: Thing) -> bool:
     """A model whose layers cannot be seen may have buffers."""
     return model.ref is None and not model.name.startswith("torch.nn.")
+
+
+def _foreign(call: Call) -> bool:
+    """A part that a module of the project takes from a library which is not read."""
+    function = call.where.function
+    if function is None or function.owner is None or function.name != "__init__":
+        return False
+    module = any(base.startswith("torch.nn.") for base in function.owner.external_bases())
+    package, _, rest = call.name.partition(".")
+    return module and bool(package and rest) and package not in _READ
 
 
 def _entry(m: Machine, module: ModuleInfo) -> Entry:

@@ -32,10 +32,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 RULE = Rule(
     "DDP111",
-    "shared-random-stream",
-    "Ranks share a seed so that splits and initial weights agree. From there on they must differ:"
-    " with one stream every rank draws the same noise, flips and dropout masks, and the batch"
-    " holds N copies of one draw.",
+    "random-streams",
+    "Ranks share a seed while data, splits and initial weights are made: otherwise each has"
+    " another task. From there on they must differ: with one stream every rank draws the same"
+    " noise, flips and dropout masks, and the batch holds N copies of one draw.",
     "BUGS D11, transformers#37932",
     check,
     bad=(

@@ -95,6 +95,12 @@ RULE = Rule(
             ("nn.Linear(16, 32), nn.ReLU()", "nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU()"),
             ("in pairs:\n", "in pairs:  # DDP305\n"),
         ),
+        changed(  # a backbone whose layers are not seen may have batch norm
+            PROJECT,
+            ("from torch import nn\n", "import timm\nfrom torch import nn\n"),
+            ("self.body = nn.Linear(64, 32)", 'self.body = timm.create_model("resnet18")'),
+            ("in stream:\n        guess", "in stream:  # DDP305\n        guess"),
+        ),
     ),
     good=(
         *CORRECT,

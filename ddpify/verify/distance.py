@@ -46,8 +46,9 @@ def length(signatures: Iterable[Signature | None]) -> float:
 
 
 def relative(left: Signature, right: Signature) -> float:
-    """The difference relative to the larger of both."""
-    return ratio(apart(left, right), max(norm(left), norm(right)))
+    """The difference relative to the larger of both, as far as they are finite."""
+    scale = max(norm(side[np.isfinite(side)]) for side in (left, right))
+    return ratio(apart(left, right), scale)
 
 
 def parameter_differences(

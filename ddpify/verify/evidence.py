@@ -35,7 +35,10 @@ class CheckpointPair:
 
 @dataclass(frozen=True)
 class Evidence:
-    """``left`` are the paths each run created or changed and that still exist at its end."""
+    """``left`` are the paths each run created or changed and that still exist at its end.
+
+    ``batch_factor`` is what verify multiplied the reference's batch size by.
+    """
 
     options: Options
     reference: Job
@@ -45,3 +48,4 @@ class Evidence:
     texts: tuple[Text, ...] = ()
     checkpoints: tuple[CheckpointPair, ...] = ()
     findings: tuple[Finding, ...] = ()  # of `check` in the distributed program
+    batch_factor: int = 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-NOISES: Final = ("dropout", "batchnorm", "augmentation")
+NOISES: Final = ("dropout", "batchnorm", "augmentation", "draws")
 # Relative differences that rounding makes over a few epochs of training; measured in
 # tests/training: up to 3e-12 in float64 and 1e-5 in float32.
 TOLERANCES: Final = {"float64": 1e-9, "float32": 1e-4}

@@ -53,7 +53,7 @@ def pair(options: Options, settings: Settings, workspace: Path) -> Pair:
         migration = _migrate(distributed / script, settings)
     if options.distributed_only:
         copy = copy_project(root, workspace / "original")
-        return Pair(copy, distributed, "the same program on 1 rank")
+        return Pair(copy, distributed, "itself on 1 rank")
     if options.baseline:
         original, named = export(root, options.baseline, workspace / "original")
         if not (original / script).is_file():

@@ -200,7 +200,14 @@ def _loader(line: _Line) -> recording.Loader:
 def _noise(lines: list[_Line]) -> recording.Noise:
     counts = next((line["noise"] for line in reversed(lines) if "noise" in line), (0, 0))
     loaded = sum(line["k"] == "augmentation" for line in lines)
-    return recording.Noise(dropout=counts[0], batchnorm=counts[1], augmentation=loaded)
+    return recording.Noise(
+        dropout=counts[0],
+        batchnorm=counts[1],
+        augmentation=loaded,
+        draws=sum(line["k"] == "draws" for line in lines),
+        rows=tuple(line["detail"] for line in lines if line["k"] == "rows"),
+        shared=tuple(line["detail"] for line in lines if line["k"] == "shared"),
+    )
 
 
 def _probe(line: _Line, signatures: _Signatures) -> recording.Probe | None:

@@ -145,6 +145,9 @@ class Noise:
     dropout: int = 0
     batchnorm: int = 0  # batch statistics of one process' share; not SyncBatchNorm
     augmentation: int = 0  # batches during whose loading a random stream was drawn from
+    draws: int = 0  # steps before which the script drew random numbers that were not neutral
+    rows: tuple[str, ...] = ()  # streams from which one was drawn for each sample of a batch
+    shared: tuple[str, ...] = ()  # neutral draws that were the same in every process
 
 
 @dataclass(frozen=True)

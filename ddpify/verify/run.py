@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections import Counter
@@ -108,6 +109,9 @@ class Bench:
             job = run_single(launch, self.options.nproc)
         if not job.finished:
             raise VerifyError(_why_it_failed(job.runs[0], self.options))
+        if not job.runs[0].steps:
+            said = "\n".join(job.runs[0].stdout.splitlines()[-6:])
+            raise VerifyError(f"the original took no optimizer step: nothing to compare\n{said}")
         return job
 
     def _again(self, factor: int) -> Job:
@@ -160,7 +164,7 @@ class Bench:
         return (*arguments, *(["--full"] if options.full else []))
 
     def _judged(self, reference: Job, distributed: Job, factor: int) -> Verification:
-        evidence = self._evidence(reference, distributed)
+        evidence = self._evidence(reference, distributed, factor)
         checks = run_checks(evidence)
         return Verification(
             options=self.options,
@@ -174,7 +178,7 @@ class Bench:
             kept=str(self.workspace) if self.options.keep else "",
         )
 
-    def _evidence(self, reference: Job, distributed: Job) -> Evidence:
+    def _evidence(self, reference: Job, distributed: Job, factor: int) -> Evidence:
         one, many = self.pair.original, self.pair.distributed
         left = tuple(left_behind(root, self.before[root]) for root in (one, many))
         both = [path for path in left[0] if path in left[1]]
@@ -189,6 +193,7 @@ class Bench:
             texts=texts(one, many, both),
             checkpoints=compare_checkpoints(self.options.python, one, many, paths),
             findings=pipeline.check((script,), self.settings).findings,
+            batch_factor=factor,
         )
 
     def _setup(self, factor: int) -> tuple[str, ...]:
@@ -262,8 +267,8 @@ def _why_it_failed(run: Run, options: Options) -> str:
     if run.stack:
         return f"the original makes no progress for {options.timeout:g} s:\n{run.stack}"
     advice = ""
-    if options.dtype == "float64":
-        advice = "; if it runs without ddpify, try --dtype float32"
+    if options.dtype == "float64" and re.search("dtype|Double|Float|Half", run.traceback):
+        advice = "; perhaps because it computes in float64 here: try --dtype float32"
     tail = "\n".join((run.traceback or run.stderr).splitlines()[-12:])
-    status = run.status if run.crashed else f"exit code {run.exit_code}"
+    status = f"exit code {run.exit_code}" if run.status == "exited" else run.status
     return f"the original fails by itself ({status}){advice}\n{tail}".rstrip()

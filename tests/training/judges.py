@@ -1,4 +1,4 @@
-"""What two runs of one project printed and wrote, compared.
+"""What two runs of one project computed, printed and wrote, compared.
 
 Numbers may differ in the last digit shown, because ranks add up in another order; nothing else.
 """
@@ -6,17 +6,51 @@ Numbers may differ in the last digit shown, because ranks add up in another orde
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from ddpify.verify.checks import run_checks
+from ddpify.verify.evidence import Evidence
+from ddpify.verify.options import Options
+from ddpify.verify.recording import Job, Run
+from ddpify.verify.verdict import Verdict
 from tests.training.projects import Project
 
 _NUMBER = re.compile(r"(?<![\w.])(\d+\.\d+(?:e[+-]\d+)?)(?![\w.])")
 _CHECKPOINTS = (".pt", ".pth")
+_TRAINING = (
+    *("completed", "samples", "contents", "steps", "learning-rates"),
+    *("gradients", "trajectory", "loss", "ranks-identical", "evaluation"),
+)
+TOLERANCE = 1e-5  # relative: what rounding makes in float32
+
+
+def same_training(reference: Job, found: Job) -> None:
+    """Step by step what `ddpify verify` compares."""
+    evidence = Evidence(Options(Path(), tolerance=TOLERANCE), reference, found)
+    checks = {check.name: check for check in run_checks(evidence)}
+    wrong = [checks[name] for name in _TRAINING if checks[name].verdict is not Verdict.PASS]
+    assert not wrong, wrong
+
+
+def same_bits(expected: Run, found: Run) -> None:
+    """Every parameter, after every optimizer step."""
+    assert expected.steps, f"no optimizer step was taken ({expected.status})"
+    assert len(found.steps) == len(expected.steps), found.status
+    pairs = zip(expected.steps, found.steps, strict=True)
+    wrong = [number for number, (one, other) in enumerate(pairs) if one.digests != other.digests]
+    assert not wrong, f"rank {found.rank} differs after step {wrong[0]}"
+
+
+def same_collectives(runs: Sequence[Run]) -> None:
+    """All ranks enter the same collectives, in the same order and from the same places."""
+    entered = [[(call.name, call.site, call.size) for call in run.collectives] for run in runs]
+    for number, calls in enumerate(zip_longest(*entered)):
+        assert len(set(calls)) == 1, f"collective {number} differs: {calls}"
 
 
 def written(tree: Path, source: Path) -> dict[str, Path]:

@@ -1,15 +1,16 @@
-"""Pairs of runs, started side by side: most of a run is importing torch on one core."""
+"""Observed runs; pairs are started side by side: most of a run is importing torch on one core."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from tests.support.recording import Run
-from tests.support.run import run_distributed, run_single
+from ddpify.verify.launch import Launch, run_ranks, run_single
+from ddpify.verify.recording import Job
 from tests.training.projects import Project
 
 A = TypeVar("A")
@@ -20,31 +21,53 @@ B = TypeVar("B")
 class Trained:
     """The original in one process, in the global order of the ranks, and the migrated project."""
 
-    reference: Run
+    reference: Job
     reference_tree: Path
-    runs: tuple[Run, ...]
+    ranks: Job
     tree: Path
 
 
-Train = Callable[[Project, int, bool], Trained]  # on so many ranks, in float64 or not
+Train = Callable[[Project], Trained]
 
 
-def train_both(
-    trees: tuple[Path, Path], argv: list[str], ranks: int, out: Path, **options: Any
-) -> Trained:
-    """Train the original and the migrated tree; both must finish."""
+def one_process(tree: Path, argv: list[str], out: Path, *observe: str) -> Job:
+    """``python argv`` in ``tree``; ``observe`` are options of ddpify's observer."""
+    return run_single(_launch(tree, argv, out, observe))
+
+
+def on_ranks(tree: Path, argv: list[str], count: int, out: Path, *observe: str) -> Job:
+    """The same on ``count`` ranks."""
+    return run_ranks(_launch(tree, argv, out, observe), count)
+
+
+def train_both(trees: tuple[Path, Path], argv: list[str], out: Path) -> Trained:
+    """Train the original and, on two ranks, the migrated tree; both must finish."""
     before, after = trees
-    reference, runs = side_by_side(
-        lambda: run_single(before, argv, out / "1", global_order=ranks, **options),
-        # the ranks do not start together where there are more of them than cores
-        lambda: run_distributed(after, argv, ranks, out / "n", timeout=60, **options),
+    reference, ranks = side_by_side(
+        lambda: one_process(before, argv, out / "1", "--global-order=2"),
+        lambda: on_ranks(after, argv, 2, out / "n"),
     )
-    assert reference.status == "finished", reference.stderr
-    assert {run.status for run in runs} == {"finished"}, "\n".join(run.stderr for run in runs)
-    return Trained(reference, before, tuple(runs), after)
+    for job in (reference, ranks):
+        assert job.finished, "\n".join(run.stderr for run in job.runs)
+    return Trained(reference, before, ranks, after)
 
 
 def side_by_side(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]:
     with ThreadPoolExecutor(max_workers=1) as pool:
         other = pool.submit(second)
         return first(), other.result()
+
+
+def _launch(tree: Path, argv: list[str], out: Path, observe: tuple[str, ...]) -> Launch:
+    tree = tree.resolve()
+    return Launch(
+        python=sys.executable,
+        folder=tree,
+        cwd=tree,
+        script=Path(argv[0]),
+        arguments=tuple(argv[1:]),
+        out=out.resolve(),
+        observe=("--full", *observe),
+        timeout=120,
+        environment={"OMP_NUM_THREADS": "1"},  # sums depend on it in the last bit
+    )

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import compare
-from tests.support.recording import Run
-from tests.support.run import run_distributed, run_single
+from ddpify.verify.recording import Run
+from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop, edit
+from tests.training.runs import on_ranks, one_process
 
 pytestmark = pytest.mark.training
 
@@ -52,11 +52,10 @@ def evaluate(workshop: Workshop) -> Evaluate:
         tree = workshop.migrated(project, "evaluated")
         indent = line[: len(line) - len(line.lstrip())]
         edit(tree / project.entry, (line, f"{indent}print('goes by', {place.result})\n{line}"))
-        runs = run_distributed(
-            tree, project.argv(epochs=2), 2, workshop.observed(project, "evaluated")
-        )
-        assert {run.status for run in runs} == {"finished"}, "\n".join(r.stderr for r in runs)
-        return Evaluated(tree, tuple(runs))
+        out = workshop.observed(project, "evaluated")
+        job = on_ranks(tree, project.argv(epochs=2), 2, out)
+        assert job.finished, "\n".join(run.stderr for run in job.runs)
+        return Evaluated(tree, job.runs)
 
     return run
 
@@ -73,8 +72,8 @@ def test_ranks_go_by_the_same_evaluation(place: Evaluation, evaluate: Evaluate) 
     results = [re.findall("^goes by .*", run.stdout, re.MULTILINE) for run in runs]
     assert len(results[0]) == 2
     assert results[1] == results[0]
-    compare.same_collectives(runs)
-    compare.ranks_identical(runs)
+    judges.same_collectives(runs)
+    judges.same_bits(*runs)
 
 
 def test_what_is_printed_is_of_the_weights_saved(evaluate: Evaluate, workshop: Workshop) -> None:
@@ -82,7 +81,7 @@ def test_what_is_printed_is_of_the_weights_saved(evaluate: Evaluate, workshop: W
     alone = workshop.original(project, "evaluates")
     shutil.copytree(evaluated.tree / "out", alone / "out")
     argv = project.argv(*project.resume, "--eval-only")
-    original = run_single(alone, argv, workshop.observed(project, "evaluates"))
+    original = one_process(alone, argv, workshop.observed(project, "evaluates")).runs[0]
     printed = re.findall(r"val loss ([\d.]+) acc ([\d.]+)%", evaluated.runs[0].stdout)
     assert len(printed) == 2
     assert re.findall(r"val loss ([\d.]+) \| val acc ([\d.]+)%", original.stdout) == printed[-1:]

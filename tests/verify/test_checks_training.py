@@ -224,12 +224,22 @@ def test_distances_see_a_bias_that_started_at_zero_and_no_noise_around_it() -> N
     assert lost[1] > 0.1
 
 
-def test_distances_of_what_is_not_finite() -> None:
-    nan, inf = np.array([1.0, np.nan]), np.array([1.0, np.inf])
-    assert distance.apart(nan, nan) == 0
-    assert distance.apart(inf, inf) == 0
-    assert distance.apart(nan, inf) == np.inf
-    assert distance.apart(np.ones(2), np.ones(3)) == np.inf
+@pytest.mark.parametrize(
+    ("left", "right", "difference"),
+    [
+        pytest.param([1.0, 2.0], [1.0, 2.0], 0.0, id="equal"),
+        pytest.param([0.0, 0.0], [0.0, 0.5], 1.0, id="from-zero"),
+        pytest.param([np.nan, 1.0], [1.0, 1.0], np.inf, id="one-nan"),
+        pytest.param([np.inf, 1.0], [1.0, 1.0], np.inf, id="one-infinite"),
+        pytest.param([np.inf, 1.0], [-np.inf, 1.0], np.inf, id="opposite-infinities"),
+        pytest.param([np.inf, 1.0], [np.inf, 1.0], 0.0, id="both-infinite"),
+        pytest.param([np.nan, np.inf], [np.nan, np.inf], 0.0, id="nan-and-infinite"),
+        pytest.param([1.0, np.nan], [1.0, np.inf], np.inf, id="nan-or-infinite"),
+        pytest.param([1.0, 1.0], [1.0, 1.0, 1.0], np.inf, id="shapes"),
+    ],
+)
+def test_relative_differences(left: list[float], right: list[float], difference: float) -> None:
+    assert distance.relative(np.array(left), np.array(right)) == difference
 
 
 def test_an_optimizer_that_appears_later_is_compared_from_its_first_step() -> None:

@@ -11,7 +11,7 @@ from ddpify.verify.causes.crash import only_others_failed
 from ddpify.verify.checks.check_collectives import first_mismatch
 from ddpify.verify.checks.comparison import same_rates
 from ddpify.verify.checks.passes import Pass
-from ddpify.verify.recording import Backward, Forward, Run
+from ddpify.verify.recording import Backward, Fetch, Forward, Run
 from ddpify.verify.verdict import Cause
 
 
@@ -66,20 +66,23 @@ def rates_between_ranks(runs: Sequence[Run]) -> str:
 
 def _uneven_forwards(runs: Sequence[Run]) -> str:
     """Forwards through a wrapper that broadcasts buffers, outside of training, by steps taken."""
-    counts = [
-        Counter(
-            event.steps
-            for event in run.events
-            if isinstance(event, Forward) and event.buffers and not event.grad
-        )
-        for run in runs
-    ]
+    counts = [Counter(each.steps for each in _evaluating(run) if each.buffers) for run in runs]
     for steps in sorted(set().union(*counts)):
         found = [count[steps] for count in counts]
         if len(set(found)) > 1:
             shown = " / ".join(map(str, found))
             return f"after {steps} steps the ranks evaluate {shown} batches through the wrapper"
     return ""
+
+
+def _evaluating(run: Run) -> Iterator[Forward]:
+    """Forwards without gradients, or whose output no backward followed."""
+    told = [event for event in run.events if isinstance(event, (Forward, Backward, Fetch))]
+    for event, following in zip_longest(told, told[1:]):
+        if not isinstance(event, Forward):
+            continue
+        if not event.grad or isinstance(following, Fetch):
+            yield event
 
 
 def _uneven_pass(case: Case) -> str:

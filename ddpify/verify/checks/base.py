@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from ddpify.verify.checks.comparison import Comparison
 from ddpify.verify.verdict import Check, Verdict
@@ -25,9 +25,20 @@ def excused(check: Check, comparison: Comparison) -> Check:
     noises = comparison.excuses
     if check.verdict is not Verdict.FAIL or not noises:
         return check
-    flags = " ".join(f"--neutralise {noise}" for noise in noises)
-    lines = (f"{' and '.join(noises)} legitimately differ between one process and many: {flags}",)
-    return Check(check.name, check.title, Verdict.UNDECIDED, check.measured, lines + check.details)
+    off = comparison.evidence.options.neutralise
+    flags = " ".join(f"--neutralise {noise}" for noise in noises if noise not in off)
+    line = f"not the same in one process and several, by right: {', '.join(noises)}"
+    lines = [f"{line}; {flags}" if flags else line, *(_undivided(comparison) if off else ())]
+    details = (*lines, *check.details)
+    return Check(check.name, check.title, Verdict.UNDECIDED, check.measured, details)
+
+
+def _undivided(c: Comparison) -> Iterator[str]:
+    """Why draws are left that were to be neutralised."""
+    if c.undivided:
+        yield f"drawn for all samples of a process together: {some(c.undivided)}"
+    elif "draws" in c.noises and "draws" in c.evidence.options.neutralise:
+        yield "drawn from a generator of the script's own, or in a way that is not known here"
 
 
 def numbered(count: int, noun: str) -> str:

@@ -37,18 +37,22 @@ def same_streams(c: Comparison) -> tuple[str, ...]:
 
     Loaders draw one seed for each pass: only a stream that moves in most steps feeds noise.
     """
-    if c.nproc < 2 or not {"dropout", "augmentation"} & set(c.noises):
+    if c.nproc < 2:
         return ()
-    return moving_alike(c)
+    if {"dropout", "augmentation"} & set(c.noises):
+        return moving_alike(c)
+    # A number for the whole batch may well be the same on all ranks.
+    rows = {stream for run in c.ranks for stream in run.noise.rows} if "draws" in c.noises else ()
+    return tuple(stream for stream in moving_alike(c, 0) if stream in rows) if rows else ()
 
 
-def moving_alike(c: Comparison) -> tuple[str, ...]:
-    """Streams that move in most steps, and are in the same state on all ranks after each."""
+def moving_alike(c: Comparison, share: float = 0.5) -> tuple[str, ...]:
+    """Streams that move in this share of the steps, and on all ranks are alike after each."""
     count = min(len(run.steps) for run in c.ranks)
     found = []
     for name in c.ranks[0].steps[0].random if count else ():
         states = [[run.steps[n].random.get(name) for n in range(count)] for run in c.ranks]
         moves = sum(one != other for one, other in zip(states[0], states[0][1:], strict=False))
-        if moves and 2 * moves >= count - 1 and all(each == states[0] for each in states):
+        if moves and moves >= share * (count - 1) and all(each == states[0] for each in states):
             found.append(name)
     return tuple(found)

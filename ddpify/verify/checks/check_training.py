@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ddpify.verify.checks.base import excused, numbered, result, skipped, some
 from ddpify.verify.checks.comparison import Comparison
 from ddpify.verify.checks.pairs import Worst
-from ddpify.verify.verdict import Check
+from ddpify.verify.verdict import Check, Verdict
 
 _NO_STEP = "no optimizer step was taken by every run"
 
@@ -50,14 +50,18 @@ def learning_rates(c: Comparison) -> Check:
 
 
 def gradients(c: Comparison) -> Check:
-    return _compared(c, "gradients", "gradients", c.gradients, "gradient")
+    check = _compared(c, "gradients", "gradients", c.gradients, "gradient")
+    every = [g for step in c.one.steps[: c.common_steps] for g in step.gradients if g is not None]
+    if check.verdict is Verdict.PASS and not any(g.any() for g in every):
+        return skipped(check.name, check.title, "all are zero: nothing is learned")
+    return check
 
 
 def trajectory(c: Comparison) -> Check:
     """The initial parameters belong to it: at step -1, so to speak."""
     found = (*c.initial, *c.parameters)
     check = _compared(c, "trajectory", "parameters, every step", found, "parameter")
-    if check.verdict.value in ("fail", "undecided") and c.divergence:
+    if check.verdict in (Verdict.FAIL, Verdict.UNDECIDED) and c.divergence:
         details = (str(c.divergence), *check.details)
         return Check(check.name, check.title, check.verdict, check.measured, details)
     return check

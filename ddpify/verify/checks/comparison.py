@@ -187,10 +187,16 @@ class Comparison:
         Batch statistics count where a rank computed them of its share alone: one process and
         synchronised batch norm agree.
         """
-        met = (
-            noise for noise in NOISES if any(getattr(r.noise, noise) for r in self._noisy(noise))
-        )
-        return tuple(noise for noise in met if noise not in self.evidence.options.neutralise)
+        return tuple(noise for noise in NOISES if self._left(noise))
+
+    @cached_property
+    def undivided(self) -> tuple[str, ...]:
+        """Draws that should have been the same in every process, and are of one side only.
+
+        Their number or size follows from how many samples a process has.
+        """
+        ranks = {draw for run in self.ranks for draw in run.noise.shared}
+        return tuple(sorted(ranks ^ set(self.one.noise.shared)))
 
     @cached_property
     def excuses(self) -> tuple[str, ...]:
@@ -239,6 +245,13 @@ class Comparison:
                 size = f"relative difference {worst.difference:.3g}"
                 where = "" if kind == "loss" else f" {worst.name} on rank {worst.rank}"
                 yield Divergence(worst.step, kind, f"step {worst.step}, {words}{where}: {size}")
+
+    def _left(self, noise: str) -> bool:
+        """It was met, and not neutralised; of draws only those count that could not be."""
+        met = any(getattr(run.noise, noise) for run in self._noisy(noise))
+        if noise == "draws":
+            return met or bool(self.undivided)
+        return met and noise not in self.evidence.options.neutralise
 
     def _noisy(self, noise: str) -> tuple[Run, ...]:
         return self.ranks if noise == "batchnorm" else (self.one, *self.ranks)

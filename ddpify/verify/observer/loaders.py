@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,6 +18,16 @@ from ddpify.verify.observer.patching import Patcher
 from ddpify.verify.observer.record import Recorder
 
 
+@dataclass(frozen=True)
+class Batch:
+    """What was handed out last: ``place`` batches of the loader's ``passed``-th pass before it."""
+
+    passed: int
+    place: int
+    samples: tuple[int | str, ...]
+    grad: bool
+
+
 class LoaderWatch:
     """``overfit`` is the number of samples that may be drawn while training, 0 for all.
 
@@ -26,6 +37,7 @@ class LoaderWatch:
 
     def __init__(self, recorder: Recorder, overfit: int) -> None:
         self.current_pass = 0  # of the loader whose iteration was begun last
+        self.batch: Batch | None = None  # none while a loader works, and after its last
         self._recorder = recorder
         self._overfit = overfit
         self._seen = 0
@@ -48,11 +60,13 @@ class LoaderWatch:
         number, passed = self._known[loader]
         self._known[loader] = number, passed + 1
         self.current_pass = passed
+        self.batch = None
         if isinstance(loader.sampler, DistributedSampler) and loader.sampler.shuffle:
             seed, epoch = loader.sampler.seed, loader.sampler.epoch
             self._recorder.note("shuffle", loader=number, seed=seed, epoch=epoch)
         iterator._observed = {"loader": number, "passed": passed}
         iterator._observed_indices = deque()
+        iterator._observed_batches = 0
 
     def _watch_init(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
@@ -93,6 +107,7 @@ class LoaderWatch:
         @functools.wraps(original)
         def next_batch(iterator: Any) -> Any:
             grad = torch.is_grad_enabled()
+            self.batch = None
             try:
                 batch = original(iterator)
             except StopIteration:
@@ -101,6 +116,9 @@ class LoaderWatch:
             with self._recorder.own():
                 fetched = _identify(iterator, batch)
             self._recorder.note("fetch", **iterator._observed, **fetched, grad=grad)
+            place, passed = iterator._observed_batches, iterator._observed["passed"]
+            self.batch = Batch(passed, place, tuple(fetched["samples"]), grad)
+            iterator._observed_batches += 1
             return batch
 
         return next_batch

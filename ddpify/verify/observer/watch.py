@@ -9,6 +9,7 @@ from typing import Final
 import torch.distributed as dist
 
 from ddpify.verify.observer import collectives, dtype, neutral, streams
+from ddpify.verify.observer.draws import Draws
 from ddpify.verify.observer.files import FileWatch
 from ddpify.verify.observer.gradients import GradientWatch
 from ddpify.verify.observer.loaders import LoaderWatch
@@ -25,7 +26,7 @@ from ddpify.verify.observer.steps import StepWatch
 class Session:
     """One observed run; ``options`` are those of observe.py."""
 
-    NOISES: Final = ("dropout", "batchnorm", "augmentation")
+    NOISES: Final = ("dropout", "batchnorm", "augmentation", "draws")
     STOP: Final = StopRun
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -73,7 +74,8 @@ class Session:
         steps.start()
         if "augmentation" in options.neutralise:
             neutral.neutralise_augmentation(patcher, loaders)
-        for part in (loaders, gradients, FileWatch(recorder, options.watch), self._probe):
+        draws = Draws(recorder, loaders, self._noise, "draws" in options.neutralise)
+        for part in (loaders, draws, gradients, FileWatch(recorder, options.watch), self._probe):
             if part is not None:
                 part.start(patcher)
         collectives.watch_collectives(recorder, patcher, places)

@@ -148,11 +148,10 @@ INITIALISE = define("""\
             nn.init.zeros_(module.bias)
 """)
 PRETRAINED = define("""\
-    def pretrained():
+    def pretrained(net):
         generator = torch.Generator().manual_seed(7)
-        with torch.no_grad():
-            shapes = {name: value.shape for name, value in Net().state_dict().items()}
-        return {name: torch.randn(s, generator=generator) for name, s in shapes.items()}
+        state = net.state_dict().items()
+        return {name: 0.3 * torch.randn(w.shape, generator=generator) for name, w in state}
 """)
 
 AFTER_THE_WRAP = (
@@ -181,16 +180,16 @@ AFTER_THE_WRAP = (
         ("trajectory", "ranks-identical"),
         (
             WRAP,
-            WRAP + "    if rank == 0:\n        net.load_state_dict(pretrained())\n",
+            WRAP + "    if rank == 0:\n        net.load_state_dict(pretrained(net))\n",
         ),
         program=(PRETRAINED,),
         alone=(
             (
                 "    model = Net()\n",
-                "    model = Net()\n    model.load_state_dict(pretrained())\n",
+                "    model = Net()\n    model.load_state_dict(pretrained(model))\n",
             ),
         ),
-        right=((WRAP, "    net.load_state_dict(pretrained())\n" + WRAP),),
+        right=((WRAP, "    net.load_state_dict(pretrained(net))\n" + WRAP),),
     ),
 )
 

@@ -178,7 +178,7 @@ FED_BACK = (
                 logits = model(inputs)
                 loss = criterion(logits, labels)
                 if loss.item() > 1.2:
-                    loss = loss + 0.5 * logits.pow(2).mean()
+                    loss = loss + logits.pow(2).mean()
                 loss.backward()
             """),
         ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.verify.hazards import b3_batches, b3_columns
 from tests.verify.hazards.base import ORIGINAL, Change, Hazard, changed, hazard
 
 TRAIN = "    train_loader = DataLoader(train_set, batch_size=args.batch_size, shuffle=True)\n"
@@ -222,6 +221,4 @@ HAZARDS: tuple[Hazard, ...] = (
     PSNR,
     NO_SET_EPOCH,
     REBUILT,
-    *b3_batches.HAZARDS,
-    *b3_columns.HAZARDS,
 )

@@ -4,6 +4,7 @@ import atexit
 import os
 import random
 import sys
+import tempfile
 import warnings
 
 import helper_beside_the_script
@@ -97,6 +98,8 @@ def write():
     os.replace("made/part", "made/whole")
     os.remove("made/whole")
     open(__file__).close()
+    with tempfile.TemporaryFile() as outside:
+        outside.write(b"x")
     torch.save({"weight": torch.full((2,), 0.5)}, f="made/weights.pt")
     print("kept", torch.load("made/weights.pt")["weight"][1].item())
 
@@ -109,6 +112,7 @@ def train_net():
     loss.backward()
     print("loss", loss.item())
     sparse.step()
+    print("values", [parameter.sum().item() for parameter in net.parameters()])
     loose = torch.ones(2, requires_grad=True)
     lbfgs = torch.optim.LBFGS([loose], lr=0.1, max_iter=3)
 
