@@ -32,7 +32,7 @@ browser:
 	$(SUDO) apt-get install -y -qq --no-install-recommends chromium >/dev/null
 
 pytest: $(READY) browser
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
 
 demo: $(READY)
 	@$(BIN)/python fixtures/demo.py

@@ -28,3 +28,11 @@ def _nothing_is_left_behind() -> Iterator[None]:
         os.environ.clear()
         os.environ.update(before["environment"])
         pytest.fail(f"the test left another {', '.join(changed)} behind")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Several workers: a file's tests share runs, so they stay together unless marked spread."""
+    for item in items:
+        if item.get_closest_marker("spread") is None:
+            item.add_marker(pytest.mark.xdist_group(item.path.as_posix()))

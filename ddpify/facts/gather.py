@@ -111,7 +111,7 @@ def models_of(
             optimizers[things],
             home,
             bool(set(things) & wrapped),
-            bool(norms),
+            bool(norms) or foreign,
             bool(norms) or foreign or any(_opaque(t) for t in things),
             bool({t.born for t in things} & again),
             graph.unused(bare, things),

@@ -89,7 +89,7 @@ RULE = Rule(
     "DDP301",
     "model-not-wrapped",
     "DistributedDataParallel averages gradients over the ranks during backward. A trained model"
-    " without it becomes a different model on every rank, silently.",
+    " or parameter without it becomes a different one on every rank, silently.",
     "torch.nn.parallel.DistributedDataParallel; CONTRACT: Model",
     check,
     bad=(

@@ -62,9 +62,10 @@ def _unproven(call: Call) -> Finding:
 
 RULE = Rule(
     "DDP401",
-    "sum-loss",
-    "DistributedDataParallel divides the summed gradients by the number of ranks. For a mean loss"
-    " that gives the gradient of the global mean; for a sum it gives 1/N of it.",
+    "loss-no-mean",
+    "DistributedDataParallel averages the ranks' gradients. For a mean over samples, as many on"
+    " each rank, that gives the gradient of the global mean; for a sum it gives 1/N of it, and for"
+    " a mean over a count that differs between ranks (masks, ignore_index) something else.",
     "DistributedDataParallel docstring (gradients are averaged); PATTERNS B1.5",
     check,
     bad=(

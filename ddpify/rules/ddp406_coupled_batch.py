@@ -69,9 +69,9 @@ def _transposed(operand: ast.expr) -> bool:
 RULE = Rule(
     "DDP406",
     "coupled-batch",
-    "A contrastive loss has one term per pair of samples. Over a rank's share of the batch it has"
-    " fewer negatives: no error, another objective. The outputs of all ranks have to be gathered,"
-    " and the gradient has to flow back through the gather.",
+    "A contrastive loss has one term per pair of samples, a dice loss divides sums over the batch."
+    " Over a rank's share of the batch that is no error, but another objective. The outputs of all"
+    " ranks have to be gathered, and the gradient has to flow back through the gather.",
     "PATTERNS B1.7; BUGS G15 (open_clip#616, vissl PR#123)",
     check,
     bad=(

@@ -43,6 +43,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--watch", type=Path, default=Path(), help="folder whose files count")
     add("--global-order", type=int, default=0, help="draw samples as N ranks would")
     add("--order", type=Path, help="JSON: how ranks shuffled, see order.py")
+    add("--evaluation-order", action="store_true", help="one order where evaluation shuffles")
     add("--batch-factor", type=int, default=1, help="multiply batch sizes")
     add("--dtype", choices=("float64", "float32"), default="float32", help="float32: as it is")
     add("--neutralise", action="append", default=[], choices=Session.NOISES)

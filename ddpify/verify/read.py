@@ -214,7 +214,7 @@ def _probe(line: _Line, signatures: _Signatures) -> recording.Probe | None:
     if not line:
         return None
     output = signatures[line["output"]] if line["output"] else None
-    return recording.Probe(output, line["digest"], line["missing"])
+    return recording.Probe(output, line["digest"], line["missing"], line["module"])
 
 
 def _wrapped(lines: list[_Line]) -> tuple[str, ...]:

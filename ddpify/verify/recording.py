@@ -168,6 +168,7 @@ class Probe:
     output: Signature | None
     digest: str
     missing: str = ""  # why there is none
+    module: str = ""  # the class of the outermost module called
 
 
 @dataclass(frozen=True)

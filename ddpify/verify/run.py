@@ -154,7 +154,13 @@ class Bench:
 
     def _observed(self) -> tuple[str, ...]:
         options = self.options
-        arguments = ["--dtype", options.dtype, "--probe", str(self.workspace / "probe.pt")]
+        arguments = [
+            "--evaluation-order",
+            "--dtype",
+            options.dtype,
+            "--probe",
+            str(self.workspace / "probe.pt"),
+        ]
         # our own look at the clock comes first, so that a hang is seen with every rank's stack
         arguments += ["--group-timeout", str(2 * options.timeout + 60)]
         for noise in sorted(options.neutralise):
@@ -233,21 +239,21 @@ def _devices(interpreter: Interpreter, nproc: int, alone: bool) -> Mapping[str, 
 def _shuffles(run: Run) -> list[tuple[int, int, list[int]]]:
     """Samples, seed and the epochs of all passes, for each loader that a rank shuffled.
 
-    One that goes through its samples again and again in the same epoch was never told it: the
+    A pass over data that was gone through in the same epoch before was not told its own: the
     original's order is then what it should have been.
     """
-    passes: dict[int, list[Shuffle]] = {}
+    sizes = {loader.number: loader.samples for loader in run.loaders}
+    found: dict[int, tuple[int, int, list[int]]] = {}
+    running: dict[int, tuple[int, int, int]] = {}
+    through: Counter[tuple[int, int, int]] = Counter()
     for event in run.events:
         if isinstance(event, Shuffle):
-            passes.setdefault(event.loader, []).append(event)
-    whole = Counter(event.loader for event in run.events if isinstance(event, End))
-    sizes = {loader.number: loader.samples for loader in run.loaders}
-    found = []
-    for loader, shuffles in passes.items():
-        epochs = [shuffle.epoch for shuffle in shuffles]
-        never_told = len(set(epochs)) == 1 and whole[loader] > 1
-        found.append((sizes[loader], shuffles[0].seed, epochs[:1] if never_told else epochs))
-    return found
+            key = running[event.loader] = (sizes[event.loader], event.seed, event.epoch)
+            epochs = found.setdefault(event.loader, (*key[:2], []))[2]
+            epochs.append(event.epoch + through[key])
+        elif isinstance(event, End) and event.loader in running:
+            through[running[event.loader]] += 1
+    return list(found.values())
 
 
 def _batch_ratio(reference: Job, distributed: Job) -> int:

@@ -17,7 +17,7 @@ import torch
 from ddpify.verify.recording import Fetch, Job, Run, Shuffle
 from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop
-from tests.training.runs import Train, Trained, on_ranks, one_process, train_both
+from tests.training.runs import Train, Trained, on_ranks, one_process, side_by_side, train_both
 
 pytestmark = pytest.mark.training
 
@@ -52,16 +52,16 @@ class Resumed:
         if ranks:
             job = on_ranks(into, argv, ranks, out)
         else:
-            job = one_process(into, argv, out, "--global-order=2", f"--order={self._order()}")
+            job = one_process(into, argv, out, "--global-order=2", f"--order={self._order(name)}")
         assert job.finished, job.runs[0].stderr
         return job
 
-    def _order(self) -> Path:
+    def _order(self, name: str) -> Path:
         """How the ranks shuffled after the first epoch."""
         run = self.in_one_go.ranks.runs[0]
         _, *later = (event for event in run.events if isinstance(event, Shuffle))
         loader = run.loaders[later[0].loader]
-        file = self.workshop.folder / f"{self.project.folder}-order.json"
+        file = self.workshop.folder / f"{self.project.folder}-{name}.json"
         file.write_text(json.dumps([[loader.samples, later[0].seed, [e.epoch for e in later]]]))
         return file
 
@@ -94,30 +94,40 @@ def test_resuming_on_two_ranks_continues_the_trajectory(resumed: Resumed) -> Non
     assert runs[1].stdout == ""
 
 
-def test_the_original_goes_on_from_what_two_ranks_wrote(resumed: Resumed) -> None:
-    into = resumed.workshop.original(resumed.project, "after-migrated")
-    job = resumed.go_on("after-migrated", resumed.migrated, into, ranks=0)
+@pytest.fixture(scope="module")
+def alone(resumed: Resumed) -> tuple[Job, Job]:
+    """The original from what two ranks wrote, the migrated project from what the original did."""
+    shop, project = resumed.workshop, resumed.project
+    original, migrated = (shop.original(project, "alone-1"), shop.migrated(project, "alone-2"))
+    return side_by_side(
+        lambda: resumed.go_on("alone-1", resumed.migrated, original, ranks=0),
+        lambda: resumed.go_on("alone-2", written_by_original(resumed), migrated, ranks=0),
+    )
+
+
+def test_the_original_goes_on_from_what_two_ranks_wrote(
+    resumed: Resumed, alone: tuple[Job, Job]
+) -> None:
+    judges.same_training(resumed.rest(resumed.in_one_go.reference), alone[0])
+
+
+def test_one_process_of_the_migrated_project_goes_on_from_what_the_original_wrote(
+    resumed: Resumed, alone: tuple[Job, Job]
+) -> None:
+    whole = resumed.rest(resumed.in_one_go.reference)
+    judges.same_bits(whole.runs[0], alone[1].runs[0])
+
+
+def test_two_ranks_go_on_from_what_the_original_wrote(resumed: Resumed) -> None:
+    into = resumed.workshop.migrated(resumed.project, "after-original")
+    job = resumed.go_on("after-original", written_by_original(resumed), into, ranks=2)
     judges.same_training(resumed.rest(resumed.in_one_go.reference), job)
 
 
-@pytest.mark.parametrize("ranks", [pytest.param(0, id="python"), pytest.param(2, id="ranks")])
-def test_the_migrated_project_goes_on_from_what_the_original_wrote(
-    resumed: Resumed, ranks: int
-) -> None:
-    source, prefix = resumed.original, "after-original"
-    if resumed.project is DATAPARALLEL:
-        source, prefix = written_by_data_parallel(resumed), "after-data-parallel"
-    into = resumed.workshop.migrated(resumed.project, f"{prefix}-{ranks}")
-    job = resumed.go_on(f"{prefix}-{ranks}", source, into, ranks)
-    whole = resumed.rest(resumed.in_one_go.reference)
-    if ranks:
-        judges.same_training(whole, job)
-    else:  # in one process there is no other order of summation
-        judges.same_bits(whole.runs[0], job.runs[0])
-
-
-def written_by_data_parallel(resumed: Resumed) -> Path:
-    """A tree whose checkpoint has the keys it would have from nn.DataParallel on a GPU."""
+def written_by_original(resumed: Resumed) -> Path:
+    """Its tree; of nn.DataParallel with the keys that a checkpoint has from it on a GPU."""
+    if resumed.project is not DATAPARALLEL:
+        return resumed.original
     tree = resumed.workshop.folder / "written-by-data-parallel"
     if not tree.exists():
         shutil.copytree(resumed.original, tree)

@@ -1,7 +1,7 @@
-"""On two ranks a migrated project trains, prints and writes as one process did.
+"""On two ranks, and on one, a migrated project trains, prints and writes as one process did.
 
-What `ddpify verify` compares is proven in tests/verify/test_fixtures.py, for more numbers of
-ranks; here it is in float32, and with what a fixture is known to print, write and evaluate.
+tests/verify/test_fixtures.py proves it by `ddpify verify`, in float64 and on more ranks; here it
+is in float32, and with what a fixture is known to print, write and evaluate.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pytest
 from ddpify.verify.checks.passes import training_windows
 from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop
-from tests.training.runs import Train, Trained
+from tests.training.runs import Train, Trained, on_ranks
 
 pytestmark = pytest.mark.training
 
@@ -67,3 +67,11 @@ def test_files_are_written_once(project: Project, trained: Trained, workshop: Wo
 def test_ranks_meet_in_the_same_places(trained: Trained) -> None:
     judges.same_collectives(trained.ranks.runs)
     assert not any(run.group_left_open for run in trained.ranks.runs)
+
+
+def test_torchrun_with_one_rank_trains_as_plain_python(train: Train, workshop: Workshop) -> None:
+    project, trained = CLASSIFICATION, train(CLASSIFICATION)
+    tree, out = workshop.migrated(project, "1-rank"), workshop.observed(project, "1-rank")
+    job = on_ranks(tree, project.argv(*project.plain), 1, out, "--global-order=2")
+    judges.same_training(trained.reference, job)
+    assert project.accuracies(tree) == project.accuracies(trained.reference_tree)

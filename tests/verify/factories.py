@@ -232,4 +232,5 @@ def collective(name: str, size: int = 8, site: str = "train.py:9", done: bool = 
 
 
 def noisy(run: Run, noise: str) -> Run:
-    return replace(run, noise=Noise(**{noise: 5}))
+    met: dict[str, Any] = {noise: 5}
+    return replace(run, noise=Noise(**met))

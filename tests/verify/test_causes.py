@@ -77,8 +77,8 @@ def test_a_cause_has_the_rules_words_and_the_sites_of_check() -> None:
         Finding("DDP501", site, "prints", Severity.WARNING),
     )
     (cause,) = causes(evidence(ranks(gradient=0.5), findings=findings))
-    assert (cause.rule, cause.title) == ("DDP401", "Sum loss")
-    assert "divides the summed gradients" in cause.why
+    assert (cause.rule, cause.title) == ("DDP401", "Loss no mean")
+    assert "averages the ranks" in cause.why
     assert "0.5 times that of one process" in cause.evidence
     assert cause.sites == ("train.py:7: the loss is a sum",)
 

@@ -20,7 +20,7 @@ from tests.verify.hazards import (
 )
 from tests.verify.hazards.base import CORRECT, ORIGINAL, Hazard
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.spread]
 
 FAMILIES = (
     b1_gradients,

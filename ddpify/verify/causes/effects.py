@@ -48,6 +48,11 @@ def evaluation(case: Case) -> Iterator[Cause]:
 def _metrics(case: Case) -> Iterator[Cause]:
     c = case.c
     ratios = compare_output(c).ratios
+    passes = [sum(not each.training for each in own) for own in (c.passes, *c.rank_passes)]
+    if max(passes[1:]) != passes[0] and c.same_steps:
+        counts = f"{passes[0]} evaluations in one process, {max(passes[1:])} on the ranks"
+        yield case.cause("DDP203", f"{counts}, in the same number of optimizer steps")
+        return
     first = next((check.details[0] for check in case.checks if check.name == "metrics"), "")
     for factor, words in ((1 / c.nproc, f"1/{c.nproc}"), (float(c.nproc), str(c.nproc))):
         if is_factor(ratios, factor):

@@ -150,6 +150,9 @@ def _another_loss(case: Case, first: Worst) -> Cause:
     evidence = (
         f"in step {step} the loss is {one:.6g} in one process, {' / '.join(ranks)} on the ranks"
     )
+    if step == 0 and not any(each.training for each in case.c.passes):
+        how = "no DataLoader shares out the batches, and theirs do not make up the original's"
+        return case.cause("DDP202", f"{evidence}: {how}")
     if step > 0:
         rule = "DDP404" if apart > _JUMP else "DDP701"
         return case.cause(

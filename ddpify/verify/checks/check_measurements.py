@@ -33,6 +33,8 @@ def overfit(c: Comparison) -> Check:
 
 
 def speed(c: Comparison) -> Check:
+    if not c.finished:
+        return skipped("speed", _SPEED, "not all ranks came to their end")
     if not c.common_steps:
         return skipped("speed", _SPEED, "no optimizer step was taken by every run")
     one = _seconds(c.one)

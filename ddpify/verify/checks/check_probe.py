@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ddpify.verify import distance
 from ddpify.verify.checks.base import excused, result, skipped
 from ddpify.verify.checks.comparison import Comparison
-from ddpify.verify.recording import Probe
-from ddpify.verify.verdict import Check, Verdict
+from ddpify.verify.checks.passes import Pass
+from ddpify.verify.recording import Probe, Run
+from ddpify.verify.verdict import Check
 
 _TITLE = "probe batch"
 
@@ -17,6 +20,9 @@ def probe(c: Comparison) -> Check:
     if len(present) < len(found):
         reasons = [each.missing for each in found if each is not None and each.missing]
         return skipped("probe", _TITLE, reasons[0] if reasons else "a run ended before it")
+    if len({each.module for each in present}) > 1:
+        kinds = " and ".join(dict.fromkeys(each.module for each in present))
+        return skipped("probe", _TITLE, f"the programs call other modules: {kinds}")
     if buffers_part(c):
         return _ranks_differ(c)
     apart = _difference(present[0], present[1])
@@ -31,16 +37,20 @@ def buffers_part(c: Comparison) -> bool:
 
 
 def _ranks_differ(c: Comparison) -> Check:
-    """Batch statistics of a rank's own are no harm where nothing is ever evaluated with them."""
+    """Batch statistics of a rank's own are no harm where nothing is evaluated with them."""
     measured = "differs between ranks"
     if c.ranks_part is not None or c.ranks_start_apart:
         return result("probe", _TITLE, True, measured, ("so do the parameters",))
+    if "batchnorm" in c.noises and any(map(_ends_in_training, c.ranks, c.rank_passes)):
+        why = "the run ends in training: batch statistics are each rank's own"
+        return skipped("probe", _TITLE, why)
     detail = "the parameters are identical: buffers (batch statistics) differ between ranks"
-    evaluated = any(not each.training for own in c.rank_passes for each in own)
-    if "batchnorm" in c.noises and not evaluated:
-        hint = f"{detail}: --neutralise batchnorm"
-        return Check("probe", _TITLE, Verdict.UNDECIDED, measured, (hint,))
     return result("probe", _TITLE, True, measured, (detail,))
+
+
+def _ends_in_training(run: Run, own: Sequence[Pass]) -> bool:
+    """Nothing was evaluated with the statistics that it has now."""
+    return run.status == "stopped" or not own or own[-1].training
 
 
 def _difference(one: Probe, other: Probe) -> float:

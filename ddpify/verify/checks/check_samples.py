@@ -125,7 +125,8 @@ def _same_order(c: Comparison) -> bool:
 
 def _repeats(passes: tuple[Pass, ...]) -> bool:
     training = [p for p in passes if p.training]
-    pairs = [(p, q) for p, q in pairwise(training) if p.loader == q.loader and p.ended]
+    rebuilt = len({p.loader for p in training}) == len(training)  # a loader for each pass
+    pairs = [(p, q) for p, q in pairwise(training) if (rebuilt or p.loader == q.loader) and p.ended]
     return bool(pairs) and all(p.samples[: len(q.samples)] == q.samples for p, q in pairs)
 
 

@@ -32,6 +32,7 @@ _CLOCKS = (
     rf"(?<!\w)(?:{_CLOCKED})(?:\s*[(\[][^)\]]*[)\]])?[\"']?\s*[:=]?\s*{_VALUE}(?:\s*\({_VALUE}\))?(?![\w.]*:)",
     rf"\bdata\s+{_VALUE}\s*\({_VALUE}\)",  # seconds that loading took, as meters show them
     r"\b0x[0-9a-f]+\b",
+    r"\b1[6-9]\d{8}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?\b",  # time.time(), and its smaller units
 )
 _CLOCK = re.compile("|".join(f"(?:{pattern})" for pattern in _CLOCKS), re.IGNORECASE)
 _CLOCK_COLUMN = re.compile(rf"(?<!\w)(?:{_CLOCKED}|date|now)(?!\w)", re.IGNORECASE)

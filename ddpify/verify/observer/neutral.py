@@ -27,8 +27,12 @@ def neutralise_dropout(patcher: Patcher) -> None:
 
 
 def neutralise_batch_norm(patcher: Patcher) -> None:
-    """Batch norm uses its initial running statistics: no batch, so no split of it, matters."""
-    patcher.replace(F, "batch_norm", _with_running_statistics)
+    """Each sample is normalised by itself: no batch, so no split of it, matters.
+
+    Running statistics stay as they are. Where a sample has one element they are what is used.
+    """
+    patcher.replace(F, "batch_norm", _by_sample)
+    patcher.replace(nn.SyncBatchNorm, "forward", _like_batch_norm)
 
 
 def neutralise_augmentation(patcher: Patcher, loaders: LoaderWatch) -> None:
@@ -103,7 +107,7 @@ def _made_without_dropout(original: Callable[..., None]) -> Callable[..., None]:
     return init
 
 
-def _with_running_statistics(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _by_sample(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
     @functools.wraps(original)
     def normalise(
         input: Tensor,
@@ -115,10 +119,21 @@ def _with_running_statistics(original: Callable[..., Tensor]) -> Callable[..., T
         momentum: float = 0.1,
         eps: float = 1e-5,
     ) -> Tensor:
+        if input.dim() > 1 and input[:1].numel() > 1:
+            return F.group_norm(input, 1, weight, bias, eps)
         keep = training and running_mean is None
         return original(input, running_mean, running_var, weight, bias, keep, momentum, eps)
 
     return normalise
+
+
+def _like_batch_norm(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    @functools.wraps(original)
+    def forward(module: Any, input: Tensor) -> Tensor:
+        running = module.running_mean, module.running_var
+        return F.batch_norm(input, *running, module.weight, module.bias, eps=module.eps)
+
+    return forward
 
 
 def _without_dropout(original: Callable[..., Tensor]) -> Callable[..., Tensor]:

@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,13 +125,12 @@ class GlobalOrder:
         order = self._orders.get(sampler)
         if type(sampler) is not RandomSampler or order is None:
             return []
-        if sampler.replacement or sampler._num_samples is not None:
+        if sampler.replacement or sampler._num_samples is not None or not torch.is_grad_enabled():
             return []
-        shuffles = order.shuffles = order.shuffles or self._next(
-            len(sampler.data_source), order.seed
-        )
-        how = {"seed": shuffles.seed, "drop_last": order.drop_last}
-        return self._shards(sampler.data_source, shuffles.epoch(order.passed), **how)
+        if order.shuffles is None:
+            order.shuffles = self._next(len(sampler.data_source), order.seed)
+        how = {"seed": order.shuffles.seed, "drop_last": order.drop_last}
+        return self._shards(sampler.data_source, order.shuffles.epoch(order.passed), **how)
 
     def _next(self, samples: int, seed: int) -> Shuffles:
         for place, shuffles in enumerate(self._known):
@@ -153,6 +153,35 @@ class GlobalOrder:
         for part in parts:
             part.set_epoch(epoch)
         return parts
+
+
+class EvaluationOrder:
+    """What is shuffled without gradients comes in one order, in one process and on every rank.
+
+    The stream it is drawn from stands elsewhere: a DistributedSampler does not draw from it. The
+    n-th such pass over as many samples has the same order everywhere.
+    """
+
+    def __init__(self) -> None:
+        self._passes: Counter[int] = Counter()
+
+    def start(self, patcher: Patcher) -> None:
+        patcher.replace(RandomSampler, "__iter__", self._iterating)
+
+    def _iterating(self, original: Callable[..., Any]) -> Any:
+        @functools.wraps(original)
+        def iterate(sampler: Any) -> Iterator[Any]:
+            if torch.is_grad_enabled() or sampler.replacement or sampler._num_samples is not None:
+                yield from original(sampler)
+                return
+            for _ in original(sampler):  # draws what the script would have drawn
+                pass
+            count = len(sampler.data_source)
+            stream = torch.Generator().manual_seed(self._passes[count])
+            self._passes[count] += 1
+            yield from torch.randperm(count, generator=stream).tolist()
+
+        return iterate
 
 
 class BatchFactor:

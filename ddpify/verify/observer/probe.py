@@ -70,9 +70,10 @@ class Probe:
 
     def answer(self) -> None:
         """Run the module and record what it says, or why it cannot be asked."""
+        module = _unwrapped(self._module)
         found: dict[str, Any] = {"output": None, "digest": "", "missing": self._problem}
+        found["module"] = type(module).__name__
         with self._recorder.own():
-            module = _unwrapped(self._module)
             if not self._problem and _is_sharded(module):
                 found["missing"] = "the model is sharded by FSDP"
             elif not self._problem:

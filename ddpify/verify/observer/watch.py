@@ -14,7 +14,7 @@ from ddpify.verify.observer.files import FileWatch
 from ddpify.verify.observer.gradients import GradientWatch
 from ddpify.verify.observer.loaders import LoaderWatch
 from ddpify.verify.observer.noise import Noise
-from ddpify.verify.observer.order import BatchFactor, GlobalOrder, read_shuffles
+from ddpify.verify.observer.order import BatchFactor, EvaluationOrder, GlobalOrder, read_shuffles
 from ddpify.verify.observer.patching import Patcher
 from ddpify.verify.observer.places import Places
 from ddpify.verify.observer.probe import Probe
@@ -60,6 +60,8 @@ class Session:
             neutral.neutralise_batch_norm(self._patcher)
         if options.global_order:
             GlobalOrder(options.global_order, read_shuffles(options.order)).start(self._patcher)
+        if options.evaluation_order:
+            EvaluationOrder().start(self._patcher)
         if options.batch_factor > 1:
             BatchFactor(options.batch_factor).start(self._patcher)
         if options.group_timeout:
