@@ -12,7 +12,7 @@ from ddpify import cli
 from tests.projects import migrated, put_fixture
 from tests.training.projects import edit
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.spread]
 
 CLASSIFICATION = ("--epochs=2", "--lr-step=1", "--width=8", "--output-dir=out")
 DATAPARALLEL = ("--epochs=2", "--schedule=1", "--manualSeed=1", "--outdir=out")
