@@ -34,5 +34,5 @@ def _nothing_is_left_behind() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Several workers: a file's tests share runs, so they stay together unless marked spread."""
     for item in items:
-        if item.get_closest_marker("spread") is None:
+        if not any(map(item.get_closest_marker, ("spread", "xdist_group"))):
             item.add_marker(pytest.mark.xdist_group(item.path.as_posix()))

@@ -19,7 +19,7 @@ from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop
 from tests.training.runs import Train, Trained, on_ranks, one_process, side_by_side, train_both
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.xdist_group("training-ranks")]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop
 from tests.training.runs import Train, Trained, on_ranks
 
-pytestmark = pytest.mark.training
+pytestmark = [pytest.mark.training, pytest.mark.xdist_group("training-ranks")]
 
 
 @pytest.fixture(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,14 @@ FAMILIES = (
 HAZARDS = tuple(hazard for family in FAMILIES for hazard in family.HAZARDS)
 CLASSES = {f"B1.{n}" for n in range(1, 12)} | {f"B2.{n}" for n in range(12, 25)}
 CLASSES |= {f"B3.{n}" for n in range(25, 38)}
-USUAL = Hazard("", "", "", ORIGINAL, "", (), right=CORRECT)
+USUAL = Hazard("usual", "", "", ORIGINAL, "", (), right=CORRECT)
+# That nothing right is called wrong: in every run for those that came close, see CONTRIBUTING.md.
+CLOSE = "usual B1.1b B1.6 B1.7 B1.9c B2.13b B2.16 B2.17 B2.19 B3.28 B3.31 B3.33 B3.36b".split()
+
+
+def right(hazard: Hazard) -> Any:
+    marks = () if hazard.number in CLOSE else (pytest.mark.thorough,)
+    return pytest.param(hazard, id=hazard.number, marks=marks)
 
 
 def test_every_class_of_hazards_has_a_program() -> None:
@@ -57,9 +65,7 @@ def test_a_wrong_migration_fails_for_its_cause(hazard: Hazard, tmp_path: Path) -
     assert result.causes[0].rule == hazard.rule, described(result)
 
 
-@pytest.mark.parametrize(
-    "hazard", [USUAL, *(h for h in HAZARDS if h.right)], ids=lambda hazard: hazard.number or "usual"
-)
+@pytest.mark.parametrize("hazard", [right(h) for h in (USUAL, *HAZARDS) if h.right])
 def test_the_migration_that_avoids_it_passes(hazard: Hazard, tmp_path: Path) -> None:
     result = verify(hazard.options(tmp_path, hazard.right))
     assert result.passed, described(result)
