@@ -68,13 +68,14 @@ OURS: dict[str, set[str]] = {
     "verify.snapshot": set(),
     "verify.environment": set(),
     "verify.stacks": set(),
+    "verify.terminal": set(),
     "verify.processes": set(),
     "verify.scratch": {"verify.snapshot"},
     "verify.baseline": {"verify.scratch", "verify.snapshot"},
     "verify.interpreter": set(),
     "verify.launch": {
         f"verify.{name}"
-        for name in ("environment", "processes", "read", "recording", "snapshot", "stacks")
+        for name in "environment processes read recording snapshot stacks terminal".split()
     },
     "verify.progress": {"verify.read"},
     "verify.checkpoints": {"verify.evidence", "verify.recording"},

@@ -25,6 +25,7 @@ from ddpify.verify.read import Progress, load_run, progress
 from ddpify.verify.recording import Job, Run
 from ddpify.verify.snapshot import restore, snapshot
 from ddpify.verify.stacks import readable
+from ddpify.verify.terminal import silent_terminal
 
 OBSERVE: Final = Path(__file__).with_name("observe.py")
 # A race in torch's own exit, seen in one of five correct jobs: no verdict on the program.
@@ -150,16 +151,17 @@ def _supervised(launch: Launch, kind: _Kind) -> _End:
     """No process outlives this, not even one whose start was interrupted."""
     mark = uuid.uuid4().hex
     process = None
-    try:
-        process = _start(launch, kind, mark)
-        return _wait(process, launch, kind)
-    finally:
-        processes.end(mark)
-        if process is not None:
-            process.wait()
+    with silent_terminal() as stdin:
+        try:
+            process = _start(launch, kind, mark, stdin)
+            return _wait(process, launch, kind)
+        finally:
+            processes.end(mark)
+            if process is not None:
+                process.wait()
 
 
-def _start(launch: Launch, kind: _Kind, mark: str) -> subprocess.Popen[bytes]:
+def _start(launch: Launch, kind: _Kind, mark: str, stdin: int) -> subprocess.Popen[bytes]:
     """In a session of its own: the terminal's Ctrl-C comes to us alone."""
     extra = {**launch.environment, processes.MARK: mark}
     with ExitStack() as files:
@@ -168,7 +170,7 @@ def _start(launch: Launch, kind: _Kind, mark: str) -> subprocess.Popen[bytes]:
             kind.command(launch),
             cwd=launch.cwd,
             env=child_environment(extra, launch.folder, launch.project, kind.sharing),
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=out,
             stderr=err,
             start_new_session=True,

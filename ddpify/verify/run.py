@@ -25,6 +25,7 @@ from ddpify.verify.interpreter import Interpreter, InterpreterError, examine
 from ddpify.verify.launch import Launch, run_ranks, run_single
 from ddpify.verify.options import NOISES, Options
 from ddpify.verify.pairing import CannotCompare, Pair, pair
+from ddpify.verify.processes import interruptible
 from ddpify.verify.read import Progress
 from ddpify.verify.recording import End, Fetch, Job, Run, Shuffle
 from ddpify.verify.snapshot import ScratchError, Snapshot, left_behind, snapshot
@@ -50,7 +51,7 @@ def verify(
         VerifyError: there is nothing to compare, or the original fails by itself.
         KeyboardInterrupt: no process and, without ``keep``, no file is left behind.
     """
-    with _workspace(options) as workspace:
+    with interruptible(), _workspace(options) as workspace:
         try:
             bench = Bench.of(options, settings or Settings(), workspace, report)
             return bench.compare()
@@ -212,6 +213,10 @@ class Bench:
         ]
         if factor > 1:
             lines.append(f"batch size of one process times {factor}: each rank takes the script's")
+        if self.pair.migration:
+            left = sum(not finding.fix for finding in self.pair.migration.findings)
+            named = f", which leaves {left} things to do by hand (see ddpify diff)" if left else ""
+            lines.append(f"the distributed program is made by ddpify migrate{named}")
         if options.neutralise:
             kinds = ", ".join(noise for noise in NOISES if noise in options.neutralise)
             lines.append(f"neutralised: {kinds}")

@@ -75,6 +75,24 @@ def test_a_hand_written_script_is_compared_with_itself(
 
 
 @pytest.mark.parametrize(
+    ("rate", "code", "verdict"),
+    [
+        pytest.param("0.1", cli.CLEAN, "pass", id="learns"),
+        pytest.param("1e-9", cli.TO_DO, "fail", id="does-not-learn"),
+    ],
+)
+def test_a_tiny_subset_is_learned_by_heart(
+    rate: str, code: int, verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = put(ORIGINAL, tmp_path / "project")
+    asked = ["--overfit=4", "--full", "--json=-", "--", "--epochs=8", f"--lr={rate}"]
+    assert cli.main(["verify", str(script), *asked]) == code
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["overfit"]["verdict"] == verdict, checks["overfit"]
+    assert checks["trajectory"]["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
     ("text", "flags", "sentence"),
     [
         pytest.param(None, [], "train.py: no such file", id="missing"),

@@ -301,3 +301,8 @@ def test_a_project_with_modules_named_as_the_librarys_is_launched(folder: Path) 
 
     assert job.runs[0].stdout == "trained\n", job
     assert job.command == "torchrun --standalone --nproc_per_node=1 scripts/train.py"
+
+
+def test_programs_run_on_a_terminal(folder: Path) -> None:
+    code = "import os, sys; print(os.popen('stty size').read().split(), repr(sys.stdin.read()))"
+    assert run_single(launch(folder, code)).runs[0].stdout == "['24', '80'] ''\n"
