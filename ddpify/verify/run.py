@@ -215,13 +215,13 @@ class Bench:
             lines.append(f"batch size of one process times {factor}: each rank takes the script's")
         if self.pair.migration:
             left = sum(not finding.fix for finding in self.pair.migration.findings)
-            named = f", which leaves {left} things to do by hand (see ddpify diff)" if left else ""
+            named = f"; to do by hand, see ddpify diff: {left}" if left else ""
             lines.append(f"the distributed program is made by ddpify migrate{named}")
         if options.neutralise:
             kinds = ", ".join(noise for noise in NOISES if noise in options.neutralise)
             lines.append(f"neutralised: {kinds}")
         if options.steps:
-            lines.append(f"stopped after {options.steps} optimizer steps")
+            lines.append(f"optimizer steps at most: {options.steps}")
         if options.overfit:
             lines.append(f"trained on {options.overfit} samples only")
         return tuple(lines)

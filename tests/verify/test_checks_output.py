@@ -38,6 +38,8 @@ from tests.verify.factories import (
         ("throughput: 1234.5 samples/s", "throughput: 234.5 samples/s"),
         ("1m 3s, loss 2.0", "2m 5s, loss 2.0"),
         ("3.4 ms/batch 5.19", "9.4 ms/batch 5.19"),
+        ("Step: 3s119ms | Tot: 2h5m", "Step: 38ms | Tot: 1m12s"),
+        ("wandb: run-1795269700881737924", "wandb: run-1795269799881000001"),
         ("max memory 123 MB, loss 2.0", "max memory 456 MB, loss 2.0"),
         ('{"loss": 0.5, "time": 3.1}', '{"loss": 0.5, "time": 4.2}'),
         ("\x1b[32mloss 0.5\x1b[0m", "loss 0.5"),

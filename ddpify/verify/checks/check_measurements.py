@@ -40,7 +40,7 @@ def speed(c: Comparison) -> Check:
     one = _seconds(c.one)
     many = max(map(_seconds, c.ranks))
     memory = f"peak memory {_peak((c.one,))} and {_peak(c.ranks)} MiB"
-    times = f"{1000 * one:.3g} ms per step, {1000 * many:.3g} ms on {c.nproc} ranks"
+    times = f"{_shown(one)} per step, {_shown(many)} on {c.nproc} ranks"
     if not many:
         return Check("speed", _SPEED, Verdict.INFO, times, (memory,))
     gain = one / many
@@ -54,6 +54,10 @@ def _seconds(run: Run) -> float:
     every = [step.seconds for step in run.steps]
     first = min(len(every) // 5, 10)
     return median(every[first:])
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def _peak(runs: Sequence[Run]) -> str:

@@ -26,8 +26,8 @@ _CLOCKS = (
     rf"\b{_DAY}\b,?\s+(?:\d{{1,2}}\s+)?{_MONTH}\b\.?(?:\s+\d{{1,2}}\b)?",
     r"\b(?:\d+ days?, )?\d{1,4}:\d{2}(?::\d{2})?(?:[.,]\d+)?\b",
     rf"\b{_VALUE}\s?(?:[a-z]+\s?/\s?s(?:ec(?:ond)?)?|{_SECONDS}\s?/\s?[a-z]+)\b",
-    rf"(?<![\w.])(?:\d+\s?[dhm]\s?|\d+min\s?)*{_VALUE}\s?{_SECONDS}\b",
-    r"(?<![\w.])\d+(?:\.\d+)?(?:[hm]|min)\b",
+    rf"(?<![\w.])(?:\d+\s?(?:min|[dhms])\s?)*{_VALUE}\s?{_SECONDS}\b",
+    r"(?<![\w.])(?:\d+\s?(?:min|[dhms])\s?)*\d+(?:\.\d+)?(?:[hm]|min)\b",
     rf"(?<![\w.]){_VALUE}\s?[KMGT]i?B\b",
     rf"(?<!\w)(?:{_CLOCKED})(?:\s*[(\[][^)\]]*[)\]])?[\"']?\s*[:=]?\s*{_VALUE}(?:\s*\({_VALUE}\))?(?![\w.]*:)",
     rf"\bdata\s+{_VALUE}\s*\({_VALUE}\)",  # seconds that loading took, as meters show them
@@ -67,7 +67,7 @@ class Difference:
 
 def lines(text: str, ignore: Sequence[str] = (), folder: str = "") -> tuple[Line, ...]:
     """The lines to compare; ``folder`` is where the run took place, its copy of the project."""
-    plain = _ANSI.sub("", text)
+    plain = _ANSI.sub("", text).replace("\b", "")
     plain = plain.replace(folder, "<project>") if folder else plain
     shown = (_last_state(line) for line in plain.split("\n"))
     rows = _without_clock_columns([row for row in shown if row.strip()])
