@@ -52,6 +52,7 @@ CONTENTS: dict[str, tuple[Any, Any]] = {
     "fewer": (_state(), {"fc.weight": torch.ones(100)}),
     "shape": (_state(), {**_state(), "fc.bias": torch.zeros(5)}),
     "type": (_state(), {**_state(), "fc.bias": torch.zeros(4).half()}),
+    "scalar": (SAME, {**SAME, "best": [torch.tensor(0.5), 0.25]}),
     "random": (RANDOM, {**RANDOM, "rng_state": torch.ones(8), "time": 2.0}),
     "model": (Net(1.0), Net(3.0)),
 }
@@ -84,6 +85,7 @@ def test_the_same_content_can_be_loaded_and_does_not_differ(
         ("largest", 0.25, 0.0),
         ("optimizer", 0.0, 0.5),
         ("random", 0.0, 0.0),  # streams and clocks may differ
+        ("scalar", 0.0, 0.0),  # loads alike
         ("model", 2.0, 0.0),
     ],
 )

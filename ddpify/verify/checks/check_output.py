@@ -18,7 +18,8 @@ _CONSOLE = "console once"
 _TORCH_LOG = re.compile(
     r"(?:\[rank\d+\]:\s*)?(?:\[Gloo\] |\[[WIE]\d{3,} |[WIE]\d{4} \d\d:)|\*{5,}$|Setting OMP"
 )
-_WARNING = re.compile(r"\S*site-packages/\S+:\d+: \w*Warning: ")
+# of libraries; the observer's functions stand in for some of torch's
+_WARNING = re.compile(r"\S*(?:site-packages|verify/observer)/\S+:\d+: \w*Warning: ")
 _SHOWN = 5
 
 

@@ -119,7 +119,8 @@ def _shapes(leaves: dict[Any, Any], twins: dict[Any, Any]) -> str:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, Tensor):
+    """A best accuracy may be a number here and a tensor of one there."""
+    if isinstance(value, Tensor) and value.dim():
         return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
     return "a number"
 
