@@ -9,7 +9,7 @@ import pytest
 from ddpify.verify.checks.check_files import without_ids
 from ddpify.verify.checks.lines import differences, lines
 from ddpify.verify.evidence import CheckpointPair, Text
-from ddpify.verify.recording import Backward, Event, Forward, Run
+from ddpify.verify.recording import Backward, Event, Forward, Loader, Run
 from ddpify.verify.verdict import Verdict
 from tests.verify.factories import (
     change,
@@ -266,3 +266,14 @@ def test_speed_is_that_of_the_slowest_rank_without_the_first_steps() -> None:
     check = checked(evidence(runs, taking(reference(), 0.08)), "speed")
     measured = "80 ms per step, 50 ms on 2 ranks: speed-up 1.60, efficiency 80%"
     assert (check.verdict, check.measured) == (Verdict.INFO, measured)
+
+
+def test_a_batch_size_that_verify_multiplied_is_no_difference() -> None:
+    one = replace(reference(), loaders=(Loader(0, "Data", "Sampler", 96, 64),))
+    runs = tuple(replace(run, loaders=(replace(one.loaders[0], batch=32),)) for run in ranks())
+    one = replace(one, stdout="Batchsize: 64 | Steps: 32\n")
+    runs = spoiled(runs, 0, stdout="Batchsize: 32 | Steps: 32\n")
+    assert checked(evidence(runs, one), "metrics").verdict is Verdict.FAIL
+    assert checked(evidence(runs, one, batch_factor=2), "metrics").verdict is Verdict.PASS
+    runs = spoiled(runs, 0, stdout="Batchsize: 32 | Steps: 16\n")
+    assert checked(evidence(runs, one, batch_factor=2), "metrics").verdict is Verdict.FAIL

@@ -56,23 +56,25 @@ def compare_output(c: Comparison) -> Compared:
     one, many = c.evidence.reference.folder, c.evidence.distributed.folder
     texts = [("stdout", c.one.stdout, c.ranks[0].stdout)]
     texts += [(text.path, text.reference, text.distributed) for text in c.evidence.texts]
-    ignored, ignored_too = (_ignored(c, run) for run in (c.one, c.ranks[0]))
+    ignore, same = c.evidence.options.ignore_output, _same_sizes(c)
     counted: list[Line] = []
     wrong: list[tuple[str, Difference]] = []
     for place, reference, distributed in texts:
-        both = lines(reference, ignored, one), lines(distributed, ignored_too, many)
+        both = lines(reference, ignore, one), lines(distributed, ignore, many)
         counted += both[0]
-        wrong += ((place, each) for each in differences(*both, c.tolerance))
+        wrong += ((place, each) for each in differences(*both, c.tolerance, same))
     return Compared(len(counted), sum(len(line.numbers) for line in counted), tuple(wrong))
 
 
-def _ignored(c: Comparison, run: Run) -> tuple[str, ...]:
+def _same_sizes(c: Comparison) -> frozenset[tuple[str, str]]:
     """Where verify itself multiplied the batch size, a script that prints it is not to blame."""
-    asked = c.evidence.options.ignore_output
-    if c.evidence.batch_factor == 1:
-        return asked
-    sizes = {loader.batch for loader in run.loaders if loader.batch}
-    return (*asked, *(rf"(?<![\w.]){size}(?![\w.])" for size in sorted(sizes)))
+    factor = c.evidence.batch_factor
+    sizes = [{loader.batch for loader in run.loaders} for run in (c.one, c.ranks[0])]
+    if factor == 1:
+        return frozenset()
+    return frozenset(
+        (str(factor * size), str(size)) for size in sizes[1] if factor * size in sizes[0]
+    )
 
 
 def is_factor(ratios: tuple[float, ...], factor: float) -> bool:

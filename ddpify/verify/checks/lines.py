@@ -75,12 +75,19 @@ def lines(text: str, ignore: Sequence[str] = (), folder: str = "") -> tuple[Line
 
 
 def differences(
-    reference: Sequence[Line], distributed: Sequence[Line], tolerance: float
+    reference: Sequence[Line],
+    distributed: Sequence[Line],
+    tolerance: float,
+    same: frozenset[tuple[str, str]] = frozenset(),
 ) -> Iterator[Difference]:
+    """Pairs of numbers in ``same`` do not count as different."""
     for one, other in _beside(reference, distributed):
         if one is None or other is None or one.words != other.words:
             yield Difference(one.text if one else "", other.text if other else "")
-        elif ratios := tuple(_ratios(one.numbers, other.numbers, tolerance)):
+            continue
+        pairs = zip(one.numbers, other.numbers, strict=True)
+        ratios = tuple(_ratios([pair for pair in pairs if pair not in same], tolerance))
+        if ratios:
             yield Difference(one.text, other.text, ratios)
 
 
@@ -123,8 +130,8 @@ def _beside(
         yield from zip_longest(reference[a:b], distributed[c:d])
 
 
-def _ratios(numbers: Sequence[str], others: Sequence[str], tolerance: float) -> Iterator[float]:
-    for number, other in zip(numbers, others, strict=True):
+def _ratios(pairs: Sequence[tuple[str, str]], tolerance: float) -> Iterator[float]:
+    for number, other in pairs:
         if not _near(number, other, tolerance):
             value = float(number)
             yield float(other) / value if value else float("inf")
