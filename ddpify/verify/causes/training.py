@@ -156,7 +156,8 @@ def _another_loss(case: Case, first: Worst) -> Cause:
     if step > 0:
         rule = "DDP404" if apart > _JUMP else "DDP701"
         return case.cause(
-            case.preferred(rule, "DDP404", "DDP703"), f"{evidence}; until then it agrees"
+            case.preferred(rule, "DDP404", "DDP703", "DDP406", "DDP401"),
+            f"{evidence}; until then it agrees",
         )
     low, high = min(map(float, ranks)), max(map(float, ranks))
     inside = low - 1e-9 * abs(low) <= one <= high + 1e-9 * abs(high)
