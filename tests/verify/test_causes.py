@@ -14,6 +14,7 @@ from ddpify.source import Site, Span
 from ddpify.verify.evidence import CheckpointPair, Evidence, Text
 from ddpify.verify.recording import (
     Backward,
+    Collective,
     End,
     Event,
     Fetch,
@@ -388,3 +389,11 @@ def test_two_optimizers_of_which_one_is_right() -> None:
     assert PARAMETERS[0].name != "d.weight"
     runs = tuple(second(run, 0.5) for run in ranks())
     assert rules(evidence(runs, second(reference(), 1.0)))[0] == "DDP401"
+
+
+def test_ranks_that_gloo_ends_without_an_exception() -> None:
+    call = Collective(6, 1.0, "all_reduce", "train.py:25", 8, False)
+    runs = [replace(run, status="running", exit_code=None) for run in ranks()]
+    found = evidence(job((_adding(runs[0], call), runs[1]), returncode=1))
+    assert rules(found) == ["DDP404"]
+    assert causes(found)[0].evidence.endswith("the job ends with exit code 1")

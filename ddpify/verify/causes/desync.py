@@ -36,7 +36,13 @@ def _apart(case: Case) -> bool:
     counts = {len(run.steps) for run in case.c.ranks}
     gone = any(only_others_failed(run) for run in case.c.ranks)
     hung = case.c.evidence.distributed.hung
-    return hung or gone or (case.c.finished and len(counts) > 1)
+    return hung or gone or _aborted(case) or (case.c.finished and len(counts) > 1)
+
+
+def _aborted(case: Case) -> bool:
+    """Gloo ended a rank from C++ because another one is gone: no exception tells of it."""
+    crashed = any(run.crashed for run in case.c.ranks)
+    return case.c.evidence.distributed.returncode != 0 and not crashed and not case.c.finished
 
 
 def _first(case: Case) -> Iterator[Cause]:
@@ -164,5 +170,7 @@ def _ended(case: Case) -> str:
     gone = [run for run in case.c.ranks if only_others_failed(run)]
     if gone:
         return f"rank {gone[0].rank} fails because the others are elsewhere"
+    if _aborted(case):
+        return f"the job ends with exit code {case.c.evidence.distributed.returncode}"
     counts = " / ".join(str(len(run.steps)) for run in case.c.ranks)
     return f"optimizer steps {counts}" if not case.c.same_steps else ""
