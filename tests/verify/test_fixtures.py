@@ -22,6 +22,7 @@ RAGGED = {
     "classification": ("data.py", "val_fraction=0.2", "val_fraction=0.199"),
     "classification_dataparallel": ("train_digits.py", "test_size=0.2", "test_size=0.199"),
 }
+TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
 
 
 @pytest.mark.parametrize(
@@ -30,21 +31,21 @@ RAGGED = {
         pytest.param(
             "classification",
             False,
-            ["--neutralise=all"],
+            ["--neutralise=all", TIGHT],
             [*CLASSIFICATION, "--dropout=0.2", "--clip-grad=1"],
             id="classification-neutral",
         ),
         pytest.param(
             "classification",
             True,
-            ["--nproc=4"],
+            ["--nproc=4", TIGHT],
             [*CLASSIFICATION, "--norm=none"],
             id="classification-ragged-on-4",
         ),
         pytest.param(
             "classification_dataparallel",
             False,
-            [],
+            [TIGHT],
             [*DATAPARALLEL, "--arch=mlp"],
             id="dataparallel",
         ),
@@ -58,7 +59,7 @@ RAGGED = {
         pytest.param(
             "classification_dataparallel",
             True,
-            ["--nproc=3", "--neutralise=batchnorm"],
+            ["--nproc=3", "--neutralise=batchnorm", TIGHT],
             [*DATAPARALLEL, "--arch=cnn_bn", "--train-batch=126"],
             id="dataparallel-batchnorm-ragged-on-3",
         ),
