@@ -18,25 +18,32 @@ MAX_DEPTH = 6
 
 @dataclass(frozen=True)
 class Entries:
-    """The scripts to read, and the project's top folder."""
+    """The scripts to read, and the project's top folder.
+
+    ``guessed`` (resolved) were found in a folder: they look as if they are run, and may not train.
+    """
 
     root: Path
     scripts: tuple[Path, ...]
+    guessed: frozenset[Path] = frozenset()
 
 
 def entries(paths: Sequence[Path]) -> Entries | Refusal:
     """The entry scripts that ``paths`` name, or why there are none."""
     scripts: list[Path] = []
+    guessed: set[Path] = set()
     for path in paths:
         found = _scripts(path)
         if isinstance(found, Refusal):
             return found
+        if path.is_dir():
+            guessed |= {script.resolve() for script in found if script not in scripts}
         scripts += [script for script in found if script not in scripts]
     root = project_root(scripts[0])
     outside = [s for s in scripts if not s.resolve().is_relative_to(root)]
     if outside:
         return Refusal(f"{outside[0]}: not in the same project as {scripts[0]} ({root})")
-    return Entries(root, tuple(scripts))
+    return Entries(root, tuple(scripts), frozenset(guessed))
 
 
 def _scripts(path: Path) -> list[Path] | Refusal:

@@ -29,19 +29,32 @@ class Read:
 
 def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
     """Everything that takes the entries to ``torchrun``, rendered; nothing is written."""
+    return examine(paths, settings)[0]
+
+
+def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[Facts, ...]]:
+    """What ``migrate`` gives, and the facts of its entries, for who advises on them."""
     if settings.strategy == "fsdp":
-        return _refused("--strategy fsdp is not there yet: ddpify migrates to DDP for now")
+        return _refused("--strategy fsdp is not there yet: ddpify migrates to DDP for now"), ()
     found = discover.entries(paths)
     if isinstance(found, Refusal):
-        return Outcome(Path.cwd(), (), refusals=(found,))
+        return Outcome(Path.cwd(), (), refusals=(found,)), ()
     reads, refusals = _read_all(found, settings)
+    outcome = _migrated(found, reads, refusals, settings)
+    return outcome, tuple(r.facts for r in reads if r.facts.entry.path in outcome.entries)
+
+
+def _migrated(
+    found: discover.Entries, reads: list[Read], refusals: list[Refusal], settings: Settings
+) -> Outcome:
+    reads, others = _training(found, reads)
     refusals += [r for read in reads for r in _why_not(read)]
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals))
     findings = [f for read in reads for f in _judge(read.facts, settings)]
     refusals = [_as_refusal(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
     findings += _launch_findings(found.root, reads)
-    outcome = _outcome(found.root, reads, findings)
+    outcome = _outcome(found.root, reads, findings, others)
     if refusals:
         return replace(outcome, refusals=_unique(refusals))
     return _rendered(outcome, reads, settings)
@@ -99,6 +112,17 @@ def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], 
     return reads, refusals
 
 
+def _training(
+    found: discover.Entries, reads: Sequence[Read]
+) -> tuple[list[Read], tuple[Note, ...]]:
+    """The programs to migrate, and those of a folder that do not train: they stay as they are."""
+    others = [r for r in reads if r.project.entry in found.guessed and not r.facts.training]
+    if len(others) == len(reads):
+        return list(reads), ()
+    notes = (Note(r.facts.entry.site, "does not train: left as it is") for r in others)
+    return [read for read in reads if read not in others], tuple(notes)
+
+
 def _judge(facts: Facts, settings: Settings) -> list[Finding]:
     """Every wanted rule's findings, in order of place."""
     found = [
@@ -149,7 +173,12 @@ def _launch_findings(root: Path, reads: Sequence[Read]) -> list[Finding]:
     return found
 
 
-def _outcome(root: Path, reads: Sequence[Read], findings: Iterable[Finding]) -> Outcome:
+def _outcome(
+    root: Path,
+    reads: Sequence[Read],
+    findings: Iterable[Finding],
+    notes: tuple[Note, ...] = (),
+) -> Outcome:
     unknowns = [u for read in reads for u in read.facts.unknowns]
     unique = {(f.rule, f.site, f.message, f.fix): f for f in findings}
     files = sorted({path for read in reads for path in read.project.sources})
@@ -157,7 +186,7 @@ def _outcome(root: Path, reads: Sequence[Read], findings: Iterable[Finding]) -> 
         root,
         _names(reads),
         tuple(unique.values()),
-        notes=tuple(dict.fromkeys(Note(u.site, u.why) for u in unknowns)),
+        notes=(*notes, *dict.fromkeys(Note(u.site, u.why) for u in unknowns)),
         files=tuple(files),
     )
 
@@ -168,8 +197,11 @@ def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Ou
     if plan.clashes:
         sentences = [Refusal(f"{c.site}: {c.message}", c.site) for c in plan.clashes]
         return replace(outcome, clashes=plan.clashes, refusals=tuple(sentences))
-    copy = vendor.finding(reads[0].facts.runtime, outcome.root)
-    if copy is not None and any(one.edit.imports for one in plan.edits):
+    used = {wanted.name for one in plan.edits for wanted in one.edit.imports}
+    copy = vendor.finding(reads[0].facts.runtime, outcome.root, used) if used else None
+    if copy is not None:
+        if not copy.fix:
+            return replace(outcome, refusals=(_as_refusal(copy),))
         outcome = replace(outcome, findings=(*outcome.findings, copy))
         plan = Plan.of(outcome.findings, sources)
     style = Style(settings.line_length, skip_string_normalization=True)
@@ -181,11 +213,12 @@ def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Ou
 
 
 def _text_sources(root: Path, plan: Plan) -> dict[str, Source]:
-    """The launchers that the plan edits."""
+    """The launchers that the plan edits, and the copy of the helpers that it renews."""
     found = {}
     for one in plan.edits:
         path = one.edit.site.path
-        if one.edit.how is How.TEXT and path not in found:
+        whole = one.edit.how is How.NEW_FILE and (root / path).exists()
+        if (whole or one.edit.how is How.TEXT) and path not in found:
             raw = (root / path).read_bytes()
             found[path] = Source.plain(raw, root / path, path)
     return found

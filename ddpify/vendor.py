@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import re
+from collections.abc import Iterable
 from pathlib import Path
 
 from ddpify import __version__
@@ -67,22 +69,43 @@ def _digest(body: str) -> str:
 def drift(runtime: tuple[str, str], root: Path) -> Finding | None:
     """The finding that a copy is not the one its header names, None when it is."""
     path = runtime[1]
-    if not path or not _is_runtime(root / path):
-        return None
-    header, _, body = (root / path).read_text("utf-8").partition("\n")
-    if header.split()[-1] == _digest(body):
+    if not path or not _is_runtime(root / path) or _untouched(root / path):
         return None
     message = "the copy of the helpers was changed after ddpify wrote it"
     advice = "delete it and run `ddpify migrate` again, or keep the changes in a module of your own"
     return Finding("DDP001", Site(path, Span(1, 0, 1, 0)), message, Severity.NOTE, (), advice)
 
 
-def finding(runtime: tuple[str, str], root: Path) -> Finding | None:
-    """The finding that adds the copy, None when it is there or not wanted."""
+def finding(runtime: tuple[str, str], root: Path, used: Iterable[str]) -> Finding | None:
+    """The finding that adds the copy, or renews one without the helpers that are ``used``.
+
+    None when the copy has them all, or none is wanted. A copy that was changed by hand is not
+    overwritten: the finding has no fix then.
+    """
     path = runtime[1]
-    if not path or (root / path).exists():
+    if not path:
         return None
     site = Site(path, Span(1, 0, 1, 0))
-    message = "the helpers that the migrated code calls"
-    edit = Edit(How.NEW_FILE, site, text())
-    return Finding("DDP001", site, message, Severity.NOTE, (edit,))
+    fix = (Edit(How.NEW_FILE, site, text()),)
+    if not (root / path).exists():
+        message = "the helpers that the migrated code calls"
+        return Finding("DDP001", site, message, Severity.NOTE, fix)
+    missing = sorted(set(used) - _defined(root / path))
+    if not missing:
+        return None
+    message = f"the copy of the helpers is of another version: it has no {', '.join(missing)}"
+    if _untouched(root / path):
+        return Finding("DDP001", site, message, Severity.NOTE, fix)
+    advice = "it was changed by hand: move the changes into a module of your own and delete it"
+    return Finding("DDP001", site, message, Severity.ERROR, (), advice)
+
+
+def _untouched(file: Path) -> bool:
+    """Whether a copy is as ddpify wrote it."""
+    header, _, body = file.read_text("utf-8").partition("\n")
+    return header.split()[-1] == _digest(body)
+
+
+def _defined(file: Path) -> set[str]:
+    """The functions and classes of a copy."""
+    return set(re.findall(r"^(?:def|class) (\w+)", file.read_text("utf-8"), re.MULTILINE))
