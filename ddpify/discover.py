@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpify.launchers import read_shell
+from ddpify.launchers import Kind, kind_of, started
 from ddpify.outcome import Refusal
 from ddpify.project import project_root
 
 SKIPPED = frozenset("node_modules site-packages __pycache__ build dist venv env".split())
-SHELLS = (".sh", ".bash", ".slurm", ".sbatch")
 MAX_DEPTH = 6
 
 
@@ -20,7 +19,7 @@ MAX_DEPTH = 6
 class Entries:
     """The scripts to read, and the project's top folder.
 
-    ``guessed`` (resolved) were found in a folder: they look as if they are run, and may not train.
+    ``guessed`` (resolved) were found in a folder or a launcher: they are run, and may not train.
     """
 
     root: Path
@@ -36,7 +35,7 @@ def entries(paths: Sequence[Path]) -> Entries | Refusal:
         found = _scripts(path)
         if isinstance(found, Refusal):
             return found
-        if path.is_dir():
+        if found != [path]:
             guessed |= {script.resolve() for script in found if script not in scripts}
         scripts += [script for script in found if script not in scripts]
     root = project_root(scripts[0])
@@ -51,7 +50,7 @@ def _scripts(path: Path) -> list[Path] | Refusal:
         return Refusal(f"{path}: no such file or folder")
     if path.is_dir():
         return _in_folder(path)
-    if path.suffix in SHELLS:
+    if kind_of(path.name) in (Kind.SHELL, Kind.MAKE):
         return _launched_by(path)
     if path.suffix == ".ipynb":
         return Refusal(f"{path}: a notebook; export it as a script first (jupyter nbconvert)")
@@ -84,13 +83,12 @@ def _launched_by(script: Path) -> list[Path] | Refusal:
     root = project_root(script)
     text = script.read_bytes().decode("utf-8", "surrogateescape")
     files = {p.relative_to(root).as_posix(): p for p in python_files(root)}
-    named = [path for path, file in files.items() if file.name in text]
+    named = [path for path, file in files.items() if file.stem in text]
     path = script.resolve().relative_to(root).as_posix()
-    launches = read_shell(path, text, named, tuple(files))
-    found = [files[launch.entry] for launch in launches if launch.entry in files]
+    found = [files[entry] for entry in started(path, text, named, tuple(files))]
     if not found:
         return Refusal(f"{script}: starts no Python script of this project")
-    return list(dict.fromkeys(found))
+    return found
 
 
 def python_files(root: Path) -> Iterator[Path]:

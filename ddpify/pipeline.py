@@ -164,8 +164,10 @@ def _as_refusal(finding: Finding) -> Refusal:
 
 
 def _launch_findings(root: Path, reads: Sequence[Read]) -> list[Finding]:
-    entries = _names(reads)
-    files = tuple(p.relative_to(root).as_posix() for p in discover.python_files(root))
+    python = tuple(discover.python_files(root))
+    files = tuple(p.relative_to(root).as_posix() for p in python)
+    before = {path for path, file in zip(files, python, strict=True) if vendor.opens_session(file)}
+    entries = (*_names(reads), *sorted(before - set(_names(reads))))
     found: list[Finding] = []
     for path in launchers.discover(root, entries):
         text = (root / path).read_bytes().decode("utf-8", "surrogateescape")

@@ -52,6 +52,14 @@ def _is_runtime(file: Path) -> bool:
     return file.is_file() and file.read_bytes().startswith(HEADER_PREFIX.encode())
 
 
+def opens_session(file: Path) -> bool:
+    """Whether a script was migrated before: it begins a session of the helpers."""
+    if _is_runtime(file):
+        return False
+    begins = rb"^\s*(with distributed_session\(|setup_distributed\()"
+    return re.search(begins, file.read_bytes(), re.MULTILINE) is not None
+
+
 def text() -> str:
     """The vendored file: a header with version and hash, then the module as it is."""
     spec = importlib.util.find_spec("ddpify.runtime")

@@ -21,7 +21,8 @@ import random
 import sys
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from numbers import Real
 from pathlib import Path
@@ -134,18 +135,22 @@ def broadcast(value: T) -> T:
     box = [value]
     if _together():
         dist.broadcast_object_list(box, src=0)
-    return value if is_main_process() else _relocated(box[0])
+    return value if is_main_process() else _mapped(box[0], _relocated)
 
 
 def _relocated(value: Any) -> Any:
-    """``value`` with the CUDA tensors of rank 0's device moved to this rank's."""
-    if isinstance(value, torch.Tensor):
-        return value.to(local_device()) if value.is_cuda else value
+    """A CUDA tensor of rank 0's device, on this rank's."""
+    cuda = isinstance(value, torch.Tensor) and value.is_cuda
+    return value.to(local_device()) if cuda else value
+
+
+def _mapped(value: Any, change: Callable[[Any], Any]) -> Any:
+    """``value`` with ``change`` made to what its tuples, lists and dicts hold."""
     if type(value) in (tuple, list):
-        return type(value)(_relocated(part) for part in value)
+        return type(value)(_mapped(part, change) for part in value)
     if type(value) is dict:
-        return {key: _relocated(part) for key, part in value.items()}
-    return value
+        return {key: _mapped(part, change) for key, part in value.items()}
+    return change(value)
 
 
 @contextlib.contextmanager
@@ -220,23 +225,33 @@ def evaluation_sampler(dataset: Any) -> Sampler[int] | None:
 
 
 def set_epoch(loader: Any, epoch: int) -> None:
-    """Tell the loader's sampler the epoch, where it wants to know: it shuffles by it."""
+    """Tell the loader's sampler the epoch, where it wants to know: it shuffles by it.
+
+    Ranks above 0 start random streams for this epoch: a run that was resumed draws as one that
+    was not interrupted, though a checkpoint holds rank 0's random state only.
+    """
     for owner in (loader, getattr(loader, "batch_sampler", None)):
-        tell = getattr(getattr(owner, "sampler", None), "set_epoch", None)
+        sampler = getattr(owner, "sampler", None)
+        tell = getattr(sampler, "set_epoch", None)
         if tell is not None:
             tell(epoch)
+            _start_streams(getattr(sampler, "seed", 0), epoch)
             return
 
 
 def fork_random_streams() -> None:
     """Let augmentation and dropout differ between ranks; rank 0 keeps its streams as they are.
 
-    Call it after data sets and model are made, which all ranks must draw alike. Rank r goes on
-    with new streams from the torch seed + r.
+    Call it after data sets and model are made, which all ranks must draw alike.
     """
+    _start_streams(torch.initial_seed())
+
+
+def _start_streams(seed: int, epoch: int = 0) -> None:
+    """New streams on rank r > 0, others for each epoch."""
     if is_main_process():
         return
-    seed = (torch.initial_seed() + get_rank()) % 2**32
+    seed = (seed + get_rank() + epoch * get_world_size()) % 2**32
     random.seed(seed)
     torch.manual_seed(seed)  # of CUDA and MPS too
     if numpy := sys.modules.get("numpy"):
@@ -305,12 +320,46 @@ def gradient_sync(model: nn.Module, sync: bool) -> contextlib.AbstractContextMan
     return inner.no_sync() if skip else contextlib.nullcontext()
 
 
+# ---- Loss
+def per_rank_count(count: Any, at_least: float = 0) -> Any:
+    """What this rank divides its sum by: its share of all ranks' count (*collective*).
+
+    ``loss.sum() / per_rank_count(mask.sum(), at_least=1)``: DistributedDataParallel's mean over
+    the ranks is then the sum of all over the count of all, and ``at_least`` bounds that count,
+    not each rank's. Under ``no_grad`` (evaluation) and in one process it is ``count`` itself.
+    """
+    ranks = get_world_size() if _shares() else 1
+    if ranks > 1:
+        tensor = isinstance(count, torch.Tensor)
+        count = _sum_tensor(count) if tensor else _sums((count,))[0]
+    if at_least:
+        count = count.clamp(min=at_least) if hasattr(count, "clamp") else max(count, at_least)
+    return count / ranks if ranks > 1 else count
+
+
+def global_mean(mean: torch.Tensor, count: Any) -> torch.Tensor:
+    """Weigh this rank's ``mean`` over ``count`` terms by its part of all terms (*collective*).
+
+    ``global_mean(criterion(out, target), (target != ignored).sum())``: the mean over the ranks is
+    then the mean over all terms. A rank without terms, where ``mean`` is nan, adds nothing. Under
+    ``no_grad`` (evaluation) and in one process it is ``mean`` itself.
+    """
+    if not _shares():
+        return mean
+    precise = torch.promote_types(mean.dtype, torch.float32)  # half precision counts to 2048
+    own = torch.as_tensor(count, device=mean.device).to(precise)
+    total = _sum_tensor(own)
+    weighted = mean * (own * get_world_size() / total).to(mean.dtype)
+    return torch.where((own == 0) & (total != 0), torch.zeros_like(mean), weighted)
+
+
 # ---- Metrics
 def reduce_sum(*values: Any) -> Any:
     """Values summed over the ranks; several come as a tuple (*collective*).
 
     Numbers and 0-dim tensors share one float64 message: ints stay ints, exact to 2**53. Other
-    tensors, equal in shape on all ranks, come as new tensors. No gradient: for metrics only.
+    tensors and numpy arrays, equal in shape on all ranks, come as new ones of the same type, ints
+    exact. No gradient: for metrics only.
     """
     return _one_or_all(_sums(values))
 
@@ -336,6 +385,27 @@ def reduce_meter(*meters: Any) -> None:
         meter.sum, meter.count = total, count
         if count and not isinstance(getattr(type(meter), "avg", None), property):
             meter.avg = total / count
+
+
+def gather_samples(*lists: Any) -> Any:
+    """Lists with one entry per sample, whole and in the data set's order (*collective*).
+
+    After a loop over a loader with ``evaluation_sampler``; several come as a tuple. CUDA tensors
+    arrive on the rank's own device. Each rank then holds what one process would.
+    """
+    if not _together():
+        return _one_or_all(lists)
+    return _one_or_all(tuple(_dealt_back(parts) for parts in _from_all(lists)))
+
+
+def gather_batches(*lists: Any) -> Any:
+    """``gather_samples`` for lists with a tensor, array or list per batch (*collective*).
+
+    The samples are in order and cut into batches as large as the largest were before.
+    """
+    if not _together():
+        return _one_or_all(lists)
+    return _one_or_all(tuple(_cut_again(parts) for parts in _from_all(lists)))
 
 
 # ---- Files
@@ -392,6 +462,11 @@ def _together() -> bool:
     return is_distributed()
 
 
+def _shares() -> bool:
+    """Whether what is computed now is this rank's part of a loss that all ranks train on."""
+    return torch.is_grad_enabled() and _together()
+
+
 def _choose_backend() -> str:
     gpus, ranks = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if 0 < gpus < ranks and is_main_process():
@@ -431,13 +506,31 @@ def _sums(values: Any) -> tuple[Any, ...]:
     if not _together():
         return tuple(values)
     for value in values:
-        if not isinstance(value, (Real, torch.Tensor)):
-            raise TypeError(f"only numbers and tensors can be reduced, not {type(value).__name__}")
-    scalars = [torch.as_tensor(v).detach() for v in values if getattr(v, "ndim", 0) == 0]
+        if not isinstance(value, (Real, torch.Tensor)) and not _is_array(value):
+            kind = type(value).__name__
+            raise TypeError(f"only numbers, tensors and arrays can be reduced, not {kind}")
+    scalars = [torch.as_tensor(v).detach() for v in values if _is_scalar(v)]
     # A rank without samples may hold the int 0 where others hold a float: tell who has fractions.
     rows = [[float(s), float(s.is_floating_point())] for s in scalars]
     sums = iter(_sum_tensor(torch.tensor(rows, dtype=torch.float64)).tolist() if rows else ())
-    return tuple(_sum_tensor(v) if getattr(v, "ndim", 0) else _like(v, *next(sums)) for v in values)
+    return tuple(_like(v, *next(sums)) if _is_scalar(v) else _sum_whole(v) for v in values)
+
+
+def _is_array(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+def _is_scalar(value: Any) -> bool:
+    return getattr(value, "ndim", 0) == 0 and not _is_array(value)
+
+
+def _sum_whole(value: Any) -> Any:
+    if not _is_array(value):
+        return _sum_tensor(value)
+    whole = value.dtype.kind in "iub"  # of which Gloo and NCCL know only some sizes
+    tensor = torch.from_numpy((value.astype("int64") if whole else value).copy())
+    return _sum_tensor(tensor).numpy().astype("int64" if value.dtype.kind == "b" else value.dtype)
 
 
 def _like(value: Any, total: float, fraction: float) -> Any:
@@ -452,6 +545,68 @@ def _sum_tensor(value: torch.Tensor) -> torch.Tensor:
     message = (value.detach() * 1).to(device).contiguous()  # a copy; bools become ints
     dist.all_reduce(message)
     return message.to(value.device)
+
+
+@dataclass(frozen=True)
+class _OnGPU:
+    """A tensor on its way: pickled as it is, it would land on the sender's device everywhere."""
+
+    tensor: torch.Tensor
+
+
+def _packed(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    own = value.detach().cpu()
+    if own.untyped_storage().nbytes() > own.numel() * own.element_size():
+        own = own.clone()  # of a view, pickle sends all it looks at
+    return _OnGPU(own) if value.is_cuda else own
+
+
+def _unpacked(value: Any) -> Any:
+    return value.tensor.to(local_device()) if isinstance(value, _OnGPU) else value
+
+
+def _from_all(lists: tuple[Any, ...]) -> Iterator[tuple[Any, ...]]:
+    """Each list as all ranks have it."""
+    everyone: list[Any] = [None] * get_world_size()
+    dist.all_gather_object(everyone, _mapped(lists, _packed))
+    return zip(*(_mapped(sent, _unpacked) for sent in everyone), strict=True)
+
+
+def _dealt_back(parts: Any, whole: Any = None) -> Any:
+    """Shares r, r + N, r + 2N, ... put together, in ``whole`` if given."""
+    ranks, total = len(parts), sum(len(part) for part in parts)
+    whole = [None] * total if whole is None else whole
+    for rank, part in enumerate(parts):
+        if len(part) != len(range(rank, total, ranks)):
+            raise ValueError(
+                f"rank {rank} has {len(part)} of {total} entries, which is not its share: give the"
+                " lists one entry per sample, or evaluate all samples on every rank"
+            )
+        whole[rank::ranks] = part
+    return whole
+
+
+def _cut_again(parts: tuple[list[Any], ...]) -> list[Any]:
+    """The batches of all ranks as one process would have them."""
+    batches = [batch for part in parts for batch in part]
+    if not batches:
+        return []
+    size, first = max(map(len, batches)), batches[0]
+    total = sum(map(len, batches))
+    if isinstance(first, torch.Tensor):
+        joined: Any = [torch.cat(part) if part else first[:0] for part in parts]
+        whole: Any = _dealt_back(joined, first.new_empty((total, *first.shape[1:])))
+    elif _is_array(first):
+        stack = sys.modules["numpy"].concatenate
+        joined = [stack(part) if part else first[:0] for part in parts]
+        whole = _dealt_back(
+            joined, sys.modules["numpy"].empty((total, *first.shape[1:]), first.dtype)
+        )
+    else:
+        whole = _dealt_back([[row for batch in part for row in batch] for part in parts])
+    return [whole[start : start + size] for start in range(0, total, size)]
 
 
 def _save(obj: Any, path: Any, **kwargs: Any) -> None:

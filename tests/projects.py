@@ -19,9 +19,12 @@ from ddpify.rules.registry import all_rules
 from ddpify.settings import Settings
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
+VISION = ("segmentation", "detection", "classification")
+# What hangs on one script, by the folder and the script.
 ENTRIES = {
-    "classification": "main_classification.py",
-    "classification_dataparallel": "train_digits.py",
+    "classification": ("classification", "main_classification.py"),
+    "classification_dataparallel": ("classification_dataparallel", "train_digits.py"),
+    **{f"vision-{task}": ("vision_project", f"main_{task}.py") for task in VISION},
 }
 
 
@@ -43,10 +46,11 @@ def put_example(example: Example, folder: Path) -> Path:
 
 
 def put_fixture(name: str, folder: Path) -> Path:
-    """Copy a fixture; its entry script."""
-    shutil.copytree(FIXTURES / name, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    """Copy a fixture; the entry script of this name in it."""
+    source, entry = ENTRIES[name]
+    shutil.copytree(FIXTURES / source, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "requirements.txt").touch()
-    return folder / ENTRIES[name]
+    return folder / entry
 
 
 def write(changes: Iterable[Change], root: Path) -> None:

@@ -21,14 +21,17 @@ TOOLBOX = {
         "base",
         "edits",
         "effects",
+        "gates",
         "loaders",
         "collectives",
         "examples",
+        "examples_collected",
         "examples_correct",
         "examples_single",
     )
 }
 DATA = {"source", "rules.base", "plan", "outcome", "launchers.model"}
+PLAN = {"advice.model", "advice.memory"}
 VERIFY = {
     f"verify.{name}"
     for name in ("causes", "checks", "distance", "evidence", "options", "recording", "verdict")
@@ -38,8 +41,10 @@ VERIFY = {
 OURS: dict[str, set[str]] = {
     "": set(),  # ddpify/__init__.py
     "__main__": {"cli"},
-    "cli": {"__version__", "pipeline", "report", "settings", "outcome", "write"}
-    | {f"verify.{name}" for name in ("options", "progress", "report", "run", "verdict")},
+    "cli": {"__version__", "commands", "pipeline", "report", "settings", "outcome", "write"},
+    "commands": {"commands", "pipeline", "report", "settings", "outcome"}
+    | {"advice.advise", "advice.model"}
+    | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
     "pipeline": set(),  # see JOINS
     "settings": set(),
     "names": set(),
@@ -58,6 +63,15 @@ OURS: dict[str, set[str]] = {
     "write": {"source", "plan", "outcome"},
     "launchers": {"source", "rules.base", "launchers", "names", "settings"},
     "report": DATA | {"report"},
+    **{
+        f"report.{name}": DATA | PLAN | {"report"}
+        for name in ("plan", "plan_json", "plan_sections")
+    },
+    # What a migration means for batch and memory; the model and its arithmetic read no facts.
+    "advice": {"advice", "discover", "facts", "launchers", "outcome", "settings", "source"},
+    "advice.model": {"source"},
+    "advice.memory": {"advice.model"},
+    "advice.split": set(),
     # Verifying: what is watched, what was seen, what it means, how it is told.
     "verify": {"verify.options", "verify.recording"},
     "verify.evidence": {"rules.base", "verify.options", "verify.recording"},
@@ -78,21 +92,23 @@ OURS: dict[str, set[str]] = {
         for name in "environment processes read recording snapshot stacks terminal".split()
     },
     "verify.progress": {"verify.read"},
-    "verify.checkpoints": {"verify.evidence", "verify.recording"},
+    "verify.checkpoints": {"verify.evidence", "verify.identity", "verify.recording"},
     "verify.checks": VERIFY,
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},
     "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
     "verify.pairing": {"facts.model", "outcome", "pipeline", "project", "settings", "write"}
     | {f"verify.{name}" for name in ("baseline", "options", "scratch", "snapshot")},
     "verify.run": {"pipeline", "project", "settings", "verify"},
+    "verify.measure": {"advice.model", "project", "verify"},
 }
 # The registry is the one module that names the rules; the pipeline joins all layers.
 JOINS = {"rules.registry": {"rules"}, "pipeline": set(OURS) - {"cli", "__main__", ""}}
 
 THEIRS: dict[str, set[str]] = {
     "libcst": {"rewrite"},
+    "markdown_it": {"launchers.markdown"},
     "black": {"rewrite"},
-    "click": {"cli", "report", "verify.report"},
+    "click": {"cli", "commands", "report", "verify.report"},
     "jinja2": {"verify.report"},
     "matplotlib": {"verify.report"},
     "numpy": {"verify"},
@@ -159,6 +175,7 @@ def test_declared_dependencies_are_the_imported_ones() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = [*declared["dependencies"], *declared["optional-dependencies"]["verify"]]
     names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in lines}
+    names = {name.removesuffix("_py") for name in names}  # markdown-it-py is imported without
     assert names == set(THEIRS) - {"torch"}  # that of the project's own interpreter
     used = {
         name.split(".")[0] for path in (ROOT / "ddpify").rglob("*.py") for name in imported(path)

@@ -10,17 +10,22 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddpify.facts import growth, owners
 from ddpify.facts.events import Bind, LoopEnd
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
 
-REDUCERS = frozenset({"reduce_sum", "reduce_mean", "reduce_meter", "broadcast"})
-SUMMERS = frozenset({"reduce_sum", "reduce_meter"})
+GATHERERS = frozenset({"gather_samples", "gather_batches"})
+REDUCERS = frozenset({"reduce_sum", "reduce_mean", "reduce_meter", "broadcast"}) | GATHERERS
+SUMMERS = frozenset({"reduce_sum", "reduce_meter"}) | GATHERERS
 SUMS = (Measure.SUM, Measure.COUNT)
+MEANS = (Measure.MEAN,)
+OTHERS = tuple(m for m in Measure if m not in (*SUMS, *MEANS))
+Left = list[tuple[str, Measure]]
 
 
 def loaders_in(value: Value, depth: int = 4) -> tuple[Thing, ...]:
@@ -54,45 +59,96 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
         return
     done = _already_reduced(f, tree, node, REDUCERS)
     reduced = _already_reduced(f, tree, node, SUMMERS)
-    sums, means, others = _names(m, f, loop, tree, node, done)
+    left = _names(m, f, loop, tree, node, done)
     meters = _meters(m, f, tree, node, done)
+    owned = owners.changed(m, f, loop)
+    left += _owned(m, f, tree, node, [o for o in owned if not _prefixes(o.name) & done])
+    lists = growth.filled(m, f, loop, node, done)
     f.statement = loop.site
-    end = LoopEnd(loop, m.where(f), sums, means, meters, others, tuple(sorted(reduced)))
-    known = m.ends.get((loop.site, f.stack))
-    m.ends[loop.site, f.stack] = end if known is None else _again(known, end)
+    sums, means = _measured(left, SUMS), _measured(left, MEANS)
+    others = (*_measured(left, OTHERS), *lists.others)
+    summed = tuple(sorted(reduced))
+    end = LoopEnd(
+        loop, m.where(f), sums, means, meters, others, summed, lists.samples, lists.batches
+    )
+    _keep(m, f, end, owned)
     for name in (*sums, *means):
         _set(f, name)
+    for name in (*lists.samples, *lists.batches):
+        f.bind(name, growth.gathered(_get(f, name) or NOTHING, loop.site))
+
+
+def _keep(m: Machine, f: Frame, end: LoopEnd, owned: tuple[owners.Owned, ...]) -> None:
+    known = m.ends.get((end.loop.site, f.stack))
+    end = end if known is None else _again(known, end)
+    combined = {*end.sums, *end.means, *end.reduced}
+    keys = frozenset((o.thing, o.attribute) for o in owned if o.name in combined)
+    m.ends[end.loop.site, f.stack] = replace(end, owned=keys)
+
+
+def _measured(left: Left, measures: tuple[Measure, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name, measure in left if measure in measures))
+
+
+def _owned(m: Machine, f: Frame, tree: Tree, node: ast.stmt, owned: list[owners.Owned]) -> Left:
+    """What methods add up in objects of this function's."""
+    found: Left = []
+    for each in owned:
+        value = each.thing.attrs.get(each.attribute)
+        if value is None or not each.adds or not is_local(m, value):
+            continue
+        if _read_later(f, tree, node, each.name.rpartition(".")[0]):
+            found.append((each.name, value.measure))
+    return found
+
+
+def _read_later(f: Frame, tree: Tree, node: ast.stmt, owner: str) -> bool:
+    """Whether an object is used after the loop, here or by whoever else knows it."""
+    name = owner.partition(".")[0]
+    return name in f.parameters or name not in f.env or tree.read_after(node, owner)
 
 
 def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
     """The loop in a later pass of an outer one: a sum that goes on there is not to be summed
     over the ranks each time."""
     others = tuple(dict.fromkeys((*first.others, *then.others)))
+
+    def both(name: str) -> tuple[str, ...]:
+        found = dict.fromkeys((*getattr(first, name), *getattr(then, name)))
+        return tuple(n for n in found if n not in others)
+
     return replace(
         then,
-        sums=tuple(n for n in dict.fromkeys((*first.sums, *then.sums)) if n not in others),
-        means=tuple(n for n in dict.fromkeys((*first.means, *then.means)) if n not in others),
+        sums=both("sums"),
+        means=both("means"),
+        samples=both("samples"),
+        batches=both("batches"),
         others=others,
     )
 
 
-def _names(
-    m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: set[str]
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    sums, means, others = [], [], []
+def _names(m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: set[str]) -> Left:
+    found: Left = []
     for name in _bound_in(m, f, loop):
         value = _get(f, name)
         if value is None or name in done or not is_local(m, value):
             continue
-        if not tree.read_after(node, name):
-            continue
-        if value.measure in SUMS and accumulates(node, name):
-            sums.append(name)
-        elif value.measure is Measure.MEAN and accumulates(node, name):
-            means.append(name)
-        else:
-            others.append(name)
-    return tuple(sums), tuple(means), tuple(others)
+        adds, aliased = accumulates(node, name), _aliased(f, tree, node, name)
+        if tree.read_after(node, name) or (adds and aliased):
+            found.append((name, value.measure if adds and not aliased else Measure.MIXED))
+    return found
+
+
+def _aliased(f: Frame, tree: Tree, node: ast.stmt, name: str) -> bool:
+    """Whether ``name += …`` may change an array that somebody else reads by another name."""
+    if f.parameters.get(name) is not None:
+        return True
+    for other in ast.walk(tree.function(node)):
+        if isinstance(other, ast.Assign) and isinstance(other.value, (ast.Name, ast.Attribute)):
+            before = tree.site(other) < tree.site(node)
+            if before and any(ast.unparse(target) == name for target in other.targets):
+                return True
+    return False
 
 
 def _bound_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
@@ -111,7 +167,10 @@ def _bound_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
 def accumulates(node: ast.stmt, name: str) -> bool:
     """Whether the loop adds to ``name`` (rather than binding it anew for each batch)."""
     for inner in ast.walk(node):
-        if isinstance(inner, ast.AugAssign) and ast.unparse(inner.target) == name:
+        if isinstance(inner, ast.AugAssign) and name in _added_to(inner.target):
+            return True
+        called = inner.value if isinstance(inner, ast.Expr) else None
+        if isinstance(called, ast.Call) and name in _changed_by(called):
             return True
         if isinstance(inner, ast.Assign) and any(ast.unparse(t) == name for t in inner.targets):
             reads = {
@@ -124,12 +183,24 @@ def accumulates(node: ast.stmt, name: str) -> bool:
     return False
 
 
+def _added_to(target: ast.expr) -> tuple[str, ...]:
+    """``matrix`` and ``matrix[i]`` for ``matrix[i] += …``."""
+    whole = (ast.unparse(target.value),) if isinstance(target, ast.Subscript) else ()
+    return (ast.unparse(target), *whole)
+
+
+def _changed_by(call: ast.Call) -> tuple[str, ...]:
+    """``total`` for ``total.add_(…)`` and ``np.add.at(total, …)``."""
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
+    return tuple(ast.unparse(node) for node in (owner, *call.args[:1]))
+
+
 def _get(f: Frame, name: str) -> Value | None:
-    if "." not in name:
-        return f.lookup(name)
-    owner, _, attribute = name.rpartition(".")
-    base = f.lookup(owner) if "." not in owner else None
-    return base.things[0].attrs.get(attribute) if base is not None and base.things else None
+    first, *rest = name.split(".")
+    value = f.lookup(first)
+    for attribute in rest:
+        value = value.things[0].attrs.get(attribute) if value and value.things else None
+    return value
 
 
 def _set(f: Frame, name: str) -> None:
@@ -141,7 +212,7 @@ def _set(f: Frame, name: str) -> None:
         f.bind(name, reduced)
         return
     owner, _, attribute = name.rpartition(".")
-    base = f.lookup(owner)
+    base = _get(f, owner)
     if base is not None and base.things:
         base.things[0].attrs[attribute] = reduced
 
@@ -182,11 +253,18 @@ def _already_reduced(f: Frame, tree: Tree, node: ast.stmt, reducers: frozenset[s
     for statement in tree.following(node):
         call = statement.value if isinstance(statement, (ast.Assign, ast.Expr)) else None
         if isinstance(call, ast.Call) and _is_one_of(f, call.func, reducers):
-            names |= {ast.unparse(part) for a in call.args for part in _parts(a)} - read
+            parts = {ast.unparse(part) for a in call.args for part in _parts(a)}
+            names |= {p for p in parts if not _prefixes(p) & read}
         else:
             read |= {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Name)}
             read |= {ast.unparse(n) for n in ast.walk(statement) if isinstance(n, ast.Attribute)}
     return names
+
+
+def _prefixes(name: str) -> set[str]:
+    """``a.b`` is read where ``a`` is."""
+    parts = name.split(".")
+    return {".".join(parts[:end]) for end in range(1, len(parts) + 1)}
 
 
 def _parts(argument: ast.expr) -> list[ast.expr]:

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ddpify.facts.events import Access, Bind
-from ddpify.facts.expressions import item_of
+from ddpify.facts.expressions import item_of, shape_entry
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import (
     Kind,
@@ -17,6 +17,7 @@ from ddpify.facts.values import (
     constant,
     flat_deps,
     flat_measure,
+    is_zero,
     join,
 )
 
@@ -34,7 +35,7 @@ def assign(
     if isinstance(target, ast.Starred):
         assign(m, f, target.value, value)
         return
-    value = conditioned(f, value)
+    value = value if _starts(m, f, target, value) else conditioned(f, value)
     site = m.site(f, target)
     value_site = m.site(f, source) if source is not None else None
     for thing in value.things:
@@ -54,7 +55,21 @@ def conditioned(f: Frame, value: Value) -> Value:
     if not tests or value.things:
         return value
     deps = value.deps.union(*(flat_deps(test) for test in tests))
-    return value.but(deps=deps, measure=Measure.MIXED)
+    found = {test.measure for test in tests} | {value.measure} - {Measure.UNIFORM}
+    single = found == {Measure.ENTRY}
+    return value.but(deps=deps, measure=Measure.ENTRY if single else Measure.MIXED, rows=False)
+
+
+def _starts(m: Machine, f: Frame, target: ast.expr, value: Value) -> bool:
+    """``if total is None: total = zeros``: says nothing about the samples that came first."""
+    tests = [guard for guard in f.guards if guard.test.measure is not Measure.UNIFORM]
+    if not tests or not is_zero(value):
+        return False
+    asked = f"{ast.unparse(target)} is None"
+    nodes = [m.tree(guard.site.path).expression(guard.site) for guard in tests if guard.holds]
+    return len(nodes) == len(tests) and all(
+        n is not None and ast.unparse(n) == asked for n in nodes
+    )
 
 
 def _under_guard(f: Frame, name: str, value: Value) -> Value:
@@ -68,9 +83,22 @@ def _destructure(
     m: Machine, f: Frame, target: ast.Tuple | ast.List, value: Value, source: ast.expr | None
 ) -> None:
     parts = source.elts if isinstance(source, ast.Tuple) else None
+    shape = source is not None and _is_shape(source)
     for index, element in enumerate(target.elts):
         part = parts[index] if parts and len(parts) == len(target.elts) else None
-        assign(m, f, element, _nth(m, f, value, index), part)
+        if shape:
+            nth = shape_entry(m, f, value, constant(index), m.site(f, element))
+        else:
+            nth = _nth(m, f, value, index)
+        assign(m, f, element, nth, part)
+
+
+def _is_shape(node: ast.expr) -> bool:
+    """``x.shape`` or ``x.size()``."""
+    called = isinstance(node, ast.Call) and not node.args and not node.keywords
+    owner = node.func if isinstance(node, ast.Call) else node
+    name = "size" if called else "shape"
+    return isinstance(owner, ast.Attribute) and owner.attr == name
 
 
 def _nth(m: Machine, f: Frame, value: Value, index: int) -> Value:
@@ -78,7 +106,7 @@ def _nth(m: Machine, f: Frame, value: Value, index: int) -> Value:
     items = [v for v in found if v is not None]
     if items:
         return join(*items)
-    return computed(value, measure=value.measure)
+    return computed(value, measure=value.measure).but(rows=value.rows)
 
 
 def _store_attribute(m: Machine, f: Frame, target: ast.Attribute, value: Value) -> None:
@@ -123,6 +151,8 @@ def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Valu
     if any(t.keys is not None or t.kind is Kind.DICT for t in base.things):
         return
     name = target.value
-    whole = Value(base.things, base.deps | flat_deps(value), Measure.MIXED)
+    rows = base.measure is Measure.SAMPLES  # `mask[i, y, x] = True`: still a row per sample
+    measure = Measure.SAMPLES if rows else Measure.MIXED
+    whole = Value(base.things, base.deps | flat_deps(value), measure)
     f.bind(name.id, whole)
     m.record(Bind(m.tick(), name.id, whole, m.where(f), m.site(f, name)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ddpify.facts import counts, measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.scopes import Frame
@@ -43,20 +44,26 @@ def call_builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return one(Thing(Kind.DICT, call.site, keys=keys))
     if tail in PLAIN:
         return NOTHING
+    if tail == "range":
+        return _range(m, f, call)
     return _of_argument(m, f, tail, call) if call.args else None
 
 
 def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
-        return _length(first)
+        return _length(m, f, first, call)
     if tail in SAME_NUMBER:
-        return computed(*call.args, measure=first.measure)
+        same = counts.kept(m, f, first, tail, call)
+        return same or computed(*call.args, measure=first.measure)
     if tail in ("max", "min") and len(call.args) > 1:
-        return join(*call.args).but(const=NO_CONST)
+        bounded = counts.larger(m, f, call) if tail == "max" else None
+        return bounded or join(*call.args).but(const=NO_CONST)
     if tail == "sum":
         element = m.element_of(f, first)
-        return computed(first, element, measure=element.measure)
+        each = first.rows and element.measure is Measure.ENTRY  # a term per sample
+        whole = computed(first, element, measure=Measure.SUM if each else element.measure)
+        return counts.tally(m, f, whole, call.site) if each else whole
     if tail == "getattr" and len(call.args) > 1 and call.args[1].known:
         return _getattr(m, f, call)
     return computed(*call.args) if tail == "vars" else None
@@ -68,15 +75,35 @@ def _getattr(m: Machine, f: Frame, call: Call) -> Value:
     return attribute(m, f, call.args[0], str(call.args[1].const), ast.Pass())
 
 
-def _length(value: Value) -> Value:
-    if value.measure is Measure.SAMPLES:
-        return computed(value, measure=Measure.COUNT)
+def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:
+    if value.measure in measures.ENTRIES:
+        return counts.size(m, f, value, call.site)
     for thing in value.of(Kind.LOADER, Kind.DATASET):
         return Value((), frozenset({thing}))
     for thing in value.things:
-        if thing.items is not None:
+        if thing.items is not None and thing.inner is None:
             return constant(len(thing.items))
     return computed(value, measure=value.measure if value.measure is Measure.COUNT else None)
+
+
+def _counter(m: Machine, f: Frame, over: Value, call: Call) -> Value:
+    """What ``enumerate`` counts; the number of a sample in its batch is not the same elsewhere."""
+    index = m.make(Kind.INDEX, f, call.site, "enumerate")
+    if not rows.per_sample(over):
+        return one(index)
+    index.detail["row"] = True
+    return one(index, flat_deps(over), Measure.MIXED)
+
+
+def _range(m: Machine, f: Frame, call: Call) -> Value | None:
+    """``range(len(batch))`` counts its samples."""
+    if len(call.args) != 1 or not call.args[0].rows:
+        return None
+    index = m.make(Kind.INDEX, f, call.site, "range")
+    index.detail["row"] = True
+    deps = flat_deps(call.args[0])
+    counted = Thing(Kind.ITERATOR, call.site, inner=one(index, deps, Measure.MIXED))
+    return Value((counted,), deps, rows=True)
 
 
 def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
@@ -93,6 +120,6 @@ def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return result.but(deps=flat_deps(call.args[-1]))
     element = m.element_of(f, call.args[0])
     if tail == "enumerate":
-        index = one(m.make(Kind.INDEX, f, call.site, "enumerate"))
+        index = _counter(m, f, call.args[0], call)
         element = one(Thing(Kind.TUPLE, call.site, items=(index, element)))
     return iterates(m, f, call, element).but(deps=flat_deps(call.args[0]))

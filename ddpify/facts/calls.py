@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ddpify.facts import library, methods
+from ddpify.facts import functional, library, methods, sums
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.expressions import attribute
+from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import (
     NOTHING,
@@ -20,6 +21,7 @@ from ddpify.facts.values import (
     computed,
     constant,
     flat_deps,
+    flat_measure,
     join,
     one,
 )
@@ -66,6 +68,7 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
         thing.hop(event.site, "passed")
     event.result = _dispatch(m, f, node, callee, receiver, arguments, event)
     m.record(event)
+    sums.in_place(m, f, node, event)
     return event.result
 
 
@@ -181,16 +184,30 @@ def _call_thing(
         return library.call_external(m, f, thing.name, event)
     if thing.kind in CALLABLE_MODELS:
         return forward(m, thing, event)
+    if "forward" in thing.detail and isinstance(thing.ref, ClassInfo):
+        return _call_method(m, f, thing, thing.ref, "forward", arguments, event)
     if thing.kind is Kind.CRITERION:
-        return library.criterion_result(thing, event)
-    if isinstance(thing.ref, ClassInfo):
-        found = thing.ref.lookup("__call__")
-        if found is not None:
-            bound = m.bind_method(thing, found, event.site)
-            return join(*[_call_thing(m, f, t, arguments, event) for t in bound.things])
+        return library.criterion_result(m, f, thing, event)
+    if isinstance(thing.ref, ClassInfo) and thing.ref.lookup("__call__") is not None:
+        return _call_method(m, f, thing, thing.ref, "__call__", arguments, event)
     if thing.kind is Kind.UNKNOWN:
         return library.call_unknown(m, f, thing, event)
     return None
+
+
+def _call_method(
+    m: Machine,
+    f: Frame,
+    thing: Thing,
+    info: ClassInfo,
+    name: str,
+    arguments: Arguments,
+    event: Call,
+) -> Value:
+    """An object is called: its class says what that runs."""
+    found = info.lookup(name)
+    bound = m.bind_method(thing, found, event.site) if found is not None else NOTHING
+    return join(*[_call_thing(m, f, t, arguments, event) for t in bound.things])
 
 
 def _with_bound(thing: Thing, arguments: Arguments, event: Call) -> Arguments:
@@ -226,10 +243,12 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     m.record(Forward(m.tick(), model, event, output))
     values = (*event.args, *event.kwargs.values())
     deps = frozenset().union(*[flat_deps(v) for v in values]) if values else frozenset()
-    batched = any(v.measure is Measure.SAMPLES for v in values)
+    batched = any(v.measure is Measure.SAMPLES or per_sample(v) for v in values)
     mixed = any(v.measure is not Measure.UNIFORM for v in values)
     measure = Measure.SAMPLES if batched else (Measure.MIXED if mixed else Measure.UNIFORM)
-    return Value((), deps | {output}, measure)
+    # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
+    local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
+    return Value((), deps | {output}, measure, rows=len(local) == 1 and per_sample(local[0]))
 
 
 def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, event: Call) -> Value:
@@ -248,6 +267,8 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
             m.enter(f, target.ref, args, arguments.kwargs, event.site, sites, arguments.kwarg_sites)
     if init is None and kind is Kind.INSTANCE:
         _fill_fields(thing, info, arguments)
+    if kind is Kind.MODEL and m.follows(info, thing):
+        functional.open_up(thing)
     if kind is Kind.INSTANCE:
         return one(thing, thing.detail["deps"])
     return one(thing)
@@ -300,6 +321,7 @@ def enter(
     kwarg_sites: Mapping[str, Site],
 ) -> Value:
     """Run a project function; recursion and endless depth give what is known of the arguments."""
+    m.entered_at.add(site)
     with m.inside(info) as allowed:
         if not allowed:
             return computed(*args, *kwargs.values())

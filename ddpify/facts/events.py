@@ -124,8 +124,9 @@ class LoopEnd:
 
     ``sums`` and ``means`` are names to add up and to average over the ranks, ``meters``
     names of objects with ``sum``, ``count`` and ``avg``; ``others`` are bound in the loop,
-    read after it, and not understood. ``reduced`` are those that the program sums over the
-    ranks itself.
+    read after it, and not understood. ``samples`` and ``batches`` are names of lists to put
+    together, with one entry per sample or per batch. ``reduced`` are those that the program sums
+    over the ranks itself, ``owned`` the attributes of objects among all of these.
     """
 
     loop: Loop
@@ -135,6 +136,14 @@ class LoopEnd:
     meters: tuple[str, ...]
     others: tuple[str, ...]
     reduced: tuple[str, ...] = ()
+    samples: tuple[str, ...] = ()
+    batches: tuple[str, ...] = ()
+    owned: frozenset[tuple[Thing, str]] = frozenset()
+
+    @property
+    def communicates(self) -> bool:
+        """Whether the ranks have to combine anything after the loop."""
+        return bool(self.sums or self.means or self.meters or self.samples or self.batches)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from ddpify.facts import library, measures
+from ddpify.facts import counts, library, measures, rows
 from ddpify.facts.events import Access
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import (
     NO_CONST,
     NOTHING,
@@ -23,6 +24,7 @@ from ddpify.facts.values import (
     join,
     one,
 )
+from ddpify.source import Site
 
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
@@ -37,6 +39,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
         )
     else:
         value = handler(m, f, node)
+    if m.shares and m.site(f, node) in m.shares:
+        value = counts.shared(f, value, m.site(f, node), value.measure is Measure.RATIO)
     m.remember(f, node, value)
     if m.unwraps and m.site(f, node) in m.unwraps:
         return library.unwrapped(value)
@@ -70,6 +74,8 @@ def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Va
 def _plain_attribute(base: Value, name: str) -> Value:
     if name == "shape":
         return base.but(const=NO_CONST)
+    if name in ("device", "dtype"):
+        return NOTHING
     keep = name in measures.KEEPS_ANY or name in ("T", "mT")
     return computed(base, measure=base.measure if keep else None)
 
@@ -123,7 +129,7 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     base = m.evaluate(f, node.value)
     index = m.evaluate(f, node.slice)
     if _is_shape(node.value):
-        return _shape_entry(base, index)
+        return shape_entry(m, f, base, index, m.site(f, node))
     if any(t.name == "os.environ" for t in base.of(Kind.EXTERNAL)):
         return library.environment(m, f, index, m.site(f, node))
     if base.of(Kind.MODEL, Kind.WRAPPED):
@@ -132,27 +138,36 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     found = [r for r in results if r is not None]
     if found:
         return join(*found)
-    return computed(base, index, measure=_subscript_measure(base, node.slice, index))
+    part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
+    return rows.subscript(base, node.slice, index, part)
 
 
 def _is_shape(node: ast.expr) -> bool:
     return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
-def _shape_entry(base: Value, index: Value) -> Value:
-    first = index.known and index.const == 0
-    measure = Measure.COUNT if first and base.measure is Measure.SAMPLES else Measure.UNIFORM
-    return Value((), flat_deps(base) if first else frozenset(), measure)
+def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> Value:
+    """``x.shape[i]``: how many entries along the batch axis, or a constant."""
+    if not (index.known and index.const == 0):
+        return NOTHING
+    if base.measure in (Measure.SAMPLES, Measure.PICKED):
+        return counts.size(m, f, base, site)
+    return Value((), flat_deps(base))
 
 
 def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
     if base.measure is Measure.SAMPLES:
+        if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
+            return Measure.PICKED
         whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)
         sliced = isinstance(index, ast.Tuple) and any(isinstance(e, ast.Slice) for e in index.elts)
         return Measure.SAMPLES if whole or sliced else Measure.MIXED
     if base.measure is Measure.UNIFORM:  # `weights[labels]` has an entry per sample
         local = flat_measure(given)
         return local if local in (Measure.UNIFORM, Measure.SAMPLES) else Measure.MIXED
+    if base.measure is Measure.PICKED:
+        sliced = isinstance(index, ast.Tuple) and isinstance(index.elts[0], ast.Slice)
+        return Measure.PICKED if sliced or isinstance(index, ast.Slice) else Measure.MIXED
     return base.measure
 
 
@@ -182,7 +197,7 @@ def item_of(thing: Thing, index: Value) -> Value | None:
     if thing.keys is not None:
         return join(*thing.keys.values())
     if thing.kind is Kind.BATCH:
-        return Value((), frozenset({thing}), Measure.SAMPLES)
+        return Value((), frozenset({thing}), Measure.SAMPLES, rows=True)
     if thing.kind is Kind.CHECKPOINT:
         return Value((), frozenset({thing}))
     if thing.kind is Kind.ITERATOR and thing.inner is not None:
@@ -226,7 +241,7 @@ def _binop(m: Machine, f: Frame, node: ast.BinOp) -> Value:
         return joined
     if isinstance(left.const, str) and isinstance(node.op, ast.Mod):
         return computed(left, right)
-    return computed(left, right, measure=measures.binary(node.op, left, right))
+    return rows.operands(counts.arithmetic(m, f, node, left, right), left, right)
 
 
 def _concatenate(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value) -> Value | None:
@@ -245,9 +260,10 @@ def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
     folded = _fold_compare(node, values)
     if folded is not None:
         return constant(folded)
-    samples = any(v.measure is Measure.SAMPLES for v in values)
     plain = isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
-    return computed(*values, measure=Measure.SAMPLES if samples and not plain else None)
+    entries = measures.compared(v.measure for v in values) if not plain else None
+    found = counts.without_gradient(computed(*values, measure=entries))
+    return found if plain else rows.operands(found, *values)
 
 
 def _fold_compare(node: ast.Compare, values: list[Value]) -> bool | None:
@@ -287,13 +303,19 @@ def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
         return constant(not value.const)
     if isinstance(node.op, ast.USub) and isinstance(value.const, (int, float)):
         return constant(-value.const)
-    return computed(value, measure=value.measure)
+    return computed(value, measure=value.measure).but(rows=value.rows)
 
 
 def _ifexp(m: Machine, f: Frame, node: ast.IfExp) -> Value:
     test = m.evaluate(f, node.test)
     if test.known:
         return m.evaluate(f, node.body if test.const else node.orelse)
+    model = unwrapped_model(node)
+    if model is not None:
+        value = m.evaluate(f, model)
+        if value.of(Kind.MODEL, Kind.WRAPPED):
+            m.record(Access(m.tick(), value, m.site(f, model), "module", m.where(f)))
+            return library.unwrapped(value)
     with m.guarded(f, test, m.site(f, node.test), True):
         body = m.evaluate(f, node.body)
     with m.guarded(f, test, m.site(f, node.test), False):
@@ -307,8 +329,10 @@ def _lambda(m: Machine, f: Frame, node: ast.Lambda) -> Value:
 
 def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
     keys: dict[object, Value] = {}
+    per_sample = False
     for generator in node.generators:
         over = m.evaluate(f, generator.iter)
+        per_sample = len(node.generators) == 1 and rows.per_sample(over)
         names = over.things[0].items if len(over.things) == 1 else None
         for each in names or (m.element_of(f, over),):
             m.bind_loop_target(f, generator.target, each)
@@ -321,9 +345,12 @@ def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
     if isinstance(node, ast.DictComp):
         return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
     element = m.evaluate(f, node.elt)
-    return Value(
-        (Thing(Kind.ITERATOR, m.site(f, node), inner=element),), flat_deps(element), element.measure
-    )
+    made = Value((Thing(Kind.ITERATOR, m.site(f, node), inner=element),), flat_deps(element))
+    whole = isinstance(node, (ast.ListComp, ast.GeneratorExp)) and not node.generators[0].ifs
+    if not whole or not per_sample:
+        return made.but(measure=element.measure)
+    single = element.measure is Measure.ENTRY
+    return made.but(measure=Measure.SAMPLES if single else element.measure, rows=True)
 
 
 def _joined(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:

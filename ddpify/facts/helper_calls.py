@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpify.facts import library
+from ddpify.facts import counts, growth, library
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, computed, flat_deps, one
@@ -37,6 +37,10 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return _reduced(call)
     if tail == "reduce_meter":
         return _reduce_meters(call)
+    if tail in ("gather_samples", "gather_batches"):
+        return _gathered(call)
+    if tail in ("per_rank_count", "global_mean") and call.args:
+        return counts.shared(f, first, call.arg_sites[0], tail == "global_mean")
     if tail == "broadcast":
         return _of_rank_0(first, call)
     if tail == "without_module_prefix":
@@ -57,6 +61,11 @@ def _of_rank_0(value: Value, call: Call) -> Value:
 def _reduced(call: Call) -> Value:
     reduced = tuple(computed(a).reduced() for a in call.args)
     return reduced[0] if len(reduced) == 1 else one(Thing(Kind.TUPLE, call.site, items=reduced))
+
+
+def _gathered(call: Call) -> Value:
+    lists = tuple(growth.gathered(a, call.site) for a in call.args)
+    return lists[0] if len(lists) == 1 else one(Thing(Kind.TUPLE, call.site, items=lists))
 
 
 def _reduce_meters(call: Call) -> Value:

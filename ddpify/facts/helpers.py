@@ -10,8 +10,13 @@ from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind
 
-TRAINS = (".backward", ".step", ".state_dict")
+# What such a function must not do: other ranks would miss it.
+NOT_ALONE = frozenset(
+    ".backward .step .state_dict sys.exit os._exit builtins.exit builtins.quit".split()
+)
 VISIBLE = (EffectKind.CONSOLE, EffectKind.FILE, EffectKind.TRACKER)
+# Beside those: files that the function opens for itself, and their directories.
+OWN = (EffectKind.OPEN, EffectKind.DIRECTORY)
 
 
 def io_helpers(
@@ -21,7 +26,8 @@ def io_helpers(
     counted: dict[FunctionInfo, set[object]] = {}
     for effect in effects:
         info = effect.call.where.function
-        if info is not None and effect.kind in VISIBLE and effect.call.alone:
+        shows = effect.kind in VISIBLE and effect.call.alone
+        if info is not None and (shows or effect.kind in OWN):
             counted.setdefault(info, set()).add(effect.call.site)
     return frozenset(
         info
@@ -37,10 +43,23 @@ def _only_effects(info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Ef
     if any(isinstance(n, ast.Return) and n.value is not None for n in ast.walk(info.node)):
         return False
     own = [e for e in effects if _runs_in(e.call, info)]
-    if any(e.kind not in VISIBLE for e in own):
+    if any(e.kind not in VISIBLE + OWN or not _is_own(e) for e in own):
         return False
     inside = [c for c in calls if _runs_in(c, info)]
-    return not any(c.name in TRAINS or _is_forward(c) for c in inside)
+    return not any(c.name in NOT_ALONE or _is_forward(c) for c in inside)
+
+
+def _is_own(effect: Effect) -> bool:
+    """Whether a file that is opened stays in the function that opens it."""
+    info = effect.call.where.function
+    if effect.kind is not EffectKind.OPEN or info is None:
+        return effect.kind is not EffectKind.OPEN
+    leaves = (ast.Global, ast.Nonlocal, ast.Return, ast.Yield)
+    for node in ast.walk(info.node):
+        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        if stored or isinstance(node, leaves):
+            return False
+    return True
 
 
 def _is_forward(call: Call) -> bool:

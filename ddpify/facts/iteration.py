@@ -30,7 +30,8 @@ def element_of(m: Machine, f: Frame, value: Value) -> Value:
         return join(*results)
     if value.measure is Measure.UNIFORM:
         return Value((), flat_deps(value))
-    return computed(value)
+    entry = value.measure in (Measure.SAMPLES, Measure.PICKED)
+    return computed(value, measure=Measure.ENTRY if entry else None)
 
 
 def _element(m: Machine, f: Frame, thing: Thing) -> Value | None:
@@ -43,7 +44,7 @@ def _element(m: Machine, f: Frame, thing: Thing) -> Value | None:
             return NOTHING
         return element_of(m, f, thing.inner)
     if thing.kind is Kind.BATCH:
-        return Value((), frozenset({thing}), Measure.SAMPLES)
+        return Value((), frozenset({thing}), Measure.SAMPLES, rows=True)
     if thing.items is not None or thing.kind is Kind.ITERATOR or thing.kind is Kind.TUPLE:
         return join(*(thing.items or ()), thing.inner)
     if thing.keys is not None:

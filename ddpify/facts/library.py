@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpify.facts import builtin_calls, helper_calls, measures
+from ddpify.facts import builtin_calls, counts, helper_calls, measures, rows, sums
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.scopes import ClassInfo, Frame
@@ -206,9 +206,9 @@ def _function_result(m: Machine, f: Frame, name: str, tail: str, call: Call) -> 
         return one(m.make(Kind.TRACKER, f, call.site, name))
     if name in ("argparse.ArgumentParser", "configargparse.ArgumentParser"):
         return one(m.make(Kind.INSTANCE, f, call.site, name))
-    measured = _measured(name, tail, call)
+    measured = sums.made(name, call) or _measured(m, f, name, tail, call)
     if measured is not None:
-        return measured
+        return rows.function(name, tail, call, measured)
     return call_unknown(m, f, None, call)
 
 
@@ -261,12 +261,20 @@ def _reduction(call: Call) -> Measure:
     return names.get(given.const, Measure.MIXED) if given.known else Measure.MIXED
 
 
-def criterion_result(thing: Thing, call: Call) -> Value:
+def criterion_result(m: Machine, f: Frame, thing: Thing, call: Call) -> Value:
     """The loss a criterion object gives for a batch."""
     loss = _loss(call, thing.detail.get("reduction", Measure.MIXED))
-    made = thing.detail.get("call")
-    counts = made is not None and varying_count(made, 0)
-    return loss.but(deps=loss.deps | {thing}) if counts else loss
+    return _over_count(m, f, loss, call, thing.detail.get("call"), 0)
+
+
+def _over_count(
+    m: Machine, f: Frame, loss: Value, call: Call, made: Call | None, weight: int
+) -> Value:
+    """A loss, as a mean over a count that differs between ranks where it is one."""
+    varies = made is not None and varying_count(made, weight)
+    if loss.measure is Measure.RATIO or (loss.measure is Measure.MEAN and varies):
+        return counts.over(m, f, loss, call.site, call=call, made=made if varies else None)
+    return loss
 
 
 def varying_count(call: Call, weight: int) -> bool:
@@ -284,36 +292,76 @@ def varying_count(call: Call, weight: int) -> bool:
 def _loss(call: Call, reduction: Measure) -> Value:
     values = (*call.args, *call.kwargs.values())
     local = {flat_measure(v) for v in values} - {Measure.UNIFORM}
-    if local - {Measure.SAMPLES}:  # packed, masked or mixed with a mean: not one term per sample
+    if local == {Measure.PICKED}:  # a term per picked entry
+        reduction = measures.OF_PICKED.get(reduction, Measure.MIXED)
+    elif local - {Measure.SAMPLES}:  # packed, or mixed with a mean: not one term per sample
         reduction = Measure.MIXED
     return computed(*values, measure=reduction if local else Measure.UNIFORM)
 
 
-def _measured(name: str, tail: str, call: Call) -> Value | None:
+def reduced(
+    m: Machine,
+    f: Frame,
+    how: str,
+    measure: Measure,
+    axis: object,
+    call: Call,
+    values: tuple[Value, ...],
+) -> Value:
+    """``x.sum(axis)`` or ``x.mean(axis)``: perhaps a count, or a mean over one."""
+    value = computed(*values, measure=measures.reduce_samples(measure, how, axis))
+    if value.measure is Measure.RATIO and measure is Measure.PICKED:
+        return counts.over(m, f, value, call.site, call=call, made=None)
+    return counts.tally(m, f, value, call.site) if measure in measures.ENTRIES else value
+
+
+def picked(call: Call, values: tuple[Value, ...]) -> Value:
+    """What a mask picks of samples, also as a tuple of indices."""
+    part = computed(*values, measure=Measure.PICKED)
+    pieces = "as_tuple" in call.kwargs or call.name == "torch.where"
+    return part.but(things=(Thing(Kind.ITERATOR, call.site, inner=part),)) if pieces else part
+
+
+def _measured(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
     """torch's functions on tensors with a batch axis."""
     if not name.startswith(("torch.", "numpy.")) or not call.args:
         return None
     first = call.args[0]
     if name.startswith("torch.nn.functional.") and _is_loss(tail):
-        loss = _loss(call, _reduction(call))
-        masked = varying_count(call, 2)
-        made = Thing(Kind.CRITERION, call.site, name)
-        return loss.but(deps=loss.deps | {made}) if masked else loss
+        return _over_count(m, f, _loss(call, _reduction(call)), call, call, 2)
     if tail in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         given = None if axis is None else (axis.const if axis.known else "unknown")
-        return computed(
-            *call.args, measure=measures.reduce_samples(flat_measure(first), tail, given)
-        )
+        return reduced(m, f, tail, flat_measure(first), given, call, call.args)
     if tail in measures.CREATES and _counted(call):
         return computed(*call.args, measure=Measure.SAMPLES)
-    if tail in measures.ELEMENTWISE_FUNCTIONS and first.measure is Measure.SAMPLES:
-        if tail in measures.PAIR_RESULTS and len(call.args) > 1:
-            return pair(call, computed(*call.args, measure=Measure.SAMPLES))
-        return computed(*call.args, measure=Measure.SAMPLES)
+    if tail in counts.CLAMPS and first.of(Kind.TALLY):
+        return counts.kept(m, f, first, tail, call)
+    if first.measure in measures.ENTRIES:
+        found = _on_entries(m, f, tail, call)
+        if found is not None:
+            return found
     if name in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
         local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}
+        if tail in ("cat", "concatenate") and first.rows:  # of each sample some, end to end
+            return computed(*call.args, measure=Measure.PICKED)
         return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
+    return None
+
+
+def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
+    """A function of a tensor with entries of samples, None when it is not followed."""
+    first = call.args[0]
+    if tail in counts.PICKS or (tail == "where" and len(call.args) == 1):
+        return picked(call, call.args)
+    if tail in counts.SIZES:
+        return counts.size(m, f, first, call.site)
+    if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:
+        counted = counts.without_gradient(computed(first, measure=Measure.SUM))
+        return counts.tally(m, f, counted, call.site)
+    if tail in measures.ELEMENTWISE_FUNCTIONS:
+        part = computed(*call.args, measure=first.measure)
+        return pair(call, part) if tail in measures.PAIR_RESULTS and len(call.args) > 1 else part
     return None
 
 
@@ -340,7 +388,7 @@ def pair(call: Call, part: Value) -> Value:
 
 
 def _is_loss(tail: str) -> bool:
-    return tail.endswith(("_loss", "cross_entropy")) or tail in ("cross_entropy", "kl_div")
+    return tail.endswith(("_loss", "cross_entropy", "_with_logits")) or tail == "kl_div"
 
 
 def wrap(m: Machine, f: Frame, value: Value, site: Site, name: str) -> Value:

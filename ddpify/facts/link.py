@@ -14,6 +14,7 @@ from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.machine import RUNTIME, Machine
 from ddpify.facts.model import Facts, Home, Model, Status
+from ddpify.facts.shares import shares
 from ddpify.facts.values import Thing
 from ddpify.project import Project
 from ddpify.source import Site
@@ -86,10 +87,12 @@ def _as_migrated(
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)
     inner = frozenset(site for site, _ in unwraps)
-    target = _read(project, wraps, True, sharded | shared_out, inner)
+    of_all = shares(trial)
+    counted = frozenset(share.site for share in of_all)
+    target = _read(project, wraps, True, sharded | shared_out, inner, counted)
     replicated = sharding.left_whole(trial, wanted - shared_out)
     facts = gather(project, target, models, status)
-    return replace(facts, unwraps=unwraps, replicated=replicated)
+    return replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
 
 
 def _read(
@@ -98,8 +101,9 @@ def _read(
     drop_data_parallel: bool = False,
     sharded: frozenset[Site] = frozenset(),
     unwraps: frozenset[Site] = frozenset(),
+    counted: frozenset[Site] = frozenset(),
 ) -> Machine:
-    machine = Machine(project, wraps, drop_data_parallel, sharded, unwraps)
+    machine = Machine(project, wraps, drop_data_parallel, sharded, unwraps, counted)
     machine.run()
     return machine
 

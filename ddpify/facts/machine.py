@@ -16,6 +16,7 @@ from ddpify.facts import (
     assignments,
     calls,
     expressions,
+    functional,
     iteration,
     library,
     statements,
@@ -31,7 +32,7 @@ from ddpify.facts.scopes import (
     ModuleInfo,
 )
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, join, one
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
 from ddpify.names import HEADER_PREFIX
 from ddpify.project import Project
 from ddpify.source import Site
@@ -52,9 +53,9 @@ class Machine:
 
     ``wraps`` maps a statement's site to the names that are wrapped right after it,
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
-    whose loaders give each rank its share, and ``unwraps`` the expressions that will name the
-    inner module: together they show the program as it will be, so that rules can be stated
-    against the target.
+    whose loaders give each rank its share, ``unwraps`` the expressions that will name the inner
+    module, and ``shares`` the counts and means that will be of all ranks: together they show the
+    program as it will be, so that rules can be stated against the target.
     """
 
     def __init__(
@@ -64,11 +65,13 @@ class Machine:
         drop_data_parallel: bool = False,
         sharded: frozenset[Site] = frozenset(),
         unwraps: frozenset[Site] = frozenset(),
+        shares: frozenset[Site] = frozenset(),
     ) -> None:
         self.project = project
         self.wraps = dict(wraps or {})
         self.sharded = sharded
         self.unwraps = unwraps
+        self.shares = shares
         self.drop_data_parallel = drop_data_parallel
         self.now = 0
         self.spent = 0
@@ -77,13 +80,17 @@ class Machine:
         self.loops: list[Loop] = []
         self.unknowns: list[Unknown] = []
         self.values: dict[Site, Value] = {}
+        self.tallied: dict[Site, set[Thing]] = {}
         self.modules: dict[str, ModuleInfo] = {}
         self._seen: dict[tuple[object, ...], Event] = {}
         self._made: dict[tuple[object, ...], Thing] = {}
         self._sites: dict[ast.AST, Site] = {}
         self._entered: list[FunctionInfo] = []
+        self.entered_at: set[Site] = set()
         self._trees: dict[str, Tree] = {}
         self._built: set[ClassInfo] = set()
+        self._judged: set[ClassInfo] = set()
+        self._functions: set[ClassInfo] = set()
         self.ends: dict[tuple[Site, tuple[Site, ...]], LoopEnd] = {}
 
     # -- running ---------------------------------------------------------------------------
@@ -182,11 +189,17 @@ class Machine:
         known = self.values.get(site)
         if known is not value:
             self.values[site] = value if known is None else join(known, value)
+        for thing in held(value, Kind.TALLY):
+            self.tallied.setdefault(site, set()).add(thing)
 
     def unknown(self, unknown: Unknown) -> None:
         """Keep something that could not be followed."""
         if unknown not in self.unknowns:
             self.unknowns.append(unknown)
+
+    def made(self, kind: Kind) -> tuple[Thing, ...]:
+        """Every thing of a kind, of all calls."""
+        return tuple(t for t in self._made.values() if t.kind is kind)
 
     def make(self, kind: Kind, f: Frame, site: Site, name: str = "") -> Thing:
         """The thing made at ``site`` in this call: the same one when a loop comes by again."""
@@ -303,11 +316,20 @@ class Machine:
         return calls.enter(self, f, info, args, kwargs, site, arg_sites, kwarg_sites or {})
 
     def builds(self, info: ClassInfo) -> bool:
-        """Whether a module's ``__init__`` is still to be read: once per class is enough."""
+        """Whether a module's ``__init__`` is still to be read: of a model once is enough."""
         if info in self._built:
-            return False
+            return info in self._functions
         self._built.add(info)
         return True
+
+    def follows(self, info: ClassInfo, thing: Thing) -> bool:
+        """Whether calls of a module just made are read as calls of its forward."""
+        read = info in self._functions or info not in self._judged
+        self._judged.add(info)
+        if read and functional.is_function(info, thing):
+            self._functions.add(info)
+            return True
+        return False
 
     @contextmanager
     def inside(self, info: FunctionInfo) -> Iterator[bool]:

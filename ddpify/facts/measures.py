@@ -6,22 +6,27 @@ Decides later how ranks combine a number: sums and counts are added, means are a
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
-from ddpify.facts.values import Measure, Value
+from ddpify.facts.values import Measure, Value, is_zero
 
 U, SAMPLES, COUNT = Measure.UNIFORM, Measure.SAMPLES, Measure.COUNT
 SUM, MEAN, PER_COUNT, MIXED = Measure.SUM, Measure.MEAN, Measure.PER_COUNT, Measure.MIXED
+PICKED, RATIO, ENTRY = Measure.PICKED, Measure.RATIO, Measure.ENTRY
 
 ADDITIVE = (COUNT, SUM)
+ENTRIES = (SAMPLES, PICKED)
+# What a criterion gives for picked entries where it gives this for samples.
+OF_PICKED = {SUM: SUM, MEAN: RATIO, SAMPLES: PICKED}
 
 
 def binary(op: ast.operator, left: Value, right: Value) -> Measure:
     """The measure of ``left op right``."""
     a, b = left.measure, right.measure
-    if a is U and b is U:
-        return U
-    if SAMPLES in (a, b):
-        return SAMPLES if (a in (SAMPLES, U) and b in (SAMPLES, U)) else MIXED
+    if a in (U, ENTRY) and b in (U, ENTRY):  # whatever is done with it, it is of one sample
+        return ENTRY if ENTRY in (a, b) else U
+    if SAMPLES in (a, b) or PICKED in (a, b):
+        return entries(a, b)
     if isinstance(op, (ast.Add, ast.Sub)):
         return _add(left, right)
     if isinstance(op, ast.Mult):
@@ -29,6 +34,20 @@ def binary(op: ast.operator, left: Value, right: Value) -> Measure:
     if isinstance(op, (ast.Div, ast.FloorDiv)):
         return _divide(a, b)
     return MIXED
+
+
+def entries(*measures: Measure) -> Measure:
+    """The measure of what is computed entry by entry: constants go with any entries."""
+    present = set(measures) - {U}
+    return present.pop() if present in ({SAMPLES}, {PICKED}) else MIXED
+
+
+def compared(given: Iterable[Measure]) -> Measure | None:
+    """The measure of a comparison, None when it is not one per entry."""
+    present = set(given)
+    if SAMPLES in present and PICKED not in present:
+        return SAMPLES
+    return PICKED if present <= {PICKED, U} and PICKED in present else None
 
 
 def _add(left: Value, right: Value) -> Measure:
@@ -39,16 +58,14 @@ def _add(left: Value, right: Value) -> Measure:
         return SUM
     if U in (a, b):
         other, uniform = (b, left) if a is U else (a, right)
-        zero = uniform.known and uniform.const == 0
-        return other if zero or other is MEAN else MIXED
-    return MIXED
+        return other if is_zero(uniform) or other in (MEAN, RATIO) else MIXED
+    return RATIO if {a, b} == {MEAN, RATIO} else MIXED
 
 
 def _multiply(a: Measure, b: Measure) -> Measure:
     pair = {a, b}
     if U in pair:
-        other = b if a is U else a
-        return SUM if other is COUNT else other
+        return b if a is U else a
     if pair == {MEAN, COUNT}:
         return SUM
     if PER_COUNT in pair and (pair & {SUM, COUNT}):
@@ -58,11 +75,11 @@ def _multiply(a: Measure, b: Measure) -> Measure:
 
 def _divide(a: Measure, b: Measure) -> Measure:
     if b is U:
-        return SUM if a is COUNT else a
+        return a
     if a is U:
         return PER_COUNT if b is COUNT else MIXED
-    if a in ADDITIVE and b in ADDITIVE:
-        return MEAN
+    if a in ADDITIVE and b in ADDITIVE:  # ranks have as many samples, not as many positives
+        return MEAN if b is COUNT else RATIO
     return MIXED
 
 
@@ -87,15 +104,20 @@ ELEMENTWISE_FUNCTIONS = frozenset(
     logical_and logical_or square logsigmoid softplus dropout Tensor FloatTensor DoubleTensor
     LongTensor from_numpy as_tensor tensor""".split()
 )
+# What a sum over samples that is an array stays, however its entries are laid out.
+KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose permute".split())
 PAIR_RESULTS = frozenset({"max", "min", "topk", "sort"})
 
 
 def reduce_samples(measure: Measure, how: str, axis: object) -> Measure:
     """The measure of ``x.sum(...)`` or ``x.mean(...)``; ``axis`` is None when all are reduced."""
-    if measure is U:
-        return U
-    if measure is SAMPLES:
+    if measure in (U, ENTRY):
+        return measure
+    if measure in ENTRIES:
         if axis in (None, 0):
-            return SUM if how == "sum" else MEAN
-        return SAMPLES if isinstance(axis, int) else MIXED
-    return measure if axis is None and measure in (SUM, COUNT, MEAN) else MIXED
+            mean = MEAN if measure is SAMPLES else RATIO
+            return SUM if how == "sum" else mean
+        return measure if isinstance(axis, int) else MIXED
+    if measure in ADDITIVE and how == "sum":  # of a matrix of sums
+        return measure
+    return measure if axis is None and measure in (SUM, COUNT, MEAN, RATIO) else MIXED

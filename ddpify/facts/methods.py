@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ddpify.facts import library, measures
+from ddpify.facts import counts, library, measures, rows
 from ddpify.facts.assignments import conditioned
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import (
     NOTHING,
     Kind,
-    Measure,
     Thing,
     Value,
     computed,
@@ -40,7 +39,8 @@ def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     found = [r for r in results if r is not None]
     if found:
         return join(*found)
-    return _on_tensor(receiver, name, call)
+    plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
+    return rows.method(receiver, name, call, plain)
 
 
 def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
@@ -146,34 +146,52 @@ def _arguments(m: Machine, f: Frame, name: str, call: Call) -> Value:
     return parsed
 
 
-def _on_tensor(receiver: Value, name: str, call: Call) -> Value:
+def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value:
     values = (receiver, *call.args, *call.kwargs.values())
     measure = receiver.measure
     if name in ("sum", "mean"):
         axis = call.arg(0, "dim") or call.arg(0, "axis")
         given = None if axis is None else (axis.const if axis.known else "unknown")
-        return computed(*values, measure=measures.reduce_samples(measure, name, given))
+        return library.reduced(m, f, name, measure, given, call, values)
     if name == "size":
-        return _size(receiver, call)
-    if measure is Measure.SAMPLES and name in measures.KEEPS_BATCH_AXIS:
-        part = computed(*values, measure=Measure.SAMPLES)
-        return library.pair(call, part) if name in measures.PAIR_RESULTS and call.args else part
-    if name in measures.KEEPS_ANY:
+        return _size(m, f, receiver, call)
+    if measure in measures.ENTRIES:
+        found = _on_entries(m, f, receiver, name, call)
+        if found is not None:
+            return found
+    summed = measure in measures.ADDITIVE and name in measures.KEEPS_SUM
+    if summed or name in measures.KEEPS_ANY:
         return computed(receiver, measure=measure)
     if name in ("mul_", "mul", "div_", "div") and call.args:
         import ast
 
         op: ast.operator = ast.Mult() if name.startswith("mul") else ast.Div()
-        return computed(*values, measure=measures.binary(op, receiver, call.args[0]))
+        value = computed(*values, measure=measures.binary(op, receiver, call.args[0]))
+        divides = name.startswith("div") and call.arg_sites
+        at = call.arg_sites[0] if divides else call.site
+        return counts.quotient(m, f, value, call.site, call.args[0], at)
     if name == "format":
         return computed(*values)
     return Value((), flat_deps(computed(*values)), computed(*values).measure)
 
 
-def _size(receiver: Value, call: Call) -> Value:
+def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value | None:
+    """A method of a tensor with entries of samples, None when it is not followed."""
+    values = (receiver, *call.args, *call.kwargs.values())
+    if name in measures.KEEPS_BATCH_AXIS:
+        part = computed(*values, measure=receiver.measure)
+        return library.pair(call, part) if name in measures.PAIR_RESULTS and call.args else part
+    if name in counts.PICKS:
+        return library.picked(call, values)
+    if name in counts.SIZES:
+        return counts.size(m, f, receiver, call.site)
+    return None
+
+
+def _size(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
     if not call.args:
         return receiver
     first = call.args[0].known and call.args[0].const == 0
-    if first and receiver.measure is Measure.SAMPLES:
-        return computed(receiver, measure=Measure.COUNT)
+    if first and receiver.measure in measures.ENTRIES:
+        return counts.size(m, f, receiver, call.site)
     return NOTHING

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ddpify.facts.effects import Effect
-from ddpify.facts.events import Access, Call, Forward, LoopEnd, Unknown
+from ddpify.facts.events import Access, Call, Forward, LoopEnd, Unknown, Where
 from ddpify.facts.scopes import FunctionInfo, Loop
 from ddpify.facts.sinks import Part
 from ddpify.facts.tree import Tree
@@ -92,6 +92,22 @@ class Loader:
     things: tuple[Thing, ...]
 
 
+@dataclass(frozen=True)
+class Share:
+    """A count or a mean of a training loss, at ``site``, that is to be of all ranks.
+
+    The count is what stands there or, where ``at_least`` bounds it from below, ``counted``. Of a
+    mean ``mean_over`` is an expression for how many terms it has on this rank. ``wheres`` are the
+    circumstances, one per call of its function.
+    """
+
+    site: Site
+    wheres: tuple[Where, ...]
+    counted: str = ""
+    at_least: str = ""
+    mean_over: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """One entry's program, read whole."""
@@ -123,6 +139,7 @@ class Facts:
     preparations: frozenset[Site] = frozenset()
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
+    shares: tuple[Share, ...] = ()
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

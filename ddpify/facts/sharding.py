@@ -1,26 +1,23 @@
 """Which evaluation loops give the same number when each rank takes a share of the samples.
 
-Only sums and counts do: means of batch means, lists, printed batches and metric objects that
-cannot be looked into depend on who sees which batch, and are evaluated whole on every rank.
+Sums and counts do, also in arrays and in objects of the project, and lists with an entry for each
+sample or batch. Means of batch means, printed batches and metric objects that cannot be looked
+into depend on who sees which batch, and are evaluated whole on every rank.
 """
 
 from __future__ import annotations
 
 import ast
 
-from ddpify.facts import roles
-from ddpify.facts.accumulators import is_local, loaders_in
-from ddpify.facts.effects import effect_of
+from ddpify.facts import outlives, roles
+from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Bind, Call, LoopEnd, Where
 from ddpify.facts.machine import Machine
-from ddpify.facts.methods import GROWS
-from ddpify.facts.scopes import Frame, Loop
-from ddpify.facts.sinks import SHOWN
-from ddpify.facts.tree import Tree
+from ddpify.facts.scopes import Loop
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
 
-METER = frozenset({"self.sum", "self.count", "self.avg", "self.val"})
+JOINS = frozenset({"cat", "concat", "concatenate", "vstack", "hstack"})
 
 
 def candidates(m: Machine) -> frozenset[Site]:
@@ -77,8 +74,23 @@ def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
         fine = plain and loaders <= wanted and _only_adds_up(trial, loop)
         (accepted if fine else refused).update(loaders & wanted)
     refused |= {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
-    refused |= _divided_by(trial)
+    refused |= _divided_by(trial) | (wanted & _taken_apart(trial))
     return frozenset(accepted - refused)
+
+
+def _taken_apart(m: Machine) -> set[Site]:
+    """Loaders that something else than a loop takes batches from: ``next(iter(loader))``.
+
+    Which samples those are would differ between ranks.
+    """
+    loops = {loop.site for loop in m.loops}
+    batches = {t for value in m.values.values() for t in value.dep(Kind.BATCH)}
+    return {
+        loader.born
+        for batch in batches
+        if batch.born not in loops and batch.inner is not None
+        for loader in batch.inner.things
+    }
 
 
 def left_whole(trial: Machine, loaders: frozenset[Site]) -> tuple[LoopEnd, ...]:
@@ -143,9 +155,45 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
         return False
     inside = [e for e in m.events if isinstance(e, (Call, Bind)) and _runs_in(e.where, loop)]
     binds = [e for e in inside if isinstance(e, Bind)]
-    if any(_keeps(bind, end, node, tree) for bind in binds):
+    if any(outlives.keeps(m, bind, end, node) for bind in binds) or not _all_of_it(loop.over):
         return False
-    return not any(_shows_local(m, call) for call in inside if isinstance(call, Call))
+    if end.batches and not all(_cut_alike(m, loop, name) for name in end.batches):
+        return False
+    understood = {bind.site for bind in binds}
+    calls = [
+        c for c in inside if isinstance(c, Call) and not outlives.is_followed(m, c, end, understood)
+    ]
+    return not any(outlives.shows_local(m, call) for call in calls)
+
+
+def _all_of_it(over: Value, depth: int = 4) -> bool:
+    """Whether a loop goes through its loader whole: a slice would be taken of each share."""
+    for thing in over.things if depth else ():
+        if thing.name.startswith("itertools."):
+            return False
+        inner = (*thing.detail.get("over", ()), *((thing.inner,) if thing.inner else ()))
+        if thing.kind is not Kind.LOADER and not all(_all_of_it(v, depth - 1) for v in inner):
+            return False
+    return True
+
+
+def _cut_alike(m: Machine, loop: Loop, name: str) -> bool:
+    """Whether a list of batches has those of one process after ranks put theirs together.
+
+    Where the size of a batch is split over the ranks, it only has when they are joined at once.
+    """
+    sizes = {t.born for t in counted(m)}
+    if not any(t.born in sizes for t in loaders_in(loop.over)):
+        return True
+    tree = m.tree(loop.site.path)
+    scope = tree.function(tree.statement(loop.site) or tree.module)
+    reads = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name]
+    after = [n for n in reads if isinstance(n.ctx, ast.Load) and not tree.site(n).within(loop.site)]
+    return all(_is_joined(tree.parent(node)) for node in after)
+
+
+def _is_joined(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in JOINS
 
 
 def _leaves_early(node: ast.stmt) -> bool:
@@ -169,37 +217,3 @@ def _switched_to_eval(m: Machine, loop: Loop) -> bool:
         c.name == ".eval" and c.where.function is loop.function and c.order < m.now
         for c in roles.calls_of(m)
     )
-
-
-def _keeps(bind: Bind, end: LoopEnd, node: ast.stmt, tree: Tree) -> bool:
-    """Whether a value outlives the loop that is not one of its sums, local or not.
-
-    A count of passes is the same on no two ranks, though no sample is in it.
-    """
-    if bind.target in (*end.sums, *end.reduced):
-        return False
-    if "[" in bind.target:
-        return True
-    if "." in bind.target:
-        return not (bind.target in METER and _is_one_of(bind.where.frame, end))
-    if bind.where.frame.stack != end.loop.frame.stack:
-        return bind.target in bind.where.frame.globals_
-    return bind.target in end.loop.frame.globals_ or tree.read_after(node, bind.target)
-
-
-def _is_one_of(frame: Frame, end: LoopEnd) -> bool:
-    """Whether a method runs on one of the meters that are reduced after the loop."""
-    meters = [end.loop.frame.lookup(name) for name in (*end.meters, *end.reduced)]
-    return any(frame.self_thing in value.things for value in meters if value is not None)
-
-
-def _shows_local(m: Machine, call: Call) -> bool:
-    """Whether a call for its own sake shows or collects something."""
-    if not call.alone or call.target is not None:
-        return False
-    values = [*call.args, *call.kwargs.values()]
-    if effect_of(call) is not None or (call.receiver and call.receiver.of(*SHOWN)):
-        return any(is_local(m, value) for value in values)
-    if call.name[1:] in GROWS and call.name[:1] == ".":
-        return True
-    return call.name not in (".eval", ".train") and any(is_local(m, value) for value in values)

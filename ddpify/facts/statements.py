@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ddpify.facts import imports
+from ddpify.facts import growth, imports, sums
 from ddpify.facts.assignments import assign
 from ddpify.facts.scopes import ClassInfo, Frame, Guard, Loop
 from ddpify.facts.values import (
@@ -68,6 +68,8 @@ def _annotated(m: Machine, f: Frame, node: ast.AnnAssign) -> None:
 
 
 def _augmented(m: Machine, f: Frame, node: ast.AugAssign) -> None:
+    if growth.extended(m, f, node) or sums.augmented(m, f, node):
+        return
     load = _as_load(node.target)
     value = m.evaluate(f, ast.copy_location(ast.BinOp(load, node.op, node.value), node))
     assign(m, f, node.target, value)
@@ -124,6 +126,7 @@ def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> bool:
         m.bind_loop_target(f, node.target, each)
         _loop_body(m, f, node.body)
     f.loop = loop.parent
+    growth.fill(m, f, loop, node)
     m.close_loop(f, loop)
     execute(m, f, node.orelse)
     return False

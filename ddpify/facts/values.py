@@ -56,6 +56,8 @@ class Kind(Enum):
     RANDOM = "random"
     INDEX = "loop index"
     WORLD = "world size"
+    TALLY = "count that differs between ranks"
+    RATIO = "mean over such a count"
     UNKNOWN = "unknown"
 
 
@@ -64,11 +66,14 @@ class Measure(Enum):
 
     UNIFORM = 0  # not computed from samples
     SAMPLES = 1  # one entry per sample along the batch axis
-    COUNT = 2  # how many samples
+    COUNT = 2  # how many samples, or so many times a constant: the same on each rank
     SUM = 3  # a sum over samples
     MEAN = 4  # a mean over samples
     PER_COUNT = 5  # a constant divided by how many samples
     MIXED = 6  # computed from samples in a way that is not followed
+    PICKED = 7  # entries of samples, how many depends on the samples
+    RATIO = 8  # a mean over a count that depends on the samples
+    ENTRY = 9  # of one sample, in a loop over those of a batch
 
 
 def join_measure(a: Measure, b: Measure) -> Measure:
@@ -77,11 +82,14 @@ def join_measure(a: Measure, b: Measure) -> Measure:
         return a
     if a is Measure.UNIFORM:
         return b
-    if {a, b} == {Measure.COUNT, Measure.SUM}:
-        return Measure.SUM
-    return Measure.MIXED
+    return _WIDER.get(frozenset({a, b}), Measure.MIXED)
 
 
+_WIDER = {
+    frozenset({Measure.COUNT, Measure.SUM}): Measure.SUM,
+    frozenset({Measure.SAMPLES, Measure.PICKED}): Measure.PICKED,
+    frozenset({Measure.MEAN, Measure.RATIO}): Measure.RATIO,
+}
 _serial = itertools.count()
 
 
@@ -112,6 +120,7 @@ class Thing:
 
 
 NO_CONST = object()
+ZEROS = object()  # as a constant: an array of zeros, where sums begin
 MAX_THINGS = 64
 
 
@@ -123,6 +132,7 @@ class Value:
     deps: frozenset[Thing] = frozenset()
     measure: Measure = Measure.UNIFORM
     const: Any = NO_CONST
+    rows: bool = False  # one per sample of a batch, in their order; of a number: so many
 
     @property
     def known(self) -> bool:
@@ -149,10 +159,15 @@ class Value:
     def reduced(self) -> Value:
         """The value after the ranks combined theirs: no longer of one rank's batches."""
         deps = frozenset(t for t in self.deps if t.kind is not Kind.BATCH)
-        return replace(self, deps=deps, measure=Measure.UNIFORM)
+        return replace(self, deps=deps, measure=Measure.UNIFORM, rows=False)
 
 
 NOTHING = Value()
+
+
+def is_zero(value: Value) -> bool:
+    """Whether a sum may begin with it: 0, or an array of zeros."""
+    return value.const is ZEROS or (value.known and bool(value.const == 0))
 
 
 def constant(value: object) -> Value:
@@ -180,8 +195,12 @@ def _join2(a: Value, b: Value) -> Value:
     if a == b:
         return a
     things = tuple(dict.fromkeys(a.things + b.things))
+    deps = a.deps | b.deps
+    if bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY)):  # a count, or something else
+        deps |= {t for t in things if t.kind is Kind.TALLY}
     const = a.const if _same_const(a, b) else NO_CONST
-    return Value(things[:MAX_THINGS], a.deps | b.deps, join_measure(a.measure, b.measure), const)
+    measure = join_measure(a.measure, b.measure)
+    return Value(things[:MAX_THINGS], deps, measure, const, a.rows and b.rows)
 
 
 def _same_const(a: Value, b: Value) -> bool:
@@ -204,8 +223,10 @@ def computed(*values: Value, measure: Measure | None = None) -> Value:
 
 
 def _mixed(measures: list[Measure]) -> Measure:
-    local = [m for m in measures if m is not Measure.UNIFORM]
-    return Measure.MIXED if local else Measure.UNIFORM
+    local = {m for m in measures if m is not Measure.UNIFORM}
+    if not local:
+        return Measure.UNIFORM
+    return Measure.ENTRY if local == {Measure.ENTRY} else Measure.MIXED
 
 
 _DATA = frozenset(
@@ -232,6 +253,7 @@ _DATA = frozenset(
         Kind.SCALER,
         Kind.PROGRESS,
         Kind.WORLD,
+        Kind.RATIO,
     }
 )
 
@@ -250,14 +272,21 @@ def flat_deps(value: Value, depth: int = 4) -> frozenset[Thing]:
 
 def flat_measure(value: Value, depth: int = 4) -> Measure:
     """The measure of a value or, for a container, of what it holds."""
-    measure = value.measure
-    if measure is Measure.UNIFORM and depth:
-        for thing in value.things:
-            if thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
-                for part in parts_of(thing):
-                    if flat_measure(part, depth - 1) is not Measure.UNIFORM:
-                        return Measure.MIXED
-    return measure
+    if value.measure is not Measure.UNIFORM or not depth:
+        return value.measure
+    held = (t for t in value.things if t.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR))
+    return _mixed([flat_measure(part, depth - 1) for t in held for part in parts_of(t)])
+
+
+def held(value: Value, kind: Kind, depth: int = 3) -> list[Thing]:
+    """The things of a kind that a value is or, for a container, holds."""
+    found = []
+    for thing in value.things:
+        if thing.kind is kind:
+            found.append(thing)
+        elif depth and thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
+            found += [t for part in parts_of(thing) for t in held(part, kind, depth - 1)]
+    return found
 
 
 def parts_of(thing: Thing) -> tuple[Value, ...]:

@@ -95,8 +95,8 @@ class _Finder:
         """The entry among the arguments of a distributed launcher."""
         for index, word in enumerate(self.words[at + 1 :], start=at + 1):
             module = self.words[index - 1].literal in ("-m", "--module")
-            find = self.entries.module if module else self.entries.script
-            match = find(word, self.folders) if not word.text.startswith("-") else None
+            find = self._module if module else self._names
+            match = find(word) if not word.text.startswith("-") else None
             if match is not None:
                 return Start(match, None, self.words[at].start, distributed=True)
         return None
@@ -122,7 +122,7 @@ class _Finder:
             through_uv = len(before) == 2 and before == ("uv", "run")
             match = None
             if through_uv or (bare and "/" in word.text):
-                match = self.entries.script(word, self.folders)
+                match = self._names(word)
             if match is not None:
                 span = self.script.span(word.start, word.end)
                 return Start(match, Interpreter(span, word.text, Form.PREFIX), word.start)
@@ -137,8 +137,7 @@ class _Finder:
             return self.already_distributed(flags.program)
         if flags.joined:
             word = Word(word.start, word.end, flags.joined, (flags.joined,))
-        find = self.entries.module if flags.module else self.entries.script
-        match = find(word, self.folders)
+        match = self._module(word) if flags.module else self._names(word)
         if match is None:
             return None
         start = self.words[at].start
@@ -183,12 +182,28 @@ class _Finder:
         last = at if value or not option else min(at + 1, len(self.words) - 1)
         return replace(flags, program=last + 1, end=self.words[last].end)
 
+    def _module(self, word: Word) -> Match | None:
+        return self.entries.module(word, self.folders)
+
+    def _names(self, word: Word) -> Match | None:
+        """The entry that ``word`` names as a path, also through a variable of the script."""
+        whole = self.entries.script(word, self.folders)
+        values = self.script.values(word)
+        if not values or (whole is not None and not whole.problem):
+            return whole
+        each = [self.entries.script(value, self.folders) for value in values]
+        found = [match for match in each if match is not None]
+        if not found:
+            return whole
+        if len(found) == len(each):
+            return next((match for match in found if match.problem), found[0])
+        return Match(found[0].entry, f"{word.text} does not always stand for it")
+
     def _holds_flags(self, at: int) -> bool:
         """Whether the word is options kept in a variable: the program comes after it."""
-        here = self.entries.script(self.words[at], self.folders)
-        if here is not None or at + 1 >= len(self.words):
+        if self._names(self.words[at]) is not None or at + 1 >= len(self.words):
             return False
-        return self.entries.script(self.words[at + 1], self.folders) is not None
+        return self._names(self.words[at + 1]) is not None
 
     def _interpreter(self, at: int, flags: _Flags, trust: _Trust) -> Interpreter:
         word = self.words[at]

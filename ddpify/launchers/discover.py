@@ -1,4 +1,4 @@
-"""The shell scripts of a project that mention a migrated entry.
+"""The launchers of a project that mention a migrated entry.
 
 The folder is walked once; the text test is cheap, so that no parser is loaded for scripts
 that cannot matter.
@@ -10,17 +10,40 @@ import os
 import posixpath
 import re
 from collections.abc import Collection, Iterator
+from enum import Enum
 from pathlib import Path
 
 _SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
+_MAKEFILE = re.compile(r"(?:GNU)?[Mm]akefile|.*\.mk")
+_MARKDOWN = re.compile(r".*\.(?:md|markdown)", re.IGNORECASE)
+_PAST = re.compile(r"(?:change|history|news|release)", re.IGNORECASE)  # what was said stays said
 _SHEBANG = re.compile(rb"#!.*\b(?:ba|da|z|k)?sh\b")
 _SKIPPED = frozenset(("node_modules", "site-packages", "__pycache__", "venv", "env", "virtualenv"))
+_MADE_NAME = r"\$[({]?\w+[)}]?[\w-]*\.py\b"  # main_$task.py
 _DEPTH = 6
 _LARGEST = 512 * 1024
 
 
+class Kind(Enum):
+    """What a launcher is written in."""
+
+    SHELL = "shell"
+    MAKE = "make"
+    MARKDOWN = "markdown"
+
+
+def kind_of(path: str) -> Kind | None:
+    """What the file is, by its name; None if that does not say it is a launcher."""
+    name = posixpath.basename(path)
+    if name.endswith(_SUFFIXES):
+        return Kind.SHELL
+    if _MAKEFILE.fullmatch(name):
+        return Kind.MAKE
+    return Kind.MARKDOWN if _MARKDOWN.fullmatch(name) else None
+
+
 def discover(root: Path, entries: Collection[str]) -> tuple[str, ...]:
-    """Scripts under ``root`` that name an entry, as sorted posix paths relative to it."""
+    """Launchers under ``root`` that name an entry, as sorted posix paths relative to it."""
     names = _mentions(entries)
     if names is None:
         return ()
@@ -41,7 +64,7 @@ def _mentions(entries: Collection[str]) -> re.Pattern[bytes] | None:
         stem = posixpath.basename(posixpath.dirname(entry)) if name == "__main__.py" else name
         module = re.escape(stem.removesuffix(".py"))
         parts.append(rf"(?<![\w-]){re.escape(name)}\b|-\w*m\s*(?:\\\s+)?(?:[\w.]+\.)?{module}\b")
-    return re.compile("|".join(parts).encode()) if parts else None
+    return re.compile("|".join((*parts, _MADE_NAME)).encode()) if parts else None
 
 
 def _scripts(folder: Path, depth: int) -> Iterator[Path]:
@@ -67,8 +90,9 @@ def _may_hold_scripts(item: os.DirEntry[str]) -> bool:
 def _is_script(item: os.DirEntry[str]) -> bool:
     if not 0 < item.stat(follow_symlinks=False).st_size <= _LARGEST:
         return False
-    if item.name.endswith(_SUFFIXES):
-        return True
+    kind = kind_of(item.name)
+    if kind is not None:
+        return kind is not Kind.MARKDOWN or _PAST.match(item.name) is None
     if "." in item.name:
         return False
     with open(item.path, "rb") as file:

@@ -43,6 +43,14 @@ def held_launches(script: Script, entries: Entries) -> Iterator[Launch]:
         yield Launch(site, entry, unsupported=f"the command is text {where}")
 
 
+def held_in(text: str, entries: Entries) -> str | None:
+    """The entry that a command in ``text``, a makefile's, starts without torchrun."""
+    text = re.sub(r"\$\((\w+)\)", r"${\1}", text)
+    if _DISTRIBUTED.search(text):
+        return None
+    return next((e for e in entries.migrated if _pattern(e).search(text)), None)
+
+
 def _pattern(entry: str) -> re.Pattern[str]:
     name = re.escape(posixpath.basename(entry))
     module = re.escape(entry.removesuffix(".py").replace("/", "."))

@@ -39,16 +39,23 @@ class Interpreter:
 class Gpus:
     """The GPU list of a launch: written out (``ids``), or ``value``, shell text that gives it.
 
-    Both unset: the script does not choose GPUs.
+    ``number`` is shell text for their number, where that is what the script says. All unset:
+    the script does not choose GPUs.
     """
 
     ids: tuple[str, ...] | None = None
     value: str | None = None
+    number: str | None = None
 
     @property
     def count(self) -> int | None:
         """Processes for a list that is written out; an empty list or -1 is one on the CPU."""
         return None if self.ids is None else max(1, len(self.ids))
+
+    @property
+    def unset(self) -> bool:
+        """Whether nothing is said of GPUs."""
+        return self.ids is None and self.value is None and self.number is None
 
 
 @dataclass(frozen=True)
@@ -61,13 +68,28 @@ class Above:
 
 
 @dataclass(frozen=True)
+class Nodes:
+    """One torchrun on each of several Slurm nodes; they meet at the first.
+
+    ``one_task`` is where the option goes that starts one task per node; None: it is said
+    already. ``above`` is where a line can name the first node; None: it is named in place.
+    ``named``: an earlier launch has done it.
+    """
+
+    one_task: Span | None = None
+    above: Above | None = None
+    named: bool = False
+
+
+@dataclass(frozen=True)
 class Launch:
     """A command that starts ``entry``.
 
     ``above`` is None where the command does not begin a line of its own. ``bash`` says
     whether the script may use what POSIX sh lacks. ``counted`` is True where an earlier
     launch has already put the number of processes into the variable. ``unsupported`` is
-    the reason not to rewrite it.
+    the reason not to rewrite it, ``remark`` what stays to be known when it is. ``brief``:
+    it stands in documentation.
     """
 
     site: Site
@@ -79,3 +101,6 @@ class Launch:
     counted: bool = False
     already_torchrun: bool = False
     unsupported: str = ""
+    nodes: Nodes | None = None
+    remark: str = ""
+    brief: bool = False

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ENCODING = ("utf-8", "surrogateescape")
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_VARIABLE = re.compile(r"\$(?=\w|\{\w+\})\{?([A-Za-z_]\w*)\}?")
 _REDIRECTS = frozenset(("file_redirect", "heredoc_redirect", "herestring_redirect"))
 
 
@@ -101,7 +102,7 @@ class Script:
 
     @cached_property
     def _line_starts(self) -> tuple[int, ...]:
-        return (0, *(match.end() for match in re.finditer(r"\r\n|\n|\r", self.text)))
+        return line_starts(self.text)
 
     @cached_property
     def assignments(self) -> tuple[Assignment, ...]:
@@ -112,6 +113,34 @@ class Script:
             for n in found
             if n.parent is not None and n.parent.type != "command"
         )
+
+    @cached_property
+    def _loops(self) -> dict[str, tuple[Word, ...]]:
+        """What each variable of a `for … in …` goes through."""
+        loops: dict[str, tuple[Word, ...]] = {}
+        for node in nodes(self.root):
+            name = node.child_by_field_name("variable") if node.type == "for_statement" else None
+            if name is not None:
+                key = self.slice(name.start_byte, name.end_byte)
+                items = (self.word(n) for n in node.children_by_field_name("value"))
+                loops[key] = (*loops.get(key, ()), *items)
+        return loops
+
+    def values(self, word: Word) -> tuple[Word, ...]:
+        """What ``word`` may be, where one variable of the script is all that is not known of it."""
+        names = set(_VARIABLE.findall(word.text))
+        if word.literal is not None or len(names) != 1:
+            return ()
+        (name,) = names
+        given = [a.value for a in self.assignments if a.name == name]
+        found = (self._filled(word, value) for value in (*given, *self._loops.get(name, ())))
+        return tuple(found)
+
+    def _filled(self, word: Word, value: Word) -> Word:
+        text = _VARIABLE.sub(lambda _: value.literal or "$", word.text)
+        known = value.literal is not None and not re.search(r"[$`\\'*?\[{]", text)
+        parts = (text.replace('"', ""),) if known else (None,)
+        return Word(word.start, word.end, word.text, parts)
 
     @cached_property
     def commands(self) -> tuple[Command, ...]:
@@ -166,6 +195,10 @@ class Script:
             parts = (*parts, None)
         return Assignment(node.start_byte, known, self._word(start, end, parts), node)
 
+    def word(self, node: Node) -> Word:
+        """The word that one node is."""
+        return self._word(node.start_byte, node.end_byte, tuple(self._parts(node)))
+
     def _word(self, start: int, end: int, parts: tuple[str | None, ...]) -> Word:
         return Word(start, end, self.slice(start, end), _joined(parts))
 
@@ -195,6 +228,11 @@ class Script:
             yield None
             at = child.end_byte
         yield _ESCAPED.sub(r"\1", self.slice(at, node.end_byte - 1))
+
+
+def line_starts(text: str) -> tuple[int, ...]:
+    """The offset of every line, by the line ends that ``Source.lines`` knows."""
+    return (0, *(match.end() for match in re.finditer(r"\r\n|\n|\r", text)))
 
 
 def nodes(root: Node) -> Iterator[Node]:

@@ -15,12 +15,13 @@ from ddpify.launchers.edits import COUNT
 from ddpify.launchers.entries import Entries, Folders
 from ddpify.launchers.gpus import gpus_of
 from ddpify.launchers.held import held_launches
-from ddpify.launchers.model import Above, Gpus, Launch
-from ddpify.launchers.script import Command, Script, ancestors
-from ddpify.launchers.slurm import srun_problem
+from ddpify.launchers.model import Above, Gpus, Launch, Nodes
+from ddpify.launchers.script import Command, Script, Word, ancestors
+from ddpify.launchers.slurm import HEAD, batch_remark, step_of
 
 _CHAINS = frozenset(("redirected_statement", "pipeline", "list"))
 _BLOCKS = frozenset(("program", "do_group", "compound_statement", "subshell", "case_item"))
+_LOOPS = frozenset(("for_statement", "c_style_for_statement", "while_statement"))
 _BRANCHES = frozenset(("if_statement", "elif_clause", "else_clause"))
 _SUBSHELLS = frozenset(("subshell", "command_substitution", "process_substitution"))
 
@@ -47,30 +48,77 @@ def read_shell(
 def _launches(script: Script, entries: Entries) -> Iterator[Launch]:
     own_count = COUNT in script.text
     earlier: dict[int, tuple[int, str]] = {}
+    named: set[int] = set()
     for command in script.commands:
         folders = _folders(script, command)
         start = find_start(script, command.words, entries, folders)
-        if start is None:
+        if start is None or _asks_for_help(command, start):
             continue
         launch = _launch(script, command, start, own_count)
         if launch.above is not None and launch.gpus.value and not launch.unsupported:
             launch = _counted(script, command, launch, earlier)
+        if launch.nodes is not None and launch.nodes.above is not None:
+            block = _block(command)
+            launch = replace(launch, nodes=replace(launch.nodes, named=block in named))
+            named.add(block)
         yield launch
+
+
+def _asks_for_help(command: Command, start: Start) -> bool:
+    """Whether the program only says how it is called, for which one process is enough."""
+    last = command.words[-1]
+    return last.start > start.start and last.literal in ("-h", "--help")
 
 
 def _launch(script: Script, command: Command, start: Start, own_count: bool) -> Launch:
     node = command.node
-    return Launch(
+    gpus = gpus_of(script, command, start.start) if start.interpreter else Gpus()
+    launch = Launch(
         script.site(node.start_byte, node.end_byte),
         start.match.entry,
         start.interpreter,
-        gpus_of(script, command, start.start) if start.interpreter else Gpus(),
+        gpus,
         # a script that has a variable of this name keeps it for itself
         None if own_count else _above(script, command),
         script.bash,
         already_torchrun=start.distributed,
-        unsupported="" if start.distributed else _problem(script, command, start),
     )
+    if start.distributed:
+        return launch
+    problem = _problem(script, command, start)
+    if problem:
+        return replace(launch, unsupported=problem)
+    srun = next((w for w in command.words if w.start < start.start and w.literal == "srun"), None)
+    if srun is None:
+        return replace(launch, remark=batch_remark(script))
+    return _step(script, command, launch, srun, start)
+
+
+def _step(script: Script, command: Command, launch: Launch, srun: Word, start: Start) -> Launch:
+    """The launch as Slurm starts it."""
+    words = tuple(w for w in command.words if srun.start < w.start < start.start)
+    step = step_of(script, words)
+    problem = step.problem
+    if step.nodes and not problem and _beside_others(script, command):
+        problem = "it is started on several nodes beside others, which need ports of their own"
+    if problem:
+        return replace(launch, unsupported=problem)
+    gpus = step.gpus if launch.gpus.unset else launch.gpus
+    if not step.nodes:
+        return replace(launch, gpus=gpus)
+    place = None if step.one_task else script.span(srun.end, srun.end)
+    nodes = Nodes(place, None if HEAD in script.text else _above(script, command))
+    return replace(launch, gpus=gpus, nodes=nodes)
+
+
+def _beside_others(script: Script, command: Command) -> bool:
+    """Whether the command is put in the background while more of its kind may run."""
+    node = command.node
+    while node.parent is not None and node.parent.type in _CHAINS:
+        node = node.parent
+    background = node.next_sibling is not None and node.next_sibling.type == "&"
+    others = [c for c in script.commands if any(w.literal == "srun" for w in c.words)]
+    return background and (len(others) > 1 or any(p.type in _LOOPS for p in ancestors(node)))
 
 
 def _problem(script: Script, command: Command, start: Start) -> str:
@@ -82,9 +130,6 @@ def _problem(script: Script, command: Command, start: Start) -> str:
             outermost = parent
     if script.first_error is not None and script.first_error <= outermost.end_byte:
         return _lost(script)
-    before = tuple(word for word in command.words if word.start < start.start)
-    if any(word.literal == "srun" for word in before):
-        return start.problem or start.match.problem or srun_problem(script, before)
     return start.problem or start.match.problem
 
 
@@ -133,13 +178,18 @@ def _counted(
     script: Script, command: Command, launch: Launch, earlier: dict[int, tuple[int, str]]
 ) -> Launch:
     """Mark a launch whose GPUs an earlier one of the same block has counted already."""
-    block = next(p for p in ancestors(command.node) if p.type in _BLOCKS | _BRANCHES)
+    block = _block(command)
     value = launch.gpus.value or ""
-    end, counted = earlier.get(block.id, (0, ""))
+    end, counted = earlier.get(block, (0, ""))
     between = script.slice(end, command.node.start_byte)
-    earlier[block.id] = (command.node.start_byte, value)
+    earlier[block] = (command.node.start_byte, value)
     same = counted == value and not _may_change(script, value, between)
     return replace(launch, counted=same)
+
+
+def _block(command: Command) -> int:
+    """What tells the block of statements that holds the command from others."""
+    return next(p.id for p in ancestors(command.node) if p.type in _BLOCKS | _BRANCHES)
 
 
 def _may_change(script: Script, value: str, between: str) -> bool:

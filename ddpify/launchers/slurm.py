@@ -1,35 +1,120 @@
-"""How many tasks and nodes `srun` starts a command on.
+"""What Slurm does with a launch: on how many nodes, as how many tasks, with how many GPUs.
 
-torchrun starts the processes of one node itself, so `srun` has to start it once; more
-tasks or nodes would train as many times over.
+torchrun starts the processes of one node itself, so every node has to start it once. With one
+task per node that is `srun torchrun`, and the nodes find each other at the first one's name;
+more tasks per node would train as many times over. Those are not rewritten: to make one task of
+four takes their CPUs along (`--cpus-per-task`), and four may also be meant as four runs.
+
+Sources: the manuals of sbatch and srun; `torch/distributed/run.py` for the rendezvous.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 
+from ddpify.launchers.model import Gpus
 from ddpify.launchers.script import Script, Word
 
+HEAD = "HEAD_NODE"
+# not `head`: it hangs up early, which under `set -o pipefail` can end the script
+FIRST_NODE = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | sed -n 1p)'
+# jobs that share a node must not share a port; the system's own choices begin at 32768
+_PORT = "$((10000 + SLURM_JOB_ID % 20000))"
+ONE_TASK = " --ntasks-per-node=1"
 _DIRECTIVE = re.compile(r"^#SBATCH\s+(.*)$", re.MULTILINE)
+_ALLOCATED = re.compile(r'"?\$\{?SLURM_(?:JOB_NUM_NODES|NNODES)\}?"?')
 _OPTIONS = {
     "nodes": re.compile(r"(?:^|\s)(?:--nodes(?:=|\s+)|-N\s*)(\S+)"),
     "tasks": re.compile(r"(?:^|\s)(?:--ntasks(?:=|\s+)|-n\s*)(\S+)"),
     "tasks per node": re.compile(r"(?:^|\s)--ntasks-per-node(?:=|\s+)(\S+)"),
 }
+_GPUS = re.compile(r"(?:^|\s)(?:--gres(?:=|\s+)\S*\bgpu|--gpus-per-(?:node|task)[=\s])")
+_GPUS_PER_NODE = re.compile(
+    r"(?:^|\s)(?:--gres(?:=|\s+)(?:\S*,)?gpu(?::[a-zA-Z]\w*)?:|"
+    r"--gpus-per-(?:node|task)(?:=|\s+)(?:[a-zA-Z]\w*:)?)(\d+)(?![\w:])"
+)
+_GPUS_IN_ALL = re.compile(r"(?:^|\s)(?:--gpus(?:=|\s+)|-G\s*)(?:[a-zA-Z]\w*:)?(\d+)(?![\w:])")
 
 
-def srun_problem(script: Script, words: tuple[Word, ...]) -> str:
-    """Why a command behind `srun` is not rewritten; "" if one task on one node runs it."""
+@dataclass(frozen=True)
+class Step:
+    """How `srun` starts a command: ``nodes`` on several nodes, ``one_task`` per node as it is."""
+
+    problem: str = ""
+    nodes: bool = False
+    one_task: bool = False
+    gpus: Gpus = field(default_factory=Gpus)
+
+
+def step_of(script: Script, words: tuple[Word, ...]) -> Step:
+    """What a command behind ``words``, which hold `srun`, is started as."""
     options = " ".join(word.text for word in words)
-    directives = " ".join(line.split(" #")[0] for line in _DIRECTIVE.findall(script.text))
-    for what, pattern in _OPTIONS.items():
-        found = pattern.search(options) or pattern.search(directives)
-        value = found.group(1).strip("\"'") if found else "1"
-        if value in ("1", "1-1"):
+    given = {what: _given(what, options, _directives(script)) for what in _OPTIONS}
+    nodes = given["nodes"]
+    several = nodes not in ("1", "1-1", "") and (
+        _ALLOCATED.fullmatch(nodes) is not None or re.fullmatch(r"\d+(-\d+)?", nodes) is not None
+    )
+    own = _gpus(_GPUS_PER_NODE, options)
+    if not several:
+        if own.unset:
+            own = _gpus(_GPUS_IN_ALL, options)
+        return Step(_one_node_problem(given), gpus=own)
+    problem = _several_problem(given, options, _directives(script))
+    if own.unset and _GPUS.search(f"{options} {_directives(script)}"):
+        own = Gpus(number='"$SLURM_GPUS_ON_NODE"')  # a number in a directive may be changed there
+    one_task = given["tasks per node"] == "1" or given["tasks"] != ""
+    return Step(problem, True, one_task, own)
+
+
+def batch_remark(script: Script) -> str:
+    """What is to be said of a command without `srun` in a batch script; "" if nothing is."""
+    nodes = _given("nodes", "", _directives(script))
+    if nodes in ("", "1", "1-1"):
+        return ""
+    return f"; without srun it runs on the first of the job's {nodes} nodes only"
+
+
+def meeting_point(named: bool) -> str:
+    """torchrun's options for several nodes; ``named``: ``$HEAD_NODE`` is the first of them."""
+    host = f"${HEAD}" if named else FIRST_NODE
+    return f'--rdzv_id="$SLURM_JOB_ID" --rdzv_backend=c10d --rdzv_endpoint="{host}:{_PORT}"'
+
+
+def _directives(script: Script) -> str:
+    return " ".join(line.split(" #")[0] for line in _DIRECTIVE.findall(script.text))
+
+
+def _given(what: str, options: str, directives: str) -> str:
+    found = _OPTIONS[what].search(options) or _OPTIONS[what].search(directives)
+    return found.group(1).strip("\"'") if found else ""
+
+
+def _gpus(pattern: re.Pattern[str], options: str) -> Gpus:
+    found = pattern.search(options)
+    return Gpus(number=found.group(1)) if found else Gpus()
+
+
+def _one_node_problem(given: dict[str, str]) -> str:
+    for what, value in given.items():
+        if value in ("", "1", "1-1"):
             continue
         if not re.fullmatch(r"\d+(-\d+)?", value):
             return f"how many {what} srun starts, {value}, is not known"
-        if what == "nodes":
-            return f"srun starts it on {value} nodes"
         return f"srun starts it as {value} {what}, each of which would start torchrun"
+    return ""
+
+
+def _several_problem(given: dict[str, str], options: str, directives: str) -> str:
+    nodes, tasks, each = given["nodes"], given["tasks"], given["tasks per node"]
+    if each not in ("", "1"):
+        return f"srun starts it as {each} tasks per node, each of which would start torchrun"
+    if tasks not in ("", nodes) and not _ALLOCATED.fullmatch(tasks):
+        return f"srun starts it as {tasks} tasks on {nodes} nodes; torchrun needs one on each"
+    allocated = _given("nodes", "", directives)
+    own = _given("nodes", options, "")
+    if not allocated and not _ALLOCATED.fullmatch(own):
+        return f"srun starts it on {nodes} nodes, and the script is no job that knows their names"
+    if own and own != allocated and not _ALLOCATED.fullmatch(own):
+        return f"srun starts it on {own} of the job's {allocated} nodes"
     return ""

@@ -22,12 +22,13 @@ def _collectives(facts: Facts) -> Iterator[tuple[Where, Site]]:
     """The circumstances and the place of each, those that the fixes will put there included."""
     for call in facts.named(*(f"ddpify.runtime.{name}" for name in COLLECTIVES)):
         yield call.where, call.site
+    yield from ((where, share.site) for share in facts.shares for where in share.wheres)
     for forward in facts.training_forwards:
         yield forward.call.where, forward.call.site
     for loop in facts.training:
         yield loop.backward.where, loop.backward.site
     for end in facts.ends:
-        if end.sums or end.means or end.meters:
+        if end.communicates:
             yield end.where, end.loop.site
     for effect in facts.effects:
         if effect.kind is EffectKind.CHECKPOINT:

@@ -1,4 +1,4 @@
-"""DDP205: every rank evaluates all samples, though only sums are kept."""
+"""DDP205: every rank evaluates all samples, though what it keeps can be put together."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from ddpify.facts.model import Facts, Loader, Role, Status
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import CORRECT, PROJECT, SINGLE, changed, marked
+from ddpify.rules.examples_collected import FORMS, NEAR
 from ddpify.rules.loaders import dataset_name, sampler_name, shuffled
 from ddpify.settings import Settings
 
@@ -24,7 +25,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         yield Finding(
             "DDP205",
             loader.call.site,
-            "every rank would evaluate all samples; a share each and one sum give the same number",
+            "every rank would evaluate all samples; a share each gives the same number",
             Severity.NOTE,
             _fix(facts, loader, settings),
             because=proof(loader.things),
@@ -54,8 +55,8 @@ RULE = Rule(
     "DDP205",
     "evaluation-on-every-rank",
     "Evaluating everything on every rank is right and N times slower than it has to be. Where only"
-    " sums and counts are kept, unpadded shares (rank, rank + N, …) and one sum give exactly the"
-    " number of one process.",
+    " sums, counts and lists with an entry per sample or batch are kept, unpadded shares (rank,"
+    " rank + N, …), put together after the loop, give exactly the number of one process.",
     "CONTRACT: Data, evaluation; BUGS D05 (padding would count samples twice)",
     check,
     bad=(
@@ -68,10 +69,11 @@ RULE = Rule(
             ("    share = evaluation_sampler(unseen)\n", ""),
             ("evaluation_sampler, ", ""),
         ),
-        marked(SINGLE, "DDP205", "labels[800:]), 100)"),
+        *(marked(form, "DDP205", "labels[800:]), 100)") for form in (SINGLE, *FORMS)),
     ),
     good=(
         *CORRECT,
+        *NEAR,
         changed(  # what is printed depends on who sees which batch
             SINGLE,
             ("seen += len(label)\n", "seen += len(label)\n            print(guess)\n"),

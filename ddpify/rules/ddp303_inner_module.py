@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Status
+from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -56,6 +57,9 @@ def _module_attribute(facts: Facts) -> Iterable[Finding]:
         tree = facts.tree(access.base_site)
         inner = tree.expression(access.base_site)
         outer = tree.parent(inner) if inner is not None else None
+        above = tree.parent(outer) if outer is not None else None
+        if unwrapped_model(above) is inner:  # the script's own way to unwrap, whole
+            outer = above
         if outer is None or tree.site(outer) in done:
             continue
         done.add(tree.site(outer))

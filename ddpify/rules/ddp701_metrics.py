@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.model import Facts, Status
@@ -18,6 +19,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.examples_collected import FORMS, NEAR
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -28,11 +30,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         return
     done: set[Site] = set()
     for end in facts.ends:
-        lines = _lines(end)
+        lines = _lines(_everywhere(facts, end))
         if not lines or end.loop.site in done:
             continue
         done.add(end.loop.site)
-        names = ", ".join((*end.sums, *end.means, *end.meters))
+        names = ", ".join((*end.sums, *end.means, *end.meters, *end.samples, *end.batches))
         yield Finding(
             "DDP701",
             end.loop.site,
@@ -42,9 +44,31 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
+def _everywhere(facts: Facts, end: LoopEnd) -> LoopEnd:
+    """Without what another call of the same function leaves behind as something else."""
+    twins = [e for e in facts.ends if e.loop.site == end.loop.site]
+    others = {name for twin in twins for name in twin.others}
+
+    def kept(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name not in others)
+
+    return replace(
+        end,
+        sums=kept(end.sums),
+        means=kept(end.means),
+        samples=kept(end.samples),
+        batches=kept(end.batches),
+    )
+
+
 def _lines(end: LoopEnd) -> list[str]:
     lines = []
-    for names, how in ((end.sums, "reduce_sum"), (end.means, "reduce_mean")):
+    for names, how in (
+        (end.sums, "reduce_sum"),
+        (end.means, "reduce_mean"),
+        (end.samples, "gather_samples"),
+        (end.batches, "gather_batches"),
+    ):
         if names:
             joined = ", ".join(names)
             lines.append(f"{joined} = {how}({joined})")
@@ -61,8 +85,9 @@ RULE = Rule(
     "DDP701",
     "metric-not-reduced",
     "Each rank sees its share of the samples. Sums and counts are added over the ranks before they"
-    " are divided; batch means are averaged. Otherwise ranks print, compare and save different"
-    " numbers, and a decision made from them splits the job.",
+    " are divided, lists of predictions are put together in the order of the samples; batch means"
+    " are averaged. Otherwise ranks print, compare and save different numbers, and a decision made"
+    " from them splits the job.",
     "ignite#615, transformer-xl#14; BUGS M01, M02",
     check,
     bad=(
@@ -84,10 +109,11 @@ RULE = Rule(
             ("disable=not is_main_process()):\n", "disable=not is_main_process()):  # DDP701\n"),
             ("        gap, count = reduce_sum(gap, count)\n", ""),
         ),
-        marked(SINGLE, "DDP701", "for signal, label in pairs:"),
+        *(marked(form, "DDP701", "for signal, label in pairs:") for form in (SINGLE, *FORMS)),
     ),
     good=(
         *CORRECT,
+        *NEAR,
         LEARNER,
         changed(  # nothing is read after the loop
             SCRIPT,

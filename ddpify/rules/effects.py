@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
+from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.collectives import needs_all_ranks
 from ddpify.rules.edits import MAIN, edit, gate, once, statement_of
+from ddpify.rules.gates import widest_gate
 from ddpify.source import Site
 
 
@@ -38,9 +40,10 @@ def _lifted(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
     """Calls of helpers whose first effect is of these kinds."""
     found = []
     for call in facts.calls:
-        if call.target in facts.helpers:
+        if call.target in facts.helpers and call.where.function not in facts.helpers:
             first = next(e for e in facts.effects if e.call.where.function is call.target)
-            if first.kind in kinds:
+            kind = EffectKind.FILE if first.kind is EffectKind.OPEN else first.kind
+            if kind in kinds:
                 found.append(call)
     return found
 
@@ -49,7 +52,7 @@ def gated_statement(facts: Facts, call: Call) -> tuple[Edit, ...]:
     """Gate the statement of a call, unless that would leave other ranks out of a collective."""
     if needs_all_ranks(facts, call.where.statement):
         return ()
-    return (gate(facts, call.where.statement),)
+    return (widest_gate(facts, call.where.statement),)
 
 
 def _advice(facts: Facts, call: Call) -> str:
@@ -74,12 +77,12 @@ def opened(facts: Facts, call: Call) -> Edit:
         return null_writer(facts, call.site)
     if call.alone or isinstance(node, ast.Expr):
         return gate(facts, statement)
-    if isinstance(node, ast.With) and _self_contained(facts, node):
+    if isinstance(node, ast.With) and _self_contained(tree, node):
         return gate(facts, statement)
     return null_writer(facts, call.site)
 
 
-def _self_contained(facts: Facts, node: ast.With) -> bool:
+def _self_contained(tree: Tree, node: ast.With) -> bool:
     """Nothing bound in the block is read after it, and it cannot leave the function."""
     if len(node.items) != 1:
         return False
@@ -88,10 +91,6 @@ def _self_contained(facts: Facts, node: ast.With) -> bool:
         isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.Global)) for n in inner
     ):
         return False
-    path = facts.entry.path
-    tree = next(
-        t for t in facts.trees.values() if t.parent(node) is not None or t.source.path == path
-    )
     bound = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     stored = any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in inner)
     return not stored and not any(tree.read_after(node, name) for name in bound)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ddpify.verify.evidence import CheckpointPair, Text
+from ddpify.verify.identity import Renamed, in_text
 from ddpify.verify.recording import Job, Run
 
 _SCRIPT = Path(__file__).parent / "observer" / "cross_load.py"
@@ -50,11 +51,15 @@ def compare_checkpoints(
     return tuple(CheckpointPair(**pair) for pair in json.loads(done.stdout))
 
 
-def texts(reference: Path, distributed: Path, paths: Sequence[str]) -> tuple[Text, ...]:
-    """Those of ``paths`` that are short texts in both folders."""
+def texts(
+    reference: Path, distributed: Path, paths: Sequence[str], names: Sequence[Renamed] = ()
+) -> tuple[Text, ...]:
+    """Those of ``paths`` that are short texts in both folders, with the new names in them."""
     found = ((path, _text(reference / path), _text(distributed / path)) for path in paths)
     return tuple(
-        Text(path, one, two) for path, one, two in found if not (one is None or two is None)
+        Text(path, one, in_text(two, names))
+        for path, one, two in found
+        if not (one is None or two is None)
     )
 
 

@@ -50,6 +50,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     add("--steps", type=int, default=0, help="stop after so many optimizer steps")
     add("--overfit", type=int, default=0, help="train on the first so many samples only")
     add("--full", action="store_true", help="record every value of every tensor")
+    add("--memory", action="store_true", help="measure the memory of one round of steps, then stop")
     add("--group-timeout", type=float, default=0, help="of process groups, seconds")
     add("--probe", type=Path, help="file for the inputs of the first training forward")
     if "--" not in argv:

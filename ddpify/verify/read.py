@@ -76,6 +76,11 @@ def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run
     )
 
 
+def last_note(out: Path, kind: str) -> dict[str, Any]:
+    """The last line of one kind that the first rank wrote; empty if there is none."""
+    return _last(_lines(out / "rank0.jsonl"), kind)
+
+
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 

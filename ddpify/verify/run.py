@@ -21,6 +21,7 @@ from ddpify.verify.causes import diagnose
 from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
 from ddpify.verify.checks import run_checks
 from ddpify.verify.evidence import Evidence
+from ddpify.verify.identity import renamed, same_names
 from ddpify.verify.interpreter import Interpreter, InterpreterError, examine
 from ddpify.verify.launch import Launch, run_ranks, run_single
 from ddpify.verify.options import NOISES, Options
@@ -38,12 +39,12 @@ class VerifyError(Exception):
     """Nothing could be compared; the message is for the user."""
 
 
-def _silent(_what: str, _progress: Progress) -> None:
+def silent(_what: str, _progress: Progress) -> None:
     return
 
 
 def verify(
-    options: Options, settings: Settings | None = None, report: Report = _silent
+    options: Options, settings: Settings | None = None, report: Report = silent
 ) -> Verification:
     """Run both programs and compare them; the user's files are not touched.
 
@@ -51,7 +52,7 @@ def verify(
         VerifyError: there is nothing to compare, or the original fails by itself.
         KeyboardInterrupt: no process and, without ``keep``, no file is left behind.
     """
-    with interruptible(), _workspace(options) as workspace:
+    with interruptible(), scratch_folder(options) as workspace:
         try:
             bench = Bench.of(options, settings or Settings(), workspace, report)
             return bench.compare()
@@ -60,7 +61,7 @@ def verify(
 
 
 @contextmanager
-def _workspace(options: Options) -> Iterator[Path]:
+def scratch_folder(options: Options) -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="ddpify-verify-")).resolve()
     try:
         yield folder
@@ -109,7 +110,7 @@ class Bench:
         else:
             job = run_single(launch, self.options.nproc)
         if not job.finished:
-            raise VerifyError(_why_it_failed(job.runs[0], self.options))
+            raise VerifyError(why_it_failed(job.runs[0], self.options))
         if not job.runs[0].steps:
             said = "\n".join(job.runs[0].stdout.splitlines()[-6:])
             raise VerifyError(f"the original took no optimizer step: nothing to compare\n{said}")
@@ -135,22 +136,19 @@ class Bench:
         return self.workspace / "order.json"
 
     def _launch(self, root: Path, name: str, observe: tuple[str, ...], title: str) -> Launch:
-        home = project_root(self.options.script)
-        script = root / self.options.script.resolve().relative_to(home)
-        here = Path.cwd().resolve()
-        cwd = root / here.relative_to(home) if here.is_relative_to(home) else script.parent
+        cwd, script = placed(self.options.script, root)
         return Launch(
             python=self.options.python,
             folder=root,
             cwd=cwd,
-            script=Path(os.path.relpath(script, cwd)),
+            script=script,
             arguments=self.options.arguments,
             out=self.workspace / "records" / name,
             observe=(*observe, *self._observed()),
             timeout=self.options.timeout,
-            environment=_devices(self.interpreter, self.options.nproc, name == "1"),
+            environment=devices(self.interpreter, self.options.nproc, name == "1"),
             on_progress=partial(self.report, title),
-            project=home,
+            project=project_root(self.options.script),
         )
 
     def _observed(self) -> tuple[str, ...]:
@@ -187,7 +185,10 @@ class Bench:
 
     def _evidence(self, reference: Job, distributed: Job, factor: int) -> Evidence:
         one, many = self.pair.original, self.pair.distributed
-        left = tuple(left_behind(root, self.before[root]) for root in (one, many))
+        left = [left_behind(root, self.before[root]) for root in (one, many)]
+        names = same_names(many, *left)
+        distributed = renamed(distributed, names)
+        left[1] = left_behind(many, self.before[many]) if names else left[1]
         both = [path for path in left[0] if path in left[1]]
         paths = checkpoint_paths(reference.runs[0], distributed, both)
         script = many / self.options.script.resolve().relative_to(project_root(self.options.script))
@@ -197,7 +198,7 @@ class Bench:
             distributed=distributed,
             left_by_reference=left[0],
             left_by_distributed=left[1],
-            texts=texts(one, many, both),
+            texts=texts(one, many, both, names),
             checkpoints=compare_checkpoints(self.options.python, one, many, paths),
             findings=pipeline.check((script,), self.settings).findings,
             batch_factor=factor,
@@ -233,7 +234,15 @@ class Bench:
         return f"{nproc} GPUs" if gpus else "CPU"
 
 
-def _devices(interpreter: Interpreter, nproc: int, alone: bool) -> Mapping[str, str]:
+def placed(script: Path, copy: Path) -> tuple[Path, Path]:
+    """In the copy of its project: the folder to start in, and the script from there."""
+    home, here = project_root(script), Path.cwd().resolve()
+    within = copy / script.resolve().relative_to(home)
+    cwd = copy / here.relative_to(home) if here.is_relative_to(home) else within.parent
+    return cwd, Path(os.path.relpath(within, cwd))
+
+
+def devices(interpreter: Interpreter, nproc: int, alone: bool) -> Mapping[str, str]:
     """One process sees one GPU, and ranks never share one."""
     if interpreter.gpus < nproc:
         return {"CUDA_VISIBLE_DEVICES": ""} if interpreter.gpus else {}
@@ -273,7 +282,7 @@ def _first_batch(run: Run) -> int:
     return next((len(batch.samples) for batch in batches), 0)
 
 
-def _why_it_failed(run: Run, options: Options) -> str:
+def why_it_failed(run: Run, options: Options) -> str:
     """The original's own failure: there is nothing to compare with."""
     if run.stack:
         return f"the original makes no progress for {options.timeout:g} s:\n{run.stack}"

@@ -30,6 +30,7 @@ FLAGS = {
     "migrate": sorted((*SETTINGS_FLAGS, *COMMON, "--force", "--inplace", "--output", "-o")),
     "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
     "check": sorted((*COMMON, "--ignore", "--select")),
+    "plan": sorted((*SETTINGS_FLAGS, *COMMON, "--measure", "--nproc", "--python", "--timeout")),
     "verify": sorted(
         "--baseline --color --distributed-only --dtype --full --html --ignore-output --json --keep "
         "--markdown --neutralise --neutralize --no-color --nproc --overfit --python --steps "

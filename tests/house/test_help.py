@@ -27,6 +27,7 @@ sys.exit(code)
         pytest.param(["migrate", "--help"], id="migrate"),
         pytest.param(["diff", "--help"], id="diff"),
         pytest.param(["check", "--help"], id="check"),
+        pytest.param(["plan", "--help"], id="plan"),
         pytest.param(["verify", "--help"], id="verify"),
     ],
 )

@@ -1,4 +1,5 @@
-"""The table of this folder's tests: launch scripts before and after, read from cases.txt.
+"""The table of this folder's tests: launch scripts before and after, read from cases.txt,
+makefiles.txt and markdown.txt.
 
 A file of its own, because shell in Python strings hides the quotes that matter here.
 `##### name | options` starts a case, `##### after` its second half; a case without one
@@ -24,7 +25,7 @@ class Case:
     runs: bool = True
 
 
-def _read(block: str) -> Case:
+def _read(block: str, path: str) -> Case:
     head, _, text = block.partition("\n")
     name, _, options = head.partition(" | ")
     before, _, after = text.partition("##### after\n")
@@ -33,21 +34,23 @@ def _read(block: str) -> Case:
         name,
         before,
         after or before,
-        given.get("path", "run.sh"),
+        given.get("path", path),
         tuple(given.get("entries", "main.py").split(",")),
         tuple(filter(None, given.get("files", "").split(","))),
         given.get("runs") != "no" and bool(after),
     )
 
 
-def _all() -> tuple[Case, ...]:
-    text = Path(__file__).with_suffix(".txt").read_text("utf-8")
+def table(name: str, path: str) -> tuple[Case, ...]:
+    """The cases of the file ``name``; their launcher is ``path`` if they do not say."""
+    text = Path(__file__).with_name(name).read_text("utf-8")
     text = text.replace("\n##### after\n", "\n<after>").removeprefix("##### ")
     blocks = (block.replace("\n<after>", "\n##### after\n") for block in text.split("\n##### "))
-    return tuple(_read(block if block.endswith("\n") else block + "\n") for block in blocks)
+    ends = (block if block.endswith("\n") else block + "\n" for block in blocks)
+    return tuple(_read(block, path) for block in ends)
 
 
-_CASES = _all()
+_CASES = table("cases.txt", "run.sh")
 _ODD = (
     Case(
         "no newline at the end",

@@ -27,7 +27,15 @@ while [[ $1 != python* && $1 != torchrun ]]; do shift; done
 STUBS = {
     **dict.fromkeys(("python", "python3", "python3.11", "torchrun"), RECORD),
     **dict.fromkeys(("uv", "conda", "srun"), PASS_ON),
+    "scontrol": '#!/bin/bash\n[ "$*" = "show hostnames n[1-2]" ] && printf "n1\\nn2\\n"\n',
 }
+SLURM = {"SLURM_JOB_ID": "81234", "SLURM_NNODES": "2", "SLURM_JOB_NODELIST": "n[1-2]"}
+MEETING = [
+    "--nnodes=2",
+    "--rdzv_id=81234",
+    "--rdzv_backend=c10d",
+    "--rdzv_endpoint=n1:11234",  # 10000 + 81234 % 20000
+]
 
 
 @pytest.fixture
@@ -52,6 +60,7 @@ def calls(case: Case, text: str, stubs: Path, arguments: tuple[str, ...] = ()) -
     script.write_text(text, newline="")
     script.chmod(0o755)
     environment = {"PATH": f"{stubs}:{os.environ['PATH']}", "HOME": "/", "RECORDS": str(records)}
+    environment |= SLURM | {"SLURM_GPUS_ON_NODE": "4"}
     result = subprocess.run(
         [script, *arguments], cwd=project, env=environment, capture_output=True, text=True
     )
@@ -69,8 +78,9 @@ def program(call: list[str]) -> list[str]:
         words = words[words.index("torch.distributed.run") + 1 :]
         name = "torchrun"
     if name == "torchrun":
-        assert words[0] == "--standalone"
-        words = words[2:]
+        nodes = [word for word in words if word.startswith(("--nnodes", "--rdzv"))]
+        assert nodes == MEETING or words[0] == "--standalone"
+        words = words[2 if not nodes else 5 :]
         if words[0] == "--no-python":
             words = words[2:]
     while words[0] == "-u":
@@ -106,7 +116,8 @@ def test_there_is_one_process_per_listed_gpu(case: Case, stubs: Path) -> None:
         gpus = call[1]
         if any(word.startswith("--nproc_per_node=") for word in call):
             listed = 1 if gpus in ("", "-1") else len(gpus.split(","))
-            assert processes(call) in ("gpu", str(listed))
+            written = re.findall(r"gpu\S*(?:=|:)(\d+)", case.before)
+            assert processes(call) in ("gpu", str(listed), *written)
 
 
 def test_the_count_follows_what_the_user_gives(stubs: Path) -> None:

@@ -85,7 +85,37 @@ def test_the_parser_is_loaded_only_to_read_a_script() -> None:
     [
         pytest.param("srun -N 2 python main.py\n", ("main.py",), "on 2 nodes", id="nodes"),
         pytest.param(
-            "#SBATCH --nodes=4\nsrun python main.py\n", ("main.py",), "on 4 nodes", id="directive"
+            "#SBATCH --nodes=4\nsrun -N 2 python main.py\n",
+            ("main.py",),
+            "on 2 of the job's 4 nodes",
+            id="some nodes",
+        ),
+        pytest.param(
+            "#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\nsrun python main.py\n",
+            ("main.py",),
+            "4 tasks per node",
+            id="tasks on nodes",
+        ),
+        pytest.param(
+            "#SBATCH -N 2\n#SBATCH -n 8\nsrun python main.py\n",
+            ("main.py",),
+            "8 tasks on 2 nodes",
+            id="all tasks",
+        ),
+        pytest.param(
+            "#SBATCH -N 2\nfor s in 1 2; do srun python main.py & done\n",
+            ("main.py",),
+            "beside others",
+            id="side by side",
+        ),
+        pytest.param(
+            'sbatch --wrap="python main.py"\n', ("main.py",), "text for sbatch", id="wrap"
+        ),
+        pytest.param(
+            "for f in main eval; do python $f.py; done\n",
+            ("main.py",),
+            r"\$f.py does not always stand for it",
+            id="one of several",
         ),
         pytest.param("srun -n 8 python main.py\n", ("main.py",), "8 tasks", id="tasks"),
         pytest.param(

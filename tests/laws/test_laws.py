@@ -101,7 +101,8 @@ def _lines(raw: bytes) -> list[str]:
 def _imports(lines: list[str]) -> bool:
     """Whether these lines are an import of the runtime, or stand within one."""
     text = "".join(lines).strip()
-    return text.startswith("from ddp_utils import") or bool(re.fullmatch(r"(\w+,\s*)+", text))
+    begins = re.match(r"from (?:core\.)?ddp_utils import", text)
+    return bool(begins or re.fullmatch(r"(\w+,\s*)+", text))
 
 
 def _planned(change: Change, root: Path, old: list[str]) -> set[int]:
@@ -112,7 +113,7 @@ def _planned(change: Change, root: Path, old: list[str]) -> set[int]:
     for one in change.edits:
         touched |= set(_range(one.edit, tree))
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.ImportFrom) and node.module == "ddp_utils":
+        if isinstance(node, ast.ImportFrom) and node.module in ("ddp_utils", "core.ddp_utils"):
             touched |= set(range(node.lineno, (node.end_lineno or 0) + 1))
     for step in (-1, 1):
         for line in list(touched):

@@ -50,6 +50,7 @@ def random_states() -> tuple[Any, ...]:
 MODEL = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
 TENSOR = torch.ones(2, requires_grad=True)
 VALUE = {"path": object()}
+LIST = [TENSOR]
 SAME: list[Any] = [
     pytest.param(lambda: ddp.wrap_model(MODEL, sync_batchnorm=True), MODEL, id="wrap_model"),
     pytest.param(lambda: ddp.unwrap(MODEL), MODEL, id="unwrap"),
@@ -57,6 +58,10 @@ SAME: list[Any] = [
     pytest.param(lambda: ddp.reduce_sum(TENSOR), TENSOR, id="reduce_sum"),
     pytest.param(lambda: ddp.reduce_mean(TENSOR), TENSOR, id="reduce_mean"),
     pytest.param(lambda: ddp.reduce_sum(1, TENSOR)[1], TENSOR, id="reduce_sum-of-two"),
+    pytest.param(lambda: ddp.gather_samples(LIST), LIST, id="gather_samples"),
+    pytest.param(lambda: ddp.gather_batches(LIST, [])[0], LIST, id="gather_batches"),
+    pytest.param(lambda: ddp.per_rank_count(TENSOR), TENSOR, id="per_rank_count"),
+    pytest.param(lambda: ddp.global_mean(TENSOR, 2), TENSOR, id="global_mean"),
     pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
     pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
@@ -77,6 +82,26 @@ def test_helpers_return_the_very_object_and_draw_nothing(
     assert call() is result
     assert random_states() == before
     assert not dist.is_initialized()
+
+
+BOUNDED = [
+    pytest.param(0, 1, 1, id="int"),
+    pytest.param(3, 1, 3, id="enough"),
+    pytest.param(0, 1e-6, 1e-6, id="float"),
+    pytest.param(torch.tensor(0), 1, torch.tensor(0).clamp(min=1), id="tensor"),
+    pytest.param(torch.tensor(0), 0.5, torch.tensor(0).clamp(min=0.5), id="tensor-float"),
+    pytest.param(torch.tensor(2.0), 1, torch.tensor(2.0), id="tensor-enough"),
+]
+
+
+@pytest.mark.parametrize(("count", "at_least", "expected"), BOUNDED)
+def test_a_count_is_bounded_as_the_script_bounded_it(
+    count: Any, at_least: float, expected: Any
+) -> None:
+    found = ddp.per_rank_count(count, at_least=at_least)
+    assert type(found) is type(expected)
+    assert found == expected
+    assert getattr(found, "dtype", None) == getattr(expected, "dtype", None)
 
 
 def test_numbers_in_one_process() -> None:
@@ -203,6 +228,10 @@ COLLECTIVES: list[Any] = [
     pytest.param(lambda: ddp.reduce_sum(1), id="reduce_sum"),
     pytest.param(lambda: ddp.reduce_mean(1), id="reduce_mean"),
     pytest.param(lambda: ddp.reduce_meter(), id="reduce_meter"),
+    pytest.param(lambda: ddp.gather_samples([]), id="gather_samples"),
+    pytest.param(lambda: ddp.gather_batches([]), id="gather_batches"),
+    pytest.param(lambda: ddp.per_rank_count(1), id="per_rank_count"),
+    pytest.param(lambda: ddp.global_mean(TENSOR, 1), id="global_mean"),
     pytest.param(lambda: ddp.wrap_model(MODEL), id="wrap_model"),
     pytest.param(lambda: ddp.distributed_sampler(range(4), True), id="distributed_sampler"),
     pytest.param(lambda: ddp.save_on_main({}, "never.pt"), id="save_on_main"),

@@ -101,7 +101,33 @@ def test_sums(job: Job) -> None:
         assert seen["flags"] == [[size], size]
         assert seen["strided"]
         assert (seen["no samples"], seen["no samples, tensor"], seen["nothing"]) == (1.5, 1.5, [])
-        assert seen["list"] == "TypeError: only numbers and tensors can be reduced, not list"
+        expected = "TypeError: only numbers, tensors and arrays can be reduced, not list"
+        assert seen["list"] == expected
+
+
+def test_sums_of_arrays(job: Job) -> None:
+    for seen in job["arrays"]:
+        assert (seen["small"], seen["argument"], seen["large"]) == (True, True, True)
+        assert seen["half"] == [[job.size / 2], "float32"]
+        assert seen["flags"] == [job.size, job.size - 1]
+        assert seen["single"] == [sum(range(job.size)), []]
+        assert seen["unsigned"] == [True, "uint8"]
+
+
+def test_lists_of_the_ranks_become_those_of_one_process(job: Job) -> None:
+    for seen in job["gathering"]:
+        assert all(seen[name] for name in ("numbers", "boxes", "tensors", "numpys", "lists"))
+        assert seen["dicts"] == ["10", [3, 3, 3], "int16"]
+        assert seen["type"] == ["torch.float16", "int32"]
+        assert (seen["few"], seen["one"], seen["none"]) == ([[0], [1]], [0], [[], []])
+        if job.size > 1:
+            assert seen["storage"] == 8  # a row, not all it is a view of
+            total = sum(3 - rank for rank in range(job.size))
+        if job.size == 3:
+            assert (
+                seen["unequal"]
+                == f"ValueError: rank 0 has 3 of {total} entries, which is not its share"[:52]
+            )
 
 
 def test_means(job: Job) -> None:
@@ -192,6 +218,29 @@ def test_ranks_train_what_one_process_trains(job: Job) -> None:
         assert seen["prefixed"]
 
 
+def test_a_count_of_all_ranks_is_shared_out(job: Job) -> None:
+    total = sum(range(job.size))
+    for rank, seen in enumerate(job["rank_counts"]):
+        share = total / job.size
+        assert seen["numbers"] == [share, max(total, 2.5) / job.size, 9 / job.size]
+        assert [value for value, _ in seen["tensors"]] == pytest.approx([share, 9 / job.size])
+        assert seen["tensors"][1][1] == "torch.float64"
+        assert seen["evaluating"] == [rank, max(rank, 2)]
+
+
+def test_means_are_weighed_so_that_their_mean_is_that_of_all_terms(job: Job) -> None:
+    for rank, seen in enumerate(job["global_means"]):
+        for case in ("none ignored", "few", *(["rank without"] if job.size > 1 else [])):
+            ours, whole = seen[case]["value"]
+            assert ours == pytest.approx(whole, rel=1e-12), case
+            assert seen[case]["gradient"] < 1e-15, case
+            assert seen[case]["dtype"]
+        if job.size > 1:
+            assert (seen["rank without"]["own"] == [0.0, 0.0]) is (rank == 0)
+        assert seen["all"] == "[nan, 0.0]", "as in one process"
+        assert (seen["half"], seen["evaluating"]) == (True, True)
+
+
 def test_wrapper_options_are_spelled_for_the_installed_torch(job: Job) -> None:
     for seen in job["wrapping"]:
         assert (seen["buffers"], seen["new name"]) == ([True, False], False)
@@ -208,6 +257,18 @@ def test_forked_streams_differ_and_rank_0_keeps_its_own(job: Job) -> None:
     assert job["forked"][0]["kept"]
     for stream in range(3):
         assert len({str(seen["draws"][stream]) for seen in job["forked"]}) == job.size
+
+
+def test_an_epoch_draws_the_same_whatever_was_drawn_before_it(job: Job) -> None:
+    first, *others = job["streams"]
+    assert first["kept"], "rank 0 goes on with its own stream"
+    for seen in others:
+        begin, third, again = seen["epochs"]
+        assert third == again
+        assert begin != third
+        assert not seen["kept"]
+    for epoch in range(3):
+        assert len({str(seen["epochs"][epoch]) for seen in job["streams"]}) == job.size
 
 
 def test_a_rank_that_raises_ends_the_job_with_its_traceback(tmp_path: Path) -> None:

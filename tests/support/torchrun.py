@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,26 +66,42 @@ def _run_once(
     timeout: float,
 ) -> Completed:
     with tempfile.TemporaryDirectory(prefix="torchrun-") as logs:
-        job = subprocess.Popen(
-            [*_launcher(nproc, logs), str(script_path), *args],
-            cwd=cwd,
-            env={**_environment(), **(env or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            stdin=subprocess.DEVNULL,
-            text=True,
-            start_new_session=True,
-        )
+        job = start([*_launcher(nproc, logs), str(script_path), *args], cwd, env)
         try:
             out, err = job.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
-            _kill(job)
+            kill(job)
             done = _collect(job.returncode, "", "", Path(logs), nproc)
             raise JobTimeout(
                 f"{script_path} on {nproc} ranks was still running after {timeout} s\n"
                 f"{done.stdout}\n{done.stderr}"
             ) from None
         return _collect(job.returncode, out, err, Path(logs), nproc)
+
+
+def start(
+    command: Sequence[str], cwd: Path | str, env: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Any command, in a session of its own; `kill` ends it with everything it has started."""
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env={**_environment(), **(env or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def finish(job: subprocess.Popen[str], timeout: float = 120) -> tuple[str, str]:
+    """Its output, once it has ended by itself. Raises JobTimeout."""
+    try:
+        return job.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        out, err = kill(job)
+        raise JobTimeout(f"{job.args} ran for {timeout} s\n{out}\n{err}") from None
 
 
 def _launcher(nproc: int, logs: str) -> list[str]:
@@ -109,17 +125,18 @@ def _log(logs: Path, rank: str, name: str) -> str:
     return "".join(p.read_text(errors="replace") for p in sorted(logs.glob(f"*/*/{rank}/{name}")))
 
 
-def _kill(job: subprocess.Popen[str]) -> None:
-    """Kill the launcher and the ranks, which lead sessions of their own."""
-    for pid in _descendants(job.pid) | {job.pid}:
+def kill(job: subprocess.Popen[str]) -> tuple[str, str]:
+    """Kill the launcher and the ranks, which lead sessions of their own; what they printed."""
+    for pid in descendants(job.pid) | {job.pid}:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue  # it ended between the look and the kill
-    job.communicate()
+    return job.communicate()
 
 
-def _descendants(root: int) -> set[int]:
+def descendants(root: int) -> set[int]:
+    """The processes that ``root`` and its children have started, still there."""
     table = subprocess.run(
         ["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True
     ).stdout

@@ -31,6 +31,7 @@ from tests.verify.factories import (
         ("epoch 1 took 3.25", "epoch 1 took 9.75"),
         ("Time 0.123 (0.456) loss 0.5", "Time 0.223 (0.356) loss 0.5"),
         ("elapsed: 0:01:23, acc 0.5", "elapsed: 0:00:59, acc 0.5"),
+        ('"total_time_sec": 3.02, "acc": 0.5', '"total_time_sec": 4.01, "acc": 0.5'),
         ("2024-01-02 10:11:12,345 INFO loss 1.5", "2025-11-21 13:03:10,001 INFO loss 1.5"),
         ("[2024-01-02T10:11:12.345Z] done", "[2025-01-02T11:11:12.345Z] done"),
         ("Sat Nov 21 13:03:10 2026 acc 1.0", "Sun Nov 22 03:13:10 2026 acc 1.0"),

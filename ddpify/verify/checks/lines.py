@@ -16,7 +16,8 @@ _SECONDS = r"(?:s|secs?|seconds?|ms|msecs?|milliseconds?|us|µs|mins|minutes?|hr
 _DAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
 _MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
 _CLOCKED = (
-    r"[\w/-]*time|elapsed|eta|etc|took|secs?|seconds?|throughput|speed|duration|fps|it/s|sps"
+    r"[\w/-]*time(?:_(?:m?s|secs?|seconds?|min(?:ute)?s?|h(?:ou)?rs?))?|elapsed|eta|etc|took"
+    r"|secs?|seconds?|throughput|speed|duration|fps|it/s|sps"
     r"|(?:ima?ge?s?|samples?|tokens?|batch(?:es)?|steps?)(?:/|_per_)s(?:ec(?:ond)?)?"
     r"|(?:max[_ ]|peak[_ ]|gpu[_ ])*mem(?:ory)?|pid|timestamp"
 )

@@ -21,7 +21,7 @@ def name_parameters(groups: Sequence[Sequence[Any]]) -> list[str]:
     """
     wanted = {id(parameter) for group in groups for parameter in group}
     found: dict[int, tuple[str, str]] = {}
-    for root in sorted(_roots(), key=lambda module: -_held(module, wanted)):
+    for root in sorted(roots(), key=lambda module: -_held(module, wanted)):
         kind = type(_unwrapped(root)).__name__
         wrappers = _wrappers(root)
         for name, parameter in root.named_parameters():
@@ -60,7 +60,7 @@ def _full(found: tuple[str, str], shared: Counter[str]) -> str:
     return f"{kind}.{name}" if shared[name] > 1 else name
 
 
-def _roots() -> Iterator[nn.Module]:
+def roots() -> Iterator[nn.Module]:
     # type() and not isinstance(), which would run code of proxies that are alive
     modules = [one for one in gc.get_objects() if issubclass(type(one), nn.Module)]
     complete = [one for one in modules if "_modules" in one.__dict__]

@@ -51,7 +51,7 @@ class Probe:
     def _is_trained(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         if not torch.is_grad_enabled() or self._recorder.quiet or self._recorder.forked:
             return False
-        if next(_tensors((args, kwargs)), None) is None:
+        if next(tensors((args, kwargs)), None) is None:
             return False
         return module.training and any(p.requires_grad for p in module.parameters())
 
@@ -92,7 +92,7 @@ class Probe:
             streams.seed("probe")
             module.eval()
             output = module(*args, **kwargs)
-        floating = (one for one in _tensors(output) if one.is_floating_point())
+        floating = (one for one in tensors(output) if one.is_floating_point())
         first = next(floating, None)
         if first is None:
             raise TypeError(f"no floating-point tensor in a {type(output).__name__}")
@@ -131,14 +131,14 @@ def _is_sharded(module: nn.Module) -> bool:
     return first or any(hasattr(one, "full_tensor") for one in module.parameters())
 
 
-def _tensors(tree: Any) -> Iterator[Tensor]:
+def tensors(tree: Any) -> Iterator[Tensor]:
     """All tensors in containers, in order; also in objects that keep fields, as outputs do."""
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, dict):
-        yield from _tensors(tuple(tree.values()))
+        yield from tensors(tuple(tree.values()))
     elif isinstance(tree, (list, tuple)):
         for one in tree:
-            yield from _tensors(one)
+            yield from tensors(one)
     elif hasattr(tree, "__dataclass_fields__"):
-        yield from _tensors(tuple(vars(tree).values()))
+        yield from tensors(tuple(vars(tree).values()))

@@ -13,6 +13,7 @@ from ddpify.verify.observer.draws import Draws
 from ddpify.verify.observer.files import FileWatch
 from ddpify.verify.observer.gradients import GradientWatch
 from ddpify.verify.observer.loaders import LoaderWatch
+from ddpify.verify.observer.memory import MemoryWatch
 from ddpify.verify.observer.noise import Noise
 from ddpify.verify.observer.order import BatchFactor, EvaluationOrder, GlobalOrder, read_shuffles
 from ddpify.verify.observer.patching import Patcher
@@ -36,6 +37,7 @@ class Session:
         self._noise = Noise(self._recorder)
         self._signer = Signer(options.full)
         self._probe: Probe | None = None
+        self._memory: MemoryWatch | None = None
         self._ending: dict[str, object] = {}
 
     def start(self) -> None:
@@ -69,6 +71,12 @@ class Session:
 
     def _watch(self) -> None:
         options, recorder, patcher = self._options, self._recorder, self._patcher
+        if options.memory:
+            watched = LoaderWatch(recorder, 0)
+            watched.start(patcher)
+            self._memory = MemoryWatch(recorder, watched)
+            self._memory.start(patcher)
+            return
         places = Places(options.watch)
         gradients = GradientWatch(recorder, places)
         loaders = LoaderWatch(recorder, options.overfit)
@@ -88,6 +96,8 @@ class Session:
         self._ending = {"status": status, "exit_code": exit_code, "traceback": traceback}
         if self._probe and exit_code == 0:
             self._probe.answer()
+        if self._memory and exit_code == 0:
+            self._memory.answer()
         self._recorder.mark_end()
 
     def finish(self) -> None:

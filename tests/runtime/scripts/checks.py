@@ -84,6 +84,66 @@ def sums() -> Any:
     }
 
 
+def arrays() -> Any:
+    rank, size = ddp.get_rank(), ddp.get_world_size()
+    whole = np.arange(6).reshape(2, 3).T + rank
+    small, large, half, flags, single, unsigned = ddp.reduce_sum(
+        whole,
+        np.array([2**62 // size], np.int64),
+        np.array([0.5], np.float32),
+        np.array([True, rank > 0]),
+        np.array(rank),
+        np.array([200 // size], np.uint8),
+    )
+    expected = sum(np.arange(6).reshape(2, 3).T + each for each in range(size))
+    return {
+        "small": bool((small == expected).all()) and small.dtype == whole.dtype,
+        "argument": bool((whole == np.arange(6).reshape(2, 3).T + rank).all()),
+        "large": int(large[0]) == 2**62 // size * size,  # more than a float64 holds
+        "half": [half.tolist(), str(half.dtype)],
+        "flags": flags.tolist(),
+        "single": [single.tolist(), single.shape],
+        "unsigned": [int(unsigned[0]) == 200 // size * size, str(unsigned.dtype)],
+    }
+
+
+def share(total: int) -> list[int]:
+    return list(range(total))[ddp.get_rank() :: ddp.get_world_size()]
+
+
+def cut(rows: Any, size: int) -> list[Any]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
+
+
+def gathering() -> Any:
+    mine, few, one = share(11), share(2), share(1)  # on three ranks not each has of the few
+    views = torch.arange(44, dtype=torch.float16).reshape(11, 4)
+    numbers, boxes = ddp.gather_samples(
+        mine, [{"row": views[i], "name": str(i), "array": np.full(i, i, np.int16)} for i in mine]
+    )
+    rows = [int(box["row"][0]) for box in boxes]
+    tensors, numpys, lists, few_rows = ddp.gather_batches(
+        cut(views[mine], 2),
+        cut(np.asarray(mine, np.int32), 2),
+        cut(mine, 2),
+        cut(torch.tensor(few)[:, None], 2) if few else [],
+    )
+    return {
+        "numbers": numbers == list(range(11)),
+        "boxes": rows == list(range(0, 44, 4)),
+        "dicts": [boxes[10]["name"], boxes[3]["array"].tolist(), str(boxes[3]["array"].dtype)],
+        "storage": boxes[0]["row"].untyped_storage().nbytes(),
+        "tensors": all(map(torch.equal, tensors, views.split(2))) and len(tensors) == 6,
+        "type": [str(tensors[0].dtype), str(numpys[0].dtype)],
+        "numpys": np.concatenate(numpys).tolist() == list(range(11)),
+        "lists": lists == cut(list(range(11)), 2),
+        "few": torch.cat(few_rows).tolist(),
+        "one": ddp.gather_samples(one),
+        "none": [ddp.gather_samples([]), ddp.gather_batches([])],
+        "unequal": attempt(lambda: ddp.gather_samples([0] * (3 - ddp.get_rank())))[:52],
+    }
+
+
 def means() -> Any:
     rank = ddp.get_rank()
     whole, part, tensor = ddp.reduce_mean(rank, rank / 2, torch.tensor([rank, 1]))
@@ -123,12 +183,12 @@ def sampling() -> Any:
         warnings.simplefilter("always")
         sampler = ddp.distributed_sampler(data, shuffle=True)
         ddp.distributed_sampler(data, shuffle=True, drop_last=True)
-    torch.set_rng_state(kept)
     loader = DataLoader(data, batch_size=2, shuffle=sampler is None, sampler=sampler)
     epochs = []
     for epoch in range(2):
         ddp.set_epoch(loader, epoch)
         epochs.append([int(i) for (batch,) in loader for i in batch])
+    torch.set_rng_state(kept)
     return {
         "epochs": epochs,
         "in order": list(ddp.distributed_sampler(range(6), shuffle=False)),
@@ -216,6 +276,60 @@ def training() -> Any:
     }
 
 
+def rank_counts() -> Any:
+    """Rank r counts r things: rank 0 has none, and the smallest count allowed is of all ranks."""
+    own = ddp.get_rank()
+    numbers = [ddp.per_rank_count(own), ddp.per_rank_count(own, 2.5), ddp.per_rank_count(0, 9)]
+    mask = torch.tensor([True] * own + [False])
+    tensors = [ddp.per_rank_count(mask.sum()), ddp.per_rank_count(mask.double().sum(), at_least=9)]
+    with torch.no_grad():
+        evaluating = [ddp.per_rank_count(own), ddp.per_rank_count(mask.sum(), 2).item()]
+    return {
+        "numbers": numbers,
+        "tensors": [[float(t), str(t.dtype)] for t in tensors],
+        "evaluating": evaluating,
+    }
+
+
+def shared_out(targets: torch.Tensor, *, half: bool = False) -> Any:
+    """A mean over the targets that are not -1: of this rank's, to be that of all."""
+    torch.manual_seed(5)
+    logits = torch.randn(6, 3, dtype=torch.float64).requires_grad_()
+    ranks, own = ddp.get_world_size(), targets[2 * ddp.get_rank() :][:2]
+    rows = logits[2 * ddp.get_rank() :][:2]
+    loss = nn.functional.cross_entropy(rows.half() if half else rows, own, ignore_index=-1)
+    shared = ddp.global_mean(loss, (own != -1).sum())
+    shared.backward()
+    expected = logits.detach().clone().requires_grad_()
+    used = targets[: 2 * ranks]
+    whole = nn.functional.cross_entropy(expected[: 2 * ranks], used, ignore_index=-1)
+    whole.backward()
+    ours, theirs = ddp.reduce_mean(logits.grad), expected.grad
+    return {
+        "value": [float(ddp.reduce_mean(shared)), float(whole)],
+        "dtype": shared.dtype == loss.dtype,
+        "gradient": float((ours - theirs).abs().max()),
+        "own": [float(shared), float(logits.grad.abs().max())],
+    }
+
+
+def global_means() -> Any:
+    """Rank 0 has one target, the others two, or one rank has none, or all."""
+    mean, none = torch.tensor(1.5), torch.tensor([0, 1, 2, 0, 1, 2])
+    few = torch.tensor([0, -1, 2, 0, 1, 2])
+    first, all_ignored = torch.tensor([-1, -1, 2, 0, 1, 2]), torch.full((6,), -1)
+    with torch.no_grad():
+        evaluating = ddp.global_mean(mean, ddp.get_rank()) is mean
+    return {
+        "none ignored": shared_out(none),
+        "few": shared_out(few),
+        "rank without": shared_out(first),
+        "all": str(shared_out(all_ignored)["own"]),
+        "half": shared_out(few, half=True)["dtype"],
+        "evaluating": evaluating,
+    }
+
+
 def wrapping() -> Any:
     def buffers(**options: Any) -> bool:
         model: Any = ddp.wrap_model(nn.BatchNorm1d(2), **options)
@@ -249,11 +363,29 @@ def forked() -> Any:
     return {"kept": torch.rand(1).item() == expected, "draws": draws()}
 
 
+def streams() -> Any:
+    """Draws in epochs 0, 3, and 3 again: with other draws in between, as after a resume."""
+    sampler = ddp.distributed_sampler(range(10), shuffle=True)
+    loader = DataLoader(TensorDataset(torch.arange(10)), sampler=sampler)
+    kept = random.getstate()
+    seen = []
+    for epoch in (0, 3, 3):
+        ddp.set_epoch(loader, epoch)
+        seen.append(draws())
+    random.setstate(kept)
+    expected = random.random()
+    random.setstate(kept)
+    ddp.set_epoch(loader, 5)
+    return {"epochs": seen, "kept": random.random() == expected}
+
+
 CHECKS = (
     identity,
     draws,
     notices,
     sums,
+    arrays,
+    gathering,
     means,
     meters,
     objects,
@@ -265,8 +397,11 @@ CHECKS = (
     saving,
     training,
     wrapping,
+    rank_counts,
+    global_means,
     accumulation,
     forked,
+    streams,
 )
 
 

@@ -1,0 +1,1 @@
+"""What a migration means for batch, steps and memory: derived from the source, or measured."""

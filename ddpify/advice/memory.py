@@ -1,0 +1,128 @@
+"""The memory of each GPU before and after, term by term; docs/plan.md has the sources.
+
+Everything is added up as if it were there at once. Gradients grow while activations go, so the
+sums are upper bounds; the same on both sides, which is what they are compared for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from ddpify.advice.model import Cell, Fit, Measured, MemoryRow, Row
+
+_Part = Callable[[Measured], int]
+
+
+def memory(row: Row, parallel: bool, measured: Measured | None) -> tuple[MemoryRow, ...]:
+    """The table for one batch; without ``measured`` it has formulas only.
+
+    ``b`` stands for the samples of one GPU: ``b1`` and ``b2`` before, ``b`` after.
+    """
+    return tuple(_Table(row, parallel, measured).rows())
+
+
+def total(rows: tuple[MemoryRow, ...]) -> tuple[int, int | None, int] | None:
+    """Bytes of the first GPU, the others and each GPU after; None where one is not known."""
+    cells = [cell for row in rows for cell in (row.first, row.after)]
+    if any(cell.formula and cell.size is None for cell in cells):
+        return None
+    others = [row.others for row in rows if row.others is not None]
+    return (
+        sum(row.first.size or 0 for row in rows),
+        sum(cell.size or 0 for cell in others) if others else None,
+        sum(row.after.size or 0 for row in rows),
+    )
+
+
+def fit(row: Row, parallel: bool, measured: Measured) -> Fit | None:
+    """The largest batch that fits, if activations grow in proportion to the batch."""
+    if not row.after:
+        return None
+    found = total(memory(row, parallel, measured))
+    assert found is not None
+    room = found[0] - _fixed(measured)
+    each = _per_sample(measured)
+    largest = room * measured.batch // each if each else 0
+    return Fit(row.ranks, found[0], found[2], max(0, largest))
+
+
+def _fixed(measured: Measured) -> int:
+    """What a rank holds whatever its batch is."""
+    constant = measured.parameters + measured.buffers + measured.state
+    return constant + measured.gradients + measured.trainable
+
+
+def _per_sample(measured: Measured) -> int:
+    """Bytes that grow with the batch, of the measured batch."""
+    kept = measured.saved + measured.outputs - measured.shared
+    return measured.inputs + kept + measured.loss
+
+
+class _Table:
+    def __init__(self, row: Row, parallel: bool, measured: Measured | None) -> None:
+        self._row = row
+        self._parallel = parallel
+        self._measured = measured
+
+    def rows(self) -> Iterator[MemoryRow]:
+        yield self._fixed("parameters", "P", lambda m: m.parameters, replica=True)
+        yield self._fixed("buffers", "F", lambda m: m.buffers, replica=True)
+        yield self._fixed("gradients", "G", lambda m: m.gradients, replica=True)
+        yield self._fixed("optimizer state", "S", lambda m: m.state, replica=False)
+        yield self._second_copy()
+        yield self._batch("batch", "X", lambda m: m.inputs, whole=True, others=True)
+        yield self._batch("kept for backward", "A", lambda m: m.saved, whole=False, others=True)
+        yield self._outputs()
+        yield self._batch("kept by the loss", "L", lambda m: m.loss, whole=True, others=False)
+
+    def _fixed(self, what: str, letter: str, part: _Part, *, replica: bool) -> MemoryRow:
+        cell = self._cell(letter, part)
+        others = (cell if replica else Cell()) if self._parallel else None
+        return MemoryRow(what, cell, others, cell)
+
+    def _batch(
+        self, what: str, letter: str, part: _Part, *, whole: bool, others: bool
+    ) -> MemoryRow:
+        """``whole``: DataParallel has all of the batch of it on the first GPU."""
+        first, other = self._before()
+        on_first = self._scaled(
+            letter, "B" if whole else "b1", part, self._row.batch if whole else first
+        )
+        if not self._parallel:
+            on_first = self._scaled(letter, "B", part, self._row.batch)
+        on_others = self._scaled(letter, "b2", part, other) if others else Cell()
+        after = self._scaled(letter, "b", part, self._row.after)
+        return MemoryRow(what, on_first, on_others if self._parallel else None, after)
+
+    def _second_copy(self) -> MemoryRow:
+        """Of the gradients: DDP's buckets; of DataParallel, the first replica's own."""
+        buckets = self._cell("T", lambda m: m.trainable)
+        if not self._parallel:
+            return MemoryRow("gradients, again", Cell(), None, buckets)
+        own = self._cell("G", lambda m: m.gradients)
+        return MemoryRow("gradients, again", own, Cell(), buckets)
+
+    def _outputs(self) -> MemoryRow:
+        """Gathered, they are copies; else what backward keeps anyway is counted there."""
+        own = self._scaled("O", "b", lambda m: m.outputs - m.shared, self._row.after)
+        if self._parallel:
+            gathered = self._scaled("O", "B", lambda m: m.outputs, self._row.batch)
+            return MemoryRow("outputs", gathered, Cell(), own)
+        before = self._scaled("O", "B", lambda m: m.outputs - m.shared, self._row.batch)
+        return MemoryRow("outputs", before, None, own)
+
+    def _before(self) -> tuple[int | None, int | None]:
+        """Samples on the first GPU, and on the fullest of the others."""
+        sizes = self._row.before
+        if not sizes:
+            return None, None
+        return sizes[0], sizes[1] if len(sizes) > 1 else 0
+
+    def _cell(self, letter: str, part: _Part) -> Cell:
+        return Cell(letter, part(self._measured) if self._measured is not None else None)
+
+    def _scaled(self, letter: str, samples: str, part: _Part, count: int | None) -> Cell:
+        formula, measured = f"{letter}({samples})", self._measured
+        if measured is None or count is None:
+            return Cell(formula)
+        return Cell(formula, -(-part(measured) * count // measured.batch))

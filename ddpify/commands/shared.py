@@ -1,0 +1,112 @@
+"""What the commands share: exit codes, the flags of a project, how an end is said."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from ddpify.outcome import Outcome
+    from ddpify.settings import Settings
+
+CLEAN, TO_DO, FAILED, INTERRUPTED = 0, 1, 2, 130
+_Command = TypeVar("_Command", bound=Callable[..., int])
+
+
+class Stop(click.ClickException):
+    """Ends the run with one sentence on standard error and exit code 2."""
+
+    exit_code = FAILED
+
+    def show(self, file: object = None) -> None:
+        """Print the sentence."""
+        click.echo(f"ddpify: {self.message}", err=True)
+
+
+def paths_argument(command: _Command) -> _Command:
+    kind = click.Path(path_type=Path)
+    return click.argument("paths", nargs=-1, required=True, type=kind, metavar="PATHS...")(command)
+
+
+def color_flag(command: _Command) -> _Command:
+    text = "Colour the output (default: on a terminal, unless NO_COLOR is set)."
+    return click.option("--color/--no-color", default=None, help=text)(command)
+
+
+def format_flag(*names: str) -> Callable[[_Command], _Command]:
+    kind = click.Choice(names)
+    text = "How to print the result."
+    return click.option("--format", "form", type=kind, default="text", help=text)
+
+
+def project_options(command: _Command) -> _Command:
+    """Flags that set the same-named field of ``Settings``; absent ones leave it alone."""
+    choices = (
+        click.option(
+            "--strategy",
+            type=click.Choice(("ddp", "fsdp")),
+            help="How to distribute the model: ddp (default); fsdp is not there yet.",
+        ),
+        click.option(
+            "--runtime",
+            type=click.Choice(("vendor", "import")),
+            help="Copy the helper module into the project (default), or import it from ddpify.",
+        ),
+        click.option(
+            "--runtime-module",
+            metavar="NAME",
+            help="Dotted name of the copied helper module, for example core.ddp_utils.",
+        ),
+        click.option(
+            "--batch-size",
+            type=click.Choice(("global", "per-rank")),
+            help="The script's batch size is split over the ranks (global, default) "
+            "or kept on each (per-rank).",
+        ),
+        click.option(
+            "--sync-batchnorm/--no-sync-batchnorm",
+            default=None,
+            help="Convert BatchNorm to SyncBatchNorm on CUDA "
+            "(default: unless DataParallel was used).",
+        ),
+    )
+    for option in reversed(choices):
+        command = option(command)
+    return command
+
+
+def settings_of(paths: Sequence[Path], flags: dict[str, object]) -> Settings:
+    from ddpify.settings import SettingsError, load
+
+    try:
+        settings = load(paths[0], flags)
+    except SettingsError as error:
+        raise Stop(str(error)) from error
+    if settings.strategy == "fsdp":
+        raise Stop("--strategy fsdp is not there yet; ddp is the only strategy so far.")
+    return settings
+
+
+def refuse(outcome: Outcome, form: str) -> int:
+    from ddpify.report import json, text
+
+    for refusal in outcome.refusals:
+        click.echo(text.refusal(refusal), err=True)
+    if form == "json":
+        click.echo(json.render(outcome), nl=False)
+    return FAILED
+
+
+def wants_color(flag: bool | None) -> bool:
+    if flag is not None:
+        return flag
+    return not os.environ.get("NO_COLOR") and sys.stdout.isatty()
+
+
+def echo(text: str, color: bool) -> None:
+    click.echo(text, nl=False, color=color)

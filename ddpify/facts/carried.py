@@ -1,0 +1,159 @@
+"""Loops over the samples of a batch, and what one pass hands on to the next.
+
+What is computed from one sample alone is the same whichever rank sees the sample; what a pass
+takes over from the pass before depends on who came before.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ddpify.facts.rows import LIST_LIKE, per_sample
+from ddpify.facts.scopes import Frame, Loop
+from ddpify.facts.values import Kind, Measure, Value
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+ENTRIES = (Measure.SAMPLES, Measure.PICKED)
+LEAVES = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
+
+
+def over_entries(value: Value) -> bool:
+    """Whether a loop over ``value`` goes through the entries of a batch, each once."""
+    if per_sample(value) or (not value.things and value.measure in ENTRIES):
+        return True
+    for thing in value.of(Kind.ITERATOR):
+        over: tuple[Value, ...] = thing.detail.get("over", ())
+        if thing.name in ("builtins.zip", "builtins.enumerate", *LIST_LIKE):
+            return bool(over) and all(over_entries(each) for each in over[: _parts(thing.name)])
+    return False
+
+
+def _parts(name: str) -> int | None:
+    return None if name == "builtins.zip" else 1
+
+
+def entry_loops(m: Machine, f: Frame) -> tuple[Loop, ...]:
+    """The running loops up to one over the entries of a batch, none when there is no such loop.
+
+    None of them may be left early: which entries had their turn would depend on the batch.
+    """
+    found = []
+    loop = f.loop
+    while loop is not None:
+        node = m.tree(loop.site.path).statement(loop.site)
+        if not isinstance(node, ast.For) or any(isinstance(n, LEAVES) for n in ast.walk(node)):
+            return ()
+        found.append(loop)
+        if over_entries(loop.over):
+            return tuple(found)
+        loop = loop.parent
+    return ()
+
+
+def nodes_of(m: Machine, loops: Iterable[Loop]) -> list[ast.For]:
+    """The statements of running loops."""
+    nodes = [m.tree(loop.site.path).statement(loop.site) for loop in loops]
+    return [node for node in nodes if isinstance(node, ast.For)]
+
+
+def depends(nodes: list[ast.For], expressions: Iterable[ast.expr]) -> bool:
+    """Whether an expression may be computed from what an earlier pass of a loop left behind."""
+    sources = _sources_of(nodes, expressions)
+    used = {name for source in sources for name in _names(source)}
+    if any(name in used for node in nodes for name in carried(node)):
+        return True
+    kept = {text for node in nodes for text in _attributes(node, ast.Store)}
+    return any(text in kept for source in sources for text in _attributes(source, ast.Load))
+
+
+def _sources_of(nodes: list[ast.For], expressions: Iterable[ast.expr]) -> list[ast.expr]:
+    """What an expression is computed from, through what the loops assign."""
+    found = list(expressions)
+    seen: set[str] = set()
+    for expression in found:  # grows
+        for name in set(_names(expression)) - seen:
+            seen.add(name)
+            found.extend(value for node in nodes for value in _sources(node, name))
+    return found
+
+
+def _attributes(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    found = (n for n in ast.walk(node) if isinstance(n, ast.Attribute))
+    return {ast.unparse(n) for n in found if isinstance(n.ctx, context)}
+
+
+def _sources(node: ast.For, name: str) -> list[ast.expr]:
+    """What the loop's body assigns to a name."""
+    found: list[ast.expr] = []
+    for inner in ast.walk(node):
+        targets: list[ast.expr] = []
+        if isinstance(inner, ast.Assign):
+            targets = inner.targets
+        elif isinstance(inner, (ast.AugAssign, ast.AnnAssign, ast.NamedExpr, ast.For)):
+            targets = [inner.target]
+        if any(name in _names(target) for target in targets):
+            value = inner.iter if isinstance(inner, ast.For) else getattr(inner, "value", None)
+            found.extend([value] if value is not None else [])
+            found.extend([inner.target] if isinstance(inner, ast.AugAssign) else [])
+    return found
+
+
+def carried(node: ast.For) -> set[str]:
+    """Names that a pass reads before it has bound them itself, and binds later."""
+    bound: set[str] = set(_names(node.target))
+    early: set[str] = set()
+    _visit(node.body, bound, early)
+    return early & {name for statement in node.body for name in _names(statement, ast.Store)}
+
+
+def _visit(body: Sequence[ast.stmt], bound: set[str], early: set[str]) -> None:
+    """Follow a block; what only one branch binds does not count as bound after it."""
+    for statement in body:
+        for part in _own(statement):
+            early |= {n for n in _names(part, ast.Load) if n not in bound}
+        if isinstance(statement, ast.AugAssign):
+            early |= set(_names(statement.target)) - bound
+        if isinstance(statement, ast.With):
+            bound |= {
+                n for i in statement.items if i.optional_vars for n in _names(i.optional_vars)
+            }
+            _visit(statement.body, bound, early)
+        elif isinstance(statement, ast.If):
+            left, right = set(bound), set(bound)
+            _visit(statement.body, left, early)
+            _visit(statement.orelse, right, early)
+            bound |= left & right
+        elif isinstance(statement, (ast.For, ast.While, ast.Try)):
+            inner = set(bound)
+            inner |= set(_names(statement.target)) if isinstance(statement, ast.For) else set()
+            for name in ("body", "handlers", "orelse", "finalbody"):
+                block = getattr(statement, name, [])
+                _visit([s for s in block if isinstance(s, ast.stmt)], inner, early)
+        else:
+            bound |= set(_names(statement, ast.Store))
+
+
+def _own(statement: ast.stmt) -> list[ast.AST]:
+    """The expressions of a statement, without those of the blocks in it."""
+    return [
+        child
+        for child in ast.iter_child_nodes(statement)
+        if not isinstance(child, (ast.stmt, ast.excepthandler))
+    ]
+
+
+def _names(node: ast.AST, context: type[ast.expr_context] = ast.expr_context) -> list[str]:
+    """The names in a node, without those that a comprehension has for itself."""
+    inside = {
+        target.id
+        for part in ast.walk(node)
+        if isinstance(part, ast.comprehension)
+        for target in ast.walk(part.target)
+        if isinstance(target, ast.Name)
+    }
+    found = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id not in inside)
+    return [n.id for n in found if isinstance(n.ctx, context)]

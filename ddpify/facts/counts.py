@@ -1,0 +1,150 @@
+"""Counts that differ between ranks: what is one, what still is it, and which means are over one.
+
+`mask.sum()` is another number on each rank, so a loss that divides by it is no mean over the
+batch. A `TALLY` thing is such a count, born at the expression that gives it; a `RATIO` thing among
+what a value came from is a mean over one. A value that may be a tally or something else has the
+tally among its dependencies, too.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ddpify.facts import measures, rows
+from ddpify.facts.events import Call
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import Kind, Measure, Thing, Value, computed, flat_deps
+from ddpify.source import Site
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+DIFFERENTIABLE = (Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
+SAME = frozenset("item float double int long to cpu cuda detach clone".split())
+ROUNDED = frozenset({"int", "long"})
+CLAMPS = frozenset({"clamp", "clamp_", "clamp_min", "clamp_min_"})
+PICKS = frozenset({"nonzero", "masked_select", "argwhere"})
+SIZES = frozenset({"numel", "nelement"})
+
+
+def without_gradient(value: Value) -> Value:
+    """What a comparison or a size gives: no gradient goes through it to a model's output."""
+    return value.but(deps=frozenset(d for d in value.deps if d.kind is not Kind.FORWARD))
+
+
+def size(m: Machine, f: Frame, value: Value, site: Site) -> Value:
+    """How many entries along the batch axis (or a multiple of it)."""
+    plain = without_gradient(computed(value))
+    if value.measure is Measure.PICKED:
+        return tally(m, f, plain.but(measure=Measure.SUM), site)
+    measure = Measure.COUNT if value.measure is Measure.SAMPLES else Measure.MIXED
+    return plain.but(measure=measure, rows=rows.has_rows(value))
+
+
+def tally(m: Machine, f: Frame, value: Value, site: Site) -> Value:
+    """A sum over samples that no gradient goes through may be a count to divide by."""
+    if value.measure is not Measure.SUM or value.dep(*DIFFERENTIABLE):
+        return value
+    return _made(m, f, value, site)
+
+
+def _made(m: Machine, f: Frame, value: Value, site: Site, **detail: object) -> Value:
+    made = m.make(Kind.TALLY, f, site)
+    made.detail.update({"inner": value.of(Kind.TALLY), "where": m.where(f)}, **detail)
+    known = not value.things or pure(value)
+    deps = flat_deps(value) if known else flat_deps(value) | {made}
+    return Value((made,), deps, Measure.SUM)
+
+
+def pure(value: Value) -> bool:
+    """Whether a value is one tally for certain."""
+    return len(value.things) == 1 and bool(value.of(Kind.TALLY)) and not _maybe(value)
+
+
+def _maybe(value: Value) -> bool:
+    return any(t in value.deps for t in value.things)
+
+
+def kept(m: Machine, f: Frame, value: Value, name: str, call: Call) -> Value | None:
+    """The same count as another type, or bounded from below; None when it is something else.
+
+    ``name`` is that of a method of ``value`` or of a function with ``value`` as first argument.
+    """
+    if not value.of(Kind.TALLY):
+        return None
+    method = call.receiver is value
+    of = call.receiver_site if method else call.arg_site(0, "input")
+    if name in SAME:
+        return _made(m, f, value, call.site, of=of, rounded=name in ROUNDED)
+    given = len(call.args) + len(call.kwargs) - (0 if method else 1)
+    bound = call.arg_site(0 if method else 1, "min")
+    if name not in CLAMPS or given != 1 or bound is None:
+        return None
+    return _made(m, f, value, call.site, of=of, floor=bound)
+
+
+def larger(m: Machine, f: Frame, call: Call) -> Value | None:
+    """``max(count, 1)`` or ``max(1, count)``; None when it is something else."""
+    counts = [i for i, value in enumerate(call.args) if value.of(Kind.TALLY)]
+    if len(counts) != 1 or len(call.args) != 2 or call.kwargs:
+        return None
+    (own,) = counts
+    if call.args[1 - own].measure is not Measure.UNIFORM:
+        return None
+    sites = call.arg_sites
+    return _made(m, f, call.args[own], call.site, of=sites[own], floor=sites[1 - own])
+
+
+def arithmetic(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value) -> Value:
+    """``left op right``: a mean over a tally says so, a sum of tallies is one."""
+    measure = measures.binary(node.op, left, right)
+    value = computed(left, right, measure=measure)
+    if isinstance(node.op, ast.Div):
+        return quotient(m, f, value, m.site(f, node), right, m.site(f, node.right))
+    if isinstance(node.op, ast.Add) and _whole(left) and _whole(right):
+        return tally(m, f, value, m.site(f, node))
+    return value
+
+
+def forms(tally: Thing) -> list[Thing]:
+    """The expressions a count went through (`.item()`, `max(n, 1)`), the last one first."""
+    found = [tally]
+    while found[-1].detail["inner"]:
+        found.append(found[-1].detail["inner"][0])
+    return found
+
+
+def _whole(value: Value) -> bool:
+    """A count that nothing bounds."""
+    return pure(value) and not any("floor" in t.detail for t in forms(value.things[0]))
+
+
+def quotient(m: Machine, f: Frame, value: Value, site: Site, count: Value, at: Site) -> Value:
+    """A sum over ``count``, which stands ``at``, where that differs between ranks."""
+    if value.measure is not Measure.RATIO or count.measure is not Measure.SUM:
+        return value
+    return over(m, f, value, site, count=count, at=at)
+
+
+def over(m: Machine, f: Frame, value: Value, site: Site, **detail: object) -> Value:
+    """A mean over a count that differs between ranks; ``detail`` says which."""
+    made = m.make(Kind.RATIO, f, site)
+    made.detail.update(detail, where=m.where(f))
+    return value.but(deps=value.deps | {made}, measure=Measure.RATIO)
+
+
+def shared(f: Frame, value: Value, site: Site, mean: bool) -> Value:
+    """What ``per_rank_count`` makes of a count at ``site``, ``global_mean`` of a ``mean`` there.
+
+    In training the count is the same on each rank, and what it divides this rank's part of the
+    global mean. Without gradients nothing changes.
+    """
+    if f.no_grad:
+        return value
+    if not mean:
+        deps = frozenset(d for d in flat_deps(value) if d.kind is not Kind.BATCH)
+        return Value((), deps, Measure.COUNT)
+    deps = frozenset(d for d in value.deps if d.kind is not Kind.RATIO or d.born != site)
+    whole = value.measure is Measure.RATIO
+    return value.but(deps=deps, measure=Measure.MEAN if whole else value.measure)

@@ -1,0 +1,62 @@
+"""Modules without parameters: a criterion written as ``nn.Module`` is read as the function it is.
+
+A model's forward stays closed, since the wrapper is what is called; nothing wraps a module that has
+nothing to train.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.values import Kind, Thing, Value, parts_of
+
+PLAIN_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "builtins.object"})
+# Ways to get parameters that reading `__init__` may not show.
+HIDDEN = frozenset("Parameter register_parameter register_module add_module setattr".split())
+LAYERS = frozenset(
+    f"torch.nn.{name}"
+    for name in """Sigmoid Softmax LogSoftmax LogSigmoid Softplus ReLU LeakyReLU GELU SiLU ELU Tanh
+    Identity Flatten Unflatten Upsample Dropout MaxPool1d MaxPool2d AvgPool1d AvgPool2d
+    AdaptiveAvgPool2d Unfold CosineSimilarity PairwiseDistance""".split()
+)
+TENSORS = ("torch.", "numpy.", "math.")
+
+
+def is_function(info: ClassInfo, thing: Thing) -> bool:
+    """Whether a module, whose ``__init__`` has run, has nothing to train and a forward to read."""
+    if info.lookup("forward") is None or not set(info.external_bases()) <= PLAIN_BASES:
+        return False
+    if any(_hides(base.node) for base in info.mro()):
+        return False
+    return all(_has_none(thing, value) for value in thing.attrs.values())
+
+
+def open_up(thing: Thing) -> None:
+    """Read calls of the module as calls of its forward, and its layers as they are called."""
+    thing.kind = Kind.CRITERION
+    thing.detail["forward"] = True
+    for value in thing.attrs.values():
+        for layer in value.of(Kind.MODEL):
+            layer.detail.pop("part_of", None)
+
+
+def _hides(node: ast.ClassDef) -> bool:
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    return any(ast.unparse(call.func).rpartition(".")[2] in HIDDEN for call in calls)
+
+
+def _has_none(owner: Thing, value: Value, depth: int = 3) -> bool:
+    return all(_is_bare(owner, thing, depth) for thing in value.things)
+
+
+def _is_bare(owner: Thing, thing: Thing, depth: int) -> bool:
+    if thing.detail.get("part_of") is owner and thing.kind is Kind.UNKNOWN:
+        return True  # a method of nn.Module, such as `register_buffer`
+    if thing.kind in (Kind.MODEL, Kind.WRAPPED):
+        return thing.name in LAYERS
+    if thing.kind is Kind.UNKNOWN:
+        return thing.name.startswith(TENSORS)
+    if thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
+        return depth > 0 and all(_has_none(owner, part, depth - 1) for part in parts_of(thing))
+    return thing.kind is not Kind.PARAMETERS

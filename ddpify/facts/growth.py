@@ -1,0 +1,243 @@
+"""Lists that a loop fills: with one entry per sample, or with one per batch.
+
+Ranks' lists can only be put together again when it is certain which samples their entries belong
+to: made empty before the loop, grown in one place, in every pass, by something that has one row
+for each sample of the batch.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddpify.facts import carried
+from ddpify.facts.events import Bind, Call
+from ddpify.facts.rows import has_rows, per_sample
+from ddpify.facts.scopes import Frame, Loop
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Measure, Thing, Value, flat_deps, flat_measure, join
+from ddpify.source import Site
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+LISTS = (Kind.TUPLE, Kind.ITERATOR)
+OF_ONE = (Measure.ENTRY, Measure.UNIFORM)
+MUTATES = frozenset("append extend insert pop remove clear sort reverse".split())
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The one statement in a loop that a list grows by; ``inner`` is a loop inside around it."""
+
+    how: str
+    value: ast.expr
+    inner: ast.For | None
+
+
+@dataclass(frozen=True)
+class Filled:
+    """Names of lists that a loop fills with an entry per sample, per batch, or something else."""
+
+    samples: tuple[str, ...]
+    batches: tuple[str, ...]
+    others: tuple[str, ...]
+
+
+def extended(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
+    """``found += [...]`` on a list that began empty; False when it is something else."""
+    if not isinstance(node.op, ast.Add) or not isinstance(node.target, ast.Name):
+        return False
+    known = f.lookup(node.target.id)
+    thing = _list(m, known) if known is not None else None
+    if known is None or thing is None:
+        return False
+    from ddpify.facts.assignments import conditioned
+
+    added = m.evaluate(f, node.value)
+    thing.inner = join(thing.inner, conditioned(f, m.element_of(f, added)))
+    m.record(Bind(m.tick(), node.target.id, known, m.where(f), m.site(f, node.target)))
+    return True
+
+
+def _list(m: Machine, value: Value) -> Thing | None:
+    """The list a value is, when that was made empty."""
+    if len(value.things) != 1 or value.things[0].kind not in LISTS:
+        return None
+    thing = value.things[0]
+    if thing.born.path not in m.modules:
+        return None
+    node = m.tree(thing.born.path).expression(thing.born)
+    called = isinstance(node, ast.Call) and ast.unparse(node) == "list()"
+    return thing if called or (isinstance(node, ast.List) and not node.elts) else None
+
+
+def fill(m: Machine, f: Frame, loop: Loop, node: ast.For | ast.AsyncFor) -> None:
+    """Lists that got one entry in each pass of a loop over the samples of a batch have rows."""
+    if not isinstance(node, ast.For) or not per_sample(loop.over) or _pairs(m, loop):
+        return
+    for name, value in _begun(m, f, loop):
+        grown = growth(m.tree(loop.site.path), node, name)
+        if grown is None or grown.inner is not None or grown.how != "append":
+            continue
+        entry = m.values.get(m.site(f, grown.value))
+        fits = entry is not None and flat_measure(entry) in OF_ONE
+        if fits and not carried.depends([node], [grown.value]):
+            f.bind(name, value.but(rows=True))
+
+
+def _pairs(m: Machine, loop: Loop) -> bool:
+    """Whether samples of a batch are held against each other, in a loop in a loop."""
+    return any(loop in _above(other) and per_sample(other.over) for other in m.loops)
+
+
+def _above(loop: Loop) -> Iterator[Loop]:
+    parent = loop.parent
+    while parent is not None:
+        yield parent
+        parent = parent.parent
+
+
+def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> Filled:
+    """The lists that a loop over a loader fills and that are read after it, by their names."""
+    found: dict[str, list[str]] = {"samples": [], "batches": [], "": []}
+    tree = m.tree(loop.site.path)
+    trains = _trains(m, loop)
+    for name in _grown_in(m, f, loop):
+        value = f.lookup(name)
+        if value is None or name in done or not tree.read_after(node, name):
+            continue
+        usual = node if isinstance(node, ast.For) and not trains else None
+        begun = usual is not None and name in dict(_begun(m, f, loop))
+        grown = growth(tree, usual, name) if usual is not None and begun else None
+        which = _which(m, f, node, grown) if grown is not None else ""
+        found[which].append(name)
+    return Filled(tuple(found["samples"]), tuple(found["batches"]), tuple(found[""]))
+
+
+def _trains(m: Machine, loop: Loop) -> bool:
+    """In training the order of samples is not that of the data set."""
+    return any(
+        isinstance(e, Call)
+        and e.name == ".backward"
+        and loop.site in {x.site for x in e.where.loops()}
+        for e in m.events
+    )
+
+
+def _grown_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
+    """Names of this frame whose lists grow in the loop."""
+    things = {
+        thing
+        for event in m.events
+        if isinstance(event, Call) and event.receiver is not None
+        if event.name[1:] in MUTATES and any(x.site == loop.site for x in event.where.loops())
+        for thing in event.receiver.of(*LISTS)
+    }
+    added = {e.target for e in m.events if isinstance(e, Bind) and e.site.within(loop.site)}
+    return [
+        name
+        for name, value in f.env.items()
+        if things & set(value.things) or (name in added and _list(m, value) is not None)
+    ]
+
+
+def _which(m: Machine, f: Frame, node: ast.stmt, grown: Growth) -> str:
+    value = m.values.get(m.site(f, grown.value))
+    if value is None or not isinstance(node, ast.For):
+        return ""
+    loops = [node, *([grown.inner] if grown.inner is not None else [])]
+    if carried.depends(loops, [grown.value]):
+        return ""
+    if grown.inner is not None:
+        over = m.values.get(m.site(f, grown.inner.iter))
+        aligned = over is not None and per_sample(over) and grown.how == "append"
+        return "samples" if aligned and flat_measure(value) in OF_ONE else ""
+    if not has_rows(value) or value.of(Kind.BATCH):
+        return ""
+    return "samples" if grown.how == "extend" else "batches"
+
+
+def growth(tree: Tree, node: ast.For, name: str) -> Growth | None:
+    """How a list grows in a loop: None unless in one place, in every pass."""
+    mentions = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name]
+    skips = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom)
+    if len(mentions) != 1 or any(isinstance(n, skips) for n in ast.walk(node)):
+        return None
+    found = _statement(tree, mentions[0])
+    if found is None:
+        return None
+    statement, how, value = found
+    inner: list[ast.For] = []
+    below: ast.AST = statement
+    for above in tree.ancestors(statement):
+        if below not in getattr(above, "body", []):
+            return None
+        if above is node:
+            return Growth(how, value, inner[0] if inner else None) if len(inner) < 2 else None
+        if isinstance(above, ast.For):
+            inner.append(above)
+        elif not isinstance(above, ast.With):
+            return None
+        below = above
+    return None
+
+
+def _statement(tree: Tree, mention: ast.Name) -> tuple[ast.stmt, str, ast.expr] | None:
+    above = tree.parent(mention)
+    if isinstance(above, ast.AugAssign) and isinstance(above.op, ast.Add):
+        return (above, "extend", above.value) if above.target is mention else None
+    call = tree.parent(above) if isinstance(above, ast.Attribute) else None
+    statement = tree.parent(call) if isinstance(call, ast.Call) and call.func is above else None
+    if not isinstance(above, ast.Attribute) or above.attr not in ("append", "extend"):
+        return None
+    if not isinstance(call, ast.Call) or not isinstance(statement, ast.Expr):
+        return None
+    return (statement, above.attr, call.args[0]) if len(call.args) == 1 else None
+
+
+def _begun(m: Machine, f: Frame, loop: Loop) -> list[tuple[str, Value]]:
+    """Names of lists made empty in this function before the loop, and not touched until then."""
+    found = []
+    for name, value in list(f.env.items()):
+        thing = _list(m, value)
+        if thing is None or not _made_here(f, thing, loop):
+            continue
+        if not _touched(m, f, name, thing, loop):
+            found.append((name, value))
+    return found
+
+
+def _made_here(f: Frame, thing: Thing, loop: Loop) -> bool:
+    inside = f.function is None or thing.born.within(f.function.site)
+    same = thing.born.path == loop.site.path
+    return same and inside and not thing.born.within(loop.site) and thing.born < loop.site
+
+
+def _touched(m: Machine, f: Frame, name: str, thing: Thing, loop: Loop) -> bool:
+    """Whether the list was passed on, or grew elsewhere, before the loop ended."""
+    tree = m.tree(loop.site.path)
+    scope = f.function.node if f.function is not None else tree.module
+    first, last = thing.born, loop.site
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+            site = tree.site(node)
+            if first < site < last and not site.within(last):
+                return True
+    return any(
+        isinstance(e, Call)
+        and e.receiver is not None
+        and e.name[1:] in MUTATES
+        and thing in e.receiver.things
+        and not e.site.within(loop.site)
+        for e in m.events
+    )
+
+
+def gathered(value: Value, site: Site) -> Value:
+    """The list after the ranks put theirs together."""
+    deps = frozenset(d for d in flat_deps(value) if d.kind is not Kind.BATCH)
+    made = Thing(Kind.ITERATOR, site, "gathered", inner=Value((), deps))
+    return Value((made,), deps)

@@ -1,0 +1,121 @@
+"""Attributes of project objects that a loop changes: meters, confusion matrices, metrics.
+
+``meter.update(...)`` in a loop changes what ``meter`` holds; after the loop it is reached by the
+name the object has in the loop's function.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddpify.facts.events import Access, Bind
+from ddpify.facts.scopes import Frame, Loop
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Thing, Value
+
+if TYPE_CHECKING:
+    from ddpify.facts.machine import Machine
+
+
+SHOWN = frozenset({"__str__", "__repr__", "__format__"})
+
+
+@dataclass(frozen=True)
+class Owned:
+    """An attribute of an object: ``name`` is how the loop's function says it (``meter.sum``)."""
+
+    name: str
+    thing: Thing
+    attribute: str
+    adds: bool  # each statement that changes it in the loop adds to what was there
+
+
+def changed(m: Machine, f: Frame, loop: Loop) -> tuple[Owned, ...]:
+    """The attributes that methods change in a loop, of objects that have one name here."""
+    binds: dict[tuple[Thing, str], list[Bind]] = {}
+    for event in m.events:
+        key = key_of(event) if isinstance(event, Bind) and _runs_in(event, loop) else None
+        if key is not None and isinstance(event, Bind):
+            binds.setdefault(key, []).append(event)
+    found = []
+    for (thing, attribute), events in binds.items():
+        owner = _path(f, thing)
+        if owner is not None:
+            adds = all(_adds(m, event) for event in events)
+            found.append(Owned(f"{owner}.{attribute}", thing, attribute, adds))
+    return tuple(found)
+
+
+def key_of(bind: Bind) -> tuple[Thing, str] | None:
+    """The object and the attribute that a method binds."""
+    thing = bind.where.frame.self_thing
+    owner, _, attribute = bind.target.partition(".")
+    names = bind.where.frame.parameters
+    first = next(iter(names), None)
+    if thing is None or thing.kind is not Kind.INSTANCE or owner != first:
+        return None
+    return (thing, attribute) if attribute.isidentifier() else None
+
+
+def _runs_in(bind: Bind, loop: Loop) -> bool:
+    return bind.where.frame.stack != loop.frame.stack and any(
+        other.site == loop.site and other.frame.stack == loop.frame.stack
+        for other in bind.where.loops()
+    )
+
+
+def _path(f: Frame, thing: Thing) -> str | None:
+    """How this function names an object."""
+    places: list[tuple[str, Value]] = [*f.env.items()]
+    if f.self_thing is not None:
+        own = next(iter(f.parameters), "self")
+        places += [(f"{own}.{name}", value) for name, value in f.self_thing.attrs.items()]
+    places += [*f.module.globals.items()]
+    names = [name for name, value in places if value.things == (thing,)]
+    return names[0] if names else None
+
+
+def _adds(m: Machine, bind: Bind) -> bool:
+    """Whether a statement adds to what it binds, or starts it where there was nothing."""
+    tree = m.tree(bind.site.path)
+    statement = tree.statement(bind.site)
+    if isinstance(statement, ast.AugAssign):
+        return isinstance(statement.op, (ast.Add, ast.Sub))
+    if isinstance(statement, ast.Assign):
+        reads = {ast.unparse(n) for n in ast.walk(statement.value) if isinstance(n, ast.Attribute)}
+        return bind.target in reads or _started(tree, statement, bind.target)
+    return isinstance(statement, ast.Expr) and "zero_" not in ast.unparse(statement)
+
+
+def _started(tree: Tree, statement: ast.stmt, target: str) -> bool:
+    """``if self.matrix is None: self.matrix = …``"""
+    around = tree.ancestors(statement)
+    return any(isinstance(a, ast.If) and ast.unparse(a.test) == f"{target} is None" for a in around)
+
+
+def read_elsewhere(m: Machine, thing: Thing, attribute: str, loop: Loop) -> bool:
+    """Whether anything outside of the loop looks at an attribute, as far as can be seen."""
+    for event in m.events:
+        if isinstance(event, Access) and event.attribute == attribute and not event.stored:
+            inside = any(
+                o.site == loop.site and o.frame.stack == loop.frame.stack
+                for o in event.where.loops()
+            )
+            if thing in event.base.things and not inside:
+                return True
+    return any(_mentions(module.tree, attribute) for module in m.modules.values())
+
+
+def _mentions(module: ast.Module, attribute: str) -> bool:
+    """``"{meter.val:.3f}".format(meter=meter)``, or a ``__str__`` that nobody sees called."""
+    for node in ast.walk(module):
+        text = node.value if isinstance(node, ast.Constant) else None
+        if isinstance(text, str) and f".{attribute}" in text and "{" in text:
+            return True
+        shown = isinstance(node, ast.FunctionDef) and node.name in SHOWN
+        inside = ast.walk(node) if shown else ()
+        if any(isinstance(n, ast.Attribute) and n.attr == attribute for n in inside):
+            return True
+    return False

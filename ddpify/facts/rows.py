@@ -1,0 +1,110 @@
+"""Which values have one row per sample of a batch, in the order of the samples.
+
+Ranks' lists of such values can be put together again as one process had them. What is not listed
+here loses the property: a wrong "has rows" would mix up samples without a word.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from ddpify.facts.events import Call
+from ddpify.facts.values import Kind, Measure, Thing, Value
+
+# They leave the first axis alone; those that go along an axis are asked which one.
+ENTRYWISE = frozenset(
+    """to cuda cpu float double half long int bool type detach detach_ clone contiguous data
+    sigmoid tanh relu exp log sqrt abs clamp clamp_ neg round floor numpy tolist bfloat16 byte
+    short copy astype square pin_memory logical_not from_numpy as_tensor asarray array""".split()
+)
+ALONG = frozenset(
+    "argmax argmin max min topk sort softmax log_softmax sum mean flatten squeeze unsqueeze".split()
+)
+WITH_OTHER = frozenset("eq ne lt gt le ge add sub mul div pow logical_and logical_or".split())
+RESHAPES = frozenset({"view", "reshape"})
+LIST_LIKE = frozenset({"builtins.list", "builtins.tuple", "builtins.reversed"})
+
+
+def has_rows(value: Value) -> bool:
+    """Whether a value is a batch, or has one row for each of its samples."""
+    whole = bool(value.things) and all(t.kind is Kind.BATCH for t in value.things)
+    return value.rows or whole
+
+
+def operands(result: Value, *given: Value) -> Value:
+    """The result of an operation entry by entry."""
+    fit = all(has_rows(v) or v.measure is Measure.UNIFORM for v in given)
+    return result.but(rows=fit and any(has_rows(v) for v in given))
+
+
+def method(receiver: Value, name: str, call: Call, result: Value) -> Value:
+    """The result of ``receiver.name(...)``."""
+    if name in RESHAPES and receiver.measure is Measure.SAMPLES and call.args:
+        return result.but(rows=call.args[0].rows)
+    if not has_rows(receiver):
+        return result
+    if name in WITH_OTHER:
+        return operands(result, receiver, *call.args)
+    return _with_rows(result) if _keeps(name, call, 0) else result
+
+
+def function(name: str, tail: str, call: Call, result: Value) -> Value:
+    """The result of a function of torch or numpy."""
+    given = call.args[:1]
+    if tail in ("stack", "cat", "concatenate"):
+        entries = [v for t in call.args[0].things for v in t.items or ()]
+        fit = bool(entries) and all(has_rows(v) for v in entries)
+        return result.but(rows=fit and _along_another(call, 1))
+    if not given or not has_rows(given[0]):
+        return result
+    return _with_rows(result) if _keeps(tail, call, 1) else result
+
+
+def _keeps(name: str, call: Call, first: int) -> bool:
+    return name in ENTRYWISE or (name in ALONG and _along_another(call, first))
+
+
+def _along_another(call: Call, position: int) -> bool:
+    """Whether the axis is given, and is not the first one."""
+    names = [n for n in ("dim", "axis", "start_dim") if n in call.kwargs]
+    axis = call.arg(position, names[0] if names else "dim")
+    return axis is not None and isinstance(axis.const, int) and axis.const not in (0, False)
+
+
+def _with_rows(result: Value) -> Value:
+    """Values and indices of ``max(1)`` both have rows."""
+    if result.measure is not Measure.SAMPLES:
+        return result
+    pairs = result.of(Kind.TUPLE)
+    if not pairs:
+        return result.but(rows=True)
+    parts = tuple(v.but(rows=True) for v in pairs[0].items or ())
+    return result.but(things=(Thing(Kind.TUPLE, pairs[0].born, items=parts),))
+
+
+def subscript(base: Value, index: ast.expr, given: Value, result: Value) -> Value:
+    """``x[:, 0]`` keeps the rows, ``x[i]`` is one of them where ``i`` counts them."""
+    if not has_rows(base):
+        return result
+    if any("row" in t.detail for t in given.of(Kind.INDEX)):
+        return Value((), result.deps, Measure.ENTRY)
+    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+    whole = isinstance(first, ast.Slice) and first.lower is None and first.upper is None
+    return result.but(rows=whole and first.step is None) if isinstance(first, ast.Slice) else result
+
+
+def per_sample(value: Value) -> bool:
+    """Whether a loop over ``value`` has one pass for each sample of a batch."""
+    if value.rows:
+        return True
+    things = value.of(Kind.ITERATOR)
+    return len(things) == len(value.things) == 1 and _iterates_rows(things[0])
+
+
+def _iterates_rows(thing: Thing) -> bool:
+    over: tuple[Value, ...] = thing.detail.get("over", ())
+    if thing.name == "builtins.enumerate":
+        over = over[:1]
+    elif thing.name != "builtins.zip" and thing.name not in LIST_LIKE - {"builtins.reversed"}:
+        return False
+    return bool(over) and all(per_sample(each) for each in over)

@@ -1,0 +1,140 @@
+"""Which counts and means of a training loss can be made those of all ranks, and where.
+
+A count is replaced where it is made, so that all it divides is right: its gradient-free value must
+be used for nothing else, and every rank must come by as often as the others.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts import roles, targets
+from ddpify.facts.accumulators import is_local
+from ddpify.facts.counts import forms, pure
+from ddpify.facts.events import Where
+from ddpify.facts.machine import Machine
+from ddpify.facts.model import Share, TrainingLoop
+from ddpify.facts.scopes import Loop
+from ddpify.facts.uses import only_divides
+from ddpify.facts.values import Kind, Thing, flat_deps
+from ddpify.source import Site
+
+OF_ONE_RANK = (Kind.RANK, Kind.CLOCK, Kind.RANDOM)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+
+
+def shares(m: Machine) -> tuple[Share, ...]:
+    """What to replace in this reading, in the order of the text."""
+    training = roles.training_loops(roles.calls_of(m))
+    found: dict[Site, Share] = {}
+    for ratio in _ratios(m):
+        share = _share(m, training, ratio)
+        if share is not None:
+            found[share.site] = share
+    return tuple(found[site] for site in sorted(found))
+
+
+def _ratios(m: Machine) -> list[Thing]:
+    """The means over varying counts that some backward pass goes through."""
+    found: set[Thing] = set()
+    for call in roles.backwards(roles.calls_of(m)):
+        for value in (call.receiver, *call.args):
+            deps = flat_deps(value) if value is not None else ()
+            found.update(d for d in deps if d.kind is Kind.RATIO)
+    return sorted(found, key=lambda t: t.serial)
+
+
+def _share(m: Machine, training: tuple[TrainingLoop, ...], ratio: Thing) -> Share | None:
+    if "count" in ratio.detail:
+        return _count(m, training, ratio) or _divisor(m, training, ratio)
+    counted = {targets.counted(m, one) for one in _all_made(m, ratio)}
+    text = counted.pop() if len(counted) == 1 else None
+    if text is None or not _together(m, training, ratio):
+        return None
+    return Share(ratio.born, _wheres(m, ratio), mean_over=text)
+
+
+def _count(m: Machine, training: tuple[TrainingLoop, ...], ratio: Thing) -> Share | None:
+    """Replace a count where it is made."""
+    count = ratio.detail["count"]
+    for tally in _places(count.things[0]) if pure(count) else ():
+        if only_divides(m, tally.born) and _together(m, training, tally):
+            wheres, floor = _wheres(m, tally), tally.detail.get("floor")
+            if floor is None:
+                return Share(tally.born, wheres)
+            tree = m.tree(tally.born.path)
+            texts = [tree.source.segment(s.span) for s in (tally.detail["of"], floor)]
+            return Share(tally.born, wheres, counted=texts[0], at_least=texts[1])
+    return None
+
+
+def _divisor(m: Machine, training: tuple[TrainingLoop, ...], ratio: Thing) -> Share | None:
+    """Replace a count that is used for other things, too, where it divides."""
+    for other in _all_made(m, ratio):
+        count = other.detail["count"]
+        if not pure(count) or any("floor" in t.detail for t in forms(count.things[0])):
+            return None
+    if not _together(m, training, ratio):
+        return None
+    return Share(ratio.detail["at"], _wheres(m, ratio))
+
+
+def _all_made(m: Machine, thing: Thing) -> list[Thing]:
+    """What is made at this place in all calls of its function."""
+    return [t for t in m.made(thing.kind) if t.born == thing.born]
+
+
+def _places(tally: Thing) -> list[Thing]:
+    """Where the count may be replaced: where it is bounded or, unbounded, from its first form on.
+
+    What is bounded before the ranks' counts are added is not the count, and a share of a count is
+    no whole number.
+    """
+    chain = forms(tally)
+    rounded = [i for i, form in enumerate(chain) if form.detail.get("rounded")]
+    bounded = [i for i, form in enumerate(chain) if form.detail.get("floor") is not None]
+    places = bounded or [*range(len(chain))][::-1]
+    if len(bounded) > 1:
+        return []
+    return [chain[i] for i in places if not rounded or i <= rounded[0]]
+
+
+def _wheres(m: Machine, thing: Thing) -> tuple[Where, ...]:
+    return tuple(t.detail["where"] for t in _all_made(m, thing))
+
+
+def _together(m: Machine, training: tuple[TrainingLoop, ...], thing: Thing) -> bool:
+    """Whether all ranks come by here equally often wherever gradients are recorded."""
+    tree = m.tree(thing.born.path)
+    node = tree.expression(thing.born)
+    if node is not None and _in_comprehension(tree.ancestors(node)):
+        return False
+    found = [where for where in _wheres(m, thing) if not where.no_grad]
+    return bool(found) and all(_once_per_batch(m, training, where) for where in found)
+
+
+def _in_comprehension(above: Iterable[ast.AST]) -> bool:
+    return any(isinstance(node, COMPREHENSIONS) for node in above)
+
+
+def _once_per_batch(m: Machine, training: tuple[TrainingLoop, ...], where: Where) -> bool:
+    for guard in where.conditions():
+        if is_local(m, guard.test) or guard.test.dep(*OF_ONE_RANK):
+            return False
+    for loop in where.loops():
+        if any(_same(loop, other.batch) for other in training):
+            return True
+        if not _written_out(loop):
+            return False
+    return False
+
+
+def _same(loop: Loop, other: Loop) -> bool:
+    return loop.site == other.site and loop.frame.stack == other.frame.stack
+
+
+def _written_out(loop: Loop) -> bool:
+    """A loop over a display, which is as long on each rank."""
+    things = loop.over.things
+    return len(things) == 1 and things[0].items is not None

@@ -1,0 +1,81 @@
+"""A plan as text with aligned columns, as Markdown, or as JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+import click
+
+from ddpify.advice.model import Advice
+from ddpify.outcome import Outcome
+from ddpify.report import plan_json
+from ddpify.report.plan_sections import Section, Table, sections
+
+WIDTH = 100
+
+
+def render(
+    outcome: Outcome, advice: tuple[Advice, ...], form: str = "text", *, color: bool = False
+) -> str:
+    """``form`` is "text", "markdown" or "json"."""
+    if form == "json":
+        return plan_json.render(outcome, advice)
+    entries = ", ".join(one.entry for one in advice)
+    title = f"{entries} under torchrun (nothing is written)"
+    found = sections(outcome, advice)
+    if form == "markdown":
+        lines = [f"## ddpify plan: {title}"]
+        lines += [line for section in found for line in _markdown(section)]
+    else:
+        lines = [_bold(f"Plan: {title}", color)]
+        lines += [line for section in found for line in _text(section, color)]
+    return "\n".join(lines) + "\n"
+
+
+def _bold(text: str, color: bool) -> str:
+    return click.style(text, bold=True) if color else text
+
+
+def _text(section: Section, color: bool) -> Iterator[str]:
+    yield ""
+    yield _bold(f"{section.title}:", color)
+    after_table = False
+    for part in section.parts:
+        if after_table or isinstance(part, Table):
+            yield from ("",) if after_table else ()
+        if isinstance(part, Table):
+            yield from (f"  {line}".rstrip() for line in aligned(part))
+        else:
+            yield from textwrap.wrap(
+                part, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
+            )
+        after_table = isinstance(part, Table)
+
+
+def aligned(table: Table) -> Iterator[str]:
+    """Words on the left, numbers on the right; empty columns are left out."""
+    kept = [i for i in range(len(table.header)) if any(row[i] for row in table.rows)]
+    cells = [table.header, *table.rows]
+    widths = {i: max(len(row[i]) for row in cells) for i in kept}
+    for row in cells:
+        yield "  ".join(
+            row[i].ljust(widths[i]) if i in table.left else row[i].rjust(widths[i]) for i in kept
+        )
+
+
+def _markdown(section: Section) -> Iterator[str]:
+    yield from ("", f"### {section.title}", "")
+    for part in section.parts:
+        if isinstance(part, str):
+            yield f"- {part}"
+        else:
+            yield from ("", *_markdown_table(part), "")
+
+
+def _markdown_table(table: Table) -> Iterator[str]:
+    kept = [i for i in range(len(table.header)) if any(row[i] for row in table.rows)]
+    yield f"| {' | '.join(table.header[i] for i in kept)} |"
+    yield "|" + "|".join("---" if i in table.left else "--:" for i in kept) + "|"
+    for row in table.rows:
+        yield f"| {' | '.join(row[i].replace('|', chr(92) + '|') for i in kept)} |"

@@ -1,0 +1,88 @@
+"""The table of memory, by hand."""
+
+from __future__ import annotations
+
+from ddpify.advice import memory
+from ddpify.advice.model import Measured, Row
+
+ROW = Row("measured", 4, 8, (2, 2, 2, 2), 2, (), 8)
+MEASURED = Measured(
+    device="cpu",
+    torch="2",
+    parameters=1000,
+    buffers=10,
+    trainable=900,
+    gradients=800,
+    state=1600,
+    batch=8,
+    inputs=80,
+    saved=4000,
+    outputs=160,
+    shared=40,
+    loss=240,
+)
+
+
+def sizes(parallel: bool) -> dict[str, tuple[int | None, int | None, int | None]]:
+    rows = memory.memory(ROW, parallel, MEASURED)
+    return {
+        row.what: (row.first.size, row.others and row.others.size, row.after.size) for row in rows
+    }
+
+
+def test_data_parallel_by_hand() -> None:
+    """Outputs, loss and the batch are whole on the first GPU; the others hold no state."""
+    assert sizes(parallel=True) == {
+        "parameters": (1000, 1000, 1000),
+        "buffers": (10, 10, 10),
+        "gradients": (800, 800, 800),
+        "optimizer state": (1600, None, 1600),
+        "gradients, again": (800, None, 900),
+        "batch": (80, 20, 20),
+        "kept for backward": (1000, 1000, 1000),
+        "outputs": (160, None, 30),
+        "kept by the loss": (240, None, 60),
+    }
+    rows = memory.memory(ROW, True, MEASURED)
+    assert memory.total(rows) == (5690, 2830, 5420)
+
+
+def test_one_gpu_by_hand() -> None:
+    assert sizes(parallel=False) == {
+        "parameters": (1000, None, 1000),
+        "buffers": (10, None, 10),
+        "gradients": (800, None, 800),
+        "optimizer state": (1600, None, 1600),
+        "gradients, again": (None, None, 900),
+        "batch": (80, None, 20),
+        "kept for backward": (4000, None, 1000),
+        "outputs": (120, None, 30),
+        "kept by the loss": (240, None, 60),
+    }
+    assert memory.total(memory.memory(ROW, False, MEASURED)) == (7850, None, 5420)
+
+
+def test_the_largest_batch_is_the_last_that_fits() -> None:
+    """One sample takes 10 + 500 + 15 + 30 = 555 bytes, and 4310 are there whatever it is."""
+    found = memory.fit(ROW, False, MEASURED)
+    assert found is not None
+    assert (found.peak, found.after, found.per_rank) == (7850, 5420, 6)
+    assert 4310 + 6 * 555 <= 7850 < 4310 + 7 * 555
+    assert found.global_batch == 24
+
+
+def test_without_a_measurement_there_are_formulas_only() -> None:
+    rows = memory.memory(ROW, True, None)
+    assert memory.total(rows) is None
+    assert [row.first.formula for row in rows] == "P F G S G X(B) A(b1) O(B) L(B)".split()
+    assert [row.after.formula for row in rows] == "P F G S T X(b) A(b) O(b) L(b)".split()
+
+
+def test_data_parallel_may_leave_gpus_without_samples() -> None:
+    short = Row("measured", 4, 1, (1,), None, (4,))
+    rows = memory.memory(short, True, MEASURED)
+    kept = next(row for row in rows if row.what == "kept for backward")
+    assert kept.others is not None
+    assert (kept.first.size, kept.others.size, kept.after.size) == (500, 0, None)
+    assert memory.total(rows) is None
+    assert memory.fit(short, True, MEASURED) is None
