@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ddpify import cli
-from tests.projects import put
+from tests.projects import VISION, put, put_fixture
 
 TRAIN = """\
 import torch
@@ -56,3 +56,32 @@ def test_a_script_that_is_named_must_train(
     script = project / "predict.py"
     assert cli.main(["migrate", str(script)]) == cli.FAILED
     assert "predict.py: no training loop found" in capsys.readouterr().err
+
+
+def test_one_script_after_the_other_gives_what_all_at_once_give(tmp_path: Path) -> None:
+    """The second and third find the helpers and the shared modules as the first left them."""
+    at_once, each = (put_fixture("vision-detection", tmp_path / n).parent for n in ("a", "b"))
+    assert cli.main(["migrate", str(at_once), "--inplace"]) == cli.CLEAN
+    for task in VISION:
+        assert cli.main(["migrate", str(each / f"main_{task}.py"), "--inplace"]) == cli.CLEAN
+    assert contents(each) == contents(at_once)
+
+
+@pytest.mark.parametrize(
+    "launcher", ["scripts/run_detection.sh", "scripts/slurm_segmentation.sbatch"]
+)
+def test_a_launcher_names_its_script(launcher: str, tmp_path: Path) -> None:
+    project = put_fixture("vision-detection", tmp_path / "project").parent
+    before = contents(project)
+    assert cli.main(["migrate", str(project / launcher), "--inplace"]) == cli.CLEAN
+    after = contents(project)
+    task = Path(launcher).stem.partition("_")[2]
+    changed = {path for path in after if after[path] != before.get(path)}
+    mains = {path for path in changed if path.startswith("main_")}
+    assert mains == {f"main_{task}.py"}
+    assert launcher in changed
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}

@@ -147,24 +147,30 @@ def test_a_rank_that_is_killed_ends_the_job_and_a_restart_makes_up_for_it(
 
 
 @pytest.mark.parametrize("task", VISION)
-def test_one_process_computes_prints_and_writes_the_same(
-    task: str, project: Project, tmp_path: Path
-) -> None:
-    before, after = (put_fixture(f"vision-{task}", tmp_path / n).parent for n in ("one", "two"))
-    assert cli.main(["migrate", str(after / f"main_{task}.py"), "--inplace"]) == cli.CLEAN
+def test_one_process_computes_prints_and_writes_the_same(task: str, tmp_path: Path) -> None:
+    same_alone(task, f"main_{task}.py", tmp_path)
+
+
+def test_a_script_that_is_not_migrated_runs_on_modules_that_are(tmp_path: Path) -> None:
+    same_alone("segmentation", "main_detection.py", tmp_path)
+
+
+def same_alone(task: str, script: str, folder: Path) -> None:
+    """In one process ``task`` is what it was before ``script`` was migrated."""
+    before, after = (put_fixture(f"vision-{task}", folder / n).parent for n in ("one", "two"))
+    assert cli.main(["migrate", str(after / script), "--inplace"]) == cli.CLEAN
     argv = [f"main_{task}.py", *SMALL, "--output-dir=out"]
     jobs = side_by_side(
-        lambda: one_process(before, argv, tmp_path / "1"),
-        lambda: one_process(after, argv, tmp_path / "2"),
+        lambda: one_process(before, argv, folder / "1"),
+        lambda: one_process(after, argv, folder / "2"),
     )
     assert all(job.finished for job in jobs), [job.runs[0].stderr for job in jobs]
     judges.same_bits(jobs[0].runs[0], jobs[1].runs[0])
-    names = same_names(after, *(written(tree) for tree in (before, after)))
+    names = same_names(after, written(before), written(after))
     assert names, "the folder of the experiment is named by the clock"
-    expected, found = written(before), written(after)
-    assert found == expected
+    assert written(after) == written(before)
     same_text(jobs[0].runs[0].stdout, in_text(jobs[1].runs[0].stdout, names))
-    for path in expected:
+    for path in written(before):
         if path.endswith((".csv", ".json", ".txt", ".log")):
             same_text((before / path).read_text(), in_text((after / path).read_text(), names))
     same_state(Path(before, "out", names[0].name), Path(after, "out", names[0].name))

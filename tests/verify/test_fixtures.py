@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from ddpify import cli
-from tests.projects import migrated, put_fixture
+from tests.projects import VISION, migrated, put_fixture
 from tests.training.projects import edit
 
 pytestmark = [pytest.mark.training, pytest.mark.spread]
 
 CLASSIFICATION = ("--epochs=2", "--lr-step=1", "--width=8", "--output-dir=out")
+VISION_DATA = ("--num-train=64", "--num-val=27", "--batch-size=16", "--num-workers=0")
+VISION_RUN = (*VISION_DATA, "--epochs=2", "--vis-every=9", "--output-dir=out")
 DATAPARALLEL = ("--epochs=2", "--schedule=1", "--manualSeed=1", "--outdir=out")
 NOT_COMPARED = {"overfit": "skipped", "speed": "info"}
 # 1439 images for training and 358 for evaluation: 3 and 4 ranks share out neither evenly
@@ -63,6 +65,17 @@ TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
             [*DATAPARALLEL, "--arch=cnn_bn", "--train-batch=126"],
             id="dataparallel-batchnorm-ragged-on-3",
         ),
+        *[
+            pytest.param(
+                f"vision-{task}",
+                False,
+                [f"--nproc={ranks}", "--neutralise=all", TIGHT],
+                [*VISION_RUN],
+                id=f"{task}-on-{ranks}",
+            )
+            for task in VISION
+            for ranks in (2, 4)
+        ],
     ],
 )
 def test_a_migrated_fixture_trains_the_same_model(
