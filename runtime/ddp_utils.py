@@ -216,12 +216,16 @@ def distributed_sampler(
     return DistributedSampler(dataset, shuffle=shuffle, drop_last=drop_last, seed=seed)
 
 
-def evaluation_sampler(dataset: Any) -> Sampler[int] | None:
+def evaluation_sampler(dataset: Any, batch_size: int | None = None) -> Sampler[int] | None:
     """This rank's share of ``dataset`` without repeats, None in one process.
 
+    Every N-th sample or, with the loader's ``batch_size``, every N-th batch as one process has it:
+    for what depends on which samples share a batch. ``len(loader)`` is then that of one process.
     Shares may differ in length: in the loop call ``unwrap(model)`` and no collective, reduce after.
     """
-    return _Shard(len(dataset)) if _launched() or is_distributed() else None
+    if not (_launched() or is_distributed()):
+        return None
+    return _Shard(len(dataset)) if batch_size is None else _Batches(len(dataset), batch_size)
 
 
 def set_epoch(loader: Any, epoch: int) -> None:
@@ -359,7 +363,8 @@ def reduce_sum(*values: Any) -> Any:
 
     Numbers and 0-dim tensors share one float64 message: ints stay ints, exact to 2**53. Other
     tensors and numpy arrays, equal in shape on all ranks, come as new ones of the same type, ints
-    exact. No gradient: for metrics only.
+    exact. A rank that had nothing to add may hold None, or 0 for a tensor. No gradient: for
+    metrics only.
     """
     return _one_or_all(_sums(values))
 
@@ -506,14 +511,53 @@ def _sums(values: Any) -> tuple[Any, ...]:
     if not _together():
         return tuple(values)
     for value in values:
-        if not isinstance(value, (Real, torch.Tensor)) and not _is_array(value):
+        if not (value is None or isinstance(value, (Real, torch.Tensor)) or _is_array(value)):
             kind = type(value).__name__
             raise TypeError(f"only numbers, tensors and arrays can be reduced, not {kind}")
-    scalars = [torch.as_tensor(v).detach() for v in values if _is_scalar(v)]
-    # A rank without samples may hold the int 0 where others hold a float: tell who has fractions.
-    rows = [[float(s), float(s.is_floating_point())] for s in scalars]
-    sums = iter(_sum_tensor(torch.tensor(rows, dtype=torch.float64)).tolist() if rows else ())
-    return tuple(_like(v, *next(sums)) if _is_scalar(v) else _sum_whole(v) for v in values)
+    rows = [_row(value) for value in values]
+    sums = _sum_tensor(torch.tensor(rows, dtype=torch.float64)).tolist() if rows else []
+    alike = {0.0, float(get_world_size())}
+    if any(whole not in alike or missing not in alike for _, _, whole, missing in sums):
+        values = _completed(values)  # on all ranks: they have the same sums
+    return tuple(_total(value, *row) for value, row in zip(values, sums, strict=True))
+
+
+def _row(value: Any) -> list[float]:
+    """A number, whether it has a fraction, whether it is a tensor or array, or missing.
+
+    A rank without samples may hold the int 0, or None, where others hold a float or a tensor.
+    """
+    if value is None or not _is_scalar(value):
+        return [0.0, 0.0, float(value is not None), float(value is None)]
+    scalar = torch.as_tensor(value).detach()
+    return [float(scalar), float(scalar.is_floating_point()), 0.0, 0.0]
+
+
+def _completed(values: Any) -> list[Any]:
+    """Zeros of the others' shape and type where this rank holds None, or a number for a tensor."""
+    models: list[Any] = [None] * get_world_size()
+    dist.all_gather_object(models, [_mapped(_zeros(value), _packed) for value in values])
+    completed = []
+    for value, others in zip(values, zip(*models, strict=True), strict=True):
+        known = [_unpacked(other) for other in others if other is not None]
+        whole = [other for other in known if not _is_scalar(other)]
+        if whole and (value is None or _is_scalar(value)):
+            completed.append(whole[0] + (0 if value is None else value))
+        else:
+            completed.append(known[0] if value is None and known else value)
+    return completed
+
+
+def _zeros(value: Any) -> Any:
+    if value is None or isinstance(value, Real):
+        return None if value is None else type(value)()
+    return sys.modules["numpy"].zeros_like(value) if _is_array(value) else torch.zeros_like(value)
+
+
+def _total(value: Any, number: float, fraction: float, *_: float) -> Any:
+    if value is None:  # on every rank
+        return None
+    return _like(value, number, fraction) if _is_scalar(value) else _sum_whole(value)
 
 
 def _is_array(value: Any) -> bool:
@@ -634,3 +678,17 @@ class _Shard(Sampler[int]):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+
+class _Batches(Sampler[int]):
+    def __init__(self, length: int, batch_size: int) -> None:
+        self.length, self.batch_size = length, batch_size
+
+    def __iter__(self) -> Iterator[int]:
+        size = self.batch_size
+        for start in range(get_rank() * size, self.length, get_world_size() * size):
+            yield from range(start, min(start + size, self.length))
+
+    def __len__(self) -> int:
+        """Of all ranks: what is divided by ``len(loader)`` after its sum is reduced stays right."""
+        return self.length

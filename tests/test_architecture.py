@@ -27,6 +27,7 @@ TOOLBOX = {
         "examples",
         "examples_collected",
         "examples_correct",
+        "examples_dealt",
         "examples_single",
     )
 }

@@ -10,7 +10,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpify.facts import growth, owners
+from ddpify.facts import dealing, growth, meters, owners
 from ddpify.facts.events import Bind, LoopEnd
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
@@ -60,22 +60,42 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     done = _already_reduced(f, tree, node, REDUCERS)
     reduced = _already_reduced(f, tree, node, SUMMERS)
     left = _names(m, f, loop, tree, node, done)
-    meters = _meters(m, f, tree, node, done)
+    found = meters.reduced_after(m, f, tree, node, done)
     owned = owners.changed(m, f, loop)
     left += _owned(m, f, tree, node, [o for o in owned if not _prefixes(o.name) & done])
+    if dealing.deals(m, loop):
+        left = _over_batches(m, f, loop, node, left, done)
     lists = growth.filled(m, f, loop, node, done)
     f.statement = loop.site
     sums, means = _measured(left, SUMS), _measured(left, MEANS)
     others = (*_measured(left, OTHERS), *lists.others)
     summed = tuple(sorted(reduced))
     end = LoopEnd(
-        loop, m.where(f), sums, means, meters, others, summed, lists.samples, lists.batches
+        loop, m.where(f), sums, means, found, others, summed, lists.samples, lists.batches
     )
     _keep(m, f, end, owned)
     for name in (*sums, *means):
         _set(f, name)
     for name in (*lists.samples, *lists.batches):
         f.bind(name, growth.gathered(_get(f, name) or NOTHING, loop.site))
+
+
+def _over_batches(
+    m: Machine, f: Frame, loop: Loop, node: ast.stmt, left: Left, done: set[str]
+) -> Left:
+    """Where whole batches are dealt: what is added for each of them is a sum, a number of
+    batches, too."""
+    found = []
+    tree = m.tree(loop.site.path)
+    known = {name for name, _ in left}
+    bound = [n for n in _bound_in(m, f, loop) if n not in known | done and tree.read_after(node, n)]
+    for name, measure in (*left, *((name, None) for name in bound)):
+        alone = "." in name or not _aliased(f, tree, node, name)
+        if measure not in SUMS and alone and dealing.adds(m, f, loop, node, name):
+            measure = Measure.SUM
+        if measure is not None:
+            found.append((name, Measure.MIXED if measure in MEANS else measure))
+    return found
 
 
 def _keep(m: Machine, f: Frame, end: LoopEnd, owned: tuple[owners.Owned, ...]) -> None:
@@ -215,35 +235,6 @@ def _set(f: Frame, name: str) -> None:
     base = _get(f, owner)
     if base is not None and base.things:
         base.things[0].attrs[attribute] = reduced
-
-
-def _meters(m: Machine, f: Frame, tree: Tree, node: ast.stmt, done: set[str]) -> tuple[str, ...]:
-    """Names of meter objects that hold this rank's sums, read after the loop."""
-    found = []
-    for name, value in list(f.env.items()):
-        meters = [t for t in value.of(Kind.INSTANCE) if _is_meter(m, t)]
-        if not meters or name in done or len(meters) != len(value.things):
-            continue
-        if tree.read_after(node, name) or _read_as_owner(tree, node, name):
-            found.append(name)
-        for thing in meters:
-            for attribute in ("sum", "count", "avg"):
-                thing.attrs[attribute] = thing.attrs[attribute].reduced()
-    return tuple(found)
-
-
-def _read_as_owner(tree: Tree, node: ast.stmt, name: str) -> bool:
-    return tree.read_after(node, f"{name}.avg") or tree.read_after(node, f"{name}.sum")
-
-
-def _is_meter(m: Machine, thing: Thing) -> bool:
-    """An object that keeps a sum over samples, their count, and the quotient."""
-    shape = {
-        name: thing.attrs[name].measure for name in ("sum", "count", "avg") if name in thing.attrs
-    }
-    if shape != {"sum": Measure.SUM, "count": Measure.COUNT, "avg": Measure.MEAN}:
-        return False
-    return is_local(m, thing.attrs["sum"])
 
 
 def _already_reduced(f: Frame, tree: Tree, node: ast.stmt, reducers: frozenset[str]) -> set[str]:

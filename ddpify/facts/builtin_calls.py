@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ddpify.facts import counts, measures, rows
+from ddpify.facts import counts, dealing, measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.scopes import Frame
@@ -106,11 +106,19 @@ def _range(m: Machine, f: Frame, call: Call) -> Value | None:
     return Value((counted,), deps, rows=True)
 
 
+def _next(m: Machine, f: Frame, call: Call) -> Value:
+    """An element; of a loader whose batches are dealt rank 0 hands its first one on."""
+    if m.dealt and dealing.is_first(m, f, call):
+        m.firsts.append(call)
+        return NOTHING
+    return m.element_of(f, call.args[0])
+
+
 def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if not call.args:
         return one(Thing(Kind.ITERATOR, call.site, inner=None))
     if tail == "next":
-        return m.element_of(f, call.args[0])
+        return _next(m, f, call)
     if tail == "zip":
         parts = tuple(m.element_of(f, a) for a in call.args)
         return iterates(m, f, call, one(Thing(Kind.TUPLE, call.site, items=parts)))

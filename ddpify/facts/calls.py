@@ -237,17 +237,19 @@ def _call_function(
 
 
 def forward(m: Machine, model: Thing, event: Call) -> Value:
-    """A model is called: its output has the batch axis of its input."""
+    """A model is called: its output has the batch axis of its input.
+
+    What it makes of a list or dict of inputs, targets among them perhaps, is not known.
+    """
     output = m.make(Kind.FORWARD, event.where.frame, event.site, f"{model.serial}")
     output.detail["model"] = model
     m.record(Forward(m.tick(), model, event, output))
     values = (*event.args, *event.kwargs.values())
     deps = frozenset().union(*[flat_deps(v) for v in values]) if values else frozenset()
     batched = any(v.measure is Measure.SAMPLES or per_sample(v) for v in values)
-    mixed = any(v.measure is not Measure.UNIFORM for v in values)
-    measure = Measure.SAMPLES if batched else (Measure.MIXED if mixed else Measure.UNIFORM)
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
+    measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
     return Value((), deps | {output}, measure, rows=len(local) == 1 and per_sample(local[0]))
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from ddpify.facts import counts, library, measures, rows
+from ddpify.facts import counts, dealing, library, measures, rows
 from ddpify.facts.events import Access
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unwrapping import unwrapped_model
@@ -41,6 +41,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
         value = handler(m, f, node)
     if m.shares and m.site(f, node) in m.shares:
         value = counts.shared(f, value, m.site(f, node), value.measure is Measure.RATIO)
+    if m.dealt:
+        value = dealing.measured(m, value)
     m.remember(f, node, value)
     if m.unwraps and m.site(f, node) in m.unwraps:
         return library.unwrapped(value)

@@ -51,6 +51,8 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             bypasses=_bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),
             phases=roles.phases(target, training),
+            dealt=target.dealt,
+            firsts=tuple(target.firsts),
         ),
     )
 

@@ -46,6 +46,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if tail == "without_module_prefix":
         return first
     made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{RUNTIME}.{tail}")
+    made.detail["call"] = call
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
 
 
@@ -55,7 +56,8 @@ def _of_rank_0(value: Value, call: Call) -> Value:
         items = tuple(_of_rank_0(item, call) for item in thing.items or ())
         return one(Thing(Kind.TUPLE, call.site, items=items))
     kept = frozenset(d for d in flat_deps(value) if d.kind not in OF_ONE_PROCESS)
-    return Value(value.things, kept).reduced()
+    things = tuple(t for t in value.things if t.kind is not Kind.BATCH)
+    return Value(things, kept).reduced()
 
 
 def _reduced(call: Call) -> Value:

@@ -41,7 +41,8 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     depth = len(bind.where.stack)
     after = [e for e in events if e.where.frame.stack[:depth] == bind.where.stack]
     anchor = max([*after, bind], key=_order)
-    statement = _statement_in(m, bind.where.frame, anchor, first_use)
+    used = first_use if anchor.order < first_use else called
+    statement = _statement_in(m, bind.where.frame, anchor, used)
     return Home(statement, bind.target) if statement is not None else None
 
 

@@ -89,7 +89,15 @@ def _as_migrated(
     inner = frozenset(site for site, _ in unwraps)
     of_all = shares(trial)
     counted = frozenset(share.site for share in of_all)
-    target = _read(project, wraps, True, sharded | shared_out, inner, counted)
+    dealt = sharding.dealt_already(bare, sharded)
+    rest = sharding.dealable(trial, wanted - shared_out - sharded)
+    if rest:
+        again = _read(
+            project, wraps, True, sharded | shared_out | rest, inner, counted, dealt | rest
+        )
+        rest = sharding.shardable(again, rest)
+    shared_out |= rest
+    target = _read(project, wraps, True, sharded | shared_out, inner, counted, dealt | rest)
     replicated = sharding.left_whole(trial, wanted - shared_out)
     facts = gather(project, target, models, status)
     return replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
@@ -102,8 +110,9 @@ def _read(
     sharded: frozenset[Site] = frozenset(),
     unwraps: frozenset[Site] = frozenset(),
     counted: frozenset[Site] = frozenset(),
+    dealt: frozenset[Site] = frozenset(),
 ) -> Machine:
-    machine = Machine(project, wraps, drop_data_parallel, sharded, unwraps, counted)
+    machine = Machine(project, wraps, drop_data_parallel, sharded, unwraps, counted, dealt)
     machine.run()
     return machine
 

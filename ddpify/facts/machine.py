@@ -54,8 +54,9 @@ class Machine:
     ``wraps`` maps a statement's site to the names that are wrapped right after it,
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share, ``unwraps`` the expressions that will name the inner
-    module, and ``shares`` the counts and means that will be of all ranks: together they show the
-    program as it will be, so that rules can be stated against the target.
+    module, ``shares`` the counts and means that will be of all ranks, and ``dealt`` those of
+    ``sharded`` that deal whole batches: together they show the program as it will be, so that
+    rules can be stated against the target.
     """
 
     def __init__(
@@ -66,12 +67,15 @@ class Machine:
         sharded: frozenset[Site] = frozenset(),
         unwraps: frozenset[Site] = frozenset(),
         shares: frozenset[Site] = frozenset(),
+        dealt: frozenset[Site] = frozenset(),
     ) -> None:
         self.project = project
         self.wraps = dict(wraps or {})
         self.sharded = sharded
         self.unwraps = unwraps
         self.shares = shares
+        self.dealt = dealt
+        self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
         self.drop_data_parallel = drop_data_parallel
         self.now = 0
         self.spent = 0

@@ -89,7 +89,7 @@ KEEPS_BATCH_AXIS = frozenset(
     eq_ argmax argmin max min topk sort softmax log_softmax sigmoid tanh relu exp log sqrt pow
     abs clamp clamp_ add sub mul div add_ sub_ mul_ div_ neg round floor requires_grad_
     pin_memory numpy tolist expand gather masked_fill logical_and logical_or logical_not
-    bfloat16 byte short repeat chunk split unbind copy astype float32 ravel square flip
+    bfloat16 byte short expand_as repeat chunk split unbind copy astype float32 ravel square flip
     roll fill_ zero_ uniform_ normal_ random_""".split()
 )
 CREATES = frozenset(

@@ -140,6 +140,8 @@ class Facts:
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
     shares: tuple[Share, ...] = ()
+    dealt: frozenset[Site] = frozenset()
+    firsts: tuple[Call, ...] = ()
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

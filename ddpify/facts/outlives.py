@@ -36,8 +36,13 @@ def keeps(m: Machine, bind: Bind, end: LoopEnd, node: ast.stmt) -> bool:
     if "." in bind.target:
         return not _is_combined(m, bind, end)
     if not own:
-        return bind.target in bind.where.frame.globals_ or _changes_argument(m, bind)
-    return bind.target in end.loop.frame.globals_ or tree.read_after(node, bind.target)
+        return _is_of_another_scope(bind) or _changes_argument(m, bind)
+    return _is_of_another_scope(bind) or tree.read_after(node, bind.target)
+
+
+def _is_of_another_scope(bind: Bind) -> bool:
+    frame = bind.where.frame
+    return bind.target in frame.globals_ | frame.nonlocals
 
 
 def _begins_again(bind: Bind) -> bool:

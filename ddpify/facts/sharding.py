@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import outlives, roles
+from ddpify.facts import dealing, outlives, passes, roles
 from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Bind, Call, LoopEnd, Where
 from ddpify.facts.machine import Machine
 from ddpify.facts.scopes import Loop
-from ddpify.facts.values import Kind, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.source import Site
 
 JOINS = frozenset({"cat", "concat", "concatenate", "vstack", "hstack"})
@@ -58,8 +58,33 @@ def presharded(m: Machine) -> frozenset[Site]:
     return frozenset(found)
 
 
+def dealt_already(m: Machine, sites: frozenset[Site]) -> frozenset[Site]:
+    """Of presharded loaders, those whose sampler is told the batch size: it deals whole batches."""
+    found = set()
+    for thing in (t for t in m.made(Kind.LOADER) if t.born in sites):
+        sampler = thing.detail.get("sampler", NOTHING)
+        calls = [t.detail.get("call") for t in sampler.things]
+        if any(call is not None and call.arg(1, "batch_size") is not None for call in calls):
+            found.add(thing.born)
+    return frozenset(found)
+
+
+def dealable(m: Machine, sites: frozenset[Site]) -> frozenset[Site]:
+    """Of ``sites``, the loaders whose batches could be dealt to the ranks whole."""
+    refused = {
+        t.born
+        for t in m.made(Kind.LOADER)
+        if t.born in sites
+        if not (_plain(t) and _can_change(m, t) and dealing.can_deal(m, t))
+    }
+    return sites - refused
+
+
 def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
-    """Of ``wanted``, the loaders all of whose loops only add up; ``trial`` shards them all."""
+    """Of ``wanted``, the loaders all of whose loops only add up; ``trial`` shards them all.
+
+    Of those that it deals batch by batch the number of batches is that of one process.
+    """
     refused: set[Site] = set()
     accepted: set[Site] = set()
     by_loop: dict[Site, set[Site]] = {}
@@ -73,9 +98,9 @@ def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
         plain = all(_plain(t) and _can_change(trial, t) for t in loaders_in(loop.over))
         fine = plain and loaders <= wanted and _only_adds_up(trial, loop)
         (accepted if fine else refused).update(loaders & wanted)
-    refused |= {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
-    refused |= _divided_by(trial) | (wanted & _taken_apart(trial))
-    return frozenset(accepted - refused)
+    sizes = {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
+    refused |= (sizes | _divided_by(trial)) - trial.dealt
+    return frozenset(accepted - refused - _taken_apart(trial))
 
 
 def _taken_apart(m: Machine) -> set[Site]:
@@ -159,6 +184,11 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
         return False
     if end.batches and not all(_cut_alike(m, loop, name) for name in end.batches):
         return False
+    if passes.decide(m, tree, node, [c for c in inside if isinstance(c, Call)]):
+        return False
+    dealt = any(t.born in m.dealt for t in loaders_in(loop.over))
+    if dealt and not dealing.alone(m, loop, node, end):
+        return False
     understood = {bind.site for bind in binds}
     calls = [
         c for c in inside if isinstance(c, Call) and not outlives.is_followed(m, c, end, understood)
@@ -167,9 +197,12 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
 
 
 def _all_of_it(over: Value, depth: int = 4) -> bool:
-    """Whether a loop goes through its loader whole: a slice would be taken of each share."""
+    """Whether a loop goes through its loader whole: a slice would be taken of each share, and
+    what is not shared out would meet other batches."""
     for thing in over.things if depth else ():
         if thing.name.startswith("itertools."):
+            return False
+        if thing.name == "builtins.zip" and not all(map(loaders_in, thing.detail["over"])):
             return False
         inner = (*thing.detail.get("over", ()), *((thing.inner,) if thing.inner else ()))
         if thing.kind is not Kind.LOADER and not all(_all_of_it(v, depth - 1) for v in inner):

@@ -77,8 +77,17 @@ def _visit(
         if value.measure is not Measure.SAMPLES:  # pictures and the like are not numbers
             found.append(Part(site, tree.text(node), _how(value)))
         return
+    own: list[Part] = []
     for child in inner:
-        _visit(tree, child, values, local, found)
+        _visit(tree, child, values, local, own)
+    if _ratio(node) and len({bool(p.how) for p in own}) > 1:
+        own = [Part(site, tree.text(node), "")]  # one rank's part of all ranks' count is no mean
+    found += own
+
+
+def _ratio(node: ast.expr) -> bool:
+    """``part / whole`` or ``mean * count``: both of one rank, or both of all."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mult))
 
 
 def depends(value: Value, local: frozenset[Site]) -> bool:

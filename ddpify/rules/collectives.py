@@ -23,6 +23,7 @@ def _collectives(facts: Facts) -> Iterator[tuple[Where, Site]]:
     for call in facts.named(*(f"ddpify.runtime.{name}" for name in COLLECTIVES)):
         yield call.where, call.site
     yield from ((where, share.site) for share in facts.shares for where in share.wheres)
+    yield from ((call.where, call.site) for call in facts.firsts)
     for forward in facts.training_forwards:
         yield forward.call.where, forward.call.site
     for loop in facts.training:

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.accumulators import loaders_in
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status, TrainingLoop
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.edits import edit, proof
+from ddpify.rules.edits import edit, once, proof, statement_of
 from ddpify.rules.examples import (
     BY_HAND,
     CORRECT,
@@ -45,6 +46,67 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "" if fix else "call set_epoch(loader, epoch) before each pass over the loader",
             proof(missing),
         )
+    yield from _begun_again(facts)
+    yield from _without_end(facts)
+
+
+def _without_end(facts: Facts) -> Iterable[Finding]:
+    """``while True: for batch in loader: yield batch``: passes that no loop of steps counts."""
+    trained = {t for loop in facts.training for t in loop.loaders if not _told(facts, t)}
+    epochs = {loop.epoch.site for loop in facts.training if loop.epoch is not None}
+    for tree in facts.trees.values():
+        for node in ast.walk(tree.module):
+            if not isinstance(node, ast.While) or tree.site(node) in epochs:
+                continue
+            passes = [n for n in node.body if isinstance(n, ast.For)]
+            over = [facts.values.get(tree.site(n.iter)) for n in passes]
+            if any(_sampled(facts, t) for v in over if v for t in loaders_in(v) if t in trained):
+                yield Finding(
+                    "DDP201",
+                    tree.site(passes[0]),
+                    "the sampler is not told which pass this is: every pass shuffles alike",
+                    Severity.ERROR,
+                    (),
+                    "count the passes and call set_epoch(loader, passes) before this loop",
+                )
+
+
+def _begun_again(facts: Facts) -> Iterable[Finding]:
+    """``batches = iter(loader)`` in a loop over steps: each begins a pass."""
+    for site, calls in once(facts.named("builtins.iter")).items():
+        made = [pair for call in calls for pair in _begins(facts, call)]
+        if not made:
+            continue
+        call, loader = made[0]
+        fix = _before_iter(facts, call)
+        yield Finding(
+            "DDP201",
+            site,
+            "the sampler is not told which pass this is: every pass shuffles in the same order",
+            Severity.ERROR,
+            fix,
+            "" if fix else "give the loader a name, call set_epoch(loader, pass) before iter()",
+            proof((loader,)),
+        )
+
+
+def _begins(facts: Facts, call: Call) -> Iterable[tuple[Call, Thing]]:
+    around = {loop.site for loop in call.where.loops()}
+    for loop in facts.training:
+        if loop.epoch is None and loop.batch.site in around:
+            begun = [t for t in loop.loaders for v in call.args[:1] if t in v.things]
+            yield from ((call, t) for t in begun if not _told(facts, t) and _sampled(facts, t))
+
+
+def _before_iter(facts: Facts, call: Call) -> tuple[Edit, ...]:
+    node = facts.tree(call.site).expression(call.arg_sites[0])
+    loops = [x for x in call.where.loops() if x.frame is call.where.frame]
+    counter = _counter(facts, loops[0]) if loops else None
+    if counter is None or not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+        return ()
+    variable, renamed = counter
+    told = f"set_epoch({ast.unparse(node)}, {variable})"
+    return (*renamed, edit(facts, How.BEFORE, statement_of(facts, call.site), told))
 
 
 def _sampled(facts: Facts, loader: Thing) -> bool:
@@ -93,12 +155,12 @@ def _fix(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[
         if placed is None:
             return ()
         edits.extend(placed)
-    return tuple(edits)
+    return tuple(dict.fromkeys(edits))
 
 
 def _at_epoch_head(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:
     assert loop.epoch is not None
-    name = _name_of(loop.epoch.frame, loader)
+    name = _name_of(loop.epoch.frame, loader, loop.loaders)
     if name is None or (loader.hops and _made_inside(loop.epoch, loader)):
         return None
     return _told_by(facts, loop.epoch, loop.epoch.frame, name, How.BEFORE, loop.epoch)
@@ -112,7 +174,7 @@ def _made_inside(epoch: Loop, loader: Thing) -> bool:
 def _before_batches(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:
     assert loop.epoch is not None
     frame = loop.batch.frame
-    name = _name_of(frame, loader)
+    name = _name_of(frame, loader, loop.loaders)
     epoch = _epoch_name(frame, loop.epoch)
     if name is None or epoch is None or not loaders_in(loop.batch.over):
         return None
@@ -158,33 +220,46 @@ def _epoch_name(frame: Frame, epoch: Loop) -> str | None:
     return None
 
 
-def _name_of(frame: Frame, loader: Thing) -> str | None:
-    """An expression for the loader in a frame: a name, ``self.x``, a dict entry."""
+def _name_of(frame: Frame, loader: Thing, trained: tuple[Thing, ...]) -> str | None:
+    """An expression for the loader in a frame: a name, ``self.x``, a dict entry.
+
+    It may stand for any of those ``trained`` in the loop, where a branch chose one.
+    """
     for name, value in (*frame.env.items(), *frame.module.globals.items()):
-        if value.things == (loader,):
+        if _is(value, loader, trained):
             return name
     for name, value in frame.env.items():
         for thing in value.of(Kind.INSTANCE, Kind.DICT):
-            held = _held_as(thing, loader, 2)
+            held = _held_as(thing, loader, trained, 2)
             if held is not None:
                 return f"{name}{held}"
     return None
 
 
-def _held_as(thing: Thing, loader: Thing, depth: int) -> str | None:
+def _is(value: Value, loader: Thing, trained: tuple[Thing, ...]) -> bool:
+    return loader in value.things and set(value.things) <= set(trained)
+
+
+def _held_as(thing: Thing, loader: Thing, trained: tuple[Thing, ...], depth: int) -> str | None:
     """``.attribute``, ``["key"]`` or one within the other."""
     held = [(f".{name}", value) for name, value in thing.attrs.items()]
     held += [(f'["{k}"]', v) for k, v in (thing.keys or {}).items() if isinstance(k, str)]
     for text, value in held:
-        if value.things == (loader,):
+        if _is(value, loader, trained):
             return text
     for text, value in held if depth > 1 else ():
         for inner in value.of(Kind.INSTANCE, Kind.DICT):
-            rest = _held_as(inner, loader, depth - 1)
+            rest = _held_as(inner, loader, trained, depth - 1)
             if rest is not None and len(value.things) == 1:
                 return text + rest
     return None
 
+
+STEPS = (
+    "        for signal, label in fitting:\n",
+    "        if round_ % 25 == 0:\n            pairs = iter(fitting)\n"
+    "        signal, label = next(pairs)\n        with torch.enable_grad():\n",
+)
 
 RULE = Rule(
     "DDP201",
@@ -211,6 +286,29 @@ RULE = Rule(
         changed(BY_HAND, ("range(10):\n        sampler.set_epoch(epoch)", "range(10):  # DDP201")),
         marked(SINGLE, "DDP201", "for round_ in range(5):"),
         marked(LEARNER, "DDP201", "for turn in range(times):"),
+        changed(  # steps are counted, and each `iter` begins a pass
+            SINGLE,
+            STEPS,
+            ("= iter(fitting)\n", "= iter(fitting)  # DDP201\n"),
+        ),
+        changed(  # one that has no name cannot be told
+            SINGLE,
+            STEPS,
+            (
+                "= iter(fitting)\n",
+                "= iter(DataLoader(held, opt.bs, shuffle=True))  # DDP201\n",
+            ),
+            ("    fitting = DataLoader(TensorDataset(", "    held = (TensorDataset("),
+            ("labels[:800]), opt.bs, shuffle=True)", "labels[:800]))"),
+        ),
+        changed(  # a branch chooses the loader
+            SINGLE,
+            (
+                "    holdout",
+                "    if opt.bs > 8:\n        fitting = DataLoader(signals)\n    holdout",
+            ),
+            ("range(5):\n", "range(5):  # DDP201\n"),
+        ),
     ),
     good=(
         *CORRECT,

@@ -121,9 +121,9 @@ def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[E
     dataset = dataset_name(facts, call, sampler)
     shuffle = shuffled(facts, call, sampler)
     arguments = [dataset.name, f"shuffle={shuffle.given}"]
-    drop_last = call.kwarg_sites.get("drop_last")
-    if drop_last is not None:
-        arguments.append(f"drop_last={facts.text(drop_last)}")
+    drop_last = _drop_last(facts, call)
+    if drop_last:
+        arguments.append(f"drop_last={drop_last}")
     made = f"{sampler} = distributed_sampler({', '.join(arguments)})"
     if condition:
         made += f" if {condition} else None"
@@ -133,6 +133,14 @@ def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[E
         *shuffle.edits,
         edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
     )
+
+
+def _drop_last(facts: Facts, call: Call) -> str:
+    """The argument's text, or what is known of it where it comes by ``**settings``."""
+    site, value = call.kwarg_sites.get("drop_last"), call.kwargs.get("drop_last")
+    if site is not None:
+        return facts.text(site)
+    return repr(value.const) if value is not None and value.known and value.const else ""
 
 
 RULE = Rule(

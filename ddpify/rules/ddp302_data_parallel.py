@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
+from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.tree import Tree
+from ddpify.facts.values import Thing
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.edits import edit
+from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, LEGACY, SINGLE, changed, marked
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -17,6 +20,7 @@ from ddpify.source import Site
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per ``nn.DataParallel(...)`` call."""
     yield from _functional(facts)
+    yield from _own(facts)
     seen: set[Site] = set()
     for model in facts.models:
         for call in model.data_parallel:
@@ -32,6 +36,37 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 fix,
                 "" if fix else "remove it: one process drives one GPU",
             )
+
+
+def _own(facts: Facts) -> Iterable[Finding]:
+    """A class that inherits ``nn.DataParallel``, and functions that insist on one."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for site, calls in once(facts.calls).items():
+        if any(_inherits(t, site) for call in calls for t in call.result.things):
+            message = "a DataParallel of the project's own would spread each process over all GPUs"
+            advice = "call the module itself, without it, then run again"
+        elif any(_insists(call) for call in calls):
+            message = "this asserts that the model is an nn.DataParallel, as it is no more"
+            advice = (
+                "remove the call: one process holds one replica; for batch norm over the global"
+                " batch use wrap_model(model, sync_batchnorm=True)"
+            )
+        else:
+            continue
+        yield Finding("DDP302", site, message, Severity.ERROR, (), advice)
+
+
+def _inherits(thing: Thing, site: Site) -> bool:
+    bases = thing.ref.external_bases() if isinstance(thing.ref, ClassInfo) else ()
+    return thing.born == site and any(b.endswith(".DataParallel") for b in bases)
+
+
+def _insists(call: Call) -> bool:
+    if call.target is None or isinstance(call.target.node, ast.Lambda):
+        return False
+    tests = [ast.unparse(n.test) for n in call.target.node.body if isinstance(n, ast.Assert)]
+    return any(t.startswith("isinstance(") and t.endswith("DataParallel)") for t in tests)
 
 
 def _functional(facts: Facts) -> Iterable[Finding]:
@@ -96,6 +131,22 @@ RULE = Rule(
                 "    net.eval()\n",
                 "    net = torch.nn.DataParallel(net, device_ids=[0, 1])  # DDP302\n"
                 "    net.eval()\n",
+            ),
+        ),
+        changed(  # one of the project's own
+            LEGACY,
+            ("judge = nn.DataParallel(judge)\n", "judge = Split(judge)  # DDP302\n"),
+            ("samples = ", "class Split(nn.DataParallel):\n    pass\n\n\nsamples = "),
+        ),
+        changed(  # what was removed is asked for
+            LEGACY,
+            (
+                "= nn.DataParallel(judge)\n",
+                "= nn.DataParallel(judge)  # DDP302\npatch(judge)  # DDP302\n",
+            ),
+            (
+                "samples = ",
+                "def patch(split):\n    assert isinstance(split, nn.DataParallel)\n\n\nsamples = ",
             ),
         ),
     ),

@@ -92,7 +92,8 @@ POSITIVES = """class Positives(nn.Module):
     def forward(self, scores, wanted):
         positive = wanted > 0
         number = positive.sum().clamp(min=1)
-        off = nn.functional.mse_loss(scores[positive], scores[positive] * 0, reduction="sum")
+        kept = scores[positive.unsqueeze(1).expand_as(scores)].view(-1, 4)
+        off = nn.functional.mse_loss(kept, kept * 0, reduction="sum")
         return off / number
 
 

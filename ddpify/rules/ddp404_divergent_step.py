@@ -21,6 +21,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     if facts.status is Status.DISTRIBUTED:
         return
     yield from _retries(facts)
+    yield from _swallowed(facts)
     seen: set[Site] = set()
     for call in _collectives(facts):
         for guard in call.where.conditions():
@@ -53,6 +54,32 @@ def _retries(facts: Facts) -> Iterable[Finding]:
                     (),
                     "let the job fail and start it again with the smaller setting",
                 )
+
+
+def _swallowed(facts: Facts) -> Iterable[Finding]:
+    """``try: ... loss.backward() ... except Exception: continue``: one rank skips the step."""
+    for site in dict.fromkeys(loop.backward.site for loop in facts.training):
+        tree = facts.tree(site)
+        below = tree.statement(site)
+        for above in tree.ancestors(below) if below is not None else ():
+            if isinstance(above, (ast.For, ast.While, ast.FunctionDef)):
+                break
+            if isinstance(above, ast.Try) and below in above.body and _goes_on(above):
+                yield Finding(
+                    "DDP404",
+                    tree.site(above.handlers[0]),
+                    "a rank that fails in this step would go on alone while the others wait for it",
+                    Severity.WARNING,
+                    (),
+                    "let the error end the job, or sort out bad samples before the step",
+                    ((site, "gradients are averaged here"),),
+                )
+            below = above if isinstance(above, ast.stmt) else below
+
+
+def _goes_on(node: ast.Try) -> bool:
+    last = [handler.body[-1] for handler in node.handlers]
+    return any(not isinstance(statement, ast.Raise) for statement in last)
 
 
 def _collectives(facts: Facts) -> list[Call]:
@@ -93,6 +120,22 @@ RULE = Rule(
                 "            off.backward()\n",
             ),
         ),
+        changed(  # a loss that the model makes of all it is given
+            SINGLE,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "net([signal, label]).mean()\n            if objective == 0:  # DDP404\n"
+                "                continue\n",
+            ),
+        ),
+        changed(
+            SINGLE,
+            (
+                "            objective.backward()\n",
+                "            try:\n                objective.backward()\n"
+                "            except RuntimeError:  # DDP404\n                continue\n",
+            ),
+        ),
         changed(
             PROJECT,
             (
@@ -104,6 +147,15 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        changed(
+            SINGLE,
+            (
+                "            objective.backward()\n",
+                "            try:\n                objective.backward()\n"
+                "            except RuntimeError:\n                print(label)\n"
+                "                raise\n",
+            ),
+        ),
         changed(
             SCRIPT,
             (

@@ -20,6 +20,8 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.examples_collected import FORMS, NEAR
+from ddpify.rules.examples_dealt import DEALT, HANDED_ON
+from ddpify.rules.examples_dealt import NEAR as NOT_DEALT
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -109,11 +111,24 @@ RULE = Rule(
             ("disable=not is_main_process()):\n", "disable=not is_main_process()):  # DDP701\n"),
             ("        gap, count = reduce_sum(gap, count)\n", ""),
         ),
-        *(marked(form, "DDP701", "for signal, label in pairs:") for form in (SINGLE, *FORMS)),
+        *(
+            marked(form, "DDP701", "for signal, label in pairs:")
+            for form in (SINGLE, *FORMS, *DEALT)
+        ),
+        changed(
+            HANDED_ON,
+            (
+                "    for picture, kind in stream:\n        guess",
+                "    for picture, kind in stream:  # DDP701\n        guess",
+            ),
+            ("    hits = reduce_sum(hits)\n", ""),
+        ),
     ),
     good=(
         *CORRECT,
         *NEAR,
+        *NOT_DEALT,
+        HANDED_ON,
         LEARNER,
         changed(  # nothing is read after the loop
             SCRIPT,

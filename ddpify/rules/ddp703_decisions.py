@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.accumulators import accumulates, loaders_in
-from ddpify.facts.events import LoopEnd
+from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.model import Facts, Status
-from ddpify.facts.values import Kind, Value, flat_deps
+from ddpify.facts.values import Kind, Measure, Value, flat_deps
 from ddpify.rules.base import Finding, How, Rule, Severity
-from ddpify.rules.edits import edit
+from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -18,9 +18,13 @@ COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per evaluation that all ranks repeat and then decide from."""
+    """Yield one finding per evaluation that all ranks repeat and then decide from.
+
+    And one per number of a rank's own samples that a scheduler is given.
+    """
     if facts.status is Status.DISTRIBUTED:
         return
+    yield from _scheduled(facts)
     decided = _decided_from(facts)
     done: set[Site] = set()
     for end in facts.replicated:
@@ -40,6 +44,31 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
+def _scheduled(facts: Facts) -> Iterable[Finding]:
+    """``scheduler.step(np.mean(losses))``: the ranks' learning rates would part."""
+    done: set[Site] = set()
+    for call in _scheduler_steps(facts):
+        given = call.arg(0, "metrics")
+        site = call.arg_site(0, "metrics")
+        if given is None or site is None or site in done or not is_local(facts, given):
+            continue
+        done.add(site)
+        mean = given.measure is Measure.MEAN
+        yield Finding(
+            "DDP703",
+            site,
+            "the learning rate would follow this rank's own number: ranks part ways",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, site, "reduce_mean({})"),) if mean else (),
+            "" if mean else "give the scheduler the number of all ranks: reduce it first",
+        )
+
+
+def _scheduler_steps(facts: Facts) -> list[Call]:
+    steps = facts.named(".step")
+    return [c for c in steps if c.receiver is not None and c.receiver.of(Kind.SCHEDULER)]
+
+
 def _names(facts: Facts, end: LoopEnd) -> tuple[str, ...]:
     node = facts.tree(end.loop.site).statement(end.loop.site)
     if node is None:
@@ -53,12 +82,27 @@ def _decided_from(facts: Facts) -> set[Site]:
     values: list[Value] = []
     for call in (*[loop.backward for loop in facts.training], *facts.named(*COLLECTIVE)):
         values += [guard.test for guard in call.where.conditions()]
-    for call in facts.calls:
-        if call.name == ".step" and call.receiver and call.receiver.of(Kind.SCHEDULER):
-            values += [*call.args, *call.kwargs.values()]
+    for call in _scheduler_steps(facts):
+        values += [*call.args, *call.kwargs.values()]
     batches = {d for value in values for d in flat_deps(value) if d.kind is Kind.BATCH}
     return {t.born for b in batches if b.inner is not None for t in b.inner.things}
 
+
+PLATEAU = (
+    (
+        "    for round_",
+        "    slow = torch.optim.lr_scheduler.ReduceLROnPlateau(adam)\n    for round_",
+    ),
+    ("        net.train()\n", "        net.train()\n        shown = []\n"),
+    (
+        "            adam.step()\n",
+        "            adam.step()\n            shown.append(float(objective))\n",
+    ),
+    (
+        '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+        "        slow.step(sum(shown))\n",
+    ),
+)
 
 RULE = Rule(
     "DDP703",
@@ -93,9 +137,24 @@ RULE = Rule(
                 "        if accuracy(net, holdout) > 0.9:\n            torch",
             ),
         ),
+        changed(
+            SINGLE,
+            *PLATEAU,
+            (".step(sum(shown))\n", ".step(sum(shown))  # DDP703\n"),
+        ),
+        changed(
+            SINGLE,
+            *PLATEAU,
+            ("        slow.step(sum(shown))\n", ""),
+            (
+                "            shown.",
+                "            slow.step(objective)  # DDP703\n            shown.",
+            ),
+        ),
     ),
     good=(
         *CORRECT,
+        changed(SINGLE, *PLATEAU, (".step(sum(shown))", ".step(round_)")),
         SINGLE,
     ),
 )

@@ -15,7 +15,7 @@ _HEAD, _, _REST = dict(SINGLE.files)["main.py"].partition("def accuracy(net, pai
 _TAIL = "def main():\n" + _REST.partition("def main():\n")[2]
 
 
-def _evaluating(code: str, before: str = "") -> Example:
+def evaluating(code: str, before: str = "") -> Example:
     """``SINGLE`` where ``code``, with the loop's line left out, is what `accuracy` does."""
     start, loop, end = (part.strip("\n") for part in code.split("---\n"))
     lines = [
@@ -48,7 +48,7 @@ class Table:
         return self.cells.diag().sum() / self.cells.sum()
 """
 
-MATRIX = _evaluating("""
+MATRIX = evaluating("""
     cells = torch.zeros(4, 4)
 ---
             for kind, guessed in zip(label, guess):
@@ -56,7 +56,7 @@ MATRIX = _evaluating("""
 ---
     return cells.diag().sum() / cells.sum()
 """)
-OBJECT = _evaluating(
+OBJECT = evaluating(
     """
     table = Table(4)
 ---
@@ -66,7 +66,7 @@ OBJECT = _evaluating(
 """,
     _TABLE,
 )
-SAMPLES = _evaluating("""
+SAMPLES = evaluating("""
     guesses, labels = [], []
 ---
             guesses.extend(guess.tolist())
@@ -75,7 +75,7 @@ SAMPLES = _evaluating("""
 ---
     return sum(a == b for a, b in zip(guesses, labels)) / len(labels)
 """)
-BATCHES = _evaluating("""
+BATCHES = evaluating("""
     guesses, labels = [], []
 ---
             guesses.append(guess)
@@ -86,7 +86,7 @@ BATCHES = _evaluating("""
 FORMS = (MATRIX, OBJECT, SAMPLES, BATCHES)
 
 NEAR = (
-    _evaluating("""
+    evaluating("""
     guesses = []
 ---
             if guess[0] == 3:
@@ -94,7 +94,7 @@ NEAR = (
 ---
     return torch.cat(guesses).float().mean()
 """),
-    _evaluating(
+    evaluating(
         """
 ---
             seen.append(guess)
@@ -103,14 +103,14 @@ NEAR = (
 """,
         "seen = []",
     ),
-    _evaluating("""
+    evaluating("""
     means = []
 ---
             means.append((guess[label > 0] == label[label > 0]).float().mean())
 ---
     return sum(means) / len(means)
 """),
-    _evaluating("""
+    evaluating("""
     cells, before = torch.zeros(4, 4), 0
 ---
             for guessed in guess:

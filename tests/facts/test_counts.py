@@ -309,7 +309,7 @@ def test_a_count_also_taken_with_gradients_in_an_evaluation_is_left(tmp_path: Pa
     assert fixes(end, tmp_path, shown, head) == ["per_rank_count(mask.sum())"]
 
 
-def test_an_evaluation_that_adds_up_such_means_stays_whole(tmp_path: Path) -> None:
+def test_an_evaluation_that_adds_up_such_means_is_dealt_by_batches(tmp_path: Path) -> None:
     text = """net = nn.Linear(4, 3)
 criterion = nn.CrossEntropyLoss(ignore_index={ignored})
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -330,7 +330,7 @@ for epoch in range(3):
         optimizer.step()
     print(evaluate())
 """
-    whole = facts_of(text.format(ignored="1"), tmp_path / "ignoring")
-    assert [site.line for site in sorted(s.span for s in whole.sharded)] == [8]
+    dealt = facts_of(text.format(ignored="1"), tmp_path / "ignoring")
+    assert [site.span.line for site in dealt.dealt] == [9]
     shared = facts_of(text.replace("ignore_index={ignored}", ""), tmp_path / "plain")
-    assert len(shared.sharded) == 2
+    assert (len(shared.sharded), len(shared.dealt)) == (2, 0)

@@ -36,6 +36,11 @@ FLOWS = [
         f"{NET_CLASS}{DATA}net = Net()\nnet.cuda()  #: home\n{SGD}{TRAIN}", id="moved-in-place"
     ),
     pytest.param(
+        f"{NET_CLASS}{DATA}net = Net()\n{SGD}"
+        f"if torch.cuda.is_available():  #: home\n    net = net.cuda()\n{TRAIN}",
+        id="moved-in-a-branch-after-the-optimizer",
+    ),
+    pytest.param(
         "import sys\n"
         f'{NET_CLASS}{DATA}if sys.argv[1] == "a":  #: home\n    net = Net()\n'
         'elif sys.argv[1] == "b":\n    net = nn.Linear(4, 1)\n'

@@ -184,6 +184,26 @@ def test_the_evaluation_sampler_deals_every_sample_once(job: Job) -> None:
     assert [seen["batches"] for seen in job["evaluation"]] == [-(-len(s) // 2) for s in shares]
 
 
+def test_the_evaluation_sampler_deals_whole_batches(job: Job) -> None:
+    for size in (1, 2, 3, 7, 10):
+        batches = [list(range(start, min(start + size, 7))) for start in range(0, 7, size)]
+        for rank, seen in enumerate(job["evaluation"]):
+            mine = batches[rank :: job.size]
+            assert seen["dealt"][str(size)] == [mine, len(batches), batches[0]]
+
+
+def test_ranks_without_a_batch_add_nothing(job: Job) -> None:
+    for seen in job["missing"]:
+        assert seen == {
+            "torch": [[1, 1, 0, 0, 2], "torch.int64", 4.5, 9.0],
+            "numpy": [[1, 1, 0, 0, 2], "int64", 4.5, 9.0],
+            "flags": [[[1, 0]], "torch.int64"],
+            "number": [2.5, job.size],
+            "zero": 0.5,
+            "nobody": [None, job.size],
+        }
+
+
 BATCHES = {1: ["12", "24"], 2: ["6", "12"], 3: ["4", "8"]}
 
 

@@ -14,6 +14,7 @@ from tests.training.runs import on_ranks, one_process, side_by_side
 
 RANKS = 3
 METRICS = """import numpy as np
+import torch
 
 
 class ConfusionMatrix:
@@ -36,6 +37,31 @@ class ConfusionMatrix:
         return float((inter / np.maximum(union, 1)).mean())
 
 
+class AverageMeter:
+    def __init__(self):
+        self.val, self.sum, self.count = 0.0, 0.0, 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+
+    @property
+    def avg(self):
+        return self.sum / max(self.count, 1)
+
+
+class LateMatrix:
+    def __init__(self):
+        self.mat = None
+
+    def update(self, target, pred):
+        if self.mat is None:
+            self.mat = torch.zeros((3, 3), dtype=torch.int64)
+        k = target != 255
+        self.mat += torch.bincount(3 * target[k] + pred[k], minlength=9).reshape(3, 3)
+
+
 def average_precision(detections, truths):
     ranked = sorted(detections, key=lambda d: -d["score"])
     hits = np.cumsum([d["kind"] == truths[d["image"]] for d in with_images(ranked, detections)])
@@ -52,7 +78,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from metrics import ConfusionMatrix, average_precision
+from metrics import AverageMeter, ConfusionMatrix, LateMatrix, average_precision
 
 
 def make_data(n, unlabelled=0):
@@ -92,13 +118,31 @@ def evaluate(model, loader):
     return matrix.miou(), ap, order, spreads
 
 
+@torch.no_grad()
+def losses_of(model, loader, criterion):
+    model.eval()
+    losses, matrix, largest = AverageMeter(), LateMatrix(), 0.0
+    for x, y in loader:
+        out = model(x)
+        loss = criterion(out, y)
+        losses.update(loss.item(), x.size(0))
+        matrix.update(y, out.argmax(1))
+        largest += out[y == 1].max().item()
+    return losses.avg, largest / len(loader), matrix.mat.flatten().tolist()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--batch-size", type=int, default=12)
+    parser.add_argument("--few", type=int, default=31)
     args = parser.parse_args()
     torch.manual_seed(0)
     train_loader = DataLoader(make_data(60), batch_size=args.batch_size, shuffle=True)
     val_loader = DataLoader(make_data(53, unlabelled=7), batch_size=8)
+    few_loader = DataLoader(make_data(args.few, unlabelled=3), batch_size=args.batch_size + 4)
+    fixed, _ = next(iter(few_loader))
+    print("batches", len(few_loader))
+    criterion = nn.CrossEntropyLoss(ignore_index=255)
     model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
     best = 0.0
@@ -107,6 +151,10 @@ def main():
         miou, ap, order, spreads = evaluate(model, val_loader)
         print(f"epoch {epoch}: mIoU {miou:.6f} AP {ap:.6f} order {order}")
         print(len(spreads), " ".join(f"{s:.6f}" for s in spreads))
+        loss, largest, counts = losses_of(model, few_loader, criterion)
+        print(f"loss {loss:.6f} largest {largest:.6f} counts {counts}")
+        with torch.no_grad():
+            print("fixed", model(fixed).argmax(1).tolist())
         if miou > best:
             best = miou
             print("better")
@@ -126,6 +174,9 @@ def test_collected_metrics_are_those_of_one_process(tmp_path: Path) -> None:
         "    matrix.mat = reduce_sum(matrix.mat)\n",
         "    detections, truths = gather_samples(detections, truths)\n",
         "    outputs = gather_batches(outputs)\n",
+        "    few_sampler = evaluation_sampler(few_dataset, args.batch_size + 4)\n",
+        "    fixed, _ = broadcast(next(iter(few_loader), None))\n",
+        "    largest, matrix.mat = reduce_sum(largest, matrix.mat)\n    reduce_meter(losses)\n",
     ):
         assert text.count(line) == 1
     assert cli.main(["diff", str(after / "main.py")]) == cli.CLEAN

@@ -181,3 +181,19 @@ def test_padded_evaluation_names_the_samples_that_count_twice() -> None:
     runs = (_evaluating(ranks()[0], 0, 2, 4), _evaluating(ranks()[1], 1, 3, 0))
     check = checked(evidence(runs, _evaluating(reference(), 0, 1, 2, 3, 4)), "evaluation")
     assert check.details == ("pass 0: 1 too many (samples 0)",)
+
+
+def test_a_first_batch_may_be_that_of_rank_0() -> None:
+    """``next(iter(loader))``: the others' batches are dropped, and one has none at all."""
+
+    def taking(run: Run, *samples: int, after: tuple[int, ...]) -> Run:
+        looks = Fetch(6, 9.0, 2, 0, samples, tuple(f"e{s}" for s in samples), False)
+        first = looks if samples else End(6, 9.0, 2, 0)
+        return _evaluating(replace(run, events=(*run.events, first)), *after)
+
+    one = taking(reference(), 0, 1, after=(4, 5))
+    runs = (taking(ranks()[0], 0, 1, after=(4,)), taking(ranks()[1], after=(5,)))
+    assert checked(evidence(runs, one), "evaluation").verdict is Verdict.PASS
+    runs = (taking(ranks()[0], 2, 3, after=(4,)), taking(ranks()[1], 0, 1, after=(5,)))
+    check = checked(evidence(runs, one), "evaluation")
+    assert check.details == ("pass 0: 2 too many (samples 2, 3)",)

@@ -17,11 +17,16 @@ _TITLE = "evaluation samples"
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One pass of the reference's and of the ranks'; ``duplicates`` are of sharded passes."""
+    """One pass of the reference's and of the ranks'; ``duplicates`` are of sharded passes.
+
+    Of a pass that was not ``ended``, as ``next(iter(loader))``, rank 0 may have the first batch,
+    and hand it on: what others took then has no effect, or other checks see it.
+    """
 
     number: int
     wanted: Counter[Sample]
     shares: tuple[Counter[Sample], ...]
+    ended: bool = True
 
     @property
     def whole(self) -> bool:
@@ -33,7 +38,8 @@ class Evaluated:
 
     @property
     def right(self) -> bool:
-        return self.whole or self.union == self.wanted
+        handed_on = not self.ended and self.shares[0] == self.wanted
+        return self.whole or self.union == self.wanted or handed_on
 
     @property
     def duplicates(self) -> Counter[Sample]:
@@ -65,7 +71,7 @@ def evaluated(c: Comparison) -> Iterator[Evaluated]:
         if number >= max(map(len, ranks)) or (stopped and not one.ended):
             return
         shares = tuple(_share(own, number) for own in ranks)
-        yield Evaluated(number, Counter(one.samples), shares)
+        yield Evaluated(number, Counter(one.samples), shares, one.ended)
 
 
 def _share(passes: Sequence[Pass], number: int) -> Counter[Sample]:

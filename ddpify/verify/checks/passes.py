@@ -29,7 +29,7 @@ class Pass:
 
 
 def passes(run: Run) -> tuple[Pass, ...]:
-    """All passes, in order of their first batch.
+    """All passes, in order of their first batch, or of their end where there was none.
 
     Telling by is_grad_enabled alone would count a validation loop that opens no_grad in its
     body: a pass trains if a backward runs while it is under way.
@@ -40,10 +40,16 @@ def passes(run: Run) -> tuple[Pass, ...]:
         if isinstance(event, Fetch):
             fetches.setdefault((event.loader, event.passed), []).append(place)
         elif isinstance(event, End):
+            fetches.setdefault((event.loader, event.passed), [])
             ends[event.loader, event.passed] = place
     backwards = [p for p, event in enumerate(run.events) if isinstance(event, Backward)]
     return tuple(
-        _pass(run.events, places, ends.get(key), backwards) for key, places in fetches.items()
+        (
+            _pass(run.events, places, ends.get(key), backwards)
+            if places
+            else Pass(*key, (), ended=True, training=False)
+        )
+        for key, places in fetches.items()
     )
 
 

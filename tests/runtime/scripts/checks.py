@@ -200,7 +200,51 @@ def sampling() -> Any:
 
 def evaluation() -> Any:
     loader = DataLoader(TensorDataset(torch.arange(7)), 2, sampler=ddp.evaluation_sampler(range(7)))
-    return {"shard": [int(i) for (b,) in loader for i in b], "batches": len(loader)}
+    data, found = TensorDataset(torch.arange(7)), {}
+    for size in (1, 2, 3, 7, 10):
+        dealt = DataLoader(data, size, sampler=ddp.evaluation_sampler(data, size))
+        first = ddp.broadcast(next(iter(dealt), None))
+        found[size] = [[b.tolist() for (b,) in dealt], len(dealt), first[0].tolist()]
+    return {
+        "shard": [int(i) for (b,) in loader for i in b],
+        "batches": len(loader),
+        "dealt": found,
+    }
+
+
+class Matrix:
+    """Made when the first batch comes, as a confusion matrix often is."""
+
+    def __init__(self) -> None:
+        self.counts: Any = None
+
+    def update(self, values: Any, like: Any) -> None:
+        if self.counts is None:
+            self.counts = np.zeros(5, np.int64) if like is np else torch.zeros(5, dtype=torch.int64)
+        bins = torch.bincount(values, minlength=5)
+        self.counts += bins.numpy() if like is np else bins
+
+
+def missing() -> Any:
+    """Two batches, so on three ranks one has none."""
+    data, rank = TensorDataset(torch.tensor([0, 4, 4, 1])), ddp.get_rank()
+    found = {}
+    for like in (torch, np):
+        matrix, total, weighed = Matrix(), 0.0, 0
+        for (values,) in DataLoader(data, 2, sampler=ddp.evaluation_sampler(data, 2)):
+            matrix.update(values, like)
+            total += values.float().mean().item()
+            weighed = weighed + values.sum()
+        counts, whole, weighed = ddp.reduce_sum(matrix.counts, total, weighed)
+        found[like.__name__] = [counts.tolist(), str(counts.dtype), whole, float(weighed)]
+    rows = None if rank else torch.tensor([[True, False]])
+    return {
+        **found,
+        "flags": [(r := ddp.reduce_sum(rows)).tolist(), str(r.dtype)],
+        "number": ddp.reduce_sum(None if rank else 2.5, 1),
+        "zero": ddp.reduce_sum(0 if rank else torch.tensor([0.5, float("nan")])).tolist()[0],
+        "nobody": ddp.reduce_sum(None, 1),
+    }
 
 
 def batch_sizes() -> Any:
@@ -391,6 +435,7 @@ CHECKS = (
     objects,
     sampling,
     evaluation,
+    missing,
     batch_sizes,
     turns,
     failed_turn,
