@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Iterator
 
 import pytest
+
+from ddpify.verify import interpreter
 
 
 def _state() -> dict[str, object]:
@@ -28,6 +31,20 @@ def _nothing_is_left_behind() -> Iterator[None]:
         os.environ.clear()
         os.environ.update(before["environment"])
         pytest.fail(f"the test left another {', '.join(changed)} behind")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _an_interpreter_is_asked_once() -> Iterator[None]:
+    """What torch it has does not change, and to ask takes seconds."""
+    ask = interpreter._ask
+    known = functools.cache(lambda python, *_path: ask(python))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(interpreter, "_ask", lambda python: known(python, _path()))
+        yield
+
+
+def _path() -> tuple[str | None, ...]:
+    return tuple(os.environ.get(name) for name in ("PYTHONPATH", "PATH"))
 
 
 @pytest.hookimpl(tryfirst=True)
