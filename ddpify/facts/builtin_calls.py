@@ -72,7 +72,8 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
 def _getattr(m: Machine, f: Frame, call: Call) -> Value:
     from ddpify.facts.expressions import attribute
 
-    return attribute(m, f, call.args[0], str(call.args[1].const), ast.Pass())
+    node = m.tree(call.site.path).expression(call.site) or ast.Pass()
+    return attribute(m, f, call.args[0], str(call.args[1].const), node)
 
 
 def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:

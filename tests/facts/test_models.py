@@ -145,6 +145,9 @@ FLOWS = [
         f"net = build()  #: home\n{SGD}{TRAIN}",
         id="decorated-factory",
     ),
+    pytest.param(
+        f'{DATA}net = getattr(nn, "Linear")(4, 1)  #: home\n{SGD}{TRAIN}', id="class-named-as-text"
+    ),
 ]
 
 
