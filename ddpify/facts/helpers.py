@@ -6,6 +6,7 @@ import ast
 
 from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Call
+from ddpify.facts.marks_left import leaves_marks
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind
@@ -32,11 +33,16 @@ def io_helpers(
     return frozenset(
         info
         for info, sites in counted.items()
-        if len(sites) > 1 and info.owner is None and _only_effects(info, calls, effects)
+        if len(sites) > 1 and info.owner is None and _only_effects(info, calls, effects, trees)
     )
 
 
-def _only_effects(info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Effect, ...]) -> bool:
+def _only_effects(
+    info: FunctionInfo,
+    calls: tuple[Call, ...],
+    effects: tuple[Effect, ...],
+    trees: dict[str, Tree],
+) -> bool:
     mine = [c for c in calls if c.target is info]
     if not mine or not all(c.alone for c in mine) or isinstance(info.node, ast.Lambda):
         return False
@@ -46,7 +52,10 @@ def _only_effects(info: FunctionInfo, calls: tuple[Call, ...], effects: tuple[Ef
     if any(e.kind not in VISIBLE + OWN or not _is_own(e) for e in own):
         return False
     inside = [c for c in calls if _runs_in(c, info)]
-    return not any(c.name in NOT_ALONE or _is_forward(c) for c in inside)
+    if any(c.name in NOT_ALONE or _is_forward(c) for c in inside):
+        return False
+    functions = {c.where.function for c in inside} | {info}
+    return not any(f is not None and leaves_marks(f.node, trees.values()) for f in functions)
 
 
 def _is_own(effect: Effect) -> bool:
@@ -54,12 +63,7 @@ def _is_own(effect: Effect) -> bool:
     info = effect.call.where.function
     if effect.kind is not EffectKind.OPEN or info is None:
         return effect.kind is not EffectKind.OPEN
-    leaves = (ast.Global, ast.Nonlocal, ast.Return, ast.Yield)
-    for node in ast.walk(info.node):
-        stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-        if stored or isinstance(node, leaves):
-            return False
-    return True
+    return not any(isinstance(node, (ast.Return, ast.Yield)) for node in ast.walk(info.node))
 
 
 def _is_forward(call: Call) -> bool:

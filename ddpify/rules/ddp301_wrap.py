@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Model, Status
@@ -54,11 +55,25 @@ def _options(facts: Facts, model: Model, settings: Settings) -> str:
     """A single-GPU script's batch norm saw the whole batch; DataParallel's saw one replica's."""
     wanted = settings.sync_batchnorm
     if wanted is None:
-        wanted = not model.data_parallel and not _shown_by_one_rank(facts, model)
+        whole_batch = not model.data_parallel or _synchronised_by_hand(facts)
+        wanted = whole_batch and not _shown_by_one_rank(facts, model)
     options = ", sync_batchnorm=True" if wanted and model.batch_norm else ""
     if model.repeated and model.buffers:  # a broadcast between forwards would change the graph
         options += ", broadcast_buffers=False"
     return options + (", find_unused_parameters=True" if model.unused else "")
+
+
+def _synchronised_by_hand(facts: Facts) -> bool:
+    """A batch norm of the project's own that meets its replicas under nn.DataParallel.
+
+    The hook is that of Synchronized-BatchNorm-PyTorch, which many projects carry a copy of; torch
+    converts its layers as any that inherit `_BatchNorm`.
+    """
+    return any(
+        isinstance(node, ast.FunctionDef) and node.name == "__data_parallel_replicate__"
+        for tree in facts.trees.values()
+        for node in ast.walk(tree.module)
+    )
 
 
 def _without_sync(facts: Facts, model: Model) -> Iterable[Finding]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
+from ddpify.facts.marks_left import changes
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, Finding, How, Severity
@@ -92,5 +93,6 @@ def _self_contained(tree: Tree, node: ast.With) -> bool:
     ):
         return False
     bound = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    stored = any(isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store) for n in inner)
-    return not stored and not any(tree.read_after(node, name) for name in bound)
+    if any(changes(n, bound) for n in inner):
+        return False
+    return not any(tree.read_after(node, name) for name in bound)

@@ -42,6 +42,65 @@ def test_a_generator_without_end_is_refused(tmp_path: Path) -> None:
     assert not [f for f in judged(read(entry)) if f.rule == "DDP201"]
 
 
+def test_a_batch_norm_that_met_its_replicas_meets_the_ranks(tmp_path: Path) -> None:
+    entry = put({"main.py": OWN_BATCH_NORM}, tmp_path) / "main.py"
+    migrated(entry)
+    assert "wrap_model(model, sync_batchnorm=True)" in entry.read_text()
+    entry.write_text(OWN_BATCH_NORM.replace("__data_parallel_replicate__", "meet"))
+    migrated(entry)
+    assert "wrap_model(model)" in entry.read_text()
+
+
+def test_a_block_that_writes_and_remembers_runs_on_all_ranks(tmp_path: Path) -> None:
+    step = "            adam.step()\n"
+    block = '            with open("log.txt", "a") as log:\n                log.write("x")\n'
+    for kept, head in (("", "if is_main_process():"), ("seen.append(1)", "NullWriter() as log:")):
+        folder = tmp_path / head[:4]
+        entry = put_example(
+            changed(
+                SINGLE,
+                ("    fitting =", "    seen = []\n    fitting ="),
+                (step, f"{step}{block}                {kept}\n"),
+            ),
+            folder,
+        )
+        migrated(entry)
+        lines = entry.read_text().splitlines()
+        at = next(n for n, line in enumerate(lines) if 'open("log.txt"' in line)
+        assert head in lines[at] + lines[at - 1]
+
+
+OWN_BATCH_NORM = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+class BatchNorm(nn.modules.batchnorm._BatchNorm):
+    def __data_parallel_replicate__(self, context, copy_id):
+        self.context = context
+
+    def forward(self, x):
+        return super().forward(x)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.out = nn.BatchNorm1d(5), nn.Linear(5, 1)
+
+    def forward(self, x):
+        return self.out(self.norm(x))
+
+if __name__ == "__main__":
+    data = TensorDataset(torch.randn(64, 5), torch.randn(64, 1))
+    loader = DataLoader(data, batch_size=16, shuffle=True)
+    model = nn.DataParallel(Net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(3):
+        for x, y in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(x), y).backward()
+            optimizer.step()
+"""
 FOREVER = """\
 import torch
 from torch import nn
