@@ -26,7 +26,8 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 total = torch.ones(1)
 dist.all_reduce(total)
-print(os.environ["GROUP_RANK"], os.environ["LOCAL_RANK"], int(total), *sys.argv[1:], flush=True)
+place = [os.environ["GROUP_RANK"], os.environ["LOCAL_RANK"], str(int(total))]
+sys.stdout.write(" ".join([*place, *sys.argv[1:]]) + "\\n")  # in one piece: ranks write at once
 dist.destroy_process_group()
 """
 # starts its command once per node, as one task per node does

@@ -19,7 +19,11 @@ from ddpify.source import Source
 from tests.projects import migrated, put_fixture, write
 
 VENDORED = "DDP001"
-MUTATED = ("classification", "classification_dataparallel")  # a check for each rewrite: slow
+# A check for each rewrite is slow.
+MUTATED = (
+    pytest.param("classification", id="classification"),
+    pytest.param("classification_dataparallel", id="dataparallel", marks=pytest.mark.thorough),
+)
 
 
 @dataclass(frozen=True)

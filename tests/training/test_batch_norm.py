@@ -63,7 +63,7 @@ def evaluate(workshop: Workshop) -> Evaluate:
 @pytest.mark.parametrize(
     "place",
     [
-        pytest.param(IN_CLASSIFICATION, id="classification"),
+        pytest.param(IN_CLASSIFICATION, id="classification", marks=pytest.mark.thorough),
         pytest.param(IN_DATAPARALLEL, id="dataparallel"),
     ],
 )

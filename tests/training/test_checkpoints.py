@@ -68,7 +68,7 @@ class Resumed:
 
 @pytest.fixture(
     params=[
-        pytest.param(CLASSIFICATION, id="classification"),
+        pytest.param(CLASSIFICATION, id="classification", marks=pytest.mark.thorough),
         pytest.param(DATAPARALLEL, id="dataparallel"),
     ],
     scope="module",

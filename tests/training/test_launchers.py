@@ -24,6 +24,7 @@ pytestmark = pytest.mark.training
             (("GPU_IDS=0\n", "GPU_IDS=0,1\n"), ("EPOCHS=10\n", "EPOCHS=1\n")),
             "outputs/digits_cnn_seed42",
             id="classification",
+            marks=pytest.mark.thorough,
         ),
         pytest.param(
             DATAPARALLEL,

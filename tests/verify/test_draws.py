@@ -176,7 +176,13 @@ TRAINING = ("gradients", "trajectory", "loss")
 
 
 @pytest.mark.training
-@pytest.mark.parametrize("body", [changed(GAN, *ARRAYS), VAE], ids=["gan", "vae"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(changed(GAN, *ARRAYS), id="gan"),
+        pytest.param(VAE, id="vae", marks=pytest.mark.thorough),
+    ],
+)
 def test_other_draws_leave_it_undecided(body: str, tmp_path: Path) -> None:
     result = verified(tmp_path, body)
     found = verdicts(result)

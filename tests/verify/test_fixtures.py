@@ -36,6 +36,7 @@ TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
             ["--neutralise=all", TIGHT],
             [*CLASSIFICATION, "--dropout=0.2", "--clip-grad=1"],
             id="classification-neutral",
+            marks=pytest.mark.thorough,
         ),
         pytest.param(
             "classification",
@@ -50,6 +51,7 @@ TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
             [TIGHT],
             [*DATAPARALLEL, "--arch=mlp"],
             id="dataparallel",
+            marks=pytest.mark.thorough,
         ),
         pytest.param(
             "classification_dataparallel",
@@ -57,6 +59,7 @@ TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
             ["--nproc=4", "--dtype=float32"],
             [*DATAPARALLEL, "--arch=mlp"],
             id="dataparallel-float32-on-4",
+            marks=pytest.mark.thorough,
         ),
         pytest.param(
             "classification_dataparallel",
@@ -72,6 +75,7 @@ TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
                 [f"--nproc={ranks}", "--neutralise=all", TIGHT],
                 [*VISION_RUN],
                 id=f"{task}-on-{ranks}",
+                marks=[pytest.mark.thorough] * (ranks == 2 and task != "detection"),
             )
             for task in VISION
             for ranks in (2, 4)

@@ -37,13 +37,14 @@ HAZARDS = tuple(hazard for family in FAMILIES for hazard in family.HAZARDS)
 CLASSES = {f"B1.{n}" for n in range(1, 12)} | {f"B2.{n}" for n in range(12, 25)}
 CLASSES |= {f"B3.{n}" for n in range(25, 38)}
 USUAL = Hazard("usual", "", "", ORIGINAL, "", (), right=CORRECT)
-# In every run one program for each class, and a few right ones that came close to being called
-# wrong; the second shapes and all right ones are thorough, see CONTRIBUTING.md.
-CLOSE = ("usual", "B1.6", "B2.17", "B2.19", "B3.31")
+# In every run one program for each rule that a cause may name, and a few right ones that came close
+# to being called wrong; the other programs and all right ones are thorough, see CONTRIBUTING.md.
+CLOSE = ("usual", "B1.6", "B2.17", "B3.31")
+FIRST = {hazard.rule: hazard.number for hazard in reversed(HAZARDS)}
 
 
 def wrong(hazard: Hazard) -> Any:
-    return _marked(hazard, thorough=hazard.number[-1].isalpha())
+    return _marked(hazard, thorough=hazard.number not in FIRST.values())
 
 
 def right(hazard: Hazard) -> Any:
