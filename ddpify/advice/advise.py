@@ -93,7 +93,9 @@ def _synced(outcome: Outcome, facts: Facts) -> bool:
         for edit in finding.fix
         if edit.site.path in trees and "wrap_model(" in edit.code
     )
-    kept = (c.kwargs.get("sync_batchnorm") for c in facts.calls if c.name.endswith("wrap_model"))
+    kept = (
+        c.kwargs.get("sync_batchnorm") for c in facts.calls if c.name == "ddpify.runtime.wrap_model"
+    )
     asked = any(value is not None and value.known and value.const for value in kept)
     return asked or any("sync_batchnorm=True" in code for code in written)
 

@@ -16,12 +16,11 @@ from ddpify.facts.events import Access, Bind, Call, LoopEnd, Where
 from ddpify.facts.owners import key_of
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure, Thing, Value, is_zero
+from ddpify.facts.values import OF_ONE_RANK, Kind, Measure, Thing, Value, is_zero
 
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
 
-OF_ONE_RANK = (Kind.RANK, Kind.CLOCK, Kind.RANDOM)
 REPEATABLE = (
     *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp),
     *(ast.expr_context, ast.operator, ast.unaryop),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ddpify.facts import counts, growth, library
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, computed, flat_deps, one
+from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, computed, flat_deps, one
 
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
@@ -23,7 +23,6 @@ MADE = {
     "distributed_sampler": Kind.SAMPLER,
     "evaluation_sampler": Kind.SAMPLER,
 }
-OF_ONE_PROCESS = (Kind.CLOCK, Kind.RANDOM, Kind.RANK)
 
 
 def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
@@ -55,7 +54,7 @@ def _of_rank_0(value: Value, call: Call) -> Value:
     for thing in value.of(Kind.TUPLE):
         items = tuple(_of_rank_0(item, call) for item in thing.items or ())
         return one(Thing(Kind.TUPLE, call.site, items=items))
-    kept = frozenset(d for d in flat_deps(value) if d.kind not in OF_ONE_PROCESS)
+    kept = frozenset(d for d in flat_deps(value) if d.kind not in OF_ONE_RANK)
     things = tuple(t for t in value.things if t.kind is not Kind.BATCH)
     return Value(things, kept).reduced()
 

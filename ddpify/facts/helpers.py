@@ -54,7 +54,7 @@ def _only_effects(
     inside = [c for c in calls if _runs_in(c, info)]
     if any(c.name in NOT_ALONE or _is_forward(c) for c in inside):
         return False
-    functions = {c.where.function for c in inside} | {info}
+    functions = {c.where.function for c in inside} | {c.target for c in inside} | {info}
     return not any(f is not None and leaves_marks(f.node, trees.values()) for f in functions)
 
 

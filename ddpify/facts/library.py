@@ -359,6 +359,9 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:
         counted = counts.without_gradient(computed(first, measure=Measure.SUM))
         return counts.tally(m, f, counted, call.site)
+    if mixes_samples(tail, call, 1):
+        mixed = computed(*call.args, *call.kwargs.values(), measure=Measure.MIXED)
+        return pair(call, mixed) if tail in measures.RANKINGS or len(call.args) > 1 else mixed
     if tail in measures.ELEMENTWISE_FUNCTIONS:
         part = computed(*call.args, measure=first.measure)
         return pair(call, part) if tail in measures.PAIR_RESULTS and len(call.args) > 1 else part
@@ -380,6 +383,15 @@ def _counts(value: Value) -> bool:
     """A number of samples, or a shape that begins with one."""
     first = value.things[0].items if value.things else None
     return (first[0] if first else value).measure is Measure.COUNT
+
+
+def mixes_samples(name: str, call: Call, given: int) -> bool:
+    """Whether a call looks along the batch; ``given``: how many arguments come before its own."""
+    place = {**measures.EXTREMES, **measures.RANKINGS}.get(name)
+    if place is None:
+        return False
+    axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
+    return measures.mixes_samples(name, axis)
 
 
 def pair(call: Call, part: Value) -> Value:

@@ -44,10 +44,8 @@ def entries(*measures: Measure) -> Measure:
 
 def compared(given: Iterable[Measure]) -> Measure | None:
     """The measure of a comparison, None when it is not one per entry."""
-    present = set(given)
-    if SAMPLES in present and PICKED not in present:
-        return SAMPLES
-    return PICKED if present <= {PICKED, U} and PICKED in present else None
+    present = set(given) - {U}
+    return present.pop() if present in ({SAMPLES}, {PICKED}) else None
 
 
 def _add(left: Value, right: Value) -> Measure:
@@ -106,6 +104,21 @@ ELEMENTWISE_FUNCTIONS = frozenset(
 )
 # What a sum over samples that is an array stays, however its entries are laid out.
 KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose permute".split())
+# Functions that look along an axis, and where it is given, the tensor not counted.
+EXTREMES = {"max": 0, "min": 0, "argmax": 0, "argmin": 0}
+RANKINGS = {"topk": 1, "sort": 0, "argsort": 0}
+
+
+def mixes_samples(name: str, axis: Value | None) -> bool:
+    """Whether a sample's entry depends on the other samples of the batch then.
+
+    Of losses per sample the last axis, which rankings take unless told, is that of the batch.
+    """
+    if name in EXTREMES:
+        return axis is None or (axis.known and axis.const in (None, 0))
+    return name in RANKINGS and (axis is None or (axis.known and axis.const in (None, 0, -1)))
+
+
 PAIR_RESULTS = frozenset({"max", "min", "topk", "sort"})
 
 

@@ -178,6 +178,9 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
 def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value | None:
     """A method of a tensor with entries of samples, None when it is not followed."""
     values = (receiver, *call.args, *call.kwargs.values())
+    if library.mixes_samples(name, call, 0):
+        mixed = computed(*values, measure=measures.MIXED)
+        return library.pair(call, mixed) if name in measures.RANKINGS or call.args else mixed
     if name in measures.KEEPS_BATCH_AXIS:
         part = computed(*values, measure=receiver.measure)
         return library.pair(call, part) if name in measures.PAIR_RESULTS and call.args else part

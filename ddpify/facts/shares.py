@@ -17,10 +17,9 @@ from ddpify.facts.machine import Machine
 from ddpify.facts.model import Share, TrainingLoop
 from ddpify.facts.scopes import Loop
 from ddpify.facts.uses import only_divides
-from ddpify.facts.values import Kind, Thing, flat_deps
+from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, flat_deps
 from ddpify.source import Site
 
-OF_ONE_RANK = (Kind.RANK, Kind.CLOCK, Kind.RANDOM)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 

@@ -61,6 +61,10 @@ class Kind(Enum):
     UNKNOWN = "unknown"
 
 
+# Differs between ranks whatever the samples are.
+OF_ONE_RANK = (Kind.RANK, Kind.CLOCK, Kind.RANDOM)
+
+
 class Measure(Enum):
     """How a number or tensor relates to the samples it was computed from."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
-from ddpify.facts.marks_left import changes
+from ddpify.facts.marks_left import changes, leaves_marks
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, Finding, How, Severity
@@ -78,7 +78,9 @@ def opened(facts: Facts, call: Call) -> Edit:
         return null_writer(facts, call.site)
     if call.alone or isinstance(node, ast.Expr):
         return gate(facts, statement)
-    if isinstance(node, ast.With) and _self_contained(tree, node):
+    called = [c.target for c in facts.calls if c.site.within(statement) and c.target is not None]
+    marks = any(leaves_marks(target.node, facts.trees.values()) for target in called)
+    if isinstance(node, ast.With) and not marks and _self_contained(tree, node):
         return gate(facts, statement)
     return null_writer(facts, call.site)
 

@@ -158,6 +158,11 @@ NAMED = [
     pytest.param(
         "n = mask.sum().clamp(min=1) + (y > 0).sum()\nloss = each.sum() / n", id="bounded-in-part"
     ),
+    pytest.param("loss = each[each.topk(4)[1]].mean()", id="the-worst-of-the-batch"),
+    pytest.param("loss = each.topk(4)[0].mean()", id="their-values"),
+    pytest.param("loss = each.sort(descending=True)[0][:4].mean()", id="the-worst-by-order"),
+    pytest.param("loss = each[each > each.median()].mean()", id="above-the-batch's-median"),
+    pytest.param("loss = (each * (each > each.max() / 2)).mean()", id="near-the-batch's-largest"),
     pytest.param("n = mask.sum().clamp(1, 9)\nloss = each[mask].sum() / n", id="from-above-too"),
     pytest.param(
         "n = mask.sum()\nif x.mean() > 0:\n    n = y.max()\nloss = each[mask].sum() / n",

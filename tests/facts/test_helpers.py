@@ -22,6 +22,7 @@ for epoch in range(3):
 """
 SHOWN = "    print(epoch)\n    print(len(history))\n"
 CHANGES = {
+    "an argument's entry, by another function": "    keep(options, epoch)\n",
     "an argument's list": "    history.append(epoch)\n",
     "a global's entry": '    options["epoch"] = epoch\n',
     "a global": "    global epochs_done\n    epochs_done = epoch\n",
@@ -40,7 +41,8 @@ LEAVES_NOTHING = {
 
 
 def helpers(body: str, tmp_path: Path) -> list[str]:
-    text = f"import os\nimport sys\nlast = 0\ndef report(epoch):\n{body}{SHOWN}{TRAIN}"
+    text = "def keep(kept, epoch):\n    kept['epoch'] = epoch\n"
+    text += f"import os\nimport sys\nlast = 0\ndef report(epoch):\n{body}{SHOWN}{TRAIN}"
     text += "print(globals().get('x'), epochs_done)\n" if "epochs_done" in body else ""
     return [info.name for info in facts_of(text, tmp_path).helpers]
 

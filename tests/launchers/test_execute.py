@@ -15,7 +15,7 @@ import pytest
 
 from tests.launchers.cases import REWRITTEN, Case
 
-SHELL = shutil.which("bash") or pytest.skip("needs bash", allow_module_level=True)
+SHELL = shutil.which("bash") or "bash"  # where it is missing the tests fail
 RECORD = """#!/bin/bash
 record=$(mktemp "$RECORDS/XXXXXXXX")
 printf '%s\\0' "$PWD" "${CUDA_VISIBLE_DEVICES-unset}" "${0##*/}" "$@" > "$record"

@@ -19,7 +19,7 @@ CASES = table("makefiles.txt", "Makefile")
 REWRITTEN = tuple(case for case in CASES if case.before != case.after)
 UNTOUCHED = tuple(case for case in CASES if case.before == case.after)
 RUN = tuple(case for case in REWRITTEN if case.runs)
-MAKE = shutil.which("make") or pytest.skip("needs make", allow_module_level=True)
+MAKE = shutil.which("make") or "make"  # where it is missing the tests fail
 
 
 @pytest.fixture

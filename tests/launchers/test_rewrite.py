@@ -15,7 +15,7 @@ from ddpify.rules.base import How, Severity
 from tests.launchers.applied import migrated
 from tests.launchers.cases import REWRITTEN, UNTOUCHED, Case
 
-BASH = shutil.which("bash") or pytest.skip("needs bash", allow_module_level=True)
+BASH = shutil.which("bash") or "bash"  # where it is missing the tests fail
 
 
 @pytest.mark.parametrize("case", REWRITTEN, ids=lambda case: case.id)
