@@ -1,4 +1,4 @@
-"""The command line: ``migrate``, ``diff`` and ``check`` here, the others in ``commands``.
+"""The command line: ``migrate`` and ``diff`` here, the others in ``commands``.
 
 Flags in, exit code out, no logic. Everything but click is imported inside the commands, so that
 ``--help`` answers at once.
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ddpify import __version__
+from ddpify.commands.check import check
 from ddpify.commands.plan import plan
+from ddpify.commands.rule import rule
 from ddpify.commands.shared import (
     CLEAN,
     FAILED,
@@ -112,33 +114,9 @@ def diff(paths: tuple[Path, ...], form: str, color: bool | None, **flags: object
     return _show_dry_run(outcome, form, color)
 
 
-@cli.command()
-@paths_argument
-@click.option("--select", metavar="CODES", help="Only these rules (prefixes, comma-separated).")
-@click.option("--ignore", metavar="CODES", help="Not these rules (prefixes, comma-separated).")
-@format_flag("text", "json")
-@color_flag
-def check(paths: tuple[Path, ...], form: str, color: bool | None, **flags: str | None) -> int:
-    """Report what is wrong, or missing, for training with several processes.
-
-    PATHS are as for migrate. Nothing is written.
-    """
-    settings = settings_of(paths, {name: _codes(value) for name, value in flags.items()})
-    from ddpify import pipeline
-    from ddpify.report import json, text
-
-    outcome = pipeline.check(paths, settings)
-    if outcome.refusals:
-        return refuse(outcome, form)
-    if form == "json":
-        click.echo(json.render(outcome), nl=False)
-    else:
-        shown = wants_color(color)
-        echo(text.findings(outcome, text.prefix(outcome.root), color=shown), shown)
-    return TO_DO if outcome.wanting else CLEAN
-
-
+cli.add_command(check)
 cli.add_command(plan)
+cli.add_command(rule)
 cli.add_command(verify)
 
 
@@ -158,12 +136,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         click.echo("ddpify: this is a bug in ddpify; please report the lines above.", err=True)
         return FAILED
     return result if isinstance(result, int) else CLEAN
-
-
-def _codes(value: str | None) -> tuple[str, ...] | None:
-    if value is None:
-        return None
-    return tuple(code.strip() for code in value.split(",") if code.strip())
 
 
 def _show_dry_run(outcome: Outcome, form: str, color: bool | None) -> int:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from ddpify.launchers import Kind, kind_of, started
 from ddpify.outcome import Refusal
-from ddpify.project import project_root
+from ddpify.roots import SKIPPED, project_root
 
-SKIPPED = frozenset("node_modules site-packages __pycache__ build dist venv env".split())
 MAX_DEPTH = 6
 
 

@@ -60,22 +60,41 @@ def _migrated(
     return _rendered(outcome, reads, settings)
 
 
-def check(paths: Sequence[Path], settings: Settings) -> Outcome:
-    """What is wrong in projects that are distributed already; others have no findings."""
+def check(paths: Sequence[Path], settings: Settings, *, hand_written: bool = False) -> Outcome:
+    """What is wrong in projects that ddpify migrated; others have no findings.
+
+    Those that somebody else made distributed are for ``lint``; ``hand_written`` compares them, too,
+    with what a migration would have made. The outcome's files are those of the judged programs.
+    """
     found = discover.entries(paths)
     if isinstance(found, Refusal):
         return Outcome(Path.cwd(), (), refusals=(found,))
     reads, refusals = _read_all(found, settings)
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals))
-    distributed = [r for r in reads if r.facts.status in (Status.MIGRATED, Status.DISTRIBUTED)]
-    findings = [f for read in distributed for f in _judge(read.facts, settings)]
+    judged = {Status.MIGRATED, *([Status.DISTRIBUTED] if hand_written else [])}
+    distributed = [r for r in reads if r.facts.status in judged]
+    findings = [_with_helpers(f, r) for r in distributed for f in _judge(r.facts, settings)]
     if any(r.facts.status is Status.MIGRATED for r in distributed):
         findings += _launch_findings(found.root, distributed)
     drifts = (vendor.drift(read.facts.runtime, found.root) for read in distributed)
     findings += [drift for drift in drifts if drift is not None]
     outcome = _outcome(found.root, reads, findings)
-    return replace(outcome, notes=(*outcome.notes, *_single(reads)))
+    files = sorted({path for read in distributed for path in read.project.sources})
+    return replace(outcome, files=tuple(files), notes=(*outcome.notes, *_single(reads)))
+
+
+def _with_helpers(finding: Finding, read: Read) -> Finding:
+    """A fix whose helpers the project's copy lacks renews the copy, or is none."""
+    module = read.facts.runtime[0]
+    wanted = (one for edit in finding.fix for one in edit.imports)
+    used = {one.name for one in wanted if one.module == module}
+    copy = vendor.finding(read.facts.runtime, read.project.root, used) if used else None
+    if copy is None:
+        return finding
+    if copy.fix:
+        return replace(finding, fix=(*finding.fix, *copy.fix))
+    return replace(finding, fix=(), advice=f"{copy.message}; {copy.advice}")
 
 
 def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:

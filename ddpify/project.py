@@ -6,18 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ddpify.roots import project_root as project_root
 from ddpify.source import Source, UnreadableSource
-
-ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
-
-
-def project_root(entry: Path) -> Path:
-    """The nearest folder above ``entry`` that looks like a project's top, else its own folder."""
-    home = entry.resolve().parent
-    for folder in (home, *home.parents):
-        if any((folder / mark).exists() for mark in ROOT_MARKS):
-            return folder
-    return home
 
 
 @dataclass

@@ -27,7 +27,8 @@ class Settings:
 
     ``runtime_module`` is the dotted name of the vendored helper module, "" to let ddpify
     choose; ``sync_batchnorm`` None means: where one process saw the whole batch. An empty
-    ``select`` means every rule. Select and ignore hold code prefixes.
+    ``select`` means every rule. Select and ignore hold code prefixes. Patterns of files
+    (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
     """
 
     strategy: Literal["ddp", "fsdp"] = "ddp"
@@ -37,12 +38,21 @@ class Settings:
     sync_batchnorm: bool | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    exclude: tuple[str, ...] = ()
     line_length: int = 88
 
     def wants(self, rule: str) -> bool:
-        """Whether the rule with this id is switched on."""
-        selected = not self.select or rule.startswith(self.select)
-        return selected and not rule.startswith(self.ignore)
+        """Whether the rule with this id is switched on: the longest prefix that fits decides."""
+        selected = max(_fit(rule, self.select or ("",)), _fit(rule, self.extend_select))
+        return selected > _fit(rule, self.ignore)
+
+
+def _fit(rule: str, prefixes: tuple[str, ...]) -> int:
+    """How much of the code the longest of these prefixes covers; -1 if none does."""
+    lengths = (len(one) for one in prefixes if rule.startswith(one))
+    return max(lengths, default=-1)
 
 
 def load(start: Path, flags: Mapping[str, object]) -> Settings:
@@ -105,6 +115,13 @@ def _is_codes(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(code, str) and code for code in value)
 
 
+def _is_ignores(value: object) -> bool:
+    return isinstance(value, tuple) and all(
+        isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) and _is_codes(one[1])
+        for one in value
+    )
+
+
 def _is_module(value: object) -> bool:
     return isinstance(value, str) and (
         not value or all(part.isidentifier() for part in value.split("."))
@@ -123,11 +140,16 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "sync_batchnorm": ("true or false", lambda value: value is None or isinstance(value, bool)),
     "select": ("a list of rule codes", _is_codes),
     "ignore": ("a list of rule codes", _is_codes),
+    "extend_select": ("a list of rule codes", _is_codes),
+    "per_file_ignores": ("a table of file patterns, each with a list of rule codes", _is_ignores),
+    "exclude": ("a list of file patterns", _is_codes),
     "line_length": ("a whole number from 20 to 500", _is_length),
 }
 
 
 def _frozen(value: Any) -> Any:
+    if isinstance(value, dict):
+        return tuple((key, _frozen(one)) for key, one in value.items())
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -9,46 +9,8 @@ import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
 
-
-@dataclass(frozen=True, order=True)
-class Span:
-    """A stretch of decoded text: lines count from 1, columns from 0 in characters.
-
-    Equal to what libcst's ``PositionProvider`` gives for the same node.
-    """
-
-    line: int
-    column: int
-    end_line: int
-    end_column: int
-
-
-@dataclass(frozen=True, order=True)
-class Site:
-    """A place in the project: file (posix path relative to the project root) and span."""
-
-    path: str
-    span: Span
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
-
-    def __post_init__(self) -> None:
-        # sites are keys of the analysis' largest tables: hashed once, not at every look-up
-        object.__setattr__(self, "_hash", hash((self.path, self.span)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def within(self, outer: Site) -> bool:
-        """Whether this place lies in ``outer``."""
-        a, b = self.span, outer.span
-        return (
-            self.path == outer.path
-            and (b.line, b.column) <= (a.line, a.column)
-            and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
-        )
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.span.line}"
+from ddpify.site import Site as Site
+from ddpify.site import Span as Span
 
 
 class UnreadableSource(Exception):

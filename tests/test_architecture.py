@@ -15,23 +15,13 @@ import pytest
 from ddpify.settings import tomllib
 
 ROOT = Path(__file__).parents[1]
+# What rules share: every module beside them that is not one, nor the list of them.
 TOOLBOX = {
-    f"rules.{name}"
-    for name in (
-        "base",
-        "edits",
-        "effects",
-        "gates",
-        "loaders",
-        "collectives",
-        "examples",
-        "examples_collected",
-        "examples_correct",
-        "examples_dealt",
-        "examples_single",
-    )
+    f"rules.{path.stem}"
+    for path in (ROOT / "ddpify" / "rules").glob("*.py")
+    if not path.stem.startswith(("ddp", "__", "registry"))
 }
-DATA = {"source", "rules.base", "plan", "outcome", "launchers.model"}
+DATA = {"source", "site", "roots", "rules.base", "plan", "outcome", "launchers.model"}
 PLAN = {"advice.model", "advice.memory"}
 VERIFY = {
     f"verify.{name}"
@@ -44,26 +34,41 @@ OURS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {"__version__", "commands", "pipeline", "report", "settings", "outcome", "write"},
     "commands": {"commands", "pipeline", "report", "settings", "outcome"}
+    | {f"checking.{name}" for name in "actions catalogue codes fixing model run".split()}
     | {"advice.advise", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
     "pipeline": set(),  # see JOINS
     "settings": set(),
     "names": set(),
-    "source": set(),
+    "site": set(),
+    "roots": set(),
+    "source": {"site"},
     "outcome": DATA,
-    "project": {"source", "facts", "names"},
+    "project": {"source", "facts", "names", "roots"},
     "facts": {"source", "facts", "names", "project"},
     "facts.model": {"source", "facts"},
+    # The reading of programs that are distributed already knows neither facts nor rules.
+    "ranks": {"names", "project", "ranks", "roots", "site", "source"},
+    "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},
     # A rule reads facts and shares a toolbox; no rule knows another rule.
-    "rules": {"source", "facts", "names", "settings"} | TOOLBOX,
-    "rules.base": {"source", "facts.model", "settings"},
-    "discover": {"launchers", "outcome", "project"},
+    "rules": {"source", "site", "facts", "names", "ranks", "settings"} | TOOLBOX,
+    "rules.base": {"site", "facts.model", "ranks.model", "settings"},
+    "discover": {"launchers", "outcome", "roots"},
     "vendor": {"__version__", "names", "project", "rules.base", "settings", "source"},
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},
-    "launchers": {"source", "rules.base", "launchers", "names", "settings"},
-    "report": DATA | {"report"},
+    "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
+    # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
+    "checking": {"checking", "rules.base", "roots", "settings", "site"},
+    "checking.cache": {"__version__", "checking", "rules.base"},
+    "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
+    "checking.judge": {"checking", "launchers", "lint", "names", "pipeline", "project"}
+    | {"rules.base", "settings", "site", "source"},
+    "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
+    "checking.actions": {"checking", "plan", "rules.base", "settings", "source", "write"},
+    "report": DATA | {"report", "checking.model"},
+    "report.sarif": DATA | {"__version__", "report", "checking.model"},
     **{
         f"report.{name}": DATA | PLAN | {"report"}
         for name in ("plan", "plan_json", "plan_sections")
@@ -110,6 +115,7 @@ THEIRS: dict[str, set[str]] = {
     "markdown_it": {"launchers.markdown"},
     "black": {"rewrite"},
     "click": {"cli", "commands", "report", "verify.report"},
+    "pathspec": {"checking.ignored"},
     "jinja2": {"verify.report"},
     "matplotlib": {"verify.report"},
     "numpy": {"verify"},

@@ -53,7 +53,7 @@ def launches(
     path: str, text: str, entries: Collection[str], files: Collection[str]
 ) -> Iterator[tuple[Piece, Launch]]:
     """The commands that start one of ``entries``, with the shell text their places are in."""
-    for piece in _pieces(path, text):
+    for piece in pieces(path, text):
         if not _RUNS.search(piece.text):  # no parser for what cannot matter
             continue
         for launch in read_shell(path, piece.text, entries, files):
@@ -63,7 +63,7 @@ def launches(
         yield from _held(path, text, Entries.of(entries, files))
 
 
-def _pieces(path: str, text: str) -> tuple[Piece, ...]:
+def pieces(path: str, text: str) -> tuple[Piece, ...]:
     kind = kind_of(path)
     if kind is Kind.MAKE:
         return makefile.pieces(path, text)

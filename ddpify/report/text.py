@@ -1,4 +1,4 @@
-"""Plain lines for people: findings as linters print them, and what a migration did.
+"""Plain lines for people: what a migration did and what it leaves.
 
 Places are written as an editor can follow them from the current folder.
 """
@@ -6,17 +6,12 @@ Places are written as an editor can follow them from the current folder.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import click
-
 from ddpify.outcome import Outcome, Refusal
-from ddpify.rules.base import Finding, Severity
-
-_COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+from ddpify.roots import prefix as prefix
 
 
 @dataclass(frozen=True)
@@ -27,50 +22,10 @@ class Left:
     text: str
 
 
-def prefix(root: Path) -> str:
-    """What leads from the current folder to ``root``: down, or from the top."""
-    way = os.path.relpath(root.resolve(), Path.cwd())
-    if way == ".":
-        return ""
-    return f"{root.resolve() if way.startswith('..') else Path(way)}/"
-
-
 def refusal(one: Refusal) -> str:
     """One line for standard error."""
     place = f"{one.site}: " if one.site and not one.message.startswith(one.site.path) else ""
     return f"ddpify: {place}{one.message}"
-
-
-def findings(outcome: Outcome, before: str = "", *, color: bool = False) -> str:
-    """``path:line:column: CODE message`` for each, then the counts."""
-    lines: list[str] = []
-    for found in sorted(outcome.findings, key=lambda found: (found.site, found.rule)):
-        lines += _finding(found, before, color)
-    lines += [f"{before}{note.site}: note: {note.message}" for note in outcome.notes]
-    return "\n".join([*lines, _counts(outcome.findings)]) + "\n"
-
-
-def _finding(found: Finding, before: str, color: bool) -> Iterator[str]:
-    span = found.site.span
-    rule = click.style(found.rule, fg=_COLORS[found.severity], bold=True) if color else found.rule
-    yield f"{before}{found.site.path}:{span.line}:{span.column + 1}: {rule} {found.message}"
-    for site, why in found.because:
-        yield f"    {before}{site}: {why}"
-    if found.advice:
-        yield f"    {found.advice}"
-
-
-def _counts(found: Sequence[Finding]) -> str:
-    if not found:
-        return "No findings."
-    by_severity = Counter(one.severity for one in found)
-    parts = (_plural(by_severity[kind], kind.value) for kind in Severity if by_severity[kind])
-    files = _plural(len({one.site.path for one in found}), "file")
-    fixable = sum(bool(one.fix) for one in found)
-    return (
-        f"{_plural(len(found), 'finding')} ({', '.join(parts)}) in {files}; "
-        f"ddpify migrate fixes {fixable}."
-    )
 
 
 def _plural(count: int, noun: str) -> str:

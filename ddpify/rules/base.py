@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from ddpify.source import Site
+from ddpify.site import Site
 
 if TYPE_CHECKING:
     from ddpify.facts.model import Facts
+    from ddpify.ranks.model import Run
     from ddpify.settings import Settings
 
 
@@ -87,14 +88,27 @@ class Example:
     entry: str = "main.py"
 
 
+def _nothing(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """The ``check`` of a rule that has nothing to say to ``migrate``."""
+    return ()
+
+
 @dataclass(frozen=True)
 class Rule:
-    """A check with its reason, its source and its examples (its tests and its page)."""
+    """A check with its reason, its source and its examples (its tests and its page).
+
+    ``check`` compares one process with several, for ``migrate``; ``lint`` reads a program that is
+    distributed already, as two ranks run it. ``safe`` says that the fix, where there is one, cannot
+    change what the program does otherwise.
+    """
 
     id: str
     name: str
     why: str
     source: str
-    check: Callable[[Facts, Settings], Iterable[Finding]]
+    check: Callable[[Facts, Settings], Iterable[Finding]] = _nothing
     bad: tuple[Example, ...] = ()
     good: tuple[Example, ...] = ()
+    lint: Callable[[Run], Iterable[Finding]] | None = None
+    severity: Severity = Severity.ERROR
+    safe: bool = True

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
+from ddpify.ranks.model import Run, Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
 from ddpify.settings import Settings
 
 ENDS = ("torch.distributed.destroy_process_group", "ddpify.runtime.cleanup_distributed")
+DESTROY = ENDS[0]
 OURS = "ddpify.runtime.setup_distributed"
 
 
@@ -30,6 +32,35 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "call torch.distributed.destroy_process_group() where the program ends normally",
         )
         return
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield the opening of a group that nothing in the program leaves."""
+    session = run.session
+    if session is None or not run.script or run.frameworks or _left(run):
+        return
+    yield Finding(
+        "DDP102",
+        session.site,
+        "the process group is joined and never left: some runs abort after their work is done",
+        Severity.NOTE,
+        because=((session.site, f"{run.start} was read to its end"),),
+        advice="call torch.distributed.destroy_process_group() where the program ends normally",
+    )
+
+
+def _left(run: Run) -> bool:
+    """Whether it is left, or what leaves it is handed to something that calls it at the end."""
+    if not run.complete or any(run.named(DESTROY)):
+        return True
+    values = (v for call in run.calls for v in (*call.args, *call.kwargs.values()))
+    return any(_leaves(thing) for value in values for thing in value.things)
+
+
+def _leaves(thing: Thing) -> bool:
+    if thing.kind == "function":
+        return "destroy_process_group" in thing.info.text
+    return thing.name == DESTROY
 
 
 RULE = Rule(
@@ -60,4 +91,6 @@ RULE = Rule(
         ),
     ),
     good=CORRECT,
+    lint=lint,
+    severity=Severity.NOTE,
 )

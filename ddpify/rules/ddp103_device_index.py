@@ -8,9 +8,13 @@ from collections.abc import Iterable
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind, Value
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, PROJECT, SCRIPT, TRAINER, changed
+from ddpify.rules.options import is_fixed
+from ddpify.rules.outputs import by_all
+from ddpify.rules.placing import by_number, choices, chosen, elsewhere, may_be_nccl, moves, sees_own
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -69,6 +73,25 @@ def _numbered(facts: Facts, call: Call) -> bool:
     return ("cuda:" in text and "cuda:0" not in text) or len(call.args) > 1
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield the first device that is the same on all ranks."""
+    if run.session is None or run.frameworks or not may_be_nccl(run) or sees_own(run):
+        return
+    alone = not chosen(run) and not by_number(run)
+    for choice in choices(run):
+        if not by_all(run, choice.call) or elsewhere(run, choice.call):
+            continue
+        if is_fixed(run, choice.index) or (choice.index is None and alone and moves(choice)):
+            yield Finding(
+                "DDP103",
+                choice.call.site,
+                "every rank uses this one GPU: out of memory, or NCCL's `Duplicate GPU detected`",
+                Severity.ERROR,
+                advice="call torch.cuda.set_device(local_rank) first, and say plain `cuda`",
+            )
+            return
+
+
 RULE = Rule(
     "DDP103",
     "fixed-device-index",
@@ -99,4 +122,5 @@ RULE = Rule(
         ),
     ),
     good=CORRECT,
+    lint=lint,
 )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.tree import Tree
+from ddpify.ranks.model import ALL, Run, Value
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.options import default_of
+from ddpify.rules.outputs import in_parent
+from ddpify.rules.placing import VISIBLE
 from ddpify.settings import Settings
 
 # Known from torchrun's environment: the assignment mostly runs before there is a group.
@@ -41,6 +46,31 @@ def _chooses(node: ast.AST) -> bool:
 def _guarded(tree: Tree, node: ast.AST) -> bool:
     tests = [ast.unparse(a.test) for a in tree.ancestors(node) if isinstance(a, ast.If)]
     return any(ALONE in test or "RANK" in test for test in tests)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per choice of the visible GPUs that is the same on all ranks."""
+    if run.session is None and not run.frameworks:
+        return
+    for store in run.stores:
+        ours = store.key == VISIBLE and store.element and "os.environ" in store.base.names()
+        if not ours or store.ranks != ALL or store.value.by_rank or in_parent(run, store):
+            continue
+        if any(g.test.by_rank for g in store.guards) or not _is_choice(run, store.value):
+            continue
+        yield Finding(
+            "DDP104",
+            store.site,
+            "every rank hides all GPUs but these, which the launcher has dealt out already",
+            Severity.WARNING,
+            advice="set CUDA_VISIBLE_DEVICES for torchrun, on its command line",
+        )
+
+
+def _is_choice(run: Run, value: Value) -> bool:
+    """Whether GPUs are named here, or by an option's default; `--device 0,1` is the user's word."""
+    text = value.constant if value.constant is not None else default_of(run, value)
+    return re.fullmatch(r"\d+(,\s*\d+)*", str(text)) is not None
 
 
 RULE = Rule(
@@ -79,4 +109,5 @@ RULE = Rule(
             ),
         ),
     ),
+    lint=lint,
 )

@@ -5,12 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Status
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.draws import same_draws
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.settings import Settings
 
 FORK = "ddpify.runtime.fork_random_streams"
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per seed that makes all ranks draw the same augmentation."""
+    for site, why, because in same_draws(run):
+        yield Finding(
+            "DDP111",
+            site,
+            why,
+            Severity.WARNING,
+            (),
+            "add the rank to the seed once model and splits are made; samplers keep theirs",
+            because,
+        )
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -51,4 +67,6 @@ RULE = Rule(
         marked(LEARNER, "DDP111", "for turn in range(times):"),
     ),
     good=CORRECT,
+    lint=lint,
+    severity=Severity.WARNING,
 )

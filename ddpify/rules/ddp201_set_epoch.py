@@ -10,8 +10,11 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status, TrainingLoop
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Thing, Value
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, proof, statement_of
+from ddpify.rules.epochs import fix as fix_of
+from ddpify.rules.epochs import repeated
 from ddpify.rules.examples import (
     BY_HAND,
     CORRECT,
@@ -24,6 +27,25 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.settings import Settings
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per epoch loop whose sampler nobody tells the epoch."""
+    for told in repeated(run) if run.complete else ():
+        if not told.calls:
+            fix = fix_of(told)
+            yield Finding(
+                "DDP201",
+                told.epochs.site,
+                "the sampler is not told the epoch: every epoch shuffles in the same order",
+                Severity.ERROR,
+                fix,
+                "" if fix else "call sampler.set_epoch(epoch) before each pass over the loader",
+                (
+                    (told.sampler.site or told.epochs.site, "the sampler is made"),
+                    (told.one.loop.site, "the pass over its loader"),
+                ),
+            )
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -319,4 +341,6 @@ RULE = Rule(
         ),
         changed(BY_HAND, ("sampler.set_epoch(epoch)", "loader.sampler.set_epoch(epoch)")),
     ),
+    lint=lint,
+    severity=Severity.ERROR,
 )

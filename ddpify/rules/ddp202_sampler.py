@@ -8,6 +8,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role, Status
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import (
@@ -22,8 +23,24 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.loaders import dataset_name, direct, sampler_name, shuffled, training_condition
+from ddpify.rules.undealt import undealt
 from ddpify.settings import Settings
 from ddpify.source import Site
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per loader that gives each rank the same samples to train on."""
+    for loader, wrapper in undealt(run):
+        if loader.call is not None:
+            yield Finding(
+                "DDP202",
+                loader.call.site,
+                "every rank trains on all samples: the loader has no distributed sampler",
+                Severity.ERROR,
+                (),
+                "give it sampler=DistributedSampler(dataset), and shuffle=False",
+                ((wrapper.site, "gradients are averaged over the ranks here"),),
+            )
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -169,4 +186,6 @@ RULE = Rule(
         marked(LEGACY, "DDP202", "batch_size=128, shuffle=True)"),
     ),
     good=CORRECT,
+    lint=lint,
+    severity=Severity.ERROR,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Role, Status
+from ddpify.ranks.model import ALL, Call, Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
@@ -12,6 +13,62 @@ from ddpify.settings import Settings
 from ddpify.source import Site
 
 FIRST = "ddpify.runtime.main_process_first"
+
+# What fetches into a file by itself, whatever it is told.
+_FETCHERS = frozenset(
+    {
+        "urllib.request.urlretrieve",
+        "nltk.download",
+        "wget.download",
+        "gdown.download",
+        "gdown.download_folder",
+        "torchvision.datasets.utils.download_url",
+        "torchvision.datasets.utils.download_and_extract_archive",
+    }
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per download that all ranks make at once."""
+    for call in run.calls:
+        if not call.everywhere or not _downloads(call) or _own_folder(call):
+            continue
+        if not _one_goes_first(run, call):
+            yield Finding(
+                "DDP204",
+                call.site,
+                "all ranks download into the same folder at once: half-written files are read",
+                Severity.WARNING,
+                (),
+                "let one rank of each node download first, the others after a barrier",
+            )
+
+
+def _downloads(call: Call) -> bool:
+    if call.target is not None or call.name in _FETCHERS:
+        return call.name in _FETCHERS
+    flag = call.kwargs.get("download")
+    locked = call.name.startswith(("datasets.", "transformers.", "huggingface_hub."))
+    return flag is not None and flag.constant is True and not locked
+
+
+def _own_folder(call: Call) -> bool:
+    """Whether what it is given depends on the rank."""
+    return any(value.by_rank for value in (*call.args, *call.kwargs.values()))
+
+
+def _one_goes_first(run: Run, call: Call) -> bool:
+    """Between a barrier of some ranks and one of the others, or in a framework's block."""
+    barriers = [c for c in run.calls if c.method in ("barrier", "wait_for_everyone")]
+    before = [c.ranks for c in barriers if c.order < call.order]
+    after = [c.ranks for c in barriers if c.order > call.order]
+    if any(a | b == ALL and a != ALL for a in before for b in after):
+        return True
+    return any(c.startswith(("accelerate.", "lightning.")) for c in _contexts(call))
+
+
+def _contexts(call: Call) -> Iterable[str]:
+    return (thing.name for value in call.contexts for thing in value.things)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -95,4 +152,6 @@ RULE = Rule(
             ),
         ),
     ),
+    lint=lint,
+    severity=Severity.WARNING,
 )

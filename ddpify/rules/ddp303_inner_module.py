@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
+from ddpify.ranks import words
+from ddpify.ranks.model import Read, Run, Thing
+from ddpify.ranks.modules import ClassInfo
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, TRAINER, changed
@@ -19,6 +23,17 @@ SAME = frozenset(
     no_sync forward training apply share_memory""".split()
 )
 ELSEWHERE = frozenset({"state_dict", "load_state_dict", "module"})
+# What any module answers, the wrapper for itself.
+_MODULE = frozenset(
+    """children named_children modules named_modules named_parameters buffers named_buffers
+    add_module register_buffer register_module register_parameter get_submodule
+    get_parameter extra_repr compile register_forward_hook register_forward_pre_hook
+    register_comm_hook join require_forward_param_sync require_backward_grad_sync
+    find_unused_parameters static_graph device device_ids reducer logger process_group dim
+    bucket_bytes_cap broadcast_buffers gradient_as_bucket_view scatter gather
+    forward_sync_buffers output_device device_type will_sync_module_buffers join_device
+    join_process_group join_hook""".split()
+)
 GIVEN_WHOLE = ("builtins.", "torch.nn.utils.", "ddpify.runtime.", "torch.save", "torch.optim.")
 LOOKS_INSIDE = frozenset({"builtins.print", "builtins.str", "builtins.repr"})
 
@@ -102,6 +117,50 @@ def _unwrap(facts: Facts, site: Site) -> Edit:
     return edit(facts, How.REPLACE, site, "unwrap({})")
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per attribute of the user's model that the wrapper does not have."""
+    own = {s.key for s in run.stores if words.DDP in s.base.names()}
+    asked = {call.args[1].constant for call in run.named("builtins.hasattr") if len(call.args) > 1}
+    for read in run.reads:
+        name = read.attribute
+        if name in own | asked | SAME | ELSEWHERE | _MODULE or not _of_inner(read):
+            continue
+        edits = (Edit(How.REPLACE, read.module.site(read.node.value), "{}.module"),)
+        yield Finding(
+            "DDP303",
+            read.site,
+            f"`{name}` is the inner module's: DistributedDataParallel has no such attribute"
+            " (AttributeError)",
+            Severity.ERROR,
+            edits,
+        )
+
+
+def _of_inner(read: Read) -> bool:
+    """Whether the class inside the wrapper has the attribute, and the wrapper does not."""
+    things = read.base.things
+    if not things or any(t.kind != "result" or t.name != words.DDP for t in things):
+        return False
+    inner = [i for t in things if "module" in t.attrs for i in t.attrs["module"].things]
+    return bool(inner) and all(_has(thing, read.attribute) for thing in inner)
+
+
+def _has(thing: Thing, name: str) -> bool:
+    if thing.cls is None:
+        return False
+    return any(
+        name in one.methods or name in one.assigns or _sets(one, name) for one in thing.cls.mro()
+    )
+
+
+def _sets(info: ClassInfo, name: str) -> bool:
+    method = info.methods.get("__init__")
+    return method is not None and any(
+        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
+        for node in ast.walk(method.node)
+    )
+
+
 RULE = Rule(
     "DDP303",
     "attribute-of-wrapper",
@@ -110,6 +169,7 @@ RULE = Rule(
     " assignment lands on the wrapper only.",
     "yolov5#90; BUGS L15, G01; PATTERNS B4.38-41",
     check,
+    lint=lint,
     bad=(
         changed(
             SCRIPT,

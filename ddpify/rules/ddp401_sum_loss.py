@@ -8,9 +8,11 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Share, Status
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure, Thing
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.summed import summed
 from ddpify.settings import Settings
 
 
@@ -99,6 +101,22 @@ POSITIVES = """class Positives(nn.Module):
 
 """
 
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per backward of a wrapped model's plain sum over the batch."""
+    for backward, made in summed(run):
+        yield Finding(
+            "DDP401",
+            backward.site,
+            "the loss is a sum over this rank's samples, and DDP averages over ranks: the gradient"
+            " is 1/N of that of one process with all samples",
+            Severity.WARNING,
+            (),
+            "use a mean, or multiply the loss by the world size",
+            ((made.site, "summed here"),),
+        )
+
+
 RULE = Rule(
     "DDP401",
     "loss-no-mean",
@@ -108,6 +126,7 @@ RULE = Rule(
     " else: the count is then that of all ranks.",
     "DistributedDataParallel docstring (gradients are averaged); PATTERNS B1.5",
     check,
+    lint=lint,
     bad=(
         changed(
             SCRIPT,

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, TrainingLoop
+from ddpify.ranks.model import Run
+from ddpify.rules.accumulation import accumulations
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
 from ddpify.settings import Settings
@@ -36,6 +38,25 @@ def _accumulates(loop: TrainingLoop, steps: tuple[Call, ...]) -> bool:
     return bool(mine) and all({g.site for g in s.where.guards} - held for s in mine)
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per accumulation in which every micro-batch is all-reduced."""
+    if any(run.methods("no_sync", "set_requires_gradient_sync")):
+        return
+    for one in accumulations(run):
+        if not one.switches and one.wrap.flag("find_unused_parameters") is False:
+            yield Finding(
+                "DDP402",
+                one.backward.site,
+                "where gradients are accumulated, every micro-batch is all-reduced: right but"
+                " slower",
+                Severity.NOTE,
+                (),
+                "run forward and backward of the micro-batches that do not step under"
+                " `with model.no_sync():`",
+                ((one.step.site, "the step"),),
+            )
+
+
 RULE = Rule(
     "DDP402",
     "accumulation-without-no-sync",
@@ -43,6 +64,8 @@ RULE = Rule(
     " before the optimizer step needs it; the others can run under no_sync().",
     "DistributedDataParallel.no_sync; pytorch#43201; BUGS G06",
     check,
+    lint=lint,
+    severity=Severity.NOTE,
     bad=(
         changed(
             SCRIPT,

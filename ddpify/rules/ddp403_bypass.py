@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.bypass import bypasses
 from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -46,6 +48,22 @@ def _finding(site: Site, message: str) -> Finding:
     )
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per call that goes around the wrapper into a loss."""
+    for call, backward, wrap in bypasses(run):
+        text = call.module.text(call.node.func)
+        yield Finding(
+            "DDP403",
+            call.site,
+            f"`{text}` goes around DistributedDataParallel into the loss: its gradients are never"
+            " averaged",
+            Severity.ERROR,
+            (),
+            "call the wrapper, and route what else is needed through forward()",
+            ((backward.site, "the backward"), (wrap.call.site, "wrapped here")),
+        )
+
+
 RULE = Rule(
     "DDP403",
     "bypassed-wrapper",
@@ -53,6 +71,7 @@ RULE = Rule(
     " inner module trains on local gradients: no error, and the ranks drift apart.",
     "icefall#226; BUGS G01; PATTERNS B1.1",
     check,
+    lint=lint,
     bad=(
         changed(
             SCRIPT,

@@ -7,10 +7,13 @@ from collections.abc import Iterable
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects import gated, opened
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.meetings import at_once
+from ddpify.rules.outputs import by_all, files, its_own
 from ddpify.settings import Settings
 
 MESSAGE = "every rank would write this file"
@@ -41,6 +44,21 @@ def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
         code = f"{{}} if {MAIN} else {call.name.split('.')[0]}.NullHandler()"
         return (edit(facts, How.REPLACE, call.site, code),)
     return (opened(facts, call),)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per file that every rank writes under one path."""
+    for write in files(run):
+        if its_own(write) or not by_all(run, write.call):
+            continue
+        if at_once(run, write.call):
+            yield Finding(
+                "DDP502",
+                write.call.site,
+                "every rank writes this file: lines are lost or repeated",
+                Severity.ERROR,
+                advice="write it on the rank with number 0 only, or put the rank into its name",
+            )
 
 
 RULE = Rule(
@@ -82,4 +100,5 @@ RULE = Rule(
         *CORRECT,
         changed(SCRIPT, ("device = ", 'options = open("options.txt").read()\ndevice = ')),
     ),
+    lint=lint,
 )

@@ -9,10 +9,14 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
+from ddpify.ranks.model import ALL, Run
+from ddpify.ranks.model import Call as RankCall
 from ddpify.rules.base import Edit, Finding, Rule, Severity
 from ddpify.rules.edits import once
 from ddpify.rules.effects import gated, gated_statement, null_writer
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.meetings import at_once
+from ddpify.rules.outputs import by_all
 from ddpify.settings import Settings
 
 MESSAGE = "every rank would log to the tracker"
@@ -38,6 +42,35 @@ def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
     if isinstance(node, ast.With):
         return ()
     return (null_writer(facts, call.site),)
+
+
+# What opens a tracker or a run of it.
+OPENS = frozenset(
+    """wandb.init torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.writer.SummaryWriter
+    tensorboardX.SummaryWriter mlflow.start_run comet_ml.Experiment neptune.init_run
+    neptune.init clearml.Task.init aim.Run swanlab.init""".split()
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per tracker that every rank opens as the same."""
+    if any(s.key in ("WANDB_MODE", "WANDB_DISABLED") and s.ranks != ALL for s in run.stores):
+        return
+    for call in run.calls:
+        if call.name not in OPENS or _tells_ranks_apart(call):
+            continue
+        if by_all(run, call) and at_once(run, call):
+            yield Finding(
+                "DDP504",
+                call.site,
+                "every rank opens the tracker: one training shows as several runs",
+                Severity.WARNING,
+                advice="open it on the rank with number 0 only",
+            )
+
+
+def _tells_ranks_apart(call: RankCall) -> bool:
+    return call.star or any(value.by_rank for value in (*call.args, *call.kwargs.values()))
 
 
 RULE = Rule(
@@ -70,4 +103,6 @@ RULE = Rule(
         ),
     ),
     good=CORRECT,
+    lint=lint,
+    severity=Severity.WARNING,
 )

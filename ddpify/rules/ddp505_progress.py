@@ -7,9 +7,13 @@ from collections.abc import Iterable
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
+from ddpify.ranks.model import Call as RankCall
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.meetings import at_once
+from ddpify.rules.outputs import by_all
 from ddpify.settings import Settings
 
 
@@ -38,6 +42,38 @@ def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
     if "disable" in call.kwarg_sites:
         code = f"{{}} or {code}"
     return (edit(facts, How.ARGUMENT, call.site, code, "disable"),)
+
+
+BARS = frozenset(
+    f"{place}{name}"
+    for place in ("tqdm.", "tqdm.auto.", "tqdm.std.", "tqdm.notebook.", "tqdm.rich.")
+    for name in ("tqdm", "trange", "tqdm_notebook")
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per bar that every rank draws in the same place."""
+    for call in run.calls:
+        if call.name not in BARS or _apart(call) or not by_all(run, call):
+            continue
+        if at_once(run, call):
+            yield Finding(
+                "DDP505",
+                call.site,
+                "every rank draws a progress bar",
+                Severity.NOTE,
+                advice="pass disable=rank != 0",
+            )
+
+
+def _apart(call: RankCall) -> bool:
+    """Whether it is switched off somewhere, or each rank's bar has a place or a name."""
+    disable = call.kwargs.get("disable")
+    if call.star or "file" in call.kwargs:
+        return True
+    if disable is not None and disable.constant is not False:
+        return True
+    return any(value.by_rank for name, value in call.kwargs.items() if name != "iterable")
 
 
 RULE = Rule(
@@ -73,4 +109,6 @@ RULE = Rule(
             ("in loader:\n", "in tqdm.tqdm(loader, disable=dist.get_rank() != 0):\n"),
         ),
     ),
+    lint=lint,
+    severity=Severity.NOTE,
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts, Status
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import (
@@ -18,6 +19,8 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.meetings import at_once
+from ddpify.rules.outputs import by_all, checkpoints, its_own
 from ddpify.settings import Settings
 
 
@@ -36,6 +39,21 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (edit(facts, How.REPLACE, calls[0].callee, "save_on_main"),) if ours else (),
             "" if ours else "save on rank 0 only, and let the others wait before they read it",
         )
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per checkpoint that every rank writes to one path."""
+    for write in checkpoints(run):
+        if its_own(write) or not by_all(run, write.call):
+            continue
+        if at_once(run, write.call):
+            yield Finding(
+                "DDP601",
+                write.call.site,
+                "every rank writes this checkpoint: a damaged file, when two write at once",
+                Severity.ERROR,
+                advice="save on the rank with number 0 only",
+            )
 
 
 RULE = Rule(
@@ -69,4 +87,5 @@ RULE = Rule(
         marked(LEARNER, "DDP601", '"core.pt")'),
     ),
     good=CORRECT,
+    lint=lint,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import (
@@ -19,6 +20,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.states import plain_into_wrapper, prefix_expected, saved_wrappers, wrapped_states
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -44,6 +46,38 @@ def _finding(facts: Facts, site: Site, message: str) -> Finding:
     fix: tuple[Edit, ...] = (edit(facts, How.REPLACE, site, "unwrap({})"),) if ours else ()
     advice = "" if fix else "save model.module.state_dict()"
     return Finding("DDP602", site, message, Severity.ERROR, fix, advice)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per saved state with a wrapper's names in it."""
+    for call in saved_wrappers(run):
+        yield Finding(
+            "DDP602",
+            call.site,
+            "the wrapper itself is pickled: it can only be loaded where a process group is open",
+            Severity.WARNING,
+            advice="save the state_dict() of the model inside the wrapper",
+        )
+    for call, save in plain_into_wrapper(run):
+        yield Finding(
+            "DDP602",
+            call.site,
+            "every key is missing: the file holds the state of the model inside the wrapper",
+            Severity.ERROR,
+            advice="load it into the model inside the wrapper: `….module.load_state_dict(…)`",
+            because=((save.site, "written here, without `module.` before the keys"),),
+        )
+    found = list(wrapped_states(run))
+    if not found or prefix_expected(run):
+        return
+    for call, prefix in found:
+        yield Finding(
+            "DDP602",
+            call.site,
+            f"every key begins with `{prefix}`: a model that is not wrapped cannot load it",
+            Severity.WARNING,
+            advice="save the state of the model inside the wrapper",
+        )
 
 
 RULE = Rule(
@@ -81,4 +115,6 @@ RULE = Rule(
         marked(SINGLE, "DDP602", '"net.pth")'),
     ),
     good=CORRECT,
+    lint=lint,
+    severity=Severity.WARNING,
 )

@@ -10,9 +10,11 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.roles import backwards
 from ddpify.names import COLLECTIVES
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, changed
+from ddpify.rules.meetings import early_reads
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -78,6 +80,19 @@ def _statement(facts: Facts, write: Call, load: Call) -> Site:
     return statement_of(facts, deeper[0]) if deeper else load.where.statement
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per read of a file that another rank may still be writing."""
+    for read, write in early_reads(run):
+        yield Finding(
+            "DDP604",
+            read.site,
+            "other ranks may read this file before it is written: no file, half of one, or the old",
+            Severity.ERROR,
+            advice="let all ranks wait between the write and the read: torch.distributed.barrier()",
+            because=((write.site, "written here on one rank"),),
+        )
+
+
 RULE = Rule(
     "DDP604",
     "read-too-early",
@@ -133,4 +148,5 @@ RULE = Rule(
             ),
         ),
     ),
+    lint=lint,
 )

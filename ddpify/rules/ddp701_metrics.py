@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.model import Facts, Status
+from ddpify.ranks.model import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import (
@@ -22,8 +23,26 @@ from ddpify.rules.examples import (
 from ddpify.rules.examples_collected import FORMS, NEAR
 from ddpify.rules.examples_dealt import DEALT, HANDED_ON
 from ddpify.rules.examples_dealt import NEAR as NOT_DEALT
+from ddpify.rules.metrics import decided, evaluations, shown
 from ddpify.settings import Settings
 from ddpify.source import Site
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per evaluated loader whose numbers only one rank's samples went into."""
+    for one in evaluations(run):
+        uses = [call.site for call in shown(run, one)]
+        uses += [guard.site for guard in decided(run, one)]
+        if uses:
+            yield Finding(
+                "DDP701",
+                uses[0],
+                "this is rank 0's share of the samples only: the other ranks' results are left out",
+                Severity.ERROR,
+                (),
+                "all_reduce the sums and counts before they are divided",
+                ((one.loader.site or uses[0], "its loader deals the samples"),),
+            )
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -136,4 +155,6 @@ RULE = Rule(
             ("print(n, running / len(feed))", "print(n)"),
         ),
     ),
+    lint=lint,
+    severity=Severity.ERROR,
 )

@@ -200,7 +200,7 @@ class Bench:
             left_by_distributed=left[1],
             texts=texts(one, many, both, names),
             checkpoints=compare_checkpoints(self.options.python, one, many, paths),
-            findings=pipeline.check((script,), self.settings).findings,
+            findings=pipeline.check((script,), self.settings, hand_written=True).findings,
             batch_factor=factor,
         )
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpify import cli
+from ddpify import cli, vendor
+from ddpify.names import HEADER_PREFIX
 from tests.projects import put_fixture
 
 
@@ -27,8 +28,8 @@ def test_one_process_has_no_findings_and_is_told_why(
 ) -> None:
     assert cli.main(["check", str(entry)]) == cli.CLEAN
     said = capsys.readouterr().out
-    assert "one process: nothing to check" in said
-    assert said.endswith("No findings.\n")
+    assert said.startswith("No findings: nothing here trains with several processes")
+    assert "`ddpify diff` shows what it would take" in said
 
 
 def test_a_migrated_project_is_clean(migrated: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -64,3 +65,59 @@ def test_a_batch_size_kept_per_rank_is_not_split_and_said_so(
     said = capsys.readouterr()
     assert "per_rank_batch_size" not in said.out
     assert "the global batch is N times as large" in said.err
+
+
+def without(script: Path, call: str) -> str:
+    """Take the lines with this call out; the text before."""
+    text = script.read_text()
+    script.write_text("".join(one for one in text.splitlines(keepends=True) if call not in one))
+    return text
+
+
+def test_fix_puts_back_what_was_taken(migrated: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = without(migrated, "set_epoch(train_loader")
+    assert cli.main(["check", str(migrated), "--fix"]) == cli.CLEAN
+    assert migrated.read_text() == before
+    assert capsys.readouterr().out == "Fixed 1 finding.\nNo findings.\n"
+
+
+def test_fix_renews_a_copy_that_lacks_the_helper(
+    migrated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As one of an older version does: the fix would import what is not there."""
+    copy = migrated.with_name("ddp_utils.py")
+    newest = copy.read_text()
+    body = newest.partition("\n")[2].replace("def set_epoch(", "def _set_epoch(")
+    copy.write_text(f"{HEADER_PREFIX}0.0.1 {vendor._digest(body)}\n{body}")
+    before = without(migrated, "set_epoch")
+    assert cli.main(["check", str(migrated.parent), "--fix", "--select", "DDP2"]) == cli.CLEAN
+    assert copy.read_text() == newest
+    assert sorted(migrated.read_text().split()) == sorted(before.split())
+
+
+def test_a_copy_changed_by_hand_is_not_renewed(
+    migrated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = migrated.with_name("ddp_utils.py")
+    copy.write_text(copy.read_text().replace("def set_epoch(", "def mine("))
+    without(migrated, "set_epoch")
+    changed = migrated.read_text()
+    assert cli.main(["check", str(migrated), "--fix", "--select", "DDP201"]) == cli.TO_DO
+    assert migrated.read_text() == changed
+    assert "it was changed by hand" in capsys.readouterr().out
+
+
+def test_a_folder_is_checked_with_its_launchers(
+    migrated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (migrated.parent / "old.sh").write_text("python main_classification.py --epochs 3\n")
+    assert cli.main(["check", str(migrated.parent)]) == cli.TO_DO
+    assert "old.sh:1:1: DDP002 [*] " in capsys.readouterr().out
+
+
+def test_a_second_check_says_the_same(migrated: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    without(migrated, "set_epoch(train_loader")
+    assert cli.main(["check", str(migrated)]) == cli.TO_DO
+    said = capsys.readouterr()
+    assert cli.main(["check", str(migrated)]) == cli.TO_DO
+    assert capsys.readouterr() == said

@@ -29,8 +29,14 @@ COMMON = ("--color", "--format", "--no-color")
 FLAGS = {
     "migrate": sorted((*SETTINGS_FLAGS, *COMMON, "--force", "--inplace", "--output", "-o")),
     "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
-    "check": sorted((*COMMON, "--ignore", "--select")),
+    "check": sorted(
+        "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
+        "--fix --format --ignore --jobs --no-cache --no-color --output-file --output-format "
+        "--quiet --select --show-source --statistics --stdin-filename --unsafe-fixes "
+        "-e -j -o -q".split()
+    ),
     "plan": sorted((*SETTINGS_FLAGS, *COMMON, "--measure", "--nproc", "--python", "--timeout")),
+    "rule": sorted("--all --format --output-format".split()),
     "verify": sorted(
         "--baseline --color --distributed-only --dtype --full --html --ignore-output --json --keep "
         "--markdown --neutralise --neutralize --no-color --nproc --overfit --python --steps "
@@ -54,7 +60,7 @@ class Layers:
         self.failure = ""
 
     def migrate(self, paths: Sequence[Path], settings: Settings) -> Outcome:
-        """As ``pipeline.migrate`` and ``pipeline.check``."""
+        """As ``pipeline.migrate``."""
         assert paths == (Path("main.py"),)
         self.settings = settings
         return self.result
@@ -88,7 +94,7 @@ def layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Layers:
     monkeypatch.chdir(tmp_path)
     fake = Layers(outcome(tmp_path))
     modules = {
-        "pipeline": {"migrate": fake.migrate, "check": fake.migrate},
+        "pipeline": {"migrate": fake.migrate},
         "write": {
             "apply": fake.apply,
             "write_to": fake.write_to,
@@ -119,8 +125,6 @@ CLEAN = {"changes": (), "findings": (), "clashes": (), "notes": ()}
         pytest.param(["diff", "--format=markdown", "main.py"], {}, 1, id="markdown-something"),
         pytest.param(["diff", "--format=json", "main.py"], CLEAN, 0, id="json-nothing"),
         pytest.param(["diff", "main.py"], {**CLEAN, "findings": (HAND,)}, 0, id="diff-advice-only"),
-        pytest.param(["check", "main.py"], {}, 1, id="check-findings"),
-        pytest.param(["check", "main.py"], CLEAN, 0, id="check-clean"),
         pytest.param(["migrate", "--inplace", "-o", "out", "main.py"], {}, 2, id="two-targets"),
         pytest.param(["migrate", "--strategy=fsdp", "main.py"], {}, 2, id="fsdp"),
         pytest.param(["migrate", "--runtime-module=a-b", "main.py"], {}, 2, id="bad-module"),
@@ -137,7 +141,7 @@ def test_exit_codes(
     assert cli.main(arguments) == code
 
 
-@pytest.mark.parametrize("command", ["migrate", "diff", "check"])
+@pytest.mark.parametrize("command", ["migrate", "diff"])
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_refusal_is_one_line_and_nothing_is_written(
     layers: Layers, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, form: str
@@ -204,8 +208,8 @@ def test_a_bug_ends_with_its_traceback_and_exit_code_2(
     def broken(*_: object) -> Outcome:
         raise ZeroDivisionError("in rule D201")
 
-    monkeypatch.setattr(ddpify.pipeline, "check", broken)  # type: ignore[attr-defined]
-    assert cli.main(["check", "main.py"]) == 2
+    monkeypatch.setattr(ddpify.pipeline, "migrate", broken)  # type: ignore[attr-defined]
+    assert cli.main(["diff", "main.py"]) == 2
     shown = capsys.readouterr().err
     assert "ZeroDivisionError: in rule D201" in shown
     assert shown.endswith("please report the lines above.\n")
@@ -217,8 +221,6 @@ def test_flags_reach_the_pipeline(layers: Layers) -> None:
     assert layers.settings == Settings(
         runtime="import", runtime_module="core.dist", batch_size="per-rank", sync_batchnorm=False
     )
-    cli.main(["check", "--select=D2,D301", "--ignore=D205", "main.py"])
-    assert layers.settings == Settings(select=("D2", "D301"), ignore=("D205",))
 
 
 def test_flags_win_over_the_projects_settings(layers: Layers, tmp_path: Path) -> None:
@@ -247,12 +249,10 @@ def test_json_of_a_migration_names_the_written_files(
         pytest.param(["--no-color"], "", True, False, id="flag-off"),
     ],
 )
-@pytest.mark.parametrize("command", ["diff", "check"])
 def test_colour(
     layers: Layers,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    command: str,
     flags: list[str],
     no_color: str,
     terminal: bool,
@@ -260,7 +260,7 @@ def test_colour(
 ) -> None:
     monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
-    cli.main([command, *flags, "main.py"])
+    cli.main(["diff", *flags, "main.py"])
     assert ("\x1b[" in capsys.readouterr().out) is colored
 
 

@@ -28,6 +28,7 @@ sys.exit(code)
         pytest.param(["diff", "--help"], id="diff"),
         pytest.param(["check", "--help"], id="check"),
         pytest.param(["plan", "--help"], id="plan"),
+        pytest.param(["rule", "--help"], id="rule"),
         pytest.param(["verify", "--help"], id="verify"),
     ],
 )

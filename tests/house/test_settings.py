@@ -27,6 +27,16 @@ def project(folder: Path, text: str) -> Path:
             Settings(select=("D2",), ignore=("D203",), runtime_module="core.dist"),
             id="dashes-and-lists",
         ),
+        pytest.param(
+            '[tool.ddpify]\nextend-select = ["DDP5"]\nexclude = ["old"]\n'
+            'per-file-ignores = {"tests/*" = ["DDP5"], "a.py" = []}\n',
+            Settings(
+                extend_select=("DDP5",),
+                exclude=("old",),
+                per_file_ignores=(("tests/*", ("DDP5",)), ("a.py", ())),
+            ),
+            id="files",
+        ),
         pytest.param("[tool.black]\nline-length = 100\n", Settings(line_length=100), id="black"),
         pytest.param("[tool.ruff]\nline-length = 79\n", Settings(line_length=79), id="ruff"),
         pytest.param(
@@ -67,6 +77,12 @@ def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
         pytest.param('[tool.ddpify]\nstrategy = "zero"\n', 'strategy must be "ddp"', id="strategy"),
         pytest.param("[tool.ddpify]\nselect = [1]\n", "a list of rule codes", id="select"),
         pytest.param('[tool.ddpify]\nselect = "D2"\n', "a list of rule codes", id="not-a-list"),
+        pytest.param("[tool.ddpify]\nexclude = 3\n", "a list of file patterns", id="exclude"),
+        pytest.param(
+            '[tool.ddpify]\nper-file-ignores = {"a" = "DDP5"}\n',
+            "a table of file patterns",
+            id="per-file-ignores",
+        ),
         pytest.param("[tool.ddpify]\nline-length = true\n", "whole number", id="line-length"),
         pytest.param('[tool.ddpify]\nruntime-module = "a.b-c"\n', "dotted module", id="module"),
     ],
@@ -87,6 +103,10 @@ def test_mistakes_name_the_file_and_the_way_out(tmp_path: Path, text: str, messa
         pytest.param(Settings(select=("D2",)), "D301", False, id="not-selected"),
         pytest.param(Settings(ignore=("D201",)), "D201", False, id="ignored"),
         pytest.param(Settings(select=("D2",), ignore=("D201",)), "D201", False, id="both"),
+        pytest.param(Settings(select=("D201",), ignore=("D2",)), "D201", True, id="longer-wins"),
+        pytest.param(Settings(select=("D2",), ignore=("D2",)), "D201", False, id="as-long"),
+        pytest.param(Settings(select=("D3",), extend_select=("D2",)), "D201", True, id="extended"),
+        pytest.param(Settings(extend_select=("D2",)), "D301", True, id="extended-all"),
     ],
 )
 def test_select_and_ignore(settings: Settings, rule: str, wanted: bool) -> None:

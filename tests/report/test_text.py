@@ -1,4 +1,4 @@
-"""What people read: findings, the summary after a migration, refusals."""
+"""What people read: the summary after a migration, refusals."""
 
 from __future__ import annotations
 
@@ -12,15 +12,6 @@ from ddpify.report import json as json_report
 from ddpify.report import text
 from tests.report.samples import at, outcome
 
-FINDINGS = """\
-sub/main.py:5:1: D501 every rank prints
-sub/main.py:20:1: D402 the loss is a sum over the batch
-    sub/main.py:3: made here
-    Divide it by the world size.
-sub/main.py:9: note: the model comes from a registry
-2 findings (1 error, 1 warning) in 1 file; ddpify migrate fixes 1.
-"""
-
 SUMMARY = """\
 Wrote 2 files:
   main.py
@@ -33,19 +24,6 @@ Left to do by hand:
 Notes:
   main.py:9: the model comes from a registry
 """
-
-
-def test_findings(tmp_path: Path) -> None:
-    assert text.findings(outcome(tmp_path), "sub/") == FINDINGS
-
-
-def test_findings_in_colour_say_the_same(tmp_path: Path) -> None:
-    colored = text.findings(outcome(tmp_path), color=True)
-    assert "main.py:20:1: \x1b[31m\x1b[1mD402\x1b[0m the loss" in colored
-
-
-def test_no_findings(tmp_path: Path) -> None:
-    assert text.findings(outcome(tmp_path, findings=(), notes=())) == "No findings.\n"
 
 
 def test_summary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

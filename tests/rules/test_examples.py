@@ -1,4 +1,7 @@
-"""Every rule's examples are its tests: it reports in the bad ones where they say so, only there."""
+"""Every rule's examples are its tests: it reports in the bad ones where they say so, only there.
+
+Rules that ``migrate`` uses judge the comparison with one process; the others, the two-rank reading.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,37 @@ from pathlib import Path
 import pytest
 
 from ddpify.facts.model import Status
-from ddpify.rules.base import Example, Rule
+from ddpify.launchers import legacy
+from ddpify.lint import lint
+from ddpify.rules.base import Example, Finding, Rule
 from ddpify.rules.examples import CORRECT
 from ddpify.rules.registry import all_rules
 from tests.projects import judged, marked, places, put_example, read
 
+RULES = all_rules()
+MIGRATING = {rule.id for rule in RULES if rule.check is not Rule.check}
+# The fact is named more than once: saving under a guard what only all ranks can gather.
+TOGETHER = {("DDP805", "DDP904")}
 
-def examples(attribute: str) -> list[object]:
+
+def examples(attribute: str, *, migrating: bool) -> list[object]:
     return [
         pytest.param(rule, example, id=f"{rule.id}-{number}")
-        for rule in all_rules()
+        for rule in RULES
+        if (rule.id in MIGRATING) is migrating
         for number, example in enumerate(getattr(rule, attribute))
     ]
 
 
-@pytest.mark.parametrize(("rule", "example"), examples("bad"))
+def checked(example: Example, folder: Path) -> list[Finding]:
+    """What ``ddpify check`` says of a program that is distributed."""
+    put_example(example, folder)
+    files = [folder / path for path, _ in example.files]
+    found = lint(folder, [file for file in files if file.suffix == ".py"]).findings
+    return [*found, *legacy.findings(folder, [f for f in files if f.suffix != ".py"])]
+
+
+@pytest.mark.parametrize(("rule", "example"), examples("bad", migrating=True))
 def test_a_rule_reports_in_its_bad_examples_where_they_say_so(
     rule: Rule, example: Example, tmp_path: Path
 ) -> None:
@@ -31,7 +50,7 @@ def test_a_rule_reports_in_its_bad_examples_where_they_say_so(
     assert places(judged(facts, [rule])) == wanted
 
 
-@pytest.mark.parametrize(("rule", "example"), examples("bad"))
+@pytest.mark.parametrize(("rule", "example"), examples("bad", migrating=True))
 def test_nothing_else_is_wrong_with_a_bad_example_that_is_distributed(
     rule: Rule, example: Example, tmp_path: Path
 ) -> None:
@@ -43,13 +62,33 @@ def test_nothing_else_is_wrong_with_a_bad_example_that_is_distributed(
         assert reported == {rule.id}
 
 
-@pytest.mark.parametrize(("rule", "example"), examples("good"))
+@pytest.mark.parametrize(("rule", "example"), examples("bad", migrating=False))
+def test_a_rule_of_check_reports_in_its_bad_examples_where_they_say_so(
+    rule: Rule, example: Example, tmp_path: Path
+) -> None:
+    found = checked(example, tmp_path)
+    wanted = marked(dict(example.files), rule.id)
+    assert wanted, "no line of the example is marked with the rule's code"
+    assert places(one for one in found if one.rule == rule.id) == wanted
+    others = {(rule.id, one.rule) for one in found if one.rule != rule.id}
+    assert others <= TOGETHER
+
+
+@pytest.mark.parametrize(("rule", "example"), examples("good", migrating=True))
 def test_a_rule_is_silent_in_its_good_examples(
     rule: Rule, example: Example, tmp_path: Path
 ) -> None:
     assert judged(read(put_example(example, tmp_path)), [rule]) == []
 
 
+@pytest.mark.parametrize(("rule", "example"), examples("good", migrating=False))
+def test_no_rule_of_check_reports_in_the_good_examples(
+    rule: Rule, example: Example, tmp_path: Path
+) -> None:
+    assert checked(example, tmp_path) == []
+
+
 @pytest.mark.parametrize("example", CORRECT, ids=["script", "project", "trainer", "by-hand"])
 def test_no_rule_reports_in_the_correct_projects(example: Example, tmp_path: Path) -> None:
     assert judged(read(put_example(example, tmp_path))) == []
+    assert checked(example, tmp_path) == []

@@ -1,0 +1,95 @@
+"""What ``check`` does about findings: fix them, or silence them one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ddpify.checking.fixing import Fixed, fix
+from ddpify.checking.model import Asked, Checked, CheckError
+from ddpify.checking.noqa import with_noqa
+from ddpify.checking.run import check
+from ddpify.checking.suppress import UNUSED
+from ddpify.plan import Change
+from ddpify.rules.base import Finding
+from ddpify.settings import load
+from ddpify.source import Source, UnreadableSource
+from ddpify.write import WriteError, apply
+
+_UNPARSED = "DDP000"
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files as they were checked: on disk, or from standard input."""
+
+    asked: Asked
+
+    def read(self, path: str) -> bytes:
+        """The bytes of a file by its path in a finding."""
+        if self.asked.stdin is not None and Path(path).resolve() == self.asked.stdin.resolve():
+            return self.asked.text
+        return Path(path).read_bytes()
+
+
+def fixes(asked: Asked, findings: Iterable[Finding]) -> Fixed:
+    """What fixing these findings comes to; nothing is written."""
+    start = asked.stdin or asked.paths[0]
+    return fix(findings, Files(asked).read, load(start, {}).line_length)
+
+
+def fixed(asked: Asked, checked: Checked, unsafe: bool) -> Fixed:
+    """What fixing everything comes to that may be fixed; nothing is written."""
+    return fixes(asked, [one for one in checked.findings if unsafe or checked.safe(one)])
+
+
+def written(asked: Asked, done: Fixed) -> Checked:
+    """Write all changes or none, and say what is left to find.
+
+    Standard input is not written to: ``asked`` has its new text already.
+    """
+    if not asked.stdin:
+        _apply(done.changes)
+    return replace(check(asked), fixed=len(done.done))
+
+
+def silence(asked: Asked, findings: Iterable[Finding]) -> tuple[int, tuple[str, ...]]:
+    """Write a ``# noqa`` at each finding: how many, and the places where none can stand."""
+    by_path: dict[str, list[Finding]] = {}
+    left = []
+    for one in findings:
+        if one.site.path.endswith(".py") and one.rule not in (UNUSED, _UNPARSED):
+            by_path.setdefault(one.site.path, []).append(one)
+        else:
+            left.append(f"{one.site}: {one.rule} has no line in which a comment could stand")
+    files = Files(asked)
+    silenced = [_silenced(path, files.read(path), group) for path, group in by_path.items()]
+    _apply([change for change, _ in silenced])
+    return sum(count for _, count in silenced), tuple(left)
+
+
+def _silenced(path: str, raw: bytes, findings: Sequence[Finding]) -> tuple[Change, int]:
+    codes: dict[int, list[str]] = {}
+    for one in findings:
+        codes.setdefault(one.site.span.line, []).append(one.rule)
+    try:
+        source = Source.from_bytes(raw, Path(path), path)
+    except UnreadableSource as error:
+        raise CheckError(str(error)) from error
+    text, count = with_noqa(source.text, codes)
+    return Change(path, raw, source.encode(text), ()), count
+
+
+def _apply(changes: Iterable[Change]) -> None:
+    try:
+        apply(changes, Path.cwd())
+    except WriteError as error:
+        raise CheckError(str(error)) from error
+
+
+def new_text(asked: Asked, changes: Iterable[Change]) -> bytes:
+    """What standard input becomes."""
+    assert asked.stdin is not None
+    same = (one for one in changes if Path(one.path).resolve() == asked.stdin.resolve())
+    return next((one.after for one in same), asked.text)

@@ -1,0 +1,68 @@
+"""Rule codes: which there are (no rule is loaded), and whether a choice of them makes sense."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from ddpify.checking.model import Asked, CheckError
+from ddpify.settings import Settings
+
+# Those that no rule file yields: they are not about what a program does.
+OWN = ("DDP000", "DDP001", "DDP002", "DDP003", "DDP005")
+_FILE = re.compile(r"ddp\d{3}_\w+\.py")
+_ALL = "ALL"
+
+
+def known() -> tuple[str, ...]:
+    """All codes, sorted; a rule's file begins with its code."""
+    names = os.listdir(Path(__file__).parents[1] / "rules")
+    return tuple(sorted({*OWN, *(n[:6].upper() for n in names if _FILE.fullmatch(n))}))
+
+
+def near(code: str) -> tuple[str, ...]:
+    """Codes that may have been meant: those that begin so, else those that look alike."""
+    code = code.upper()
+    begin = [one for one in known() if code and one.startswith(code)]
+    return tuple(begin[:3] or difflib.get_close_matches(code, known(), n=3, cutoff=0.7))
+
+
+def split(values: Iterable[str]) -> tuple[str, ...]:
+    """Codes from flags that may be repeated, each with commas."""
+    return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
+
+
+def chosen(settings: Settings, asked: Asked) -> Settings:
+    """The project's choice of rules with that of the flags; every code checked.
+
+    ``--select`` takes the place of what the project says; the others add to it.
+    """
+    if asked.select is not None:
+        settings = replace(settings, select=asked.select, ignore=(), extend_select=())
+    settings = replace(
+        settings,
+        select=_prefixes(settings.select),
+        ignore=_prefixes((*settings.ignore, *asked.ignore)),
+        extend_select=_prefixes((*settings.extend_select, *asked.extend_select)),
+        per_file_ignores=tuple((p, _prefixes(codes)) for p, codes in settings.per_file_ignores),
+    )
+    return settings
+
+
+def _prefixes(codes: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_prefix(code) for code in codes)
+
+
+def _prefix(code: str) -> str:
+    """As rules spell it. Raises CheckError when no rule's code begins so."""
+    if code.upper() == _ALL:
+        return "DDP"
+    if not any(one.startswith(code.upper()) for one in known()):
+        others = near(code)
+        hint = f"; near: {', '.join(others)}" if others else "; `ddpify rule --all` lists them"
+        raise CheckError(f"no rule has a code that begins with {code!r}{hint}")
+    return code.upper()

@@ -1,0 +1,154 @@
+"""From what was named to the files that are read, each with the project it belongs to."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddpify.checking.ignored import Ignored, Patterns, above
+from ddpify.checking.model import CheckError
+from ddpify.roots import ROOT_MARKS, SKIPPED
+
+_WEAK = "requirements.txt"  # examples within a project have one, too
+_STRONG = tuple(mark for mark in ROOT_MARKS if mark != _WEAK)
+_LAUNCHERS = (".sh", ".bash", ".slurm", ".sbatch", ".mk", ".md", ".markdown")
+_SHELL = re.compile(rb"#!.*\b(?:ba|da|z|k)?sh\b")
+_LARGEST = 512 * 1024  # no launcher is larger
+
+
+@dataclass(frozen=True)
+class Group:
+    """The files of one project: ``python``, and what may be ``launchers``. All absolute."""
+
+    root: Path
+    python: tuple[Path, ...] = ()
+    launchers: tuple[Path, ...] = ()
+
+
+@dataclass
+class _Places:
+    """The roots of folders, each looked up once; ``named`` are folders the user named."""
+
+    named: Sequence[Path]
+    known: dict[Path, Path] = field(default_factory=dict)
+
+    def root(self, folder: Path) -> Path:
+        """The project that ``folder`` belongs to."""
+        if folder not in self.known:
+            chain = (folder, *folder.parents)
+            weak = (one for one in chain if (one / _WEAK).exists())
+            named = (one for one in self.named if folder.is_relative_to(one))
+            strong = (one for one in chain if any((one / mark).exists() for mark in _STRONG))
+            found = next(strong, None) or next(weak, None) or next(named, None)
+            self.known[folder] = found or folder
+        return self.known[folder]
+
+
+def find(
+    paths: Sequence[Path], excluded: Callable[[Path], tuple[Patterns, ...]]
+) -> tuple[Group, ...]:
+    """The groups of files, in order of their roots.
+
+    A file that is named is read whatever its name or the .gitignore. ``excluded`` gives what the
+    settings of a folder leave out.
+
+    Raises:
+        CheckError: there is no such file, or it is none that can be read.
+    """
+    files: dict[Path, None] = {}
+    for path in paths:
+        absolute = path.resolve()
+        if absolute.is_dir():
+            files |= dict.fromkeys(_walk(absolute, excluded(absolute)))
+        else:
+            _check_readable(path)
+            files[absolute] = None
+    return _grouped(files, _Places([p.resolve() for p in paths if p.is_dir()]))
+
+
+def root_of(file: Path) -> Path:
+    """The project of one file."""
+    return _Places(()).root(file.parent)
+
+
+def files_below(root: Path) -> Iterator[Path]:
+    """Every file of a project that may matter."""
+    return _walk(root, ())
+
+
+def is_python(path: Path) -> bool:
+    """Whether a file is read as Python: also one without a suffix, unless a shell runs it."""
+    if path.suffix == ".py":
+        return True
+    return not path.suffix and not _may_launch(path.name) and not _SHELL.match(_first_line(path))
+
+
+def _grouped(files: dict[Path, None], places: _Places) -> tuple[Group, ...]:
+    roots: dict[Path, tuple[list[Path], list[Path]]] = {}
+    for file in sorted(files, key=lambda one: one.as_posix()):
+        python, launchers = roots.setdefault(places.root(file.parent), ([], []))
+        (python if is_python(file) else launchers).append(file)
+    return tuple(Group(root, tuple(p), tuple(q)) for root, (p, q) in sorted(roots.items()))
+
+
+def _check_readable(path: Path) -> None:
+    if not path.exists():
+        raise CheckError(f"{path}: no such file or folder")
+    if path.suffix == ".ipynb":
+        why = "a notebook; export it as a script first (jupyter nbconvert)"
+        raise CheckError(f"{path}: {why}")
+    if not is_python(path) and path.suffix and not _may_launch(path.name):
+        raise CheckError(f"{path}: neither a Python file nor a launch script")
+
+
+def _walk(folder: Path, always: tuple[Patterns, ...]) -> Iterator[Path]:
+    yield from _below(folder.as_posix(), above(folder, always))
+
+
+def _below(folder: str, ignored: Ignored) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as listing:
+            items = list(listing)
+    except OSError:  # not the user's to read either
+        return
+    names = {item.name for item in items}
+    if "pyvenv.cfg" in names:
+        return
+    inner = ignored.below(folder) if ".gitignore" in names else ignored
+    for item in items:
+        if item.is_dir(follow_symlinks=False):
+            if not _skipped(item.name) and not inner.leaves_out(item.path, True):
+                yield from _below(item.path, inner)
+        elif _is_wanted(item) and not inner.leaves_out(item.path, False):
+            yield Path(item.path)
+
+
+def _skipped(name: str) -> bool:
+    return name in SKIPPED or name.startswith(".")
+
+
+def _is_wanted(item: os.DirEntry[str]) -> bool:
+    try:
+        if not item.is_file(follow_symlinks=False):  # what a link leads to is read there
+            return False
+        if item.name.endswith(".py"):
+            return True
+        return _may_launch(item.name) and item.stat().st_size <= _LARGEST
+    except OSError:
+        return False
+
+
+def _may_launch(name: str) -> bool:
+    """By its name only; what it is, is decided where it is read."""
+    return name.endswith(_LAUNCHERS) or name.endswith(("akefile", "akefile.in"))
+
+
+def _first_line(path: Path) -> bytes:
+    try:
+        with path.open("rb") as stream:
+            return stream.readline(200)
+    except OSError:
+        return b""

@@ -1,0 +1,194 @@
+"""What is wrong in one project's files: the readings put together, silenced findings taken out."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from ddpify.checking.cache import Entry
+from ddpify.checking.catalogue import named
+from ddpify.checking.files import Group
+from ddpify.checking.ignored import Patterns
+from ddpify.checking.places import moved, order
+from ddpify.checking.suppress import UNUSED, may_hold, silenced
+from ddpify.names import HEADER_PREFIX
+from ddpify.rules.base import Finding
+from ddpify.settings import Settings
+from ddpify.site import Site
+from ddpify.source import Source, UnreadableSource
+
+_HINTS = re.compile(rb"distributed|lightning|accelerate|deepspeed|horovod|fsdp", re.IGNORECASE)
+_STARTS = re.compile(
+    rb"__main__|ArgumentParser\(|^\s*(?:with distributed_session\(|setup_distributed\()",
+    re.MULTILINE,
+)
+_RUNTIME = "ddp_utils"
+_INSTALLED = b"ddpify.runtime"
+
+
+@dataclass(frozen=True)
+class Migrated:
+    """What the reading for migrations found, could not read, and the files of those programs."""
+
+    findings: tuple[Finding, ...] = ()
+    unread: tuple[str, ...] = ()
+    files: frozenset[str] = frozenset()
+
+    def without_fix(self, finding: Finding) -> Finding:
+        """A linter's finding: what it would add to a migrated program (a plain call of torch) may
+        need the process group, without which the helpers do."""
+        return replace(finding, fix=()) if finding.site.path in self.files else finding
+
+
+class Judge:
+    """One group of files under one choice of rules.
+
+    ``contents`` are the bytes of its files; ``texts`` those that are not as on disk. ``patterns``
+    are the settings' per-file ignores with their codes; ``whole``: folders were named, so that
+    everything that can reach a file was read.
+    """
+
+    def __init__(
+        self,
+        group: Group,
+        contents: Mapping[Path, bytes],
+        settings: Settings,
+        patterns: Sequence[tuple[Patterns, tuple[str, ...]]],
+        whole: bool,
+    ) -> None:
+        self._group = group
+        self._contents = contents
+        self._settings = settings
+        self._patterns = patterns
+        self._whole = whole
+
+    def entry(
+        self, assume_distributed: bool, jobs: int, texts: Mapping[Path, bytes] | None = None
+    ) -> Entry:
+        """Everything that is to be reported."""
+        from ddpify.lint import lint
+
+        linted = lint(
+            self._group.root,
+            self._group.python,
+            texts=texts,
+            assume_distributed=assume_distributed,
+            wants=self._settings.wants,
+            jobs=jobs,
+        )
+        migrated = self._migrated() if not texts else Migrated()
+        newer = (migrated.without_fix(one) for one in linted.findings)
+        found = _unique((*migrated.findings, *newer, *self._launched()))
+        kept = self._heard([one for one in found if self._settings.wants(one.rule)])
+        return Entry(
+            tuple(sorted(kept, key=order)),
+            named({one.rule for one in kept}),
+            any(_HINTS.search(raw) for raw in self._contents.values()),
+            migrated.unread,
+        )
+
+    def _launched(self) -> Sequence[Finding]:
+        """Lines that start programs as they were started before torchrun."""
+        if not self._group.launchers or not self._settings.wants("DDP003"):
+            return ()
+        from ddpify.launchers import legacy
+
+        return legacy.findings(self._group.root, self._group.launchers)
+
+    def _migrated(self) -> Migrated:
+        """What the reading for migrations says of scripts that ddpify migrated."""
+        scripts = self._migrated_scripts()
+        if not scripts:
+            return Migrated()
+        from ddpify import pipeline
+        from ddpify.project import project_root
+
+        findings: list[Finding] = []
+        unread: list[str] = []
+        files: set[str] = set()
+        for root, group in groupby(scripts, key=project_root):
+            outcome = pipeline.check(tuple(group), self._settings)
+            findings += [_moved(one, outcome.root, self._group.root) for one in outcome.findings]
+            unread += [one.message for one in outcome.refusals]
+            files |= {_way(path, root, self._group.root) for path in outcome.files}
+        return Migrated(tuple(findings), tuple(unread), frozenset(files))
+
+    def _migrated_scripts(self) -> list[Path]:
+        header = HEADER_PREFIX.encode()
+        copies = {f.stem for f in self._group.python if self._contents[f].startswith(header)}
+        default = self._settings.runtime_module.rpartition(".")[2] or _RUNTIME
+        marks = (_INSTALLED, *(stem.encode() for stem in {*copies, default}))
+        return [
+            file
+            for file in self._group.python
+            if file.stem not in copies
+            and any(mark in self._contents[file] for mark in marks)
+            and _STARTS.search(self._contents[file])
+        ]
+
+    def _heard(self, findings: Sequence[Finding]) -> list[Finding]:
+        """Those that no setting and no comment silences, and the comments that are unused."""
+        by_path: dict[str, list[Finding]] = {}
+        for one in findings:
+            if self._on(one.site.path)(one.rule):
+                by_path.setdefault(one.site.path, []).append(one)
+        kept = []
+        for path in dict.fromkeys((*self._commented(), *by_path)):
+            kept += self._of_file(path, by_path.get(path, []))
+        return kept
+
+    def _of_file(self, path: str, findings: list[Finding]) -> list[Finding]:
+        file = self._group.root / path
+        raw = self._contents.get(file)
+        if raw is None:  # reached from a file that was named
+            raw = file.read_bytes() if file.is_file() else b""
+        text = _text(raw, file, path) if may_hold(raw) else None
+        if text is None:
+            return findings
+        on = self._on(path)
+        python = file in self._group.python or file.suffix == ".py"
+        kept, unused = silenced(path, text, findings, on, python)
+        complete = self._whole or b"__main__" in raw
+        return kept + (unused if python and complete and on(UNUSED) else [])
+
+    def _commented(self) -> Iterator[str]:
+        """Files in which a comment may turn out to be unused."""
+        for file in self._group.python:
+            raw = self._contents.get(file, b"")
+            if b"ddpify:" in raw or (b"noqa" in raw.lower() and b"ddp" in raw.lower()):
+                yield file.relative_to(self._group.root).as_posix()
+
+    def _on(self, path: str) -> Callable[[str], bool]:
+        """Which rules are switched on in a file."""
+        absolute = (self._group.root / path).as_posix()
+        off = tuple(
+            code for one, codes in self._patterns if one.says(absolute, False) for code in codes
+        )
+        return lambda rule: self._settings.wants(rule) and not rule.startswith(off)
+
+
+def _moved(finding: Finding, old: Path, new: Path) -> Finding:
+    return finding if old == new else moved(finding, lambda path: _way(path, old, new))
+
+
+def _way(path: str, old: Path, new: Path) -> str:
+    return Path(os.path.relpath(old / path, new)).as_posix()
+
+
+def _unique(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The first of each rule and place."""
+    best: dict[tuple[str, Site], Finding] = {}
+    for one in findings:
+        best.setdefault((one.rule, one.site), one)
+    return iter(best.values())
+
+
+def _text(raw: bytes, file: Path, path: str) -> str | None:
+    try:
+        return Source.from_bytes(raw, file, path).text
+    except UnreadableSource:
+        return None

@@ -1,0 +1,72 @@
+"""What is asked of ``check`` and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddpify.rules.base import Finding, Severity
+
+
+class CheckError(Exception):
+    """Nothing can be checked; the message is one sentence for the user."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The flags of one run; None and () were not given.
+
+    ``text`` is what standard input holds, as if it were the file ``stdin``.
+    """
+
+    paths: tuple[Path, ...]
+    select: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    assume_distributed: bool = False
+    jobs: int = 1
+    cache: bool = True
+    cache_dir: Path | None = None
+    stdin: Path | None = None
+    text: bytes = b""
+
+
+@dataclass(frozen=True)
+class Named:
+    """What reports say of a rule besides its code: name, and whether its fix is safe."""
+
+    name: str
+    safe: bool
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The answer. Paths in ``findings`` lead there from the current folder, or from the top.
+
+    ``applies``: something in the files hints at training with several processes. ``unread`` says
+    what a second reading could not follow. ``texts``: files that are not (yet) as on disk.
+    """
+
+    findings: tuple[Finding, ...] = ()
+    rules: Mapping[str, Named] | None = None
+    files: int = 0
+    applies: bool = False
+    unread: tuple[str, ...] = ()
+    texts: Mapping[str, bytes] | None = None
+    fixed: int = 0
+
+    @property
+    def wanting(self) -> bool:
+        """Whether something is to be done; notes are for a person to settle."""
+        return any(one.severity is not Severity.NOTE for one in self.findings)
+
+    def name(self, code: str) -> str:
+        """The rule's name; "" if it has none."""
+        named = (self.rules or {}).get(code)
+        return named.name if named else ""
+
+    def safe(self, finding: Finding) -> bool:
+        """Whether it has a fix that cannot change anything else."""
+        named = (self.rules or {}).get(finding.rule)
+        return bool(finding.fix) and (named is None or named.safe)

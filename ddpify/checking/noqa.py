@@ -1,0 +1,58 @@
+"""``--add-noqa``: a comment at each finding, so that a project can begin without fixing all."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from collections.abc import Iterable, Mapping
+
+_CODES = r"[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*"
+_NOQA = re.compile(rf"#\s*noqa\s*:\s*(?P<codes>{_CODES})", re.IGNORECASE)
+
+
+def with_noqa(text: str, codes: Mapping[int, Iterable[str]]) -> tuple[str, int]:
+    """The text with ``codes`` (by line) silenced, and how many comments were written or grew.
+
+    Codes that are in a comment already stay; a line in which no comment can stand, inside a text or
+    before a backslash, has it at the end of its statement.
+    """
+    lines = list(io.StringIO(text, newline=""))
+    ends = _ends(text)
+    wanted: dict[int, list[str]] = {}
+    for line, new in codes.items():
+        wanted.setdefault(ends.get(line, line), []).extend(new)
+    written = 0
+    for line, new in wanted.items():
+        changed = _line(lines[line - 1], sorted(set(new)))
+        written += changed != lines[line - 1]
+        lines[line - 1] = changed
+    return "".join(lines), written
+
+
+def _line(line: str, codes: list[str]) -> str:
+    body = line.rstrip("\r\n")
+    end = line[len(body) :]
+    match = _NOQA.search(body)
+    if match is None:
+        return f"{body.rstrip()}  # noqa: {', '.join(codes)}{end}"
+    there = re.findall(r"[A-Z]+[0-9]+", match["codes"].upper())
+    more = [code for code in codes if code not in there]
+    if not more:
+        return line
+    at = match.end("codes")
+    return f"{body[:at]}, {', '.join(more)}{body[at:]}{end}"
+
+
+def _ends(text: str) -> dict[int, int]:
+    """For each line in which no comment can stand the next one in which one can."""
+    waiting: list[int] = []
+    found: dict[int, int] = {}
+    seen = 0
+    for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
+        waiting += [n for n in range(seen + 1, token.end[0] + 1)]
+        seen = max(seen, token.end[0])
+        if token.type in (tokenize.NEWLINE, tokenize.NL):
+            found |= dict.fromkeys(waiting, token.start[0])
+            waiting = []
+    return found

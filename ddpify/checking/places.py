@@ -1,0 +1,29 @@
+"""The order of findings, and how their files are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from ddpify.rules.base import Finding
+from ddpify.site import Site
+
+
+def order(finding: Finding) -> tuple[str, int, int, str, str]:
+    """By place, then by code."""
+    span = finding.site.span
+    return finding.site.path, span.line, span.column, finding.rule, finding.message
+
+
+def moved(finding: Finding, path: Callable[[str], str]) -> Finding:
+    """The same finding, its files named otherwise."""
+
+    def at(site: Site) -> Site:
+        return Site(path(site.path), site.span)
+
+    return replace(
+        finding,
+        site=at(finding.site),
+        fix=tuple(replace(edit, site=at(edit.site)) for edit in finding.fix),
+        because=tuple((at(site), why) for site, why in finding.because),
+    )

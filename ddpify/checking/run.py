@@ -1,0 +1,127 @@
+"""One run of ``check``: files, cache, findings, and what is done about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from posixpath import normpath
+
+from ddpify.checking.cache import Entry, Slot
+from ddpify.checking.codes import chosen
+from ddpify.checking.files import Group, find, root_of
+from ddpify.checking.ignored import Patterns, matching
+from ddpify.checking.model import Asked, Checked, Named
+from ddpify.checking.places import moved, order
+from ddpify.roots import prefix
+from ddpify.rules.base import Finding
+from ddpify.settings import Settings, load, nearest_pyproject
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one group of files gives."""
+
+    group: Group
+    entry: Entry
+    files: int
+
+
+def check(asked: Asked) -> Checked:
+    """Everything that is wrong in the files that were named.
+
+    Raises:
+        CheckError: a path or a code makes no sense.
+        SettingsError: a pyproject.toml cannot be used.
+    """
+    paths = (asked.stdin,) if asked.stdin else asked.paths
+    chosen(load(paths[0], {}), asked)  # a wrong code is said before anything is read
+    groups = _groups(asked)
+    return _together([_answer(group, asked) for group in groups])
+
+
+def _groups(asked: Asked) -> tuple[Group, ...]:
+    if asked.stdin:
+        file = asked.stdin.resolve()
+        return (Group(root_of(file), (file,)),)
+    return find(asked.paths, _excluded)
+
+
+def _excluded(folder: Path) -> tuple[Patterns, ...]:
+    """What the settings of a folder leave out."""
+    patterns = load(folder, {}).exclude
+    return (matching(patterns, _home(folder)),) if patterns else ()
+
+
+def _home(start: Path) -> Path:
+    """Where the patterns of its settings begin."""
+    file = nearest_pyproject(start)
+    return file.parent.resolve() if file else start
+
+
+def _answer(group: Group, asked: Asked) -> _Answer:
+    settings = chosen(load(group.root, {}), asked)
+    texts = {asked.stdin.resolve(): asked.text} if asked.stdin else {}
+    contents = _contents((*group.python, *group.launchers), texts)
+    whole = any(path.is_dir() for path in asked.paths)
+    slot = _slot(group, settings, asked, whole) if asked.cache and not texts else None
+    entry = slot.load(contents) if slot else None
+    if entry is None:
+        entry = _judged(group, contents, settings, asked, whole, texts)
+        if slot:
+            slot.store(contents, entry)
+    return _Answer(group, entry, len(contents))
+
+
+def _contents(files: Iterable[Path], texts: Mapping[Path, bytes]) -> dict[Path, bytes]:
+    """Their bytes; what cannot be read is for the linter to name."""
+    found: dict[Path, bytes] = {}
+    for file in files:
+        try:
+            found[file] = texts[file] if file in texts else file.read_bytes()
+        except OSError:
+            found[file] = b""
+    return found
+
+
+def _slot(group: Group, settings: Settings, asked: Asked, whole: bool) -> Slot:
+    flags = f"{settings!r}\0{_home(group.root)}\0{asked.assume_distributed}\0{whole}"
+    everything = any(path.resolve() in (group.root, *group.root.parents) for path in asked.paths)
+    return Slot.of(group, flags, asked.cache_dir, everything)
+
+
+def _judged(
+    group: Group,
+    contents: Mapping[Path, bytes],
+    settings: Settings,
+    asked: Asked,
+    whole: bool,
+    texts: Mapping[Path, bytes],
+) -> Entry:
+    from ddpify.checking.judge import Judge
+
+    home = _home(group.root)
+    ignores = [(matching((one,), home), codes) for one, codes in settings.per_file_ignores]
+    judge = Judge(group, contents, settings, ignores, whole)
+    return judge.entry(asked.assume_distributed, asked.jobs, texts or None)
+
+
+def _together(answers: Iterable[_Answer]) -> Checked:
+    """One answer; files are named as they are reached from the current folder."""
+    findings: list[Finding] = []
+    rules: dict[str, Named] = {}
+    unread: list[str] = []
+    files, applies = 0, False
+    for one in answers:
+        findings += _shown(one)
+        rules |= one.entry.rules
+        unread += one.entry.unread
+        files += one.files
+        applies = applies or one.entry.applies
+    ordered = sorted(findings, key=order)
+    return Checked(tuple(ordered), rules, files, applies, tuple(dict.fromkeys(unread)))
+
+
+def _shown(answer: _Answer) -> Iterator[Finding]:
+    before = prefix(answer.group.root)
+    return (moved(one, lambda path: normpath(f"{before}{path}")) for one in answer.entry.findings)

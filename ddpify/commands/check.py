@@ -1,0 +1,283 @@
+"""``ddpify check``: flags in, exit code out."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, echo, wants_color
+
+if TYPE_CHECKING:
+    from ddpify.checking.fixing import Fixed
+    from ddpify.checking.model import Asked, Checked
+
+_STDIN = Path("-")
+_FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "junit")
+
+
+@click.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATHS]...")
+@click.option("--select", multiple=True, metavar="CODES", help="Only these rules (or prefixes).")
+@click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules (or prefixes).")
+@click.option(
+    "--extend-select", multiple=True, metavar="CODES", help="These rules besides the chosen ones."
+)
+@click.option("--fix", is_flag=True, help="Make the safe fixes, in all files or in none.")
+@click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: the unsafe fixes, too.")
+@click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
+@click.option("--add-noqa", is_flag=True, help="Write a `# noqa: CODE` at each finding.")
+@click.option("--assume-distributed", is_flag=True, help="Read programs of one process, too.")
+@click.option(
+    "--stdin-filename",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What the file is called that is read from standard input (with - as path).",
+)
+@click.option(
+    "--output-format",
+    "--format",
+    "form",
+    type=click.Choice(_FORMATS),
+    default="text",
+    show_default=True,
+    help="How to print the findings.",
+)
+@click.option(
+    "-o",
+    "--output-file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the findings into FILE.",
+)
+@click.option("--show-source", is_flag=True, help="With the lines of source they are about.")
+@click.option("--statistics", is_flag=True, help="Print only how often each rule is broken.")
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes (default: a CPU each).",
+)
+@click.option("--no-cache", is_flag=True, help="Neither use nor write the cache.")
+@click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where the cache is (default: .ddpify_cache in the project).",
+)
+@click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
+@click.option("-q", "--quiet", is_flag=True, help="Print findings, but no summary.")
+@color_flag
+def check(paths: tuple[Path, ...], **flags: object) -> int:
+    """Find distributed-training bugs: hangs, wrong numbers, damaged files.
+
+    PATHS are files, folders (all Python files and launch scripts in them, .gitignore honoured) or
+    - for standard input; the default is the current folder. Nothing of it is run or imported.
+    Exit code 0: nothing found, or notes only; 1: findings; 2: error.
+    """
+    from ddpify.checking.model import CheckError
+    from ddpify.settings import SettingsError
+
+    try:
+        return _run(paths, _Flags(flags))
+    except (CheckError, SettingsError) as error:
+        raise Stop(str(error)) from error
+
+
+class _Flags:
+    """The flags by their names."""
+
+    def __init__(self, given: dict[str, object]) -> None:
+        self._given = given
+
+    def on(self, name: str) -> bool:
+        """Whether a switch is set."""
+        return bool(self._given[name])
+
+    def path(self, name: str) -> Path | None:
+        """The path that was given."""
+        value = self._given[name]
+        return value if isinstance(value, Path) else None
+
+    def codes(self, name: str) -> tuple[str, ...]:
+        """Rule codes that were given."""
+        from ddpify.checking.codes import split
+
+        value = self._given[name]
+        return split(value) if isinstance(value, tuple) else ()
+
+    @property
+    def form(self) -> str:
+        """The output format."""
+        return str(self._given["form"])
+
+    @property
+    def jobs(self) -> int:
+        """How many processes."""
+        value = self._given["jobs"]
+        return value if isinstance(value, int) else _processors()
+
+    @property
+    def colored(self) -> bool:
+        """Whether to colour what goes to the terminal."""
+        value = self._given["color"]
+        wanted = wants_color(value if isinstance(value, bool) else None)
+        return wanted and self.path("output_file") is None
+
+
+def _run(paths: tuple[Path, ...], flags: _Flags) -> int:
+    from ddpify.checking.run import check as run
+
+    asked = _asked(paths, flags)
+    checked = run(asked)
+    for line in checked.unread:
+        click.echo(f"ddpify: {line}", err=True)
+    if flags.on("diff"):
+        return _show_diff(asked, checked, flags)
+    if flags.on("add_noqa"):
+        return _add_noqa(asked, checked)
+    if flags.on("fix"):
+        asked, checked = _fix(asked, checked, flags)
+    if asked.stdin:
+        checked = replace(checked, texts={os.path.normpath(asked.stdin): asked.text})
+    _print(_rendered(asked, checked, flags), flags, to_error=flags.on("fix") and bool(asked.stdin))
+    return TO_DO if checked.wanting and not flags.on("exit_zero") else CLEAN
+
+
+def _asked(paths: tuple[Path, ...], flags: _Flags) -> Asked:
+    from ddpify.checking.model import Asked
+
+    asked = Asked(
+        paths or (Path(),),
+        flags.codes("select") or None,
+        flags.codes("ignore"),
+        flags.codes("extend_select"),
+        flags.on("assume_distributed"),
+        flags.jobs,
+        not flags.on("no_cache"),
+        flags.path("cache_dir"),
+    )
+    name = flags.path("stdin_filename")
+    if _STDIN not in paths:
+        if name:
+            raise Stop("--stdin-filename needs - as the only path.")
+        return asked
+    if len(paths) > 1:
+        raise Stop("- (standard input) excludes other paths.")
+    if flags.on("add_noqa"):
+        raise Stop("--add-noqa writes into files: it cannot be used with - (standard input).")
+    text = sys.stdin.buffer.read()
+    return replace(asked, paths=(), stdin=name or Path("stdin.py"), text=text)
+
+
+def _fix(asked: Asked, checked: Checked, flags: _Flags) -> tuple[Asked, Checked]:
+    """Write the fixes; what is left to find."""
+    from ddpify.checking.actions import fixed, new_text, written
+
+    done = fixed(asked, checked, flags.on("unsafe_fixes"))
+    _tell(done)
+    after = replace(asked, text=new_text(asked, done.changes)) if asked.stdin else asked
+    if asked.stdin:
+        click.echo(after.text, nl=False)
+    return after, written(after, done) if done.changes else checked
+
+
+def _show_diff(asked: Asked, checked: Checked, flags: _Flags) -> int:
+    """The patch goes to standard output, what no patch can hold to standard error."""
+    from ddpify.checking.actions import fixed
+    from ddpify.outcome import Outcome
+    from ddpify.report import diff
+
+    done = fixed(asked, checked, flags.on("unsafe_fixes"))
+    _tell(done)
+    changes = tuple(replace(one, path=one.path.lstrip("/")) for one in done.changes)
+    text = diff.render(Outcome(Path.cwd(), (), changes=changes), color=flags.colored)
+    _print(text, flags)
+    if not flags.on("quiet"):
+        click.echo(f"Would fix {len(done.done)} of {len(checked.findings)} findings.", err=True)
+    return TO_DO if changes and not flags.on("exit_zero") else CLEAN
+
+
+def _tell(done: Fixed) -> None:
+    for line in done.left:
+        click.echo(f"ddpify: {line}", err=True)
+
+
+def _add_noqa(asked: Asked, checked: Checked) -> int:
+    from ddpify.checking.actions import silence
+
+    count, left = silence(asked, checked.findings)
+    for line in left:
+        click.echo(f"ddpify: {line}", err=True)
+    click.echo(f"Wrote {count} noqa comment{'s' * (count != 1)}.")
+    return CLEAN
+
+
+def _rendered(asked: Asked, checked: Checked, flags: _Flags) -> str:
+    form = flags.form
+    if flags.on("statistics"):
+        from ddpify.report import statistics
+
+        render = statistics.render_json if form == "json" else statistics.render
+        return render(checked)
+    if form == "concise":
+        from ddpify.report import concise
+
+        return concise.render(checked, color=flags.colored, quiet=flags.on("quiet"))
+    if form == "text":
+        from ddpify.report import findings
+
+        return findings.render(
+            checked,
+            color=flags.colored,
+            quiet=flags.on("quiet"),
+            source=flags.on("show_source"),
+        )
+    if form == "sarif":
+        return _sarif(asked, checked)
+    return _for_programs(form)(checked)
+
+
+def _for_programs(form: str) -> Callable[[Checked], str]:
+    from importlib import import_module
+
+    render: Callable[[Checked], str] = import_module(f"ddpify.report.{_MODULES[form]}").render
+    return render
+
+
+_MODULES = {"json": "check_json", "github": "github", "gitlab": "gitlab", "junit": "junit"}
+
+
+def _sarif(asked: Asked, checked: Checked) -> str:
+    from ddpify.checking.actions import fixes
+    from ddpify.checking.catalogue import catalogue
+    from ddpify.report import sarif
+
+    return sarif.render(checked, catalogue(), lambda one: fixes(asked, [one]).changes)
+
+
+def _print(text: str, flags: _Flags, to_error: bool = False) -> None:
+    target = flags.path("output_file")
+    if target is None:
+        if to_error:
+            click.echo(text, nl=False, err=True)
+        else:
+            echo(text, flags.colored)
+        return
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, "utf-8")
+    except OSError as error:
+        raise Stop(f"{target}: cannot be written ({error.strerror})") from error
+
+
+def _processors() -> int:
+    """Those that this process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1

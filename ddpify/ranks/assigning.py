@@ -1,0 +1,119 @@
+"""Binding values to names, attributes and elements."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpify.ranks import naming
+from ddpify.ranks.model import ALL, Value
+from ddpify.ranks.values import merge, spread, symbol
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+
+def assign(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
+    """``target = value`` for the ranks that are live."""
+    if isinstance(target, ast.Name):
+        bind(m, f, target.id, value)
+    elif isinstance(target, ast.Attribute):
+        base = m.evaluate(f, target.value)
+        m.store(f, base, target.attr, value, target, False)
+        set_attribute(m, base, target.attr, value)
+    elif isinstance(target, ast.Subscript):
+        _element(m, f, target, value)
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        _unpack(m, f, target.elts, value)
+    elif isinstance(target, ast.Starred):
+        assign(m, f, target.value, replace(value, items=None))
+
+
+def bind(m: Machine, f: Frame, name: str, value: Value) -> None:
+    """Bind a name where it belongs."""
+    space = f.names
+    if name in f.outward:
+        space = naming.namespace(m, f.module).attrs
+    elif name in f.nonlocals:
+        frame = f.outer
+        while frame is not None and name not in frame.names:
+            frame = frame.outer
+        space = frame.names if frame is not None else f.names
+    m.write(space, name, value)
+
+
+_HELD = ("result", "attribute", "parameter", "instance")
+
+
+def set_attribute(m: Machine, base: Value, name: str, value: Value) -> None:
+    """``base.name = value``; one of several possible objects keeps what it had as well."""
+    for thing in base.things:
+        if thing.kind == "external":
+            m.patched.add(f"{thing.name}.{name}")
+            continue
+        if name not in thing.attrs and thing.kind in _HELD:
+            # where a branch does not set it, it is what it was
+            inherited = naming.class_attribute(m, thing.cls, name) if thing.cls else None
+            thing.attrs[name] = inherited or symbol(f"{thing.name}@{id(thing)}.{name}")
+        old = thing.attrs.get(name)
+        if old is not None and len(base.things) > 1:
+            value = merge(name, ([old, value], [old, value]), frozenset())
+        m.write(thing.attrs, name, value)
+
+
+def _element(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:
+    base = m.evaluate(f, target.value)
+    index = m.evaluate(f, target.slice)
+    key = index.constant if isinstance(index.constant, (str, int)) else ""
+    m.store(f, base, str(key), value, target, True)
+    changed = base
+    if isinstance(key, str) and key and base.keys is not None:
+        keys = dict(base.keys)
+        keys[key] = value
+        changed = replace(base, keys=tuple(keys.items()))
+    elif isinstance(key, int) and base.items is not None and -len(base.items) <= key:
+        items = list(base.items)
+        if key < len(items):
+            items[key] = value
+        changed = replace(base, items=tuple(items))
+    elif not any(t.kind == "external" for t in base.things):
+        changed = replace(
+            base, deps=base.deps | value.deps | frozenset(value.things), items=None, keys=None
+        )
+        changed = replace(changed, origins=base.origins | spread(value) | index.origins)
+    if changed is not base and isinstance(target.value, (ast.Name, ast.Attribute)):
+        assign_quietly(m, f, target.value, changed)
+
+
+def assign_quietly(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
+    """Bind again after a change in place: nothing is recorded as an assignment."""
+    if isinstance(target, ast.Name):
+        frame: Frame | None = f
+        while frame is not None:
+            if target.id in frame.names:
+                m.write(frame.names, target.id, value)
+                return
+            frame = frame.outer
+        m.write(naming.namespace(m, f.module).attrs, target.id, value)
+    elif isinstance(target, ast.Attribute):
+        set_attribute(m, m.evaluate(f, target.value), target.attr, value)
+
+
+def _unpack(m: Machine, f: Frame, targets: list[ast.expr], value: Value) -> None:
+    starred = any(isinstance(target, ast.Starred) for target in targets)
+    if value.items is not None and len(value.items) == len(targets) and not starred:
+        for target, item in zip(targets, value.items, strict=True):
+            assign(m, f, target, item)
+        return
+    for number, target in enumerate(targets):
+        part = symbol(f"{_key(value)}[{number}]", value)
+        if value.known and isinstance(value.atoms[0], tuple) and m.live == ALL:
+            atoms = tuple(a[number] if number < len(a) else None for a in value.atoms)
+            part = replace(part, atoms=(atoms[0], atoms[1]))
+        assign(m, f, target, part)
+
+
+def _key(value: Value) -> str:
+    return str(getattr(value.atoms[0], "key", "?"))

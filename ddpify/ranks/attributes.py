@@ -1,0 +1,151 @@
+"""Attributes, as two ranks read them: of modules, classes, instances, and what is not known."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ddpify.ranks import functions, naming, words
+from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
+from ddpify.ranks.values import key_of, merge, same, symbol
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+
+def settled(value: Value) -> Value:
+    """A tensor that was reduced in place is no longer each rank's own."""
+    if value.origins and value.things and all(thing.synced for thing in value.things):
+        return value.clean()
+    return value
+
+
+def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -> Value:
+    """``base.name``."""
+    if any(t.name in words.WRAPPERS and t.kind == "result" for t in base.things):
+        assert isinstance(node, (ast.Attribute, ast.Call))
+        if isinstance(node, ast.Attribute):
+            where = (f.module, m.live, f.function, m.guards, m.loops, m.stack)
+            m.run.reads.append(Read(m.tick(), base, name, node, *where))
+    found = [one for one in (_of_thing(m, f, t, base, name, node) for t in base.things) if one]
+    if len(found) == 1:
+        return settled(found[0])
+    if found:
+        return settled(merge(name, (found, found), frozenset()))
+    if base.keys is not None and name in ("keys", "values", "items"):
+        return symbol(name, base)
+    named = m.by_name(name, f.module.site(node))
+    if named is not None:
+        return named
+    value = symbol(f"{key_of(base)}.{name}", base)
+    return replace(value, origins=frozenset()) if name in _AGREED else value
+
+
+def _of_thing(
+    m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
+) -> Value | None:
+    if thing.kind == "module":
+        return naming.member(m, thing.info, name)
+    if name in thing.attrs:
+        return _may_have_changed(thing, name, thing.attrs[name])
+    if thing.kind == "external":
+        return naming.external(m, f"{thing.name}.{name}")
+    if thing.kind == "class":
+        found = naming.class_attribute(m, thing.info, name)
+        return found if found is not None else symbol(f"{thing.name}.{name}")
+    if thing.cls is not None:
+        found = naming.class_attribute(m, thing.cls, name)
+        if found is not None:
+            return bound(m, f, thing, found, node)
+    return _unknown_attribute(m, f, thing, base, name, node)
+
+
+def _may_have_changed(thing: Thing, name: str, value: Value) -> Value:
+    """A constant that a method sets anew is not known: methods are called again and again."""
+    if thing.cls is None or value.things or not value.known or not same(*value.atoms):
+        return value
+    if not any(name in info.set_later() for info in thing.cls.mro()):
+        return value
+    one = Symbol(f"{thing.name}@{id(thing)}.{name}")
+    return replace(value, atoms=(one, one))
+
+
+def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Value:
+    """A class's attribute through an instance: methods know it, properties are called."""
+    found = [t for t in value.things if t.kind == "function"]
+    if not found:
+        return value
+    made = []
+    for one in found:
+        if "$static" in one.attrs:
+            made.append(one)
+            continue
+        method = Thing("function", one.name, one.site, info=one.info, attrs=one.attrs)
+        method.receiver = thing
+        method.owner = value
+        m.closures[method] = m.closures.get(one)
+        if "$property" in one.attrs:
+            return functions.enter(m, f, method, (), {}, None)
+        made.append(method)
+    return replace(value, things=tuple(made))
+
+
+def _unknown_attribute(
+    m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
+) -> Value | None:
+    site = f.module.site(node)
+    given = _given(thing, name)
+    if given is not None:
+        return given
+    rank = _framework_rank(m, thing, name, site)
+    if rank is None and not _is_plain(thing):
+        rank = m.by_name(name, site)
+    if rank is not None:
+        return rank
+    made = Thing("attribute", f"{thing.name}.{name}", site, receiver=thing)
+    one = Symbol(f"{thing.name}@{id(thing)}.{name}")
+    origins = base.origins if thing.kind == "result" else frozenset()
+    if name in _AGREED:
+        origins = frozenset()
+    value = Value((one, one), (made,), base.deps | {thing}, origins)
+    if thing.kind != "result" or not origins:
+        thing.attrs[name] = value
+    return value
+
+
+_AGREED = frozenset("shape dtype device ndim layout requires_grad".split())
+_POSITIONS = {"dataset": 0, "sampler": 0}
+
+
+def _given(thing: Thing, name: str) -> Value | None:
+    """``loader.sampler`` and the like: what the constructor was given."""
+    if (
+        thing.kind != "result"
+        or thing.call is None
+        or not thing.name.startswith("torch.utils.data.")
+    ):
+        return None
+    position = _POSITIONS.get(name, -1)
+    if name == "sampler" and not thing.name.endswith("BatchSampler"):
+        position = 3 if thing.name == words.LOADER else -1
+    return thing.call.arg(position, name)
+
+
+def _is_plain(thing: Thing) -> bool:
+    return thing.kind == "result" and thing.name.startswith(("torch.", "numpy.", "builtins."))
+
+
+def _framework_rank(m: Machine, thing: Thing, name: str, site: Any) -> Value | None:
+    """``accelerator.is_main_process`` and the like."""
+    framework = thing.name.startswith(("accelerate.", "lightning.", "deepspeed.", "transformers."))
+    if thing.cls is not None:
+        framework = any(base.startswith("lightning.") for base in thing.cls.external_bases())
+    if not framework and "trainer" not in thing.name:
+        return None
+    if name in words.FRAMEWORK_RANKS:
+        return m.rank_value("local-rank" if "local" in name else RANK, name, site)
+    if name in words.FRAMEWORK_MAINS:
+        return Value((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
+    return None

@@ -1,0 +1,259 @@
+"""Where the collectives of the two ranks differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
+from typing import Any
+
+from ddpify.ranks.model import ALL, Exit, Symbol
+from ddpify.ranks.trace import (
+    ABORT,
+    ENDS,
+    Branch,
+    End,
+    Event,
+    Inline,
+    Item,
+    Mismatch,
+    Repeat,
+    Split,
+    alike,
+    bodies,
+    ends,
+    events,
+    one_round,
+    parts,
+    view,
+)
+from ddpify.ranks.values import text
+from ddpify.source import Site
+
+
+@dataclass
+class Balance:
+    """Compares what the two ranks enter, and keeps the differences."""
+
+    found: list[Mismatch] = field(default_factory=list)
+
+    def check(self, items: list[Item]) -> list[Mismatch]:
+        """All differences of a whole run."""
+        self._segments(items)
+        self._splits(items, False, None)
+        return self.found
+
+    # -- conditions on the rank ----------------------------------------------------------------
+
+    def _segments(self, items: list[Item]) -> None:
+        parting: list[Item] = []
+        leaving = False
+        for item in items:
+            leaving = leaving or any(end.ranks != ALL for end in ends([item]))
+            if not leaving and not parts(item):
+                if any(True for _ in events([item])):
+                    self._compare(parting)
+                    parting = []
+            else:
+                parting.append(item)
+        self._compare(parting)
+
+    def _compare(self, items: list[Item]) -> None:
+        if not items or alike(view(items, 0), view(items, 1)):
+            return
+        inner = [item for item in items if _all_ranks(item) and _uneven(item)]
+        rest = [item for item in items if item not in inner]
+        if inner and alike(view(rest, 0), view(rest, 1)):
+            for item in inner:
+                if not (isinstance(item, Repeat) and self._left_early(item)):
+                    for body in bodies(item):
+                        self._segments(body)
+            return
+        self._report(items)
+
+    def _report(self, items: list[Item]) -> None:
+        sides = [[e for e in events(items, rank) if e.ranks & (1 << rank)] for rank in (0, 1)]
+        ops = [[event.op for event in side] for side in sides]
+        matcher = SequenceMatcher(None, ops[0], ops[1], autojunk=False)
+        for tag, a0, a1, b0, b1 in matcher.get_opcodes():
+            if tag == "equal":
+                continue
+            for rank, first, last in ((0, a0, a1), (1, b0, b1)):
+                alone = sides[rank][first:last]
+                others = sides[1 - rank][b0 if rank == 0 else a0 :]
+                for event in alone:
+                    self._unmatched(event, rank, alone, others, items)
+        if all(tag == "equal" for tag, *_ in matcher.get_opcodes()):
+            self._exits_of_loops(items)
+
+    def _unmatched(
+        self,
+        event: Event,
+        rank: int,
+        alone: Sequence[Event],
+        others: Sequence[Event],
+        items: list[Item],
+    ) -> None:
+        guard = next((g for g in reversed(event.guards) if g.ranks != ALL), None)
+        left = _exit_before(items, event, 1 - rank)
+        if guard is not None and (left is None or _later(guard.site, left.site)):
+            kind, left = "guard", None
+        else:
+            kind = "exit" if left is not None else "guard"
+        paths = (tuple(alone), tuple(others[:4]))
+        self.found.append(Mismatch(kind, event, guard, left, 1 << rank, paths))
+
+    def _left_early(self, loop: Repeat) -> bool:
+        """One rank leaves a loop with collectives that the other goes on with."""
+        end = next(
+            (e for e in ends(loop.body) if e.ranks != ALL and e.exit.kind != "continue"), None
+        )
+        event = next(events(loop.body), None)
+        if end is None or event is None or end.exit.kind == ABORT:
+            return False
+        guard = next((g for g in reversed(end.exit.guards) if g.ranks != ALL), None)
+        self.found.append(Mismatch("exit", event, guard, end.exit, ALL & ~end.ranks, ((), ())))
+        return True
+
+    def _exits_of_loops(self, items: list[Item]) -> None:
+        """The same operations, but one rank leaves a loop that the other goes on with."""
+        for end in ends(items):
+            if end.ranks != ALL and end.exit.kind in ("break", "return", "continue"):
+                inside = [e for e in events(items) if e.ranks & ~end.ranks] or list(events(items))
+                if inside:
+                    guard = next((g for g in reversed(end.exit.guards) if g.ranks != ALL), None)
+                    self.found.append(
+                        Mismatch("exit", inside[0], guard, end.exit, inside[0].ranks, ((), ()))
+                    )
+                return
+
+    # -- conditions that each rank decides for itself --------------------------------------------
+
+    def _splits(self, items: list[Item], after: bool, loop: list[Item] | None) -> None:
+        for number, item in enumerate(items):
+            rest = items[number + 1 :]
+            more = after or any(True for _ in events(rest))
+            if isinstance(item, Split) and (after or loop is None or not _meet_again(item, rest)):
+                self._split(item, rest, more, loop)
+            for body in bodies(item):
+                if isinstance(item, Repeat):
+                    self._splits(body, False, body)
+                elif isinstance(item, Inline):
+                    self._splits(body, False, None)
+                else:
+                    self._splits(body, more, loop)
+
+    def _split(self, item: Split, rest: list[Item], more: bool, loop: list[Item] | None) -> None:
+        shared = _shared(item.guard.test.atoms)
+        arms = (list(_without(item.arms[0], shared)), item.arms[1]) if shared else item.arms
+        views = tuple(view(arm, 0) or view(arm, 1) for arm in arms)
+        if any(v and v[-1] == ABORT for v in views):
+            return
+        for one, other in ((0, 1), (1, 0)):
+            kind = views[one][-1] if views[one] and views[one][-1] in ENDS else ""
+            if not kind:
+                continue
+            within = loop if loop is not None and kind in ("break", "return") else None
+            skipped = list(events(within)) if within is not None else list(events(arms[other]))
+            if within is None and more:
+                skipped += list(events(rest))
+            end = next((e.exit for e in ends(arms[one])), None)
+            if skipped or (more and within is None):
+                first = skipped[0] if skipped else None
+                self._locally(item, first, end, arms[one], arms[other])
+            return
+        if not alike(views[0], views[1]):
+            first = next(iter(_only(arms)), None)
+            self._locally(item, first, None, *arms)
+
+    def _locally(
+        self,
+        item: Split,
+        event: Event | None,
+        end: Exit | None,
+        one: list[Item],
+        other: list[Item],
+    ) -> None:
+        if event is not None:
+            paths = (tuple(events(one))[:4], tuple(events(other))[:4])
+            head = len(one) == 1 and isinstance(one[0], Repeat) and not other
+            self.found.append(
+                Mismatch("local", event, item.guard, end, item.ranks, paths, head and end is None)
+            )
+
+
+def _shared(atoms: tuple[Any, Any]) -> frozenset[str]:
+    """What lets both ranks in: ``sharded`` in ``if sharded or is_main``."""
+    held = [_alternatives(atom) for atom in atoms if isinstance(atom, Symbol)]
+    return frozenset.intersection(*held) if held else frozenset()
+
+
+def _alternatives(atom: Symbol) -> frozenset[str]:
+    one_of = atom.parts[1:] if atom.parts[:1] == ("Or",) else (atom,)
+    return frozenset(text(one) for one in one_of)
+
+
+def _named(test: Any) -> set[str]:
+    """An attribute's key, and its name alone: that of one of several possible objects."""
+    return {text(test), text(test).partition("@")[0]}
+
+
+def _without(items: list[Item], keys: frozenset[str]) -> Iterator[Item]:
+    """The items where none of these conditions holds: only then do the ranks part."""
+    for item in items:
+        if isinstance(item, (Inline, Repeat)):
+            yield replace(item, body=list(_without(item.body, keys)))
+        elif isinstance(item, Branch) and all(_named(test) & keys for test in item.tests):
+            yield from _without(item.arms[1], keys)
+        elif isinstance(item, Branch):
+            one, other = (list(_without(arm, keys)) for arm in item.arms)
+            yield replace(item, arms=(one, other))
+        else:
+            yield item
+
+
+def _meet_again(item: Split, rest: list[Item]) -> bool:
+    """Whether either arm, with the rest of the round, leads to the same collectives."""
+    rounds = {one_round(arm + rest, rank) for arm in item.arms for rank in (0, 1)}
+    return len(rounds) == 1
+
+
+def _only(arms: tuple[list[Item], list[Item]]) -> Iterator[Event]:
+    """Events of one arm that the other has no counterpart for, then any."""
+    sides = [list(events(arm)) for arm in arms]
+    ops = [[event.op for event in side] for side in sides]
+    for tag, a0, a1, b0, b1 in SequenceMatcher(None, ops[0], ops[1], autojunk=False).get_opcodes():
+        if tag != "equal":
+            yield from sides[0][a0:a1]
+            yield from sides[1][b0:b1]
+    yield from (*sides[0], *sides[1])
+
+
+def _exit_before(items: list[Item], event: Event, rank: int) -> Exit | None:
+    """The last exit of ``rank`` alone that stands before ``event`` in the order of running."""
+    found: Exit | None = None
+    for item in _flat(items):
+        if item is event:
+            return found
+        if isinstance(item, End) and item.ranks & (1 << rank) and item.ranks != ALL:
+            found = item.exit
+    return None
+
+
+def _flat(items: list[Item]) -> Iterator[Item]:
+    for item in items:
+        yield item
+        for body in bodies(item):
+            yield from _flat(body)
+
+
+def _later(a: Site, b: Site) -> bool:
+    return a.path == b.path and (a.span.line, a.span.column) > (b.span.line, b.span.column)
+
+
+def _all_ranks(item: Item) -> bool:
+    return item.ranks == ALL and not isinstance(item, (Event, End))
+
+
+def _uneven(item: Item) -> bool:
+    return not alike(view([item], 0), view([item], 1))

@@ -1,0 +1,79 @@
+"""Methods that change what they are called on: containers take things up, tensors in place."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ddpify.ranks import assigning
+from ddpify.ranks.model import ALL, DATA, Call, Origin, Symbol, Value
+from ddpify.ranks.results import result
+from ddpify.ranks.values import spread
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+_CONTAINERS: Final = frozenset("append extend add update insert setdefault".split())
+
+
+def changes(m: Machine, one: Call) -> bool:
+    """Whether a method changes its object in a way that is followed."""
+    if not isinstance(one.node.func, ast.Attribute):
+        return False
+    in_place = one.method.endswith("_") and not one.method.endswith("__")
+    return one.method in _CONTAINERS or (in_place and m.live != ALL)
+
+
+def changed(m: Machine, f: Frame, one: Call, receiver: Value) -> Value:
+    """Make the change; what the method gives."""
+    if one.method in _CONTAINERS:
+        _take_up(m, f, one, receiver)
+        return result(one)
+    _overwrite(m, f, one, receiver)
+    return receiver if receiver.things else result(one)
+
+
+def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
+    """A container takes up what it is given."""
+    assert isinstance(one.node.func, ast.Attribute)
+    target = one.node.func.value
+    parts = (*one.args, *one.kwargs.values())
+    origins = frozenset().union(receiver.origins, *(spread(part) for part in parts))
+    deps = frozenset().union(receiver.deps, *(part.deps | frozenset(part.things) for part in parts))
+    if not isinstance(target, (ast.Name, ast.Attribute)):
+        return
+    items = receiver.items
+    if items is not None and one.method == "append" and len(items) < 8:
+        items = (*items, *one.args)
+    keys = _updated(receiver, one) if one.method == "update" else receiver.keys
+    new_value = replace(receiver, origins=origins, deps=deps, items=items, keys=keys)
+    if new_value != receiver and not any(t.kind in ("instance", "module") for t in receiver.things):
+        assigning.assign_quietly(m, f, target, new_value)
+
+
+def _overwrite(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
+    """``stop.fill_(1)`` on some ranks only: afterwards the ranks have different numbers."""
+    target = one.node.func.value if isinstance(one.node.func, ast.Attribute) else None
+    if isinstance(target, (ast.Name, ast.Attribute)) and _is_made(receiver):
+        new = Symbol(f"{one.name}@{one.order}")
+        own = Origin(DATA, f"{one.method}() on some ranks only", one.site)
+        origins = receiver.origins.union({own}, *(spread(part) for part in one.args))
+        new_value = replace(receiver, atoms=(new, new), origins=origins)
+        assigning.assign_quietly(m, f, target, new_value)
+
+
+def _updated(receiver: Value, one: Call) -> tuple[tuple[str, Value], ...] | None:
+    """The entries of a dict after ``update``; None when they are not known any more."""
+    given = [arg.keys for arg in one.args]
+    if receiver.keys is None or one.star or any(keys is None for keys in given):
+        return None
+    entries = dict(receiver.keys)
+    for keys in given:
+        entries.update(dict(keys or ()))
+    return tuple({**entries, **one.kwargs}.items())
+
+
+def _is_made(value: Value) -> bool:
+    return bool(value.things) and value.things[0].kind == "result"

@@ -1,0 +1,73 @@
+"""``with`` blocks: generators of the project, objects with ``__enter__``, those of libraries."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ddpify.ranks import words
+from ddpify.ranks.calls import arguments, call_method, record
+from ddpify.ranks.functions import enter
+from ddpify.ranks.model import Thing, Value
+from ddpify.ranks.values import constant
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+
+def entered_context(
+    m: Machine, f: Frame, expression: ast.expr, inside: Callable[[Value], None]
+) -> None:
+    """``with expression: …``; ``inside`` runs the block with what is bound by ``as``."""
+    if isinstance(expression, ast.Call):
+        callee = m.evaluate(f, expression.func)
+        thing = next((t for t in callee.things if "$context" in t.attrs), None)
+        if thing is not None and thing.info not in m.entering:
+            _generator_context(m, f, expression, thing, inside)
+            return
+    value = m.evaluate(f, expression)
+    bound = call_method(m, f, value, "__enter__", expression)
+    kept = (m.contexts, m.grad)
+    m.contexts = (*m.contexts, value)
+    if any(t.name in words.NO_GRAD for t in value.things):
+        m.grad = any(_enables(t) for t in value.things)
+    inside(bound if bound is not None and bound.things else value)
+    m.contexts, m.grad = kept
+    call_method(m, f, value, "__exit__", expression)
+
+
+def _enables(thing: Thing) -> bool:
+    return (
+        thing.name == "torch.set_grad_enabled"
+        and thing.call is not None
+        and bool(thing.call.args)
+        and thing.call.args[0].constant is not False
+    )
+
+
+def _generator_context(
+    m: Machine,
+    f: Frame,
+    expression: ast.Call,
+    thing: Thing,
+    inside: Callable[[Value], None],
+) -> None:
+    """A ``@contextmanager`` of the project: the block runs where it yields."""
+    args, kwargs, star = arguments(m, f, expression)
+    one = record(m, f, expression, thing.name, None, args, kwargs, star, False, thing.info)
+    after: list[int] = []
+
+    def block(value: Value) -> None:
+        kept = (m.live, m.stack)
+        m.stack = one.stack
+        inside(value)
+        after.append(m.live)
+        m.live, m.stack = kept
+
+    enter(m, f, thing, args, kwargs, one, block)
+    if after:
+        m.live = after[-1]
+    else:
+        inside(constant(None))

@@ -1,0 +1,307 @@
+"""Expressions, as two ranks evaluate them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ddpify.ranks import assigning, calls, iterating, naming, words
+from ddpify.ranks.attributes import attribute_of, settled
+from ddpify.ranks.model import DATA, Guard, Loop, Origin, Value
+from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.values import (
+    binary,
+    chain,
+    compare,
+    constant,
+    key_of,
+    merge,
+    negation,
+    symbol,
+)
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+
+def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
+    """The value of an expression for the ranks that are live."""
+    handler = _HANDLERS.get(type(node))
+    if handler is None:
+        return symbol(f"{type(node).__name__}@{f.module.path}:{node.lineno}")
+    return handler(m, f, node)
+
+
+def _constant(m: Machine, f: Frame, node: ast.Constant) -> Value:
+    return constant(node.value)
+
+
+def _name(m: Machine, f: Frame, node: ast.Name) -> Value:
+    return settled(naming.lookup(m, f, node.id))
+
+
+def _attribute(m: Machine, f: Frame, node: ast.Attribute) -> Value:
+    return attribute_of(m, f, evaluate(m, f, node.value), node.attr, node)
+
+
+def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
+    base = evaluate(m, f, node.value)
+    index = evaluate(m, f, node.slice)
+    if any(t.name == "os.environ" for t in base.things):
+        return environment(m, f, index, node) or symbol(f"environ[{key_of(index)}]")
+    key = index.constant
+    if base.keys is not None and isinstance(key, str):
+        found = dict(base.keys).get(key)
+        if found is not None:
+            return found
+    if (
+        base.items is not None
+        and isinstance(key, int)
+        and -len(base.items) <= key < len(base.items)
+    ):
+        return base.items[key]
+    if base.items and not isinstance(node.slice, ast.Slice):
+        return merge("element", (list(base.items), list(base.items)), frozenset())
+    if isinstance(node.slice, ast.Slice):
+        part = replace(symbol(f"{key_of(base)}[:]", base, index), items=base.items)
+        if not index.by_rank:
+            return replace(part, things=base.things)
+        return own_part(f, part, index, node)
+    found = symbol(f"{key_of(base)}[{key_of(index)}]", base, index)
+    return own_part(f, found, index, node)
+
+
+def own_part(f: Frame, value: Value, index: Value, node: ast.AST) -> Value:
+    """What is picked by the rank is this rank's data."""
+    if not index.by_rank:
+        return value
+    origin = Origin(DATA, "this rank's part", f.module.site(node))
+    return replace(value, origins=value.origins | {origin})
+
+
+def environment(m: Machine, f: Frame, name: Value, node: ast.AST) -> Value | None:
+    """``os.environ[name]`` under torchrun; None if it does not set it."""
+    key = name.constant
+    if not isinstance(key, str):
+        return None
+    site = f.module.site(node)
+    if key in words.RANK_VARIABLES:
+        kind = words.RANK_VARIABLES[key]
+        return Value(("0", "1"), (), frozenset(), frozenset({Origin(kind, key, site)}))
+    if key in words.SIZE_VARIABLES:
+        return constant("2")
+    return None
+
+
+def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
+    left = evaluate(m, f, node.left)
+    results = []
+    for op, right_node in zip(node.ops, node.comparators, strict=True):
+        right = evaluate(m, f, right_node)
+        if any(t.name == "os.environ" for t in right.things):
+            results.append(_in_environment(left, type(op).__name__))
+        else:
+            results.append(compare(type(op).__name__, left, right))
+        left = right
+    return results[0] if len(results) == 1 else chain(True, results)
+
+
+def _in_environment(name: Value, op: str) -> Value:
+    key = name.constant
+    known: bool | None = None
+    if isinstance(key, str):
+        if key in words.RANK_VARIABLES or key in words.SIZE_VARIABLES or key in words.SET_VARIABLES:
+            known = True
+        elif key.startswith(words.UNSET_VARIABLES):
+            known = False
+    if known is None:
+        return symbol(f"{key} in environ")
+    return constant(known if op == "In" else not known)
+
+
+def _bool(m: Machine, f: Frame, node: ast.BoolOp) -> Value:
+    """Operands after the first run only for the ranks that come to them."""
+    is_and = isinstance(node.op, ast.And)
+    values: list[Value] = []
+    live, guards = m.live, m.guards
+    for operand in node.values:
+        value = evaluate(m, f, operand)
+        values.append(value)
+        left = m.may(value, m.live, is_and)
+        if not left:
+            break
+        if left != m.live:
+            m.guards = (*m.guards, Guard(value, operand, f.module, is_and, left))
+            m.live = left
+    m.live, m.guards = live, guards
+    return chain(is_and, values)
+
+
+def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
+    value = evaluate(m, f, node.operand)
+    if isinstance(node.op, ast.Not):
+        return negation(value)
+    if isinstance(node.op, ast.USub) and value.known:
+        try:
+            return replace(value, atoms=(-value.atoms[0], -value.atoms[1]))
+        except TypeError:
+            return symbol("negative", value)
+    return symbol(f"-{key_of(value)}", value)
+
+
+def _binary(m: Machine, f: Frame, node: ast.BinOp) -> Value:
+    left, right = evaluate(m, f, node.left), evaluate(m, f, node.right)
+    if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
+        return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
+    return binary(type(node.op).__name__, left, right)
+
+
+def _conditional(m: Machine, f: Frame, node: ast.IfExp) -> Value:
+    test = evaluate(m, f, node.test)
+    held: list[tuple[int, Value]] = []
+
+    def arm(expression: ast.expr) -> Callable[[], None]:
+        return lambda: held.append((m.live, evaluate(m, f, expression)))
+
+    m.branch(f, test, node.test, (arm(node.body), arm(node.orelse)))
+    sources: tuple[list[Value], list[Value]] = ([], [])
+    for ranks, value in held:
+        for rank in (0, 1):
+            if ranks & (1 << rank):
+                sources[rank].append(value)
+    for rank in (0, 1):
+        if not sources[rank]:
+            sources[rank].extend(sources[1 - rank] or [symbol("nowhere")])
+    always = m.is_local(test, m.live)
+    return merge(f"if@{f.module.site(node)}", sources, test.origins, always)
+
+
+def _tuple(m: Machine, f: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
+    items: list[Value] = []
+    for element in node.elts:
+        if isinstance(element, ast.Starred):
+            value = evaluate(m, f, element.value)
+            items += value.items if value.items is not None else (value,)
+        else:
+            items.append(evaluate(m, f, element))
+    one = symbol(f"[{', '.join(key_of(item) for item in items[:8])}]")
+    return Value(one.atoms, items=tuple(items))
+
+
+def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
+    keys: list[tuple[str, Value]] = []
+    for name, element in zip(node.keys, node.values, strict=True):
+        value = evaluate(m, f, element)
+        if name is None:
+            keys += value.keys or (("**", value),)
+        else:
+            key = evaluate(m, f, name)
+            keys.append((str(key.constant), value))
+    one = symbol(f"dict@{f.module.path}:{node.lineno}:{node.col_offset}")
+    return Value(one.atoms, keys=tuple(keys))
+
+
+def _text(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
+    parts = [evaluate(m, f, p.value) for p in node.values if isinstance(p, ast.FormattedValue)]
+    return symbol(f"text@{f.module.path}:{node.lineno}:{node.col_offset}", *parts)
+
+
+def _comprehension(
+    m: Machine, f: Frame, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+) -> Value:
+    """One element stands for all."""
+    kept = {name: f.names[name] for name in _targets(node) if name in f.names}
+    live = m.live
+    for generator in node.generators:
+        over = evaluate(m, f, generator.iter)
+        loop = Loop(node, f.module, over, False)
+        assigning.assign(m, f, generator.target, iterating.element(m, f, over, loop))
+        for test in generator.ifs:
+            evaluate(m, f, test)
+    if isinstance(node, ast.DictComp):
+        evaluate(m, f, node.key)
+        element = evaluate(m, f, node.value)
+    else:
+        element = evaluate(m, f, node.elt)
+    m.live = live
+    for name, value in kept.items():
+        m.write(f.names, name, value)
+    one = symbol(f"each@{f.module.path}:{node.lineno}:{node.col_offset}", over)
+    return Value(one.atoms, (), one.deps, one.origins, (element,))
+
+
+def _targets(node: Any) -> set[str]:
+    return {
+        one.id
+        for generator in node.generators
+        for one in ast.walk(generator.target)
+        if isinstance(one, ast.Name)
+    }
+
+
+def _lambda(m: Machine, f: Frame, node: ast.Lambda) -> Value:
+    return naming.make_function(m, f, FunctionInfo("<lambda>", node, f.module))
+
+
+def _named(m: Machine, f: Frame, node: ast.NamedExpr) -> Value:
+    value = evaluate(m, f, node.value)
+    assigning.assign(m, f, node.target, value)
+    return value
+
+
+def _inner(m: Machine, f: Frame, node: ast.Await | ast.Starred) -> Value:
+    return evaluate(m, f, node.value)
+
+
+def _yield(m: Machine, f: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
+    value = evaluate(m, f, node.value) if node.value is not None else constant(None)
+    if f.on_yield is not None:
+        hook, f.on_yield = f.on_yield, None
+        hook(value)
+    elif isinstance(node, ast.YieldFrom) and value.items:
+        f.yielded += value.items
+    else:
+        f.yielded.append(value)
+    return symbol("sent")
+
+
+def _slice(m: Machine, f: Frame, node: ast.Slice) -> Value:
+    parts = (node.lower, node.upper, node.step)
+    return symbol("slice", *(evaluate(m, f, part) for part in parts if part is not None))
+
+
+def _call(m: Machine, f: Frame, node: ast.Call) -> Value:
+    return calls.call(m, f, node)
+
+
+_HANDLERS: dict[type[ast.expr], Callable[[Machine, Frame, Any], Value]] = {
+    ast.Constant: _constant,
+    ast.Name: _name,
+    ast.Attribute: _attribute,
+    ast.Subscript: _subscript,
+    ast.Compare: _compare,
+    ast.BoolOp: _bool,
+    ast.UnaryOp: _unary,
+    ast.BinOp: _binary,
+    ast.IfExp: _conditional,
+    ast.Tuple: _tuple,
+    ast.List: _tuple,
+    ast.Set: _tuple,
+    ast.Dict: _dict,
+    ast.JoinedStr: _text,
+    ast.ListComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.Lambda: _lambda,
+    ast.NamedExpr: _named,
+    ast.Await: _inner,
+    ast.Starred: _inner,
+    ast.Yield: _yield,
+    ast.YieldFrom: _yield,
+    ast.Slice: _slice,
+    ast.Call: _call,
+}

@@ -1,0 +1,57 @@
+"""The fields of data classes: what an object of one is given, and what each has by itself."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ddpify.ranks import naming
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.model import Thing, Value
+from ddpify.ranks.modules import ClassInfo
+
+if TYPE_CHECKING:
+    from ddpify.ranks.machine import Machine
+
+
+def fill(
+    m: Machine,
+    info: ClassInfo,
+    made: Thing,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+) -> None:
+    """Fields by position and name, then those with a default of ``field(…)``."""
+    names = [name for one in reversed(list(info.mro())) for name in _annotated(one)]
+    made.attrs.update(zip(names, args, strict=False))
+    made.attrs.update({name: value for name, value in kwargs.items() if name in names})
+    for one in info.mro():
+        for name in _annotated(one):
+            default = None if name in made.attrs else _default(m, one, name)
+            if default is not None:
+                made.attrs[name] = default
+
+
+def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
+    """``field(default=…)`` and ``field(default_factory=…)``, which is called for each object."""
+    from ddpify.ranks.calls import call_value
+
+    node = info.assigns.get(name)
+    if not isinstance(node, ast.Call):
+        return None
+    frame = Frame(info.module, None, naming.namespace(m, info.module).attrs)
+    if "dataclasses.field" not in m.evaluate(frame, node.func).names():
+        return None
+    given = {one.arg: m.evaluate(frame, one.value) for one in node.keywords}
+    if "default_factory" in given:
+        return call_value(m, frame, node, given["default_factory"], None, (), {})
+    return given.get("default")
+
+
+def _annotated(info: ClassInfo) -> list[str]:
+    """The annotated names of a class body, in order."""
+    return [
+        item.target.id
+        for item in info.node.body
+        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
+    ]

@@ -1,0 +1,103 @@
+"""The files of a project that take part: told from their texts, before anything is parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddpify.ranks.interest import DISTRIBUTED
+from ddpify.ranks.modules import Modules
+
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n#;]*)|import[ \t]+([\w., \t]+))",
+    re.MULTILINE,
+)
+
+
+_SCRIPT = re.compile(r"^if[ \t(]+__name__[ \t]*==", re.MULTILINE)
+
+
+MAX_FILES = 4000
+
+
+@dataclass
+class Project:
+    """The files that take part, by (resolved) path."""
+
+    modules: Modules
+    texts: dict[Path, str] = field(default_factory=dict)
+    imports: dict[Path, set[Path]] = field(default_factory=dict)
+    distributed: set[Path] = field(default_factory=set)
+    concerned: list[Path] = field(default_factory=list)  # distributed, or importing what is
+
+    @classmethod
+    def of(cls, root: Path, files: Sequence[Path], texts: Mapping[Path, bytes]) -> Project:
+        """Read ``files`` and what they import."""
+        given = {file.resolve(): raw for file, raw in texts.items()}
+        project = cls(Modules(root, given))
+        todo = [file.resolve() for file in files]
+        while todo and len(project.texts) < MAX_FILES + len(files):
+            file = todo.pop()
+            if file not in project.texts:
+                project._take(file, given.get(file))
+                todo += project.imports[file] - set(project.texts)
+        project._concern()
+        return project
+
+    def _take(self, file: Path, raw: bytes | None) -> None:
+        try:
+            raw = file.read_bytes() if raw is None else raw
+        except OSError:
+            raw = b""
+        text = raw.decode("utf-8", "replace").replace("\r\n", "\n")
+        self.texts[file] = self.modules.words[file] = text
+        self.imports[file] = set(self._imported(file, text))
+        if DISTRIBUTED.search(text):
+            self.distributed.add(file)
+
+    def _imported(self, file: Path, text: str) -> Iterable[Path]:
+        for start, names, plain in _IMPORT.findall(text):
+            if plain:
+                for part in plain.split(","):
+                    yield from self._found(file, part.split(" as ")[0].strip(), 0)
+                continue
+            dotted = start.lstrip(".")
+            level = len(start) - len(dotted)
+            yield from self._found(file, dotted, level)
+            for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?\s*(?:,|\)|$)", names):
+                yield from self._found(file, f"{dotted}.{name}".strip("."), level)
+
+    def _found(self, file: Path, dotted: str, level: int) -> Iterable[Path]:
+        found = self.modules.find(file, dotted, level) if dotted or level else None
+        if found is not None and found != file:
+            yield found.resolve() if found.is_symlink() else found
+
+    def _concern(self) -> None:
+        importers: dict[Path, list[Path]] = {}
+        for file, imported in self.imports.items():
+            for one in imported:
+                importers.setdefault(one, []).append(file)
+        todo = list(self.distributed)
+        found = set(todo)
+        while todo:
+            for importer in importers.get(todo.pop(), ()):
+                if importer not in found:
+                    found.add(importer)
+                    todo.append(importer)
+        self.concerned = sorted(found)
+        self.imported = set(importers)
+
+    def scripts(self) -> list[Path]:
+        """Those of the concerned files that are run."""
+        return [
+            file for file in self.concerned if _SCRIPT.search(self.texts[file]) or self._runs(file)
+        ]
+
+    def _runs(self, file: Path) -> bool:
+        """Without the usual ``if``: nobody imports it, and its top level does something."""
+        if file in self.imported or file.name == "__init__.py":
+            return False
+        text = self.texts[file]
+        return bool(re.search(r"^(?:for|while|with|try|if|[\w.]+\()", text, re.MULTILINE))

@@ -1,0 +1,34 @@
+"""One call of a function, or the top level of a module, while it runs."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddpify.ranks.model import Guard, Value
+from ddpify.ranks.modules import ClassInfo, FunctionInfo, FunctionNode, Module
+
+
+@dataclass(eq=False)
+class Frame:
+    """One call of a function, or the top level of a module."""
+
+    module: Module
+    function: FunctionInfo | None
+    names: dict[str, Value]
+    outer: Frame | None = None
+    return_ranks: list[tuple[int, Value, tuple[Guard, ...]]] = field(default_factory=list)
+    yielded: list[Value] = field(default_factory=list)
+    on_yield: Any = None
+    cls: ClassInfo | None = None
+    outward: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+
+
+def node_of_function(node: FunctionNode) -> list[ast.stmt]:
+    """The statements of a function; those of a lambda return its expression."""
+    if isinstance(node, ast.Lambda):
+        made = ast.Return(value=node.body)
+        return [ast.copy_location(made, node.body)]
+    return node.body

@@ -1,0 +1,178 @@
+"""Functions of the project: entered with the values they are given."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ddpify.names import COLLECTIVES, HEADER_PREFIX
+from ddpify.ranks import library, naming, words
+from ddpify.ranks.frames import Frame, node_of_function
+from ddpify.ranks.model import ALL, RANK, RANK0, Call, Guard, Origin, Thing, Value
+from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.values import NONE, TRUE, agreed, merge, of, symbol
+
+if TYPE_CHECKING:
+    from ddpify.ranks.machine import Machine
+
+MAX_DEPTH = 22
+
+
+def enter(
+    m: Machine,
+    f: Frame | None,
+    thing: Thing,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+    one: Call | None,
+    on_yield: Callable[[Value], None] | None = None,
+) -> Value:
+    """Run a function of the project and give what it returns."""
+    info: FunctionInfo = thing.info
+    own = thing.receiver
+    if own is not None and "$static" not in thing.attrs:
+        args = (of(own), *args)
+    forced = "$context" in thing.attrs
+    wanted = forced or m.interest.enters(info) or _handles(args, kwargs, own)
+    wanted = wanted and not m.had_enough(info)
+    if info in m.entering or len(m.entering) > MAX_DEPTH or not wanted:
+        return symbol(f"{info.qualname}()@{m.tick()}", *args, *kwargs.values())
+
+    outer = m.closures.get(thing)
+    frame = Frame(info.module, info, {}, outer)
+    frame.on_yield = on_yield
+    frame.cls = info.owner
+    bind_parameters(m, frame, info, args, kwargs)
+    kept = (m.items, m.live, m.stack, m.grad, m.guards, m.contexts)
+    m.items = []
+    before = m.spent
+    m.entering.append(info)
+    m.entered.add(info)
+    if one is not None:
+        m.stack = (*m.stack, one)
+    if "$nograd" in thing.attrs:
+        m.grad = False
+    if "$rank0" in thing.attrs:
+        test = Value((True, False), (), frozenset(), thing.attrs["$rank0"].origins)
+        node = getattr(info.node, "decorator_list", [ast.Constant(value=True)])[0]
+        m.guards = (*m.guards, Guard(test, node, info.module, True, RANK0))
+        m.live &= RANK0
+    try:
+        m.execute(frame, node_of_function(info.node))
+        rest = m.live
+    finally:
+        m.entering.pop()
+        m.note_cost(info, m.spent - before)
+        items = m.items
+        m.items, m.live, m.stack, m.grad, m.guards, m.contexts = kept
+    m.inline(items)
+    value = _returned(m, frame, info, rest)
+    ours = info.name in COLLECTIVES and info.module.source.text.startswith(HEADER_PREFIX)
+    return agreed(value) if ours else value
+
+
+_HANDLED = words.WRAPPERS | {words.LOADER, words.SAMPLER}
+
+
+def _handles(args: tuple[Value, ...], kwargs: dict[str, Value], own: Thing | None) -> bool:
+    """Whether a function is given a wrapped model, a loader or what each rank has for itself."""
+    held = [*args, *kwargs.values()]
+    if own is not None:
+        held += own.attrs.values()
+    return any(
+        value.origins
+        or any(thing.name in _HANDLED or thing.sharded is not None for thing in value.things)
+        for value in held
+    )
+
+
+def _returned(m: Machine, frame: Frame, info: FunctionInfo, rest: int) -> Value:
+    if frame.yielded:
+        return Value(symbol(f"{info.qualname}()").atoms, items=tuple(frame.yielded[:6]))
+    sources: tuple[list[Value], list[Value]] = ([], [])
+    why: set[Origin] = set()
+    always = False
+    for live, value, guards in frame.return_ranks:
+        for rank in (0, 1):
+            if live & (1 << rank):
+                sources[rank].append(value)
+        for guard in guards[len(m.guards) :]:
+            why |= guard.test.origins
+            always = always or any(o.kind not in ("rank", "local-rank") for o in guard.test.origins)
+    for rank in (0, 1):
+        if rest & (1 << rank) or not sources[rank]:
+            sources[rank].append(NONE)
+    return merge(f"{info.qualname}()@{m.order}", sources, frozenset(why), always)
+
+
+def bind_parameters(
+    m: Machine,
+    frame: Frame,
+    info: FunctionInfo,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+) -> None:
+    """Give a function its arguments; what was not given has its default or is unknown."""
+    spec = info.node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults))
+    defaults += spec.defaults
+    kwargs = dict(kwargs)
+    for number, (parameter, default) in enumerate(zip(positional, defaults, strict=True)):
+        if number < len(args):
+            value = args[number]
+        elif parameter.arg in kwargs:
+            value = kwargs.pop(parameter.arg)
+        else:
+            value = _default(m, frame, info, parameter.arg, default)
+        frame.names[parameter.arg] = value
+    for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
+        given = kwargs.pop(parameter.arg, None)
+        frame.names[parameter.arg] = given or _default(m, frame, info, parameter.arg, default)
+    if spec.vararg is not None:
+        rest = args[len(positional) :]
+        frame.names[spec.vararg.arg] = Value(symbol("*args").atoms, items=tuple(rest))
+    if spec.kwarg is not None:
+        frame.names[spec.kwarg.arg] = Value(symbol("**kwargs").atoms, keys=tuple(kwargs.items()))
+
+
+def _default(
+    m: Machine, frame: Frame, info: FunctionInfo, name: str, default: ast.expr | None
+) -> Value:
+    if default is None:
+        return parameter_value(m, info, name)
+
+    return m.evaluate(Frame(info.module, None, naming.namespace(m, info.module).attrs), default)
+
+
+def parameter_value(m: Machine, info: FunctionInfo, name: str) -> Value:
+    """A parameter that nobody gives."""
+    site = info.module.site(info.node)
+    named = m.by_name(name, site)
+    if named is not None:
+        return named
+    thing = Thing("parameter", name, site)
+    one = symbol(f"{info.qualname}({name})")
+    return Value(one.atoms, (thing,))
+
+
+def decorated(m: Machine, f: Frame, decorator: ast.expr, value: Value) -> Value:
+    """A function with a decorator."""
+    kept = (m.live, m.items)
+    m.live, m.items = ALL, []
+    made = m.evaluate(f, decorator)
+    m.live, m.items = kept
+    for thing in made.things:
+        if thing.kind == "function":
+            found = enter(m, f, thing, (value,), {}, None)
+            return found if any(t.kind == "function" for t in found.things) else value
+        mark = library.DECORATORS.get(thing.name)
+        if mark is None and thing.name.endswith((".rank_zero_only", ".on_main_process")):
+            mark = "$rank0"
+        if mark is not None:
+            site = f.module.site(decorator)
+            why = Value((True, True), origins=frozenset({Origin(RANK, thing.name, site)}))
+            for one in value.things:
+                one.attrs[mark] = why if mark == "$rank0" else TRUE
+    return value

@@ -1,0 +1,95 @@
+"""Lightning's Trainer calls the hooks of what it is given: so they are read in that order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ddpify.ranks.model import RANK, RANK0, Call, Guard, Origin, Thing, Value
+from ddpify.ranks.values import TRUE, of
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+    from ddpify.ranks.modules import FunctionInfo
+
+TRAINER: Final = "lightning.pytorch.Trainer"
+_ALONE: Final = "prepare_data"  # rank 0 of each node, the others wait
+_WAIT: Final = "lightning.pytorch.strategies.Strategy.barrier"
+_BEFORE: Final = "setup configure_model configure_optimizers".split()
+_FIT: Final = (
+    "on_fit_start train_dataloader val_dataloader on_train_start on_train_epoch_start"
+    " on_train_batch_start training_step on_before_optimizer_step on_train_batch_end".split()
+)
+_VALIDATE: Final = (
+    "on_validation_start on_validation_epoch_start validation_step validation_epoch_end"
+    " on_validation_epoch_end on_validation_end".split()
+)
+_TEST: Final = (
+    "test_dataloader on_test_start on_test_epoch_start test_step test_epoch_end"
+    " on_test_epoch_end on_test_end".split()
+)
+_AFTER: Final = "on_train_epoch_end on_train_end on_fit_end".split()
+_HOOKS: Final = {
+    "fit": (*_BEFORE, *_FIT, *_VALIDATE, *_AFTER),
+    "validate": (*_BEFORE, "val_dataloader", *_VALIDATE),
+    "test": (*_BEFORE, *_TEST),
+}
+# Hooks that see the batches or the sums of an evaluation.
+EVALUATION: Final = frozenset(name for name in (*_VALIDATE, *_TEST) if "dataloader" not in name)
+
+
+def trained(m: Machine, f: Frame, one: Call) -> None:
+    """``trainer.fit(model, datamodule=…)`` and its kin."""
+    given = [one.arg(0, "model"), one.kwargs.get("datamodule"), *one.args[1:]]
+    things = [t for value in given if value is not None for t in value.things if t.cls is not None]
+    before = m.order
+    for thing in things:
+        _hook(m, f, one, thing, _ALONE)
+    if m.order != before:
+        from ddpify.ranks.calls import record
+
+        record(m, f, one.node, _WAIT, None, (), {})
+    callbacks = _callbacks(one)
+    for name in _HOOKS[one.method]:
+        for thing in things:
+            _hook(m, f, one, thing, name)
+        for thing in callbacks:
+            _hook(m, f, one, thing, name, (one.receiver, of(things[0]) if things else None))
+
+
+def _callbacks(one: Call) -> list[Thing]:
+    """The project's callbacks that the Trainer was given."""
+    made = one.receiver.made_by(TRAINER) if one.receiver is not None else None
+    given = made.call.kwargs.get("callbacks") if made is not None and made.call else None
+    values = (given, *(given.items or ())) if given is not None else ()
+    return [thing for value in values for thing in value.things if thing.cls is not None]
+
+
+def _hook(
+    m: Machine,
+    f: Frame,
+    one: Call,
+    thing: Thing,
+    name: str,
+    first: tuple[Value | None, ...] = (),
+) -> None:
+    from ddpify.ranks import functions
+
+    info: FunctionInfo | None = thing.cls.method(name) if thing.cls is not None else None
+    if info is None:
+        return
+    bound = Thing("function", info.qualname, info=info, receiver=thing)
+    if name in EVALUATION:
+        bound.attrs["$nograd"] = TRUE
+    spec = info.node.args
+    names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)][1:]
+    kept = (m.live, m.guards)
+    if name == _ALONE:
+        why = Origin(RANK, "prepare_data, which Lightning calls on one process", one.site)
+        test = Value((True, False), origins=frozenset({why}))
+        m.live &= RANK0
+        m.guards = (*m.guards, Guard(test, one.node, f.module, True, RANK0))
+    known = dict(zip(names, first, strict=False))
+    given = tuple(known.get(n) or functions.parameter_value(m, info, n) for n in names)
+    functions.enter(m, f, bound, given, {}, one)
+    m.live, m.guards = kept

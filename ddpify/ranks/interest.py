@@ -1,0 +1,98 @@
+"""Which files and functions can matter at all: decided from the text, before anything is parsed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ddpify.ranks.modules import FunctionInfo
+
+# A file that says none of these is not about several processes.
+DISTRIBUTED = re.compile(
+    r"torch\.distributed|from torch import distributed|DistributedDataParallel|DistributedSampler"
+    r"|FullySharded|fully_shard|init_process_group|ddp_utils"
+    r"|(?:from|import)[ \t][\w., \t]*\b(?:accelerate|deepspeed|horovod|(?:pytorch_)?lightning)"
+)
+# What a function of a distributed project has to say to be entered.
+_HOT = re.compile(
+    r"distributed|\bdist\.|all_reduce|all_gather|allreduce|barrier|broadcast|rank|world_size"
+    r"|RANK|WORLD_SIZE|is_main|is_master|master_process|DataParallel|DDP|FSDP|fully_shard|DataLoader"
+    r"|Sampler|set_epoch|backward\(|no_sync|GradScaler|\.save\(|torch\.load|open\(|makedirs|mkdir"
+    r"|state_dict|process_group|spawn\(|Accelerator|Fabric|Trainer|SummaryWriter|wandb|seed\("
+    r"|\.Adam|\.SGD|optim\.|set_device|requires_grad|torch\.compile|Dataset|random_split|print\("
+    r"|time\.time|monotonic|perf_counter|random|BatchNorm|nn\.Sequential|deepcopy|\.parameters\(\)"
+    r"|no_grad|autocast|CUDA_VISIBLE|environ|parse_args|yield|nn\.Module|prepare\(|\.log\("
+)
+# What a model's forward, entered at every call, has to say.
+_NARROW = re.compile(
+    r"\bdist\.|distributed\.|all_reduce|all_gather|get_rank|barrier\(|broadcast|random\.(random|choice)"
+)
+# A meter: what it is given is the rank's own, and so is then what it holds.
+_ADDS = re.compile(r"self\.\w+[ \t]*\+=")
+_DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
+_CALLED = re.compile(r"(\w+)\s*\(")
+_COMMON = frozenset(
+    "__init__ forward __call__ get items append extend join format len range print int str float"
+    " isinstance list dict set tuple zip enumerate super max min sum open getattr hasattr".split()
+)
+
+
+@dataclass
+class Interest:
+    """The functions worth entering, by name: those that say a hot word or call one that does."""
+
+    hot: set[str] = field(default_factory=set)
+    _known: dict[FunctionInfo, bool] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, texts: Iterable[str]) -> Interest:
+        """From the texts of all files that take part."""
+        calls: dict[str, set[str]] = {}
+        hot: set[str] = set()
+        for text in texts:
+            for name, chunk in _chunks(text):
+                if _HOT.search(chunk):
+                    hot.add(name)
+                else:
+                    calls.setdefault(name, set()).update(_CALLED.findall(chunk))
+        return cls(_closed(hot - _COMMON, calls))
+
+    def enters(self, info: FunctionInfo) -> bool:
+        """Whether a call of it is read."""
+        known = self._known.get(info)
+        if known is None:
+            text = info.text
+            known = bool(_HOT.search(text) or _ADDS.search(text)) or not self.hot.isdisjoint(
+                info.called() - _COMMON
+            )
+            self._known[info] = known
+        return known
+
+    def narrow(self, info: FunctionInfo) -> bool:
+        """Whether a model's forward is read: it, or a method of its class it calls, says a word."""
+        if _NARROW.search(info.text):
+            return True
+        methods = info.owner.methods if info.owner is not None else {}
+        called = info.called() & methods.keys() - _COMMON
+        return any(_NARROW.search(methods[name].text) for name in called)
+
+
+def _chunks(text: str) -> Iterable[tuple[str, str]]:
+    found = list(_DEF.finditer(text))
+    for match, following in zip(found, [*found[1:], None], strict=False):
+        yield match.group(1), text[match.end() : following.start() if following else len(text)]
+
+
+def _closed(hot: set[str], calls: Mapping[str, set[str]]) -> set[str]:
+    callers: dict[str, list[str]] = {}
+    for name, called in calls.items():
+        for one in called - _COMMON:
+            callers.setdefault(one, []).append(name)
+    todo = list(hot)
+    while todo:
+        for caller in callers.get(todo.pop(), ()):
+            if caller not in hot and caller not in _COMMON:
+                hot.add(caller)
+                todo.append(caller)
+    return hot

@@ -1,0 +1,181 @@
+"""What a loop binds: elements of lists, batches of loaders, numbers."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ddpify.ranks import words
+from ddpify.ranks.model import DATA, IDENTITY, Loop, Origin, Thing, Value
+from ddpify.ranks.values import NONE, constant, differs, merge, spread, symbol
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+MAX_UNROLLED = 6
+
+
+def unrolled(over: Value) -> tuple[Value, ...] | None:
+    """The elements of a short list whose elements are objects or differ: each is run by itself."""
+    if over.items is None or not 0 < len(over.items) <= MAX_UNROLLED:
+        return None
+    return over.items if any(item.things for item in over.items) else None
+
+
+def rounds_by_rank(over: Value) -> tuple[int, int] | None:
+    """How often each rank runs through a ``range`` of few numbers that both know and differ in."""
+    made = over.made_by("builtins.range")
+    if made is None or made.call is None or len(made.call.args) != 1:
+        return None
+    args = made.call.args
+    if not all(arg.known for arg in args) or not any(differs(arg) for arg in args):
+        return None
+    counts = []
+    for rank in (0, 1):
+        bounds = [arg.atoms[rank] for arg in args]
+        if not all(isinstance(bound, int) for bound in bounds):
+            return None
+        counts.append(len(range(*bounds)))
+    return (counts[0], counts[1]) if max(counts) <= MAX_UNROLLED else None
+
+
+def own_length(m: Machine, over: Value) -> bool:
+    """Whether the number of rounds is each rank's own: ``range`` of something local."""
+    made = over.made_by("builtins.range", "builtins.list", "builtins.tuple")
+    if made is None or made.call is None:
+        return False
+    return any(m.own(arg.origins) or (arg.known and differs(arg)) for arg in made.call.args)
+
+
+def element(m: Machine, f: Frame, over: Value, loop: Loop) -> Value:
+    """What the loop's variable is bound to."""
+    if over.items:
+        return merge("element", (list(over.items), list(over.items)), frozenset())
+    made = next((t for t in over.things if t.kind == "result" and t.call is not None), None)
+    if made is not None and made.call is not None:
+        found = _of_builtin(m, f, made, loop)
+        if found is not None:
+            return found
+    if made is None and over.things and over.things[0].kind == "instance":
+        found = _of_instance(m, f, over, loop)
+        if found is not None:
+            return found
+    item = symbol(f"element@{loop.site}", over)
+    why = dealt(over, loop)
+    if why is not None:
+        item = _with_origin(item, Origin(DATA, why, loop.site))
+    return item
+
+
+def _of_builtin(m: Machine, f: Frame, made: Thing, loop: Loop) -> Value | None:
+    call = made.call
+    assert call is not None
+    if made.name == "builtins.enumerate" and call.args:
+        number = symbol(f"index@{loop.site}")
+        item = element(m, f, call.args[0], loop)
+        return Value(number.atoms, items=(number, item))
+    if made.name == "builtins.zip" and call.args:
+        return Value(
+            symbol(f"zip@{loop.site}").atoms,
+            items=tuple(element(m, f, arg, loop) for arg in call.args),
+        )
+    if made.name == "builtins.range":
+        origins = frozenset(o for arg in call.args for o in arg.origins)
+        one = symbol(f"element@{loop.site}")
+        return Value(one.atoms, (), one.deps, origins)
+    if made.name.endswith(".items") and call.receiver is not None and call.receiver.keys:
+        pairs = call.receiver.keys
+        names = [constant(name) for name, _ in pairs]
+        held = [value for _, value in pairs]
+        return Value(
+            symbol("item").atoms,
+            items=(merge("k", (names, names), frozenset()), merge("v", (held, held), frozenset())),
+        )
+    passes = made.name in ("builtins.iter", "itertools.cycle", "itertools.islice")
+    if (passes or _is_bar(made.name)) and call.args:
+        return element(m, f, call.args[0], loop)
+    return None
+
+
+def _is_bar(name: str) -> bool:
+    return name.startswith(("tqdm", "rich.progress", "fastprogress"))
+
+
+def _of_instance(m: Machine, f: Frame, over: Value, loop: Loop) -> Value | None:
+    """An object of the project with ``__iter__``: what that yields."""
+    from ddpify.ranks.calls import call_method
+
+    thing = over.things[0]
+    if thing.cls is None or thing.cls.method("__iter__") is None:
+        return None
+    value = call_method(m, f, over, "__iter__", loop.node)
+    if value is None:
+        return None
+    if value.items:
+        return merge("element", (list(value.items), list(value.items)), frozenset())
+    return symbol(f"element@{loop.site}", value)
+
+
+def _with_origin(value: Value, origin: Origin) -> Value:
+    return Value(
+        value.atoms,
+        value.things,
+        value.deps,
+        value.origins | {origin},
+        value.items,
+        value.keys,
+    )
+
+
+def dealt(over: Value, loop: Loop) -> str | None:
+    """Why the batches of a loop are this rank's own; None if they are not known to be.
+
+    They are where the loader has a sampler that deals, or where the loop trains on something whose
+    making is not seen: a distributed program that trains on the same batches everywhere is another
+    rule's finding.
+    """
+    loaders = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
+    for loader in loaders:
+        assert loader.call is not None
+        for position, keyword in ((3, "sampler"), (4, "batch_sampler")):
+            value = loader.call.arg(position, keyword)
+            if value is not None and deals(value):
+                return "batches of this rank"
+        if any(_is_share(thing) for thing in (loader.call.arg(0, "dataset") or NONE).things):
+            return "samples of this rank"
+    if loaders:
+        return None
+    if spread(over) or over.made_by("builtins.sorted") is not None:
+        return None  # what is sorted are numbers or names
+    if loop.trains and any(t.kind in ("parameter", "attribute", "result") for t in over.sources()):
+        return "batches of this rank" if isinstance(loop.node, ast.For) else None
+    return None
+
+
+def _is_share(dataset: Thing) -> bool:
+    """Whether it is ``Subset(data, range(rank, len(data), world_size))``."""
+    if dataset.name != "torch.utils.data.Subset" or dataset.call is None:
+        return False
+    indices = dataset.call.arg(1, "indices")
+    return indices is not None and any(o.kind in IDENTITY for o in spread(indices))
+
+
+def deals(sampler: Value) -> bool:
+    """Whether a sampler gives each rank its own: DistributedSampler, or one that knows the rank."""
+    if any(_for_one(thing) for thing in sampler.things):
+        return False
+    for thing in sampler.sources():
+        if thing.name == words.SAMPLER or thing.name.endswith("DistributedSampler"):
+            return True
+        if thing.cls is not None and thing.cls.inherits(words.SAMPLER):
+            return True
+    return any(origin.kind in IDENTITY for origin in spread(sampler))
+
+
+def _for_one(sampler: Thing) -> bool:
+    """Whether it is ``DistributedSampler(data, num_replicas=1, rank=0)``, which deals nothing."""
+    if sampler.name != words.SAMPLER or sampler.call is None:
+        return False
+    replicas = sampler.call.arg(1, "num_replicas")
+    return replicas is not None and replicas.constant == 1

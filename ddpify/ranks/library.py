@@ -1,0 +1,298 @@
+"""What calls of libraries give and do, as far as ranks are concerned."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ddpify.ranks import assigning, builtin, changes, words
+from ddpify.ranks.buffers import has_buffers
+from ddpify.ranks.model import (
+    CLOCK,
+    DATA,
+    FILES,
+    LOCAL_RANK,
+    RANDOM,
+    RANK,
+    Call,
+    Value,
+)
+from ddpify.ranks.results import result, with_origin
+from ddpify.ranks.values import NONE, TRUE, constant, symbol
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+DECORATORS: Final = {
+    "contextlib.contextmanager": "$context",
+    "contextlib.asynccontextmanager": "$context",
+    "builtins.property": "$property",
+    "functools.cached_property": "$property",
+    "builtins.staticmethod": "$static",
+    "torch.no_grad": "$nograd",
+    "torch.inference_mode": "$nograd",
+}
+# Methods that give the object itself: of modules, and of tensors where identity does not matter.
+_SELF: Final = frozenset(
+    "to cuda cpu train eval float half double bfloat16 requires_grad_ compile share_memory"
+    " contiguous numpy".split()
+)
+
+
+def called(m: Machine, f: Frame, one: Call) -> Value:
+    """The effect and the value of a call of a library's name or of an unknown object's method."""
+    handler = _HANDLERS.get(one.name)
+    value = handler(m, f, one) if handler is not None else None
+    if value is None:
+        value = _by_kind(m, f, one)
+    one.result = value
+    return value
+
+
+def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
+    name = one.name
+    if name == f"{words.DIST}{one.method}" and one.method in words.COLLECTIVE_OPS:
+        return _collective(m, f, one)
+    if name in words.COLLECTIVE_CALLS or one.method in words.COLLECTIVE_METHODS:
+        m.event(_op(one), one, one.node, f)
+    if one.method == "log" and _is_true(one.kwargs.get("sync_dist")):
+        m.event("log(sync_dist=True)", one, one.node, f)
+    if name in words.AGREEING_CALLS:
+        agreed = result(one)
+        return agreed.clean()
+    if name in words.CLOCK_CALLS:
+        return with_origin(result(one), CLOCK, name, one)
+    if name.startswith(words.RANDOM_PREFIXES):
+        return with_origin(result(one), RANDOM, name, one)
+    if name in words.FILE_TESTS or one.method in ("exists", "is_file", "is_dir"):
+        return with_origin(result(one), FILES, name, one)
+    if one.receiver is not None:
+        return _method(m, f, one)
+    return result(one)
+
+
+def _is_true(value: Value | None) -> bool:
+    return value is not None and value.constant is True
+
+
+def _op(one: Call) -> str:
+    return one.name.removeprefix(words.DIST) if one.name.startswith(words.DIST) else one.name
+
+
+# -- torch.distributed -----------------------------------------------------------------------------
+
+
+def _collective(m: Machine, f: Frame, one: Call) -> Value:
+    group = one.kwargs.get("group") or one.kwargs.get("process_group")
+    own = group is not None and group.constant is None and not _is_none(group)
+    local = one.kwargs.get("use_local_synchronization")
+    if not own and not (local is not None and local.constant is True):
+        m.event(one.method, one, one.node, f)
+    if one.method in words.AGREEING_OPS:
+        _agree(m, f, one)
+    if one.method == "reduce":
+        _reduce(m, f, one)
+    if one.method in ("reduce", "gather", "scatter") or one.method not in words.GROUP_OPS:
+        wait = one.kwargs.get("async_op")
+        if wait is None or wait.constant is False:
+            return (
+                NONE
+                if one.method not in ("init_device_mesh", "all_reduce_coalesced")
+                else result(one)
+            )
+    return result(one)
+
+
+def _is_none(value: Value) -> bool:
+    return value.known and value.atoms == (None, None)
+
+
+def _agree(m: Machine, f: Frame, one: Call) -> None:
+    """Afterwards the first argument holds the same on all ranks."""
+    if not one.args:
+        return
+    first = one.args[0]
+    for thing in first.things:
+        thing.synced = True
+    for item in first.items or ():
+        for thing in item.things:
+            thing.synced = True
+    node = one.node.args[0] if one.node.args else None
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        items = first.items
+        if items is not None:
+            items = tuple(item.clean() for item in items)
+        assigning.assign_quietly(m, f, node, replace(first.clean(), items=items))
+
+
+def _reduce(m: Machine, f: Frame, one: Call) -> None:
+    """``reduce``: afterwards one rank's argument is the sum, those of the others are not."""
+    node = one.node.args[0] if one.node.args else None
+    if one.args and isinstance(node, (ast.Name, ast.Attribute)):
+        partly = with_origin(one.args[0], DATA, "reduced on one rank", one)
+        assigning.assign_quietly(m, f, node, partly)
+
+
+def _rank(m: Machine, f: Frame, one: Call) -> Value | None:
+    group = one.arg(0, "group")
+    if group is not None and not _is_none(group):
+        return with_origin(symbol(f"rank@{one.site}"), RANK, "get_rank()", one)
+    return m.rank_value(RANK, "get_rank()", one.site)
+
+
+def _local_rank(m: Machine, f: Frame, one: Call) -> Value:
+    return m.rank_value(LOCAL_RANK, one.name, one.site)
+
+
+def _size(m: Machine, f: Frame, one: Call) -> Value | None:
+    group = one.arg(0, "group")
+    return constant(2) if group is None or _is_none(group) else None
+
+
+def _true(m: Machine, f: Frame, one: Call) -> Value:
+    return TRUE
+
+
+def _spawn(m: Machine, f: Frame, one: Call) -> Value:
+    """``mp.spawn(fn, args=…)``: the function gets its process's number first."""
+    from ddpify.ranks.calls import call_value
+
+    target = one.arg(0, "fn")
+    if target is not None:
+        given = one.arg(1, "args")
+        rest = given.items if given is not None and given.items is not None else ()
+        number = m.rank_value(RANK, "the number that spawn gives", one.site)
+        call_value(m, f, one.node, target, None, (number, *rest), {})
+    return result(one)
+
+
+# -- wrapped models --------------------------------------------------------------------------------
+
+
+def _wrap(m: Machine, f: Frame, one: Call) -> Value:
+    value = result(one)
+    wrapper = value.things[0]
+    inner = one.arg(0, "module")
+    if inner is not None:
+        wrapper.attrs["module"] = inner
+        for thing in inner.things:
+            thing.wrapper = wrapper
+    if one.name == words.DDP:
+        m.event("DistributedDataParallel", one, one.node, f)
+    return value
+
+
+def _fully_shard(m: Machine, f: Frame, one: Call) -> Value:
+    model = one.arg(0, "module")
+    for thing in model.things if model is not None else ():
+        thing.sharded = one
+    return model if model is not None else result(one)
+
+
+def forward_event(m: Machine, f: Frame, one: Call) -> None:
+    """A model is called: what that communicates."""
+    thing = one.receiver.things[0] if one.receiver is not None and one.receiver.things else None
+    if thing is None:
+        return
+    if (
+        thing.name == words.FSDP
+        or thing.sharded is not None
+        or (thing.name == words.DDP and thing.kind == "result" and has_buffers(thing))
+    ):
+        m.event("forward", one, one.node, f)
+
+
+def _backward(m: Machine, f: Frame, one: Call) -> None:
+    """The backward of a wrapped model reduces gradients; of one whose making is seen it may not."""
+    loss = one.receiver
+    if loss is None or not _reaches_wrapper(loss, m.run.script):
+        return
+    m.event("backward", one, one.node, f)
+
+
+def _reaches_wrapper(loss: Value, script: bool) -> bool:
+    """Through a wrapped model; in a part of a program also through one that is not seen made."""
+    sources = set(loss.sources())
+    if any(t.name in words.WRAPPERS or t.sharded is not None for t in sources):
+        return True
+    models = [t for t in sources if t.kind == "instance" or t.name.startswith("torch.nn.")]
+    return not script and not models and any(t.kind in ("parameter", "attribute") for t in sources)
+
+
+# -- methods ---------------------------------------------------------------------------------------
+
+
+def _method(m: Machine, f: Frame, one: Call) -> Value:
+    receiver = one.receiver
+    assert receiver is not None
+    method = one.method
+    if method == "__call__":
+        forward_event(m, f, one)
+        return result(one)
+    if method == "backward" and not one.name.startswith(("accelerate.", "lightning.")):
+        _backward(m, f, one)
+        return NONE
+    if method in _SELF and receiver.things:
+        return receiver
+    if changes.changes(m, one):
+        return changes.changed(m, f, one, receiver)
+    if method in ("get", "pop") and any(t.name == "os.environ" for t in receiver.things):
+        return builtin.environ_get(m, f, one) or result(one)
+    held = _of_dict(one, receiver)
+    if held is not None:
+        return held
+    if method == "prepare" and one.args and one.name.startswith("accelerate."):
+        return (
+            one.args[0] if len(one.args) == 1 else Value(symbol("prepared").atoms, items=one.args)
+        )
+    if method == "setup" and one.args and one.name.startswith("lightning."):
+        return one.args[0] if len(one.args) == 1 else Value(symbol("set up").atoms, items=one.args)
+    return result(one)
+
+
+def _of_dict(one: Call, receiver: Value) -> Value | None:
+    """What a method of a dict with known entries gives."""
+    if one.method == "keys":
+        return builtin.names_of(receiver)
+    if one.method in ("get", "pop") and receiver.keys is not None and one.args:
+        return dict(receiver.keys).get(str(one.args[0].constant))
+    return None
+
+
+# -- the environment, the process ------------------------------------------------------------------
+
+
+# -- builtins --------------------------------------------------------------------------------------
+
+
+def _identity(m: Machine, f: Frame, one: Call) -> Value | None:
+    return one.args[0] if one.args else None
+
+
+def _hooks(m: Machine, f: Frame, one: Call) -> Value | None:
+    from ddpify.ranks.hooks import trained
+
+    trained(m, f, one)
+    return None
+
+
+_HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
+    **builtin.HANDLERS,
+    **dict.fromkeys(words.RANK_CALLS, _rank),
+    **dict.fromkeys(words.LOCAL_RANK_CALLS, _local_rank),
+    **dict.fromkeys(words.SIZE_CALLS, _size),
+    **dict.fromkeys(words.TRUE_CALLS, _true),
+    words.DDP: _wrap,
+    words.FSDP: _wrap,
+    words.FULLY_SHARD: _fully_shard,
+    "torch.multiprocessing.spawn": _spawn,
+    "lightning.pytorch.Trainer.fit": _hooks,
+    "lightning.pytorch.Trainer.validate": _hooks,
+    "lightning.pytorch.Trainer.test": _hooks,
+    "torch.compile": _identity,
+    "torch.jit.script": _identity,
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
+}

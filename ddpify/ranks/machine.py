@@ -1,0 +1,355 @@
+"""The reader: runs a program on abstract values, as two ranks would, and keeps what happens."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ddpify.names import HEADER_PREFIX
+from ddpify.ranks import expressions, statements, words
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.interest import Interest
+from ddpify.ranks.model import (
+    ALL,
+    CLOCK,
+    DATA,
+    RANDOM,
+    RANK,
+    Call,
+    Exit,
+    Guard,
+    Loop,
+    Origin,
+    Run,
+    Store,
+    Symbol,
+    Thing,
+    Value,
+)
+from ddpify.ranks.modules import FunctionInfo, Module, Modules
+from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split
+from ddpify.ranks.values import constant, merge, truth
+
+MAX_READINGS, LARGE = 2, 500
+MISSING: Any = object()
+
+
+class OutOfBudget(Exception):
+    """The program is too large to follow; what was read so far is kept."""
+
+
+class Machine:
+    """One run from one start."""
+
+    def __init__(self, modules: Modules, interest: Interest, run: Run, limit: int) -> None:
+        self.modules = modules
+        self.interest = interest
+        self.run = run
+        self.limit = limit
+        self.order = 0
+        self.spent = 0
+        self.live = ALL
+        self.guards: tuple[Guard, ...] = ()
+        self.loops: tuple[Loop, ...] = ()
+        self.stack: tuple[Call, ...] = ()
+        self.contexts: tuple[Value, ...] = ()
+        self.swallows: tuple[ast.Try, ...] = ()
+        self.grad = True
+        self.seeded = False
+        self.items: list[Item] = []
+        self.journal: list[tuple[dict[str, Value], str, Any]] = []
+        self.entering: list[FunctionInfo] = []
+        self.entered: set[FunctionInfo] = set()
+        self.costs: dict[FunctionInfo, tuple[int, int]] = {}
+        self.namespaces: dict[Module, Thing] = {}
+        self.resolving: set[tuple[Module, str]] = set()
+        self.externals: dict[str, Value] = {}
+        self.patched: set[str] = set()
+        self.words: set[str] = set()
+
+    # -- state ---------------------------------------------------------------------------------
+
+    def tick(self) -> int:
+        """The number of the next event."""
+        self.order += 1
+        return self.order
+
+    def spend(self) -> None:
+        """Count a statement. Raises OutOfBudget."""
+        self.spent += 1
+        if self.spent > self.limit:
+            raise OutOfBudget
+
+    def note_cost(self, info: FunctionInfo, statements: int) -> None:
+        """How much reading a call of a function took."""
+        times, most = self.costs.get(info, (0, 0))
+        self.costs[info] = (times + 1, max(most, statements))
+
+    def had_enough(self, info: FunctionInfo) -> bool:
+        """A large function is read for its first calls: more would say the same again."""
+        times, most = self.costs.get(info, (0, 0))
+        return times >= MAX_READINGS and most > LARGE
+
+    def write(self, space: dict[str, Value], key: str, value: Value) -> None:
+        """Set a name, so that it can be taken back after a branch."""
+        self.journal.append((space, key, space.get(key, MISSING)))
+        space[key] = value
+
+    def take_back(self, mark: int) -> dict[tuple[int, str], tuple[dict[str, Value], Value]]:
+        """Undo what was written since ``mark``; what it was."""
+        changes: dict[tuple[int, str], tuple[dict[str, Value], Value]] = {}
+        while len(self.journal) > mark:
+            space, key, old = self.journal.pop()
+            if (id(space), key) not in changes and key in space:
+                changes[(id(space), key)] = (space, space[key])
+            if old is MISSING:
+                space.pop(key, None)
+            else:
+                space[key] = old
+        return changes
+
+    # -- control -------------------------------------------------------------------------------
+
+    def branch(self, f: Frame, test: Value, node: ast.expr, arms: tuple[Any, Any]) -> None:
+        """Run ``arms`` (callables) under a condition: each for the ranks that may take it."""
+        live = self.live
+        takes = [self.may(test, live, True), self.may(test, live, False)]
+        local = self.is_local(test, live)
+        results = []
+        mark = len(self.journal)
+        items = self.items
+        for arm, holds in zip(arms, (True, False), strict=True):
+            ranks = takes[0 if holds else 1]
+            self.live, self.items = ranks, []
+            if ranks:
+                guards = self.guards
+                divides = ranks != live and not local
+                may = ranks if divides else ALL
+                self.guards = (*guards, Guard(test, node, f.module, holds, may))
+                try:
+                    arm()
+                finally:
+                    self.guards = guards
+            results.append((self.live, self.items, self.take_back(mark)))
+        self.items = items
+        self._add_condition(f, test, node, live, takes, local, results)
+        self._merge(f, test, node, live, takes, results)
+        self.live = results[0][0] | results[1][0]
+
+    def may(self, test: Value, live: int, holds: bool) -> int:
+        """The ranks for which a condition may be ``holds``."""
+        ranks = 0
+        for rank in (0, 1):
+            known = truth(test.atoms[rank])
+            if live & (1 << rank) and (known is None or known is holds):
+                ranks |= 1 << rank
+        return ranks
+
+    def is_local(self, test: Value, live: int) -> bool:
+        """Whether each rank may decide this for itself, in a way that is not known here."""
+        if any(isinstance(atom, Symbol) and atom.key == "synced" for atom in test.atoms):
+            return False  # one rank has what the other sent
+        unknown = any(live & (1 << r) and truth(test.atoms[r]) is None for r in (0, 1))
+        return unknown and (self.own(test.origins) or (test.by_rank and _told_apart(test)))
+
+    def own(self, origins: frozenset[Origin]) -> bool:
+        """Whether one of these makes a value each rank's own, beside the rank itself."""
+        return any(self.decides(origin) for origin in origins)
+
+    def decides(self, origin: Origin) -> bool:
+        """Whether ranks may come to different conclusions: draws agree under one seed, and files
+        are taken to be those of all."""
+        if origin.kind == RANDOM:
+            return not self.seeded and self.run.script
+        return origin.kind in (DATA, CLOCK)
+
+    def _add_condition(
+        self,
+        f: Frame,
+        test: Value,
+        node: ast.expr,
+        live: int,
+        takes: list[int],
+        local: bool,
+        results: list[Any],
+    ) -> None:
+        arms = (results[0][1], results[1][1])
+        if not arms[0] and not arms[1]:
+            return
+        if takes[0] == 0 or takes[1] == 0:
+            self.items += arms[0] or arms[1]
+        elif local and takes[0] == takes[1]:
+            guard = Guard(test, node, f.module, True, live)
+            self.items.append(Split(guard, arms, live))
+        else:
+            self.items.append(Branch(test.atoms, arms, live))
+
+    def _merge(
+        self,
+        f: Frame,
+        test: Value,
+        node: ast.expr,
+        live: int,
+        takes: list[int],
+        results: list[Any],
+    ) -> None:
+        changed = {**results[0][2], **results[1][2]}
+        apart = takes[0] != takes[1] or self.is_local(test, live)
+        why: frozenset[Origin] = frozenset()
+        if apart and test.origins:
+            why = test.origins
+        elif takes[0] != takes[1] and takes[0] and takes[1]:
+            why = frozenset({Origin(RANK, "rank", f.module.site(node))})
+        for (number, key), (space, _) in changed.items():
+            old = space.get(key)
+            sources = _sources((number, key), old, takes, results)
+            if sources is not None:
+                name = f"{key}@{f.module.path}:{node.lineno}"
+                self.write(space, key, merge(name, sources, why, self.is_local(test, live)))
+
+    def end(self, f: Frame, kind: str, node: ast.AST) -> None:
+        """The ranks that are here leave."""
+        made = Exit(
+            self.tick(),
+            kind,
+            node,
+            f.module,
+            self.live,
+            self.guards,
+            self.loops,
+            f.function,
+        )
+        self.run.exits.append(made)
+        self.items.append(End(made, self.live))
+        self.live = 0
+
+    @contextmanager
+    def looping(self, loop: Loop, key: str, local: Guard | None = None) -> Iterator[None]:
+        """The body of a loop."""
+        live, items, loops = self.live, self.items, self.loops
+        self.items, self.loops = [], (*loops, loop)
+        self.run.loops.append(loop)
+        try:
+            yield
+        finally:
+            body, self.items, self.loops, self.live = self.items, items, loops, live
+            if body:
+                one: Item = Repeat(key, body, live)
+                self.items.append(Split(local, ([one], []), live) if local else one)
+
+    # -- records -------------------------------------------------------------------------------
+
+    def event(self, op: str, call: Call | None, node: ast.AST, f: Frame) -> None:
+        """A collective is entered."""
+        if self.live:
+            self.items.append(Event(op, call, node, f.module, self.live, self.guards, self.stack))
+
+    def store(self, f: Frame, base: Value, key: str, value: Value, node: ast.AST, el: bool) -> None:
+        """An attribute or an element is set."""
+        self.run.stores.append(
+            Store(
+                self.tick(),
+                base,
+                key,
+                value,
+                node,
+                f.module,
+                self.live,
+                self.guards,
+                self.loops,
+                self.stack,
+                f.function,
+                el,
+            )
+        )
+
+    # -- names ---------------------------------------------------------------------------------
+
+    # -- functions and classes -----------------------------------------------------------------
+
+    @property
+    def closures(self) -> dict[Thing, Frame | None]:
+        """The frames in which functions were made."""
+        if not hasattr(self, "_closures"):
+            self._closures: dict[Thing, Frame | None] = {}
+        return self._closures
+
+    @property
+    def token(self) -> Value:
+        """Marks what belongs to this run."""
+        if not hasattr(self, "_token"):
+            self._token = constant(object())
+        return self._token
+
+    # -- the parts in other files ---------------------------------------------------------------
+
+    def evaluate(self, f: Frame, node: ast.expr) -> Value:
+        """The value of an expression."""
+        return expressions.evaluate(self, f, node)
+
+    def execute(self, f: Frame, body: list[ast.stmt]) -> None:
+        """Run statements for the ranks that are live."""
+        statements.execute(self, f, body)
+
+    def inline(self, items: list[Item]) -> None:
+        """What a function did, in its caller's sequence."""
+        if items:
+            self.items.append(Inline(items, self.live))
+
+    def rank_value(self, kind: str, what: str, site: Any) -> Value:
+        """The rank, as read at ``site``."""
+        return Value((0, 1), (), frozenset(), frozenset({Origin(kind, what, site)}))
+
+    def by_name(self, name: str, site: Any) -> Value | None:
+        """What an unknown thing of this name is in a distributed program."""
+        if name in words.RANK_NAMES:
+            return self.rank_value(RANK, name, site)
+        if name in words.LOCAL_NAMES:
+            return self.rank_value("local-rank", name, site)
+        if name in words.MAIN_NAMES:
+            return Value((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
+        return None
+
+    def _is_ours(self, path: str) -> bool:
+        """Whether a file is the copy of the runtime, which has tests of its own."""
+        module = self.run.modules.get(path)
+        return module is not None and module.source.text.startswith(HEADER_PREFIX)
+
+    def finish(self) -> Run:
+        """The run with what follows from all of it."""
+        from ddpify.ranks.balance import Balance
+
+        run = self.run
+        run.quiet = "builtins.print" in self.patched
+        run.frameworks = frozenset(
+            word for top, word in words.FRAMEWORKS.items() if top in self.words
+        )
+        found = Balance().check(self.items)
+        run.mismatches = [one for one in found if not self._is_ours(one.site.path)]
+        return run
+
+
+def _sources(
+    key: tuple[int, str], old: Value | None, takes: list[int], results: list[Any]
+) -> tuple[list[Value], list[Value]] | None:
+    """What a name may be on each rank after the arms of a branch; None if no rank comes out."""
+    sources: tuple[list[Value], list[Value]] = ([], [])
+    for rank in (0, 1):
+        for (after, _, changes), may in zip(results, takes, strict=True):
+            if may & after & (1 << rank):
+                value = changes[key][1] if key in changes else old
+                sources[rank].extend([value] if value is not None else [])
+    if not sources[0] and not sources[1]:
+        return None
+    for rank in (0, 1):
+        if not sources[rank]:
+            sources[rank].extend([old] if old is not None else sources[1 - rank])
+    return sources
+
+
+def _told_apart(test: Value) -> bool:
+    """Whether a condition on the rank is another one on each: ``rank in ranks``."""
+    keys = [atom.key for atom in test.atoms if isinstance(atom, Symbol)]
+    return len(set(keys)) == 2 and "synced" not in keys

@@ -1,0 +1,360 @@
+"""The vocabulary of the two-rank reading: values, things, calls, and what one run leaves behind.
+
+A *run* starts at a script, or at a function that no script reaches. World: two ranks, one node,
+started by torchrun. ``Call.ranks`` and every other mask are bit sets: 1 is rank 0, 2 is rank 1.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from ddpify.source import Site
+
+if TYPE_CHECKING:
+    from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+    from ddpify.ranks.trace import Mismatch
+
+RANK0, RANK1, ALL = 1, 2, 3
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A part of a value that is not known; equal keys are equal values.
+
+    ``parts``: the operator and the operands (atoms) of an expression that it stands for.
+    """
+
+    key: str
+    parts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Why a value may differ between ranks: ``kind`` is one of the constants below."""
+
+    kind: str
+    what: str
+    site: Site
+
+
+# Kinds of Origin. RANK: the rank itself, or what is computed from it; LOCAL_RANK: its number on the
+# node; DATA: samples of this rank, a loss, a metric; CLOCK, RANDOM, FILES: as they say.
+RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock random files".split()
+IDENTITY = frozenset({RANK, LOCAL_RANK})
+
+
+@dataclass(eq=False)
+class Thing:
+    """An object with an identity: what a call made, a function, a class, a module, a parameter.
+
+    ``kind``: "result" (of the external call ``name``, which is ``call``), "instance" (of the
+    project class ``cls``), "function", "class", "module", "external" (a name of a library),
+    "parameter" (of a function that nobody calls) or "attribute" (of something unknown).
+    """
+
+    kind: str
+    name: str
+    site: Site | None = None
+    call: Call | None = None
+    cls: ClassInfo | None = None
+    info: Any = None
+    attrs: dict[str, Value] = field(default_factory=dict)
+    receiver: Thing | None = None
+    owner: Value | None = None
+    synced: bool = False  # made the same on all ranks, in place
+    wrapper: Thing | None = None  # the DDP or FSDP object around this module
+    sharded: Call | None = None  # the fully_shard call on this module
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.name}>"
+
+
+@dataclass(frozen=True)
+class Value:
+    """What an expression is: per rank a constant (or Symbol), things it may be, what it came from.
+
+    ``atoms``: one entry per rank, a Python constant or a Symbol. ``deps``: things it was computed
+    from, itself excluded. ``items``: elements of a tuple or list, ``keys`` of a dict, if known.
+    """
+
+    atoms: tuple[Any, Any]
+    things: tuple[Thing, ...] = ()
+    deps: frozenset[Thing] = frozenset()
+    origins: frozenset[Origin] = frozenset()
+    items: tuple[Value, ...] | None = None
+    keys: tuple[tuple[str, Value], ...] | None = None
+
+    def __hash__(self) -> int:
+        return hash((self.atoms, self.things))  # elements may nest deeply
+
+    @property
+    def known(self) -> bool:
+        """Whether the constant is known on both ranks."""
+        return not isinstance(self.atoms[0], Symbol) and not isinstance(self.atoms[1], Symbol)
+
+    @property
+    def constant(self) -> Any:
+        """The constant if it is known and the same on both ranks, else None."""
+        return self.atoms[0] if self.known and self.atoms[0] == self.atoms[1] else None
+
+    @property
+    def by_rank(self) -> bool:
+        """Whether it depends on the rank's number."""
+        return any(origin.kind in IDENTITY for origin in self.origins)
+
+    @property
+    def local(self) -> bool:
+        """Whether each rank has its own for any reason: number, data, clock, draws, files."""
+        return bool(self.origins)
+
+    def has(self, kind: str) -> bool:
+        """Whether an origin is of this kind."""
+        return any(origin.kind == kind for origin in self.origins)
+
+    def names(self) -> set[str]:
+        """Qualified names of the things it may be."""
+        return {thing.name for thing in self.things}
+
+    def made_by(self, *names: str) -> Thing | None:
+        """The thing made by a call of one of these names."""
+        return next((t for t in self.things if t.kind == "result" and t.name in names), None)
+
+    @cached_property
+    def made_from(self) -> frozenset[Thing]:
+        """The things it was computed from, those of its elements included."""
+        if self.items is None and self.keys is None:
+            return self.deps
+        held = [*(self.items or ()), *(value for _, value in self.keys or ())]
+        return self.deps.union(*(part for one in held for part in (one.things, one.made_from)))
+
+    @cached_property
+    def all_origins(self) -> frozenset[Origin]:
+        """Its origins and those of its elements."""
+        if self.items is None and self.keys is None:
+            return self.origins
+        held = [*(self.items or ()), *(value for _, value in self.keys or ())]
+        return self.origins.union(*(one.all_origins for one in held))
+
+    def sources(self) -> Iterator[Thing]:
+        """The things it is or was computed from, elements included."""
+        yield from self.things
+        yield from self.made_from
+
+    def clean(self) -> Value:
+        """The same, made equal on all ranks."""
+        same = (
+            (Symbol("synced"), Symbol("synced")) if self.atoms[0] != self.atoms[1] else self.atoms
+        )
+        return replace(self, atoms=same, origins=frozenset())
+
+
+@dataclass(frozen=True, eq=False)
+class Guard:
+    """A condition that decides whether a call happens; ``ranks`` are those for which it may."""
+
+    test: Value
+    node: ast.expr
+    module: Module
+    holds: bool
+    ranks: int
+
+    @property
+    def site(self) -> Site:
+        """Where the condition stands."""
+        return self.module.site(self.node)
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """A ``for``, ``while`` or comprehension that runs; ``over`` is what a ``for`` iterates."""
+
+    node: ast.AST
+    module: Module
+    over: Value | None
+    trains: bool  # its body (not that of functions it calls) holds a backward()
+
+    @property
+    def site(self) -> Site:
+        """Where the loop stands."""
+        return self.module.site(self.node)
+
+
+@dataclass(eq=False)
+class Call:
+    """A call of a library's name, of a method, or of a function of the project (``target``).
+
+    ``name``: ``torch.save``; ``torch.utils.data.DataLoader.set_epoch`` for a method of what an
+    external call made; ``Net.__call__`` / ``Net.fit`` for an instance of a project class;
+    ``.method`` when the receiver is unknown. A model's forward is ``….__call__``.
+    """
+
+    order: int
+    name: str
+    node: ast.Call
+    module: Module
+    ranks: int
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    receiver: Value | None
+    guards: tuple[Guard, ...]
+    loops: tuple[Loop, ...]  # outermost first, those of the callers included
+    stack: tuple[Call, ...]  # calls of project functions that led here, outermost first
+    function: FunctionInfo | None
+    contexts: tuple[Value, ...]  # open `with` blocks, outermost first
+    swallows: tuple[ast.Try, ...]  # `try` statements around it whose handlers go on
+    grad: bool  # not under no_grad or inference_mode
+    training: bool | None = None
+    target: FunctionInfo | None = None
+    result: Value | None = None
+    alone: bool = False  # a statement of its own: the result is not used
+    star: bool = False  # *args or **kwargs were given
+
+    @property
+    def site(self) -> Site:
+        """Where the call stands."""
+        return self.module.site(self.node)
+
+    @cached_property
+    def method(self) -> str:
+        """The last part of the name."""
+        return self.name.rpartition(".")[2]
+
+    def arg(self, position: int, keyword: str) -> Value | None:
+        """An argument by position or keyword; None if it is not given."""
+        if keyword and keyword in self.kwargs:
+            return self.kwargs[keyword]
+        return self.args[position] if 0 <= position < len(self.args) else None
+
+    def node_of(self, position: int, keyword: str) -> ast.expr | None:
+        """The expression of that argument."""
+        for one in self.node.keywords:
+            if one.arg == keyword:
+                return one.value
+        return self.node.args[position] if 0 <= position < len(self.node.args) else None
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether all ranks come here."""
+        return self.ranks == ALL
+
+    def within(self, *names: str) -> bool:
+        """Whether a ``with`` block of one of these (qualified) names is open."""
+        return any(t.name in names for value in self.contexts for t in value.things)
+
+
+@dataclass(eq=False)
+class Store:
+    """An assignment to an attribute (``key`` is its name) or an element (``key`` if a text)."""
+
+    order: int
+    base: Value
+    key: str
+    value: Value
+    node: ast.AST
+    module: Module
+    ranks: int
+    guards: tuple[Guard, ...]
+    loops: tuple[Loop, ...]
+    stack: tuple[Call, ...]
+    function: FunctionInfo | None
+    element: bool = False
+
+    @property
+    def site(self) -> Site:
+        """Where the assignment stands."""
+        return self.module.site(self.node)
+
+
+@dataclass(eq=False)
+class Read:
+    """An attribute of a wrapped model (DDP, FSDP) is read, be it to call it."""
+
+    order: int
+    base: Value
+    attribute: str
+    node: ast.Attribute
+    module: Module
+    ranks: int
+    function: FunctionInfo | None
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    stack: tuple[Call, ...] = ()
+
+    @property
+    def site(self) -> Site:
+        """Where the attribute is read."""
+        return self.module.site(self.node)
+
+
+@dataclass(eq=False)
+class Exit:
+    """A ``return``, ``break``, ``continue``, ``raise`` or a call that ends the process."""
+
+    order: int
+    kind: str
+    node: ast.AST
+    module: Module
+    ranks: int
+    guards: tuple[Guard, ...]
+    loops: tuple[Loop, ...]
+    function: FunctionInfo | None
+
+    @property
+    def site(self) -> Site:
+        """Where it stands."""
+        return self.module.site(self.node)
+
+
+@dataclass
+class Run:
+    """What happened from one start: a script (``script``), or a function no script reaches."""
+
+    start: str
+    script: bool
+    calls: list[Call] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    exits: list[Exit] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    modules: dict[str, Module] = field(default_factory=dict)
+    mismatches: list[Mismatch] = field(default_factory=list)
+    distributed: bool = False  # it opens a session, wraps a model, or enters a collective
+    session: Call | None = None  # what opens the process group
+    frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
+    quiet: bool = False  # print was replaced: only one rank prints
+    complete: bool = True  # nothing was left out for its size
+    assumed: bool = False  # --assume-distributed
+
+    def named(self, *names: str) -> Iterator[Call]:
+        """Calls of these qualified names, in order."""
+        return _in_order(self._by_name, names)
+
+    def methods(self, *names: str) -> Iterator[Call]:
+        """Calls of methods with these (last) names, of whatever receiver, in order."""
+        return _in_order(self._by_method, names)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in self.calls:
+            found.setdefault(call.name, []).append(call)
+        return found
+
+    @cached_property
+    def _by_method(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in self.calls:
+            if call.receiver is not None:
+                found.setdefault(call.method, []).append(call)
+        return found
+
+
+def _in_order(index: dict[str, list[Call]], names: tuple[str, ...]) -> Iterator[Call]:
+    held = [index[name] for name in dict.fromkeys(names) if name in index]
+    if len(held) == 1:
+        return iter(held[0])
+    return iter(sorted((call for calls in held for call in calls), key=lambda call: call.order))

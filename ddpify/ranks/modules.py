@@ -1,0 +1,278 @@
+"""The modules of a project: parsed once, when a name of theirs is asked for."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddpify.ranks.model import Thing
+from ddpify.source import Site, Source, UnreadableSource
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_SELF_SET = re.compile(r"\bself\.(\w+)\s*[-+*/|&]?=[^=]")
+_CALLED = re.compile(r"(\w+)\s*\(")
+
+
+@dataclass(eq=False)
+class FunctionInfo:
+    """A ``def`` or ``lambda`` of the project."""
+
+    name: str
+    node: FunctionNode
+    module: Module
+    owner: ClassInfo | None = None
+    generator: bool = False
+
+    @property
+    def qualname(self) -> str:
+        """``module.Class.name``."""
+        parts = (self.module.name, self.owner.name if self.owner else "", self.name)
+        return ".".join(part for part in parts if part)
+
+    @property
+    def site(self) -> Site:
+        """Where it stands."""
+        return self.module.site(self.node)
+
+    @property
+    def text(self) -> str:
+        """Its source, decorators excluded, by whole lines."""
+        return "\n".join(self.module.source.lines[self.node.lineno - 1 : self.node.end_lineno])
+
+    def called(self) -> set[str]:
+        """The last parts of the names it calls, or seems to: read from the text."""
+        if not hasattr(self, "_called"):
+            self._called = set(_CALLED.findall(self.text))
+        return self._called
+
+
+@dataclass(eq=False)
+class ClassInfo:
+    """A class of the project; ``bases`` are resolved when it is first looked up."""
+
+    name: str
+    node: ast.ClassDef
+    module: Module
+    bases: tuple[ClassInfo | str, ...] = ()
+    methods: dict[str, FunctionInfo] = field(default_factory=dict)
+    assigns: dict[str, ast.expr] = field(default_factory=dict)
+    thing: Thing | None = None
+
+    def set_later(self) -> set[str]:
+        """Attributes of ``self`` that a method other than ``__init__`` sets."""
+        if not hasattr(self, "_set_later"):
+            self._set_later = {
+                name
+                for method in self.methods.values()
+                if method.name not in ("__init__", "__post_init__")
+                for name in _SELF_SET.findall(method.text)
+            }
+        return self._set_later
+
+    def mro(self) -> Iterator[ClassInfo]:
+        """Itself and its project bases, depth first."""
+        seen: set[ClassInfo] = set()
+        todo: list[ClassInfo] = [self]
+        while todo:
+            info = todo.pop(0)
+            if info not in seen:
+                seen.add(info)
+                yield info
+                todo = [base for base in info.bases if isinstance(base, ClassInfo)] + todo
+
+    def external_bases(self) -> set[str]:
+        """Qualified names of the bases that are not of the project."""
+        return {base for info in self.mro() for base in info.bases if isinstance(base, str)}
+
+    def method(self, name: str) -> FunctionInfo | None:
+        """A method, inherited ones included."""
+        return next((i.methods[name] for i in self.mro() if name in i.methods), None)
+
+    def inherits(self, *names: str) -> bool:
+        """Whether one of these external names is among the bases."""
+        return not self.external_bases().isdisjoint(names)
+
+
+@dataclass(eq=False)
+class Module:
+    """One parsed file: top-level definitions and imports, found without running anything."""
+
+    name: str
+    source: Source
+    tree: ast.Module
+    file: Path
+    functions: dict[str, FunctionInfo] = field(default_factory=dict)
+    classes: dict[str, ClassInfo] = field(default_factory=dict)
+    imports: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    stars: list[tuple[str, int]] = field(default_factory=list)
+    assigns: dict[str, ast.expr] = field(default_factory=dict)
+    _sites: dict[ast.AST, Site] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """The file, relative to the project's root."""
+        return self.source.path
+
+    def site(self, node: ast.AST) -> Site:
+        """Where a node stands."""
+        found = self._sites.get(node)
+        if found is None:
+            found = self._sites[node] = self.source.site(node)
+        return found
+
+    def text(self, node: ast.AST) -> str:
+        """The source of a node."""
+        return self.source.segment(self.source.span(node))
+
+    def all_functions(self) -> Iterator[FunctionInfo]:
+        """Functions and methods of the top level."""
+        yield from self.functions.values()
+        for info in self.classes.values():
+            yield from info.methods.values()
+
+
+def index(module: Module, body: list[ast.stmt]) -> None:
+    """Note the definitions of a module's top level, those under ``if`` and ``try`` included."""
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            module.functions[node.name] = FunctionInfo(node.name, node, module)
+        elif isinstance(node, ast.ClassDef):
+            module.classes[node.name] = class_info(module, node)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            note_import(module.imports, module.stars, node)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            module.assigns.update(assigned(node))
+        else:
+            for part in ("body", "orelse", "finalbody"):
+                index(module, getattr(node, part, None) or [])
+            for handler in getattr(node, "handlers", ()):
+                index(module, handler.body)
+
+
+def class_info(module: Module, node: ast.ClassDef) -> ClassInfo:
+    """What a class statement defines."""
+    info = ClassInfo(node.name, node, module)
+    for item in node.body:
+        if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            info.methods.setdefault(item.name, FunctionInfo(item.name, item, module, info))
+        elif isinstance(item, (ast.Assign, ast.AnnAssign)):
+            info.assigns.update(assigned(item))
+    return info
+
+
+def assigned(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[str, ast.expr]]:
+    """The names that an assignment binds to its whole value."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    for target in targets:
+        if isinstance(target, ast.Name) and node.value is not None:
+            yield target.id, node.value
+
+
+def note_import(
+    names: dict[str, tuple[str, str, int]],
+    stars: list[tuple[str, int]],
+    node: ast.Import | ast.ImportFrom,
+) -> None:
+    """``names[bound] = (module, attribute or "", level)``."""
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            top = alias.name.split(".")[0]
+            names[alias.asname or top] = (alias.name if alias.asname else top, "", 0)
+        return
+    for alias in node.names:
+        if alias.name == "*":
+            stars.append((node.module or "", node.level))
+        else:
+            names[alias.asname or alias.name] = (node.module or "", alias.name, node.level)
+
+
+class Modules:
+    """The files of one project, and how imports find them."""
+
+    def __init__(self, root: Path, texts: dict[Path, bytes] | None = None) -> None:
+        self.root = root.resolve()
+        self.texts = texts or {}
+        self.loaded: dict[Path, Module | None] = {}
+        self.failures: dict[str, str] = {}
+        self.words: dict[Path, str] = {}
+        self._found: dict[tuple[Path, str], Path | None] = {}
+
+    def relative(self, file: Path) -> str:
+        """``file`` as reports name it."""
+        try:
+            return file.relative_to(self.root).as_posix()
+        except ValueError:
+            return file.as_posix()
+
+    def load(self, file: Path) -> Module | None:
+        """The module of a (resolved) file, parsed once; None when it cannot be read."""
+        if file not in self.loaded:
+            self.loaded[file] = self._parse(file)
+        return self.loaded[file]
+
+    def check(self, file: Path) -> None:
+        """Note it among the failures if it cannot be parsed; its tree is not kept."""
+        if file not in self.loaded:
+            self._parse(file)
+
+    def says(self, file: Path, name: str) -> bool:
+        """Whether a file may define a name; told from its text, so that it need not be parsed."""
+        if file not in self.words:
+            try:
+                raw = self.texts.get(file) or file.read_bytes()
+            except OSError:
+                raw = b""
+            self.words[file] = raw.decode("utf-8", "replace")
+        text = self.words[file]
+        return name in text or "import *" in text
+
+    def _parse(self, file: Path) -> Module | None:
+        path = self.relative(file)
+        try:
+            raw = self.texts.get(file)
+            source = Source.read(file, path) if raw is None else Source.from_bytes(raw, file, path)
+            tree = source.parse()
+        except UnreadableSource as error:
+            self.failures[path] = str(error)
+            return None
+        name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        module = Module(name, source, tree, file)
+        index(module, tree.body)
+        return module
+
+    def find(self, importer: Path, dotted: str, level: int) -> Path | None:
+        """The project's file that an import of ``importer`` names, or None."""
+        folder = importer.parent
+        if level:
+            for _ in range(level - 1):
+                folder = folder.parent
+            return _module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+        key = (folder, dotted)
+        if key not in self._found:
+            self._found[key] = self._search(folder, dotted)
+        found = self._found[key]
+        if found == importer and folder != self.root:
+            return self._search(folder.parent, dotted)  # `import utils` in pkg/utils.py
+        return found
+
+    def _search(self, folder: Path, dotted: str) -> Path | None:
+        parts = dotted.split(".")
+        while True:
+            found = _module_file(folder.joinpath(*parts))
+            if found is not None:
+                return found
+            if folder == self.root or folder == folder.parent:
+                break
+            folder = folder.parent
+        return _module_file(self.root.joinpath("src", *parts))
+
+
+def _module_file(stem: Path) -> Path | None:
+    module = stem.with_name(stem.name + ".py") if stem.name else stem
+    if module.is_file():
+        return module
+    package = stem / "__init__.py"
+    return package if package.is_file() else None

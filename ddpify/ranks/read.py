@@ -1,0 +1,244 @@
+"""From files to runs: which can matter, which are scripts, which functions no script reaches."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import re
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddpify.names import HEADER_PREFIX
+from ddpify.ranks import calls, functions, naming, words
+from ddpify.ranks.files import Project
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.interest import Interest
+from ddpify.ranks.machine import Machine, OutOfBudget
+from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.modules import FunctionInfo, Module
+from ddpify.ranks.values import constant, of
+
+# The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
+MAX_STATEMENTS, PROJECT_STATEMENTS, FEW_STATEMENTS = 12_000, 200_000, 1_000
+# What makes a function that no script reaches worth a run of its own.
+_START = re.compile(
+    r"\bdist\.|distributed|all_reduce|all_gather|barrier\(|get_rank|\brank|_rank\b|is_main|is_master"
+    r"|DataParallel|\bDDP\b|FSDP|fully_shard|DistributedSampler|no_sync|set_epoch|Accelerator|Fabric"
+    r"|self\.log\(|rank_zero|use_reentrant|sync_dist"
+)
+_SESSIONS = frozenset(
+    {
+        words.DDP,
+        words.FSDP,
+        words.FULLY_SHARD,
+        words.SAMPLER,
+        "accelerate.Accelerator",
+        "lightning.fabric.Fabric",
+        "lightning.pytorch.Trainer",
+        "deepspeed.initialize",
+        "horovod.torch.init",
+        "ddp_utils.distributed_session",
+    }
+)
+
+
+@dataclass
+class Reading:
+    """The starts of a project, and one run from each."""
+
+    project: Project
+    interest: Interest
+    assumed: bool = False
+    entered: set[FunctionInfo] = field(default_factory=set)
+    spent: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        root: Path,
+        files: Sequence[Path],
+        texts: Mapping[Path, bytes] | None = None,
+        assume_distributed: bool = False,
+    ) -> Reading:
+        """Read ``files`` and what they import; nothing is parsed yet."""
+        project = Project.of(root, files, texts or {})
+        if assume_distributed:
+            project.concerned = sorted(project.texts)
+        words = project.texts.values() if project.concerned else ()
+        return cls(project, Interest.of(words), assume_distributed)
+
+    def scripts(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
+        """One run for each script; of ``parts`` equal shares the one with number ``part``."""
+        for file in self.project.scripts()[part::parts]:
+            module = self.project.modules.load(file)
+            if module is not None:
+                yield self._finished(
+                    _script(self.project, self.interest, module, self.entered, self.limit)
+                )
+
+    def functions(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
+        """One run for each function that no run has entered, callers before what they call."""
+        todo = _starts(self.project)
+        called = {name for info in todo for name in info.called() if name != info.name}
+        todo.sort(key=lambda info: info.name in called)
+        for info in todo[part::parts]:
+            if info not in self.entered:
+                yield self._finished(
+                    _function(self.project, self.interest, info, self.entered, self.limit)
+                )
+
+    @property
+    def limit(self) -> int:
+        """How many statements the next run may take: few, once the project has had its share."""
+        return MAX_STATEMENTS if self.spent < PROJECT_STATEMENTS else FEW_STATEMENTS
+
+    def _finished(self, machine: Machine) -> Run:
+        self.spent += machine.spent
+        run = machine.finish()
+        run.assumed = self.assumed
+        run.session = next(run.named("torch.distributed.init_process_group"), None)
+        run.distributed = self.assumed or _is_distributed(run)
+        return run
+
+    def seen(self) -> frozenset[tuple[str, int]]:
+        """Files and lines of the functions entered so far."""
+        return frozenset((info.module.path, info.node.lineno) for info in self.entered)
+
+    def skip(self, seen: frozenset[tuple[str, int]]) -> None:
+        """Take functions that another process has entered as entered."""
+        for info in _starts(self.project):
+            if (info.module.path, info.node.lineno) in seen:
+                self.entered.add(info)
+
+
+def read(
+    root: Path,
+    files: Sequence[Path],
+    *,
+    texts: Mapping[Path, bytes] | None = None,
+    assume_distributed: bool = False,
+) -> list[Run]:
+    """All runs of the project that ``files`` are of."""
+    with room():
+        reading = Reading.of(root, files, texts, assume_distributed)
+        return [*reading.scripts(), *reading.functions()]
+
+
+@contextmanager
+def room() -> Iterator[None]:
+    """Programs nest deeply; and syntax trees are large and stay, so that looking through them for
+    garbage again and again would cost half the time."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, 20_000))
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(limit)
+        if collecting:
+            gc.enable()
+
+
+def _is_distributed(run: Run) -> bool:
+    for call in run.calls:
+        if call.name == f"{words.DIST}init_process_group":
+            return True
+        if call.module.source.text.startswith(HEADER_PREFIX):
+            continue  # our helpers do nothing in one process
+        if call.name in _SESSIONS and _one_device(call):
+            continue
+        if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
+            return True
+        if call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS:
+            return True
+    return _is_lightning(run)
+
+
+def _one_device(call: Call) -> bool:
+    """Whether it is ``Fabric(devices=1)``, written so: a parameter may be given another number."""
+    written = {word.arg: ast.unparse(word.value) for word in call.node.keywords}
+    return written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
+
+
+def _is_lightning(run: Run) -> bool:
+    return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
+
+
+def _script(
+    project: Project,
+    interest: Interest,
+    module: Module,
+    entered: set[FunctionInfo],
+    limit: int,
+) -> Machine:
+    run = Run(module.path, True)
+    machine = Machine(project.modules, interest, run, limit)
+    space = naming.namespace(machine, module).attrs
+    space["__name__"] = constant("__main__")
+    _guarded(machine, lambda: machine.execute(Frame(module, None, space), module.tree.body))
+    entered |= machine.entered
+    return machine
+
+
+def _function(
+    project: Project,
+    interest: Interest,
+    info: FunctionInfo,
+    entered: set[FunctionInfo],
+    limit: int,
+) -> Machine:
+    run = Run(f"{info.module.path}:{info.node.lineno}", False)
+    machine = Machine(project.modules, interest, run, limit)
+    _guarded(machine, lambda: _start(machine, info))
+    entered |= machine.entered | {info}
+    return machine
+
+
+def _start(machine: Machine, info: FunctionInfo) -> None:
+    """Call a function with arguments that nothing is known about."""
+    frame = Frame(info.module, None, naming.namespace(machine, info.module).attrs)
+    if info.owner is None:
+        value = naming.global_name(machine, info.module, info.name)
+    else:
+        cls = naming.make_class(machine, frame, info.owner).things[0]
+        made = calls.instantiate(machine, frame, cls, (), {}, None).things[0]
+        found = naming.class_attribute(machine, info.owner, info.name)
+        value = found if found is not None else of(made)
+        for thing in value.things:
+            thing.receiver = made if "$static" not in thing.attrs else None
+    for thing in value.things:
+        if thing.kind == "function":
+            args = tuple(_unknowns(machine, thing))
+            functions.enter(machine, frame, thing, args, {}, None)
+
+
+def _unknowns(machine: Machine, thing: Thing) -> list[Value]:
+    """Unknown arguments also for parameters with defaults: nobody is known to leave them out."""
+    info: FunctionInfo = thing.info
+    spec = info.node.args
+    names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
+    if thing.receiver is not None:
+        names = names[1:]
+    return [functions.parameter_value(machine, info, name) for name in names]
+
+
+def _guarded(machine: Machine, work: Callable[[], None]) -> None:
+    try:
+        work()
+    except (OutOfBudget, RecursionError):
+        machine.run.complete = False
+
+
+def _starts(project: Project) -> list[FunctionInfo]:
+    found: list[FunctionInfo] = []
+    for file in project.concerned:
+        if not _START.search(project.texts[file]):
+            continue
+        module = project.modules.load(file)
+        if module is not None:
+            found += [info for info in module.all_functions() if _START.search(info.text)]
+    return found

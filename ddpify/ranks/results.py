@@ -1,0 +1,51 @@
+"""What a call of a library gives, if nothing more is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from ddpify.ranks.model import IDENTITY, Call, Origin, Symbol, Thing, Value
+from ddpify.ranks.values import of, spread
+
+# What is computed from the rank by these says it, too.
+_PLAIN: Final = (
+    "os.path.",
+    "pathlib.",
+    "builtins.",
+    "torch.tensor",
+    "torch.full",
+    "math.",
+    "numpy.",
+)
+
+
+_PLAIN_METHODS: Final = frozenset(
+    "format join joinpath replace with_suffix with_name with_stem strip zfill Subset Generator"
+    " manual_seed DistributedSampler DataLoader range".split()
+)
+
+
+def result(one: Call) -> Value:
+    """What an unknown call gives: a new object, made from its arguments."""
+    thing = Thing("result", one.name, one.site, one)
+    parts = [*one.args, *one.kwargs.values()]
+    if one.receiver is not None:
+        parts.append(one.receiver)
+    value = of(thing, *parts)
+    if value.origins and not one.name.startswith(_PLAIN) and one.method not in _PLAIN_METHODS:
+        # a device or a map_location made from the rank does not make what is loaded there differ
+        own = spread(one.receiver) if one.receiver is not None else frozenset()
+        kept = frozenset(o for o in value.origins if o.kind not in IDENTITY) | own
+        value = replace(value, origins=kept)
+    atom = Symbol(f"{one.name}@{id(thing)}")
+    return replace(value, atoms=(atom, atom)) if not _makes_object(one.name) else value
+
+
+def _makes_object(name: str) -> bool:
+    """Class names make objects, which are not None."""
+    return name.rpartition(".")[2][:1].isupper()
+
+
+def with_origin(value: Value, kind: str, what: str, one: Call) -> Value:
+    return replace(value, origins=value.origins | {Origin(kind, what, one.site)})

@@ -1,0 +1,375 @@
+"""Statements, as two ranks run them."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ddpify.ranks import assigning, calls, iterating, naming
+from ddpify.ranks.contexts import entered_context
+from ddpify.ranks.model import Guard, Loop, Symbol, Value
+from ddpify.ranks.modules import FunctionInfo, class_info, note_import
+from ddpify.ranks.values import constant, same, symbol, text
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+BACKWARD = re.compile(r"\.backward\(|manual_backward\(|scaler\.scale\(")
+
+
+def execute(m: Machine, f: Frame, body: list[ast.stmt]) -> None:
+    """Run statements one after the other, while a rank is there."""
+    for node in body:
+        if not m.live:
+            return
+        m.spend()
+        handler = _HANDLERS.get(type(node))
+        if handler is not None:
+            handler(m, f, node)
+
+
+def _expr(m: Machine, f: Frame, node: ast.Expr) -> None:
+    if isinstance(node.value, ast.Call):
+        calls.call(m, f, node.value, alone=True)
+    elif not isinstance(node.value, ast.Constant):
+        m.evaluate(f, node.value)
+
+
+def _assign(m: Machine, f: Frame, node: ast.Assign) -> None:
+    value = m.evaluate(f, node.value)
+    for target in node.targets:
+        assigning.assign(m, f, target, value)
+
+
+def _ann_assign(m: Machine, f: Frame, node: ast.AnnAssign) -> None:
+    if node.value is not None:
+        assigning.assign(m, f, node.target, m.evaluate(f, node.value))
+
+
+def _aug_assign(m: Machine, f: Frame, node: ast.AugAssign) -> None:
+    binary = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
+    ast.copy_location(binary, node)
+    value = m.evaluate(f, binary)
+    if value.known and same(*value.atoms) and m.loops:
+        value = replace(
+            value, atoms=symbol(f"{ast.unparse(node.target)}@{f.module.site(node)}").atoms
+        )
+    assigning.assign(m, f, node.target, value)
+
+
+def _loaded(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
+    if isinstance(target, ast.Name):
+        made: ast.expr = ast.Name(id=target.id, ctx=ast.Load())
+    elif isinstance(target, ast.Attribute):
+        made = ast.Attribute(value=target.value, attr=target.attr, ctx=ast.Load())
+    else:
+        made = ast.Subscript(value=target.value, slice=target.slice, ctx=ast.Load())
+    return ast.copy_location(made, target)
+
+
+def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
+    for target in node.targets:
+        if not isinstance(target, ast.Name):
+            m.evaluate(f, target)
+
+
+def _if(m: Machine, f: Frame, node: ast.If) -> None:
+    test = m.evaluate(f, node.test)
+    m.branch(
+        f,
+        test,
+        node.test,
+        (lambda: execute(m, f, node.body), lambda: execute(m, f, node.orelse)),
+    )
+
+
+def _return(m: Machine, f: Frame, node: ast.Return) -> None:
+    value = m.evaluate(f, node.value) if node.value is not None else constant(None)
+    leave(m, f, node, value)
+
+
+def leave(m: Machine, f: Frame, node: ast.AST, value: Value) -> None:
+    """Return a value for the ranks that are live; under ``branch`` it is kept like a name."""
+    f.return_ranks.append((m.live, value, m.guards))
+    m.end(f, "return", node)
+
+
+def _raise(m: Machine, f: Frame, node: ast.Raise) -> None:
+    if node.exc is not None:
+        m.evaluate(f, node.exc)
+    m.end(f, "abort", node)  # one that is caught is DDP810's
+
+
+def _break(m: Machine, f: Frame, node: ast.Break) -> None:
+    m.end(f, "break", node)
+
+
+def _continue(m: Machine, f: Frame, node: ast.Continue) -> None:
+    m.end(f, "continue", node)
+
+
+def _assert(m: Machine, f: Frame, node: ast.Assert) -> None:
+    """`assert local_rank == -1`: what follows is not for the ranks of a distributed run."""
+    test = m.evaluate(f, node.test)
+    if test.by_rank and m.may(test, m.live, True) != m.live:
+        m.branch(f, test, node.test, (lambda: None, lambda: m.end(f, "abort", node)))
+
+
+def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
+    over = m.evaluate(f, node.iter)
+    trains = _trains(f, node)
+    loop = Loop(node, f.module, over, trains)
+    rounds = iterating.rounds_by_rank(over)
+    if rounds is not None:
+        _counted(m, f, node, loop, rounds)
+        return
+    unrolled = iterating.unrolled(over)
+    if unrolled is not None:
+        for item in unrolled:
+            if m.live:
+                assigning.assign(m, f, node.target, item)
+                m.run.loops.append(loop)
+                execute(m, f, node.body)
+    else:
+        local = None
+        _forget(m, f, node)
+        if iterating.own_length(m, over):
+            local = Guard(over, node.iter, f.module, True, m.live)
+        _looped(m, f, node, loop, _key(f, node.iter), local, over)
+    execute(m, f, node.orelse)
+
+
+def _counted(
+    m: Machine, f: Frame, node: ast.For | ast.AsyncFor, loop: Loop, rounds: tuple[int, int]
+) -> None:
+    """``range`` of a number that each rank knows: as often as it says, by each."""
+    live, guards = m.live, m.guards
+    for number in range(max(rounds)):
+        m.live = live & sum(1 << rank for rank in (0, 1) if number < rounds[rank])
+        if m.live:
+            test = replace(loop.over or constant(number), atoms=rounds)
+            m.guards = (*guards, Guard(test, node.iter, f.module, True, m.live))
+            m.run.loops.append(loop)
+            assigning.assign(m, f, node.target, constant(number))
+            execute(m, f, node.body)
+    m.live, m.guards = live, guards
+    execute(m, f, node.orelse)
+
+
+def _looped(
+    m: Machine,
+    f: Frame,
+    node: ast.For | ast.AsyncFor,
+    loop: Loop,
+    key: str,
+    local: Guard | None,
+    over: Value,
+) -> None:
+    def body() -> None:
+        element = iterating.element(m, f, over, loop)
+        assigning.assign(m, f, node.target, element)
+        execute(m, f, node.body)
+
+    _perhaps(m, f, body, loop, key, local)
+
+
+def _forget(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
+    """Constants that the loop's body changes are not known in it: it runs again and again."""
+    for name in _changed(node):
+        value = f.names.get(name)
+        if value is not None and value.known and same(*value.atoms) and not value.things:
+            one = symbol(f"{name}@{f.module.path}:{node.lineno}")
+            m.write(f.names, name, replace(value, atoms=one.atoms))
+
+
+def _changed(node: ast.For | ast.AsyncFor | ast.While) -> set[str]:
+    return {
+        one.id
+        for statement in node.body
+        for one in ast.walk(statement)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }
+
+
+def _perhaps(
+    m: Machine,
+    f: Frame,
+    body: Callable[[], None],
+    loop: Loop,
+    key: str,
+    local: Guard | None,
+) -> None:
+    """A loop's body, which may not run at all: names keep what they were as a possibility."""
+    with m.looping(loop, key, local):
+        body()
+
+
+def _while(m: Machine, f: Frame, node: ast.While) -> None:
+    _forget(m, f, node)
+    test = m.evaluate(f, node.test)
+    live = m.may(test, m.live, True)
+    if not live:
+        execute(m, f, node.orelse)
+        return
+    loop = Loop(node, f.module, None, _trains(f, node))
+    local = Guard(test, node.test, f.module, True, m.live) if m.is_local(test, m.live) else None
+    outside, m.live = m.live, live
+    guards = m.guards
+    if live != outside:
+        m.guards = (*guards, Guard(test, node.test, f.module, True, live))
+    with m.looping(loop, _key(f, node.test), local):
+        execute(m, f, node.body)
+        again = m.evaluate(f, node.test) if m.live else test
+    m.guards = guards
+    if local is None and m.is_local(again, m.live) and m.items:
+        _leave_locally(m, f, again, node)
+    m.live = outside
+    execute(m, f, node.orelse)
+
+
+def _leave_locally(m: Machine, f: Frame, test: Value, node: ast.While) -> None:
+    """``while not stop`` whose body sets ``stop`` to what each rank has for itself."""
+    from ddpify.ranks.trace import Repeat, Split
+
+    last = m.items[-1]
+    if isinstance(last, Repeat):
+        guard = Guard(test, node.test, f.module, True, m.live)
+        m.items[-1] = Split(guard, ([last], []), m.live)
+
+
+def _trains(f: Frame, node: ast.AST) -> bool:
+    first, last = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
+    lines = f.module.source.lines[first - 1 : last]
+    return any(BACKWARD.search(line) for line in lines)
+
+
+def _key(f: Frame, node: ast.expr) -> str:
+    return ast.unparse(node)
+
+
+def _with(m: Machine, f: Frame, node: ast.With | ast.AsyncWith) -> None:
+    _within(m, f, list(node.items), node.body)
+
+
+def _within(m: Machine, f: Frame, items: list[ast.withitem], body: list[ast.stmt]) -> None:
+    if not items:
+        execute(m, f, body)
+        return
+    first, rest = items[0], items[1:]
+
+    def inside(value: Value) -> None:
+        if first.optional_vars is not None:
+            assigning.assign(m, f, first.optional_vars, value)
+        _within(m, f, rest, body)
+
+    entered_context(m, f, first.context_expr, inside)
+
+
+def _try(m: Machine, f: Frame, node: ast.Try) -> None:
+    swallows = m.swallows
+    if any(not _reraises(handler) for handler in node.handlers):
+        m.swallows = (*swallows, node)
+    live = m.live
+    execute(m, f, node.body)
+    m.swallows = swallows
+    after = m.live
+    for handler in node.handlers:
+        _handler(m, f, handler, live)
+    m.live = after
+    if m.live:
+        execute(m, f, node.orelse)
+    gone, m.live = m.live, live
+    execute(m, f, node.finalbody)
+    m.live = gone if node.handlers == [] else (gone or live)
+
+
+def _handler(m: Machine, f: Frame, handler: ast.ExceptHandler, live: int) -> None:
+    """A handler may run: as under a condition that is the same on all ranks."""
+    if handler.name:
+        m.write(f.names, handler.name, symbol("exception"))
+    m.live = live
+    key = f"except@{f.module.path}:{handler.lineno}"
+    test = Value((Symbol(key), Symbol(key)))
+    node = handler.type or ast.copy_location(ast.Constant(value=True), handler)
+    m.branch(f, test, node, (lambda: execute(m, f, handler.body), lambda: None))
+
+
+def _reraises(handler: ast.ExceptHandler) -> bool:
+    """Whether a handler ends the program: it raises or exits at its end."""
+    if not handler.body:
+        return False
+    last = handler.body[-1]
+    if isinstance(last, ast.Raise):
+        return True
+    return isinstance(last, ast.Expr) and "exit" in ast.unparse(last)
+
+
+def _function(m: Machine, f: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+    known = f.module.functions.get(node.name) if f.function is None else None
+    info = known if known is not None and known.node is node else None
+    if info is None:
+        info = FunctionInfo(node.name, node, f.module)
+    m.write(f.names, node.name, naming.make_function(m, f, info))
+
+
+def _class(m: Machine, f: Frame, node: ast.ClassDef) -> None:
+    known = f.module.classes.get(node.name)
+    info = known if known is not None and known.node is node else class_info(f.module, node)
+    m.write(f.names, node.name, naming.make_class(m, f, info))
+
+
+def _import(m: Machine, f: Frame, node: ast.Import | ast.ImportFrom) -> None:
+    names: dict[str, tuple[str, str, int]] = {}
+    stars: list[tuple[str, int]] = []
+    note_import(names, stars, node)
+    for name, (dotted, attribute, level) in names.items():
+        m.write(f.names, name, naming.imported(m, f.module, dotted, attribute, level))
+
+
+def _global(m: Machine, f: Frame, node: ast.Global) -> None:
+    f.outward |= set(node.names)
+
+
+def _nonlocal(m: Machine, f: Frame, node: ast.Nonlocal) -> None:
+    f.nonlocals |= set(node.names)
+
+
+def _match(m: Machine, f: Frame, node: ast.Match) -> None:
+    subject = m.evaluate(f, node.subject)
+    for case in node.cases:
+        key = f"{text(subject.atoms[0])}:{ast.unparse(case.pattern)}"
+        test = Value((Symbol(key), Symbol(key)), (), frozenset(), subject.origins)
+        m.branch(f, test, node.subject, (lambda c=case: execute(m, f, c.body), lambda: None))
+
+
+_HANDLERS: dict[type[ast.stmt], Callable[[Machine, Frame, Any], None]] = {
+    ast.Expr: _expr,
+    ast.Assign: _assign,
+    ast.AnnAssign: _ann_assign,
+    ast.AugAssign: _aug_assign,
+    ast.Delete: _delete,
+    ast.If: _if,
+    ast.Return: _return,
+    ast.Raise: _raise,
+    ast.Break: _break,
+    ast.Continue: _continue,
+    ast.Assert: _assert,
+    ast.For: _for,
+    ast.AsyncFor: _for,
+    ast.While: _while,
+    ast.With: _with,
+    ast.AsyncWith: _with,
+    ast.Try: _try,
+    ast.FunctionDef: _function,
+    ast.AsyncFunctionDef: _function,
+    ast.ClassDef: _class,
+    ast.Import: _import,
+    ast.ImportFrom: _import,
+    ast.Global: _global,
+    ast.Nonlocal: _nonlocal,
+    ast.Match: _match,
+}

@@ -1,0 +1,299 @@
+"""Making and combining values: per-rank constants, where they come from, joins after branches."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from ddpify.ranks.model import ALL, DATA, Origin, Symbol, Thing, Value
+
+MAX_DEPS = 80
+
+
+class Made(Symbol):
+    """An object: not None, and true unless something else is known."""
+
+
+NONE = Value((None, None))
+TRUE = Value((True, True))
+FALSE = Value((False, False))
+
+
+def constant(value: Any) -> Value:
+    """The same constant on both ranks."""
+    return Value((value, value))
+
+
+def symbol(key: str, *parts: Value) -> Value:
+    """An unknown value, computed from others."""
+    one = Symbol(key)
+    return Value((one, one), (), *_gathered(parts))
+
+
+def of(thing: Thing, *parts: Value) -> Value:
+    """A value that is this thing, computed from others."""
+    one = Made(f"{thing.name}@{id(thing)}")
+    return Value((one, one), (thing,), *_gathered(parts))
+
+
+def _gathered(parts: Iterable[Value]) -> tuple[frozenset[Thing], frozenset[Origin]]:
+    deps: set[Thing] = set()
+    origins: set[Origin] = set()
+    for part in parts:
+        deps.update(part.things)
+        deps |= part.made_from
+        origins |= part.all_origins
+    if len(deps) > MAX_DEPS:
+        deps = set(sorted(deps, key=_weight)[:MAX_DEPS])
+    return frozenset(deps), frozenset(origins)
+
+
+def _weight(thing: Thing) -> bool:
+    """Things that rules ask for come first."""
+    return not thing.name.startswith(("torch.utils.data", "torch.nn.parallel", "torch.distributed"))
+
+
+def spread(value: Value) -> frozenset[Origin]:
+    """The origins of a value and of its elements."""
+    return value.all_origins
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two atoms are surely equal."""
+    if isinstance(a, Symbol) or isinstance(b, Symbol):
+        return isinstance(a, Symbol) and isinstance(b, Symbol) and a.key == b.key
+    return type(a) is type(b) and bool(a == b)
+
+
+def differs(value: Value) -> bool:
+    """Whether the two ranks are known to have different atoms."""
+    return not same(*value.atoms)
+
+
+def truth(atom: Any) -> bool | None:
+    """Whether an atom is true; None if unknown."""
+    if isinstance(atom, Made):
+        return True
+    if isinstance(atom, Symbol):
+        return None
+    try:
+        return bool(atom)
+    except Exception:  # a constant of the user's is only looked at
+        return None
+
+
+def merge(
+    key: str,
+    sources: tuple[list[Value], list[Value]],
+    why: frozenset[Origin],
+    always: bool = False,
+) -> Value:
+    """One value from those that rank 0 and rank 1 may have; ``why`` they may differ, if so.
+
+    ``always``: each rank chooses among them for itself.
+    """
+    flat = list(dict.fromkeys((*sources[0], *sources[1])))
+    if len(flat) == 1:
+        return flat[0]
+    atoms = tuple(_joined(key, values, rank) for rank, values in enumerate(sources))
+    things = tuple(dict.fromkeys(thing for value in flat for thing in value.things))
+    deps = frozenset().union(*(value.deps for value in flat))
+    origins = frozenset().union(*(value.origins for value in flat))
+    if why and (always or not all(set(values) == set(flat) for values in sources)):
+        origins |= why
+    alike = all(v.items == flat[0].items for v in flat)
+    items = flat[0].items if alike else _items(key, sources, why, always)
+    keys = flat[0].keys if all(v.keys == flat[0].keys for v in flat) else _keys(flat)
+    return Value((atoms[0], atoms[1]), things, deps, origins, items, keys)
+
+
+def _items(
+    key: str, sources: tuple[list[Value], list[Value]], why: frozenset[Origin], always: bool
+) -> tuple[Value, ...] | None:
+    """Elements of tuples of one length are merged one by one; of others the longest stands."""
+    held = [[v.items for v in values if v.items is not None] for values in sources]
+    both = [*held[0], *held[1]]
+    if len({len(items) for items in both}) != 1:
+        return max(both, key=len, default=None)
+    if not all(sources) or len(both) != len(sources[0]) + len(sources[1]):
+        held, why, always = [both, both], frozenset(), False  # some are no tuples
+    columns = zip(zip(*held[0], strict=True), zip(*held[1], strict=True), strict=True)
+    return tuple(
+        merge(f"{key}[{number}]", (list(one), list(other)), why, always)
+        for number, (one, other) in enumerate(columns)
+    )
+
+
+def _keys(flat: list[Value]) -> tuple[tuple[str, Value], ...] | None:
+    held = [v.keys for v in flat if v.keys is not None]
+    return tuple({name: pair for keys in held for name, pair in keys}.items()) if held else None
+
+
+def _joined(key: str, values: list[Value], rank: int) -> Any:
+    """The atom of one rank. A value that differs between ranks is that of the distributed world."""
+    if not values:
+        return None
+    by_rank = [value for value in values if differs(value) and value.known]
+    atoms = [value.atoms[rank] for value in (by_rank or values)]
+    first = atoms[0]
+    if all(same(first, other) for other in atoms):
+        return first
+    if all(truth(atom) is True for atom in atoms):
+        return Made(key)
+    return Symbol(key)
+
+
+def agreed(value: Value) -> Value:
+    """The same on all ranks, elements included."""
+    items = None if value.items is None else tuple(map(agreed, value.items))
+    keys = None if value.keys is None else tuple((name, agreed(one)) for name, one in value.keys)
+    return replace(value.clean(), items=items, keys=keys)
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "Div": operator.truediv,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "BitAnd": operator.and_,
+    "BitOr": operator.or_,
+}
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Is": operator.is_,
+    "IsNot": operator.is_not,
+    "In": lambda a, b: a in b,
+    "NotIn": lambda a, b: a not in b,
+}
+
+
+def binary(name: str, a: Value, b: Value) -> Value:
+    """An arithmetic expression."""
+    atoms = tuple(_binary(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
+    deps, origins = _gathered((a, b))
+    items = None
+    if name == "Add" and a.items is not None and b.items is not None:
+        items = (*a.items, *b.items)
+    if name == "Mult" and a.items is not None and len(a.items) == 1:
+        items = a.items
+    return Value((atoms[0], atoms[1]), (), deps, origins, items)
+
+
+def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
+    if not isinstance(x, Symbol) and not isinstance(y, Symbol):
+        if name == "Mult" and not (isinstance(x, (int, float)) and isinstance(y, (int, float))):
+            return Symbol("product")
+        try:
+            return _BINARY[name](x, y) if name in _BINARY else Symbol(f"{x}{name}{y}")
+        except Exception:  # arithmetic of the user's constants may fail
+            return Symbol(f"{x}{name}{y}")
+    # An unknown number of other nodes or of processes on this one: one node with two is read.
+    if differs(a) and a.known and not differs(b) and name in ("Add", "Sub", "Mod", "Mult"):
+        return x
+    if differs(b) and b.known and not differs(a) and name in ("Add", "Mult"):
+        return y
+    return Symbol(f"({text(x)}{name}{text(y)})", (name, x, y))
+
+
+def text(atom: Any) -> str:
+    """An atom as part of a key."""
+    return atom.key if isinstance(atom, Symbol) else repr(atom)
+
+
+def compare(name: str, a: Value, b: Value) -> Value:
+    """A comparison of two values."""
+    atoms = tuple(_compare(name, x, y, b) for x, y in zip(a.atoms, b.atoms, strict=True))
+    deps, origins = _gathered((a, b))
+    if name in ("Is", "IsNot"):  # whether there is one: ranks agree though their samples differ
+        origins = frozenset(o for o in origins if o.kind != DATA)
+    if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
+        origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)
+    return Value((atoms[0], atoms[1]), (), deps, origins)
+
+
+def _is_dict(value: Value) -> bool:
+    return value.keys is not None or any(text(a).startswith("dict@") for a in value.atoms)
+
+
+def _compare(name: str, x: Any, y: Any, b: Value) -> Any:
+    if name in ("In", "NotIn") and b.items is not None and all(i.known for i in b.items):
+        y = [item.atoms[0] for item in b.items]
+    if name in ("Is", "IsNot") and isinstance(x, Made) and y is None:
+        return name == "IsNot"
+    if name in ("Eq", "NotEq") and isinstance(x, Made) and y is None:
+        return name == "NotEq"
+    if isinstance(x, Symbol) or isinstance(y, Symbol):
+        positive = name.replace("Not", "") if name in ("IsNot", "NotEq", "NotIn") else name
+        key = f"({text(x)} {positive} {text(y)})"
+        return Symbol(key if positive == name else f"not {key}", (name, x, y))
+    try:
+        return bool(_COMPARE[name](x, y))
+    except Exception:  # comparing the user's constants may fail
+        return Symbol(f"({x!r} {name} {y!r})")
+
+
+def negation(value: Value) -> Value:
+    """``not value``."""
+    atoms: list[Any] = []
+    for atom in value.atoms:
+        known = truth(atom)
+        if known is not None:
+            atoms.append(not known)
+        else:
+            key = text(atom)
+            key = key[4:] if key.startswith("not ") else f"not {key}"
+            atoms.append(Symbol(key, ("Not", atom)))
+    return Value((atoms[0], atoms[1]), (), value.deps, value.origins)
+
+
+def chain(is_and: bool, values: list[Value]) -> Value:
+    """``a and b …`` or ``a or b …``: operands that are known drop out, rank by rank."""
+    atoms = tuple(_chained(is_and, [value.atoms[rank] for value in values]) for rank in (0, 1))
+    deps, origins = _gathered(values)
+    things = tuple(dict.fromkeys(thing for value in values for thing in value.things))
+    return Value((atoms[0], atoms[1]), things, deps - frozenset(things), origins)
+
+
+def _chained(is_and: bool, atoms: list[Any]) -> Any:
+    left: list[Any] = []
+    for atom in atoms:
+        known = truth(atom)
+        if known is (not is_and):
+            return (
+                atom if not left else (atom if is_and and not atom else _keyed(is_and, left, atom))
+            )
+        if known is None:
+            left.append(atom)
+    if not left:
+        return atoms[-1]
+    return left[0] if len(left) == 1 else _keyed(is_and, left)
+
+
+def _keyed(is_and: bool, left: list[Any], last: Any = None) -> Any:
+    if last is not None:
+        return last  # `x or True`
+    word = " and " if is_and else " or "
+    parts = ("And" if is_and else "Or", *left)
+    return Symbol(f"({word.join(sorted(text(atom) for atom in left))})", parts)
+
+
+def narrowed(old: Value, new: Value, ranks: int) -> Value:
+    """``new`` on these ranks, ``old`` on the others."""
+    if ranks == ALL:
+        return new
+    atoms = tuple((new if ranks & (1 << r) else old).atoms[r] for r in (0, 1))
+    return replace(new, atoms=(atoms[0], atoms[1]))
+
+
+def key_of(value: Value) -> str:
+    atom = value.atoms[0]
+    return atom.key if isinstance(atom, Symbol) else repr(atom)

@@ -1,0 +1,217 @@
+"""The words of the field: which calls communicate, which say the rank, which make what.
+
+Names are canonical: ``canonical`` maps the places from which torch exports one object to one name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DIST: Final = "torch.distributed."
+DDP: Final = "torch.nn.parallel.DistributedDataParallel"
+FSDP: Final = "torch.distributed.fsdp.FullyShardedDataParallel"
+FULLY_SHARD: Final = "torch.distributed.fsdp.fully_shard"
+DATA_PARALLEL: Final = "torch.nn.DataParallel"
+LOADER: Final = "torch.utils.data.DataLoader"
+SAMPLER: Final = "torch.utils.data.DistributedSampler"
+WRAPPERS: Final = frozenset({DDP, FSDP})
+
+_EXACT: Final = {
+    "torch.nn.parallel.distributed.DistributedDataParallel": DDP,
+    "apex.parallel.DistributedDataParallel": DDP,
+    "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel": FSDP,
+    "torch.distributed._composable.fsdp.fully_shard": FULLY_SHARD,
+    "torch.distributed._composable.fully_shard": FULLY_SHARD,
+    "torch.nn.parallel.DataParallel": DATA_PARALLEL,
+    "torch.nn.parallel.data_parallel.DataParallel": DATA_PARALLEL,
+    "torch.utils.data.distributed.DistributedSampler": SAMPLER,
+    "torch.utils.data.dataloader.DataLoader": LOADER,
+    "torch_geometric.loader.DataLoader": LOADER,
+    "torch.multiprocessing.spawn.spawn": "torch.multiprocessing.spawn",
+    "accelerate.accelerator.Accelerator": "accelerate.Accelerator",
+}
+_PREFIXES: Final = (
+    ("torch.distributed.distributed_c10d.", DIST),
+    ("pytorch_lightning.", "lightning.pytorch."),
+    ("lightning_fabric.", "lightning.fabric."),
+    ("torch.utils.data.sampler.", "torch.utils.data."),
+    ("torch.utils.data.dataset.", "torch.utils.data."),
+)
+
+# c10d calls that every rank of the group must make, in the same order.
+COLLECTIVE_OPS: Final = frozenset(
+    "all_reduce all_gather all_gather_into_tensor all_gather_object all_gather_single barrier"
+    " broadcast broadcast_object_list gather gather_object monitored_barrier new_group"
+    " new_subgroups"
+    " new_subgroups_by_enumeration reduce reduce_scatter reduce_scatter_tensor"
+    " reduce_scatter_single scatter scatter_object_list split_group all_to_all all_to_all_single"
+    " destroy_process_group init_process_group all_reduce_coalesced all_gather_coalesced"
+    " init_device_mesh".split()
+)
+# Afterwards the argument (or the result) is the same on all ranks.
+AGREEING_OPS: Final = frozenset(
+    "all_reduce all_gather all_gather_into_tensor all_gather_object all_gather_single broadcast"
+    " broadcast_object_list all_reduce_coalesced all_gather_coalesced all_to_all"
+    " all_to_all_single".split()
+)
+GROUP_OPS: Final = frozenset(
+    "new_group new_subgroups new_subgroups_by_enumeration split_group".split()
+)
+SESSION_OPS: Final = frozenset({"init_process_group", "destroy_process_group"})
+
+# Other calls that communicate, by full name.
+COLLECTIVE_CALLS: Final = frozenset(
+    {
+        "torch.distributed.checkpoint.save",
+        "torch.distributed.checkpoint.load",
+        "torch.distributed.checkpoint.save_state_dict",
+        "torch.distributed.checkpoint.load_state_dict",
+        "torch.distributed.checkpoint.async_save",
+        "torch.distributed.checkpoint.state_dict.get_model_state_dict",
+        "torch.distributed.checkpoint.state_dict.get_optimizer_state_dict",
+        "torch.distributed.checkpoint.state_dict.get_state_dict",
+        "torch.distributed.checkpoint.state_dict.set_model_state_dict",
+        "torch.distributed.checkpoint.state_dict.set_optimizer_state_dict",
+        "torch.distributed.checkpoint.state_dict.set_state_dict",
+        f"{FSDP}.optim_state_dict",
+        f"{FSDP}.full_optim_state_dict",
+        f"{FSDP}.state_dict",
+        f"{FSDP}.summon_full_params",
+        f"{FSDP}.clip_grad_norm_",
+        "torch.distributed.optim.ZeroRedundancyOptimizer.consolidate_state_dict",
+        "torch.distributed.optim.ZeroRedundancyOptimizer.step",
+        "accelerate.Accelerator.gather",
+        "accelerate.Accelerator.gather_for_metrics",
+        "accelerate.Accelerator.reduce",
+        "accelerate.Accelerator.pad_across_processes",
+        "accelerate.Accelerator.wait_for_everyone",
+        "accelerate.Accelerator.get_state_dict",
+        "accelerate.Accelerator.save_state",
+        "accelerate.Accelerator.backward",
+        "lightning.fabric.Fabric.all_gather",
+        "lightning.fabric.Fabric.all_reduce",
+        "lightning.fabric.Fabric.barrier",
+        "lightning.fabric.Fabric.broadcast",
+        "lightning.fabric.Fabric.save",
+        "lightning.fabric.Fabric.backward",
+        "lightning.pytorch.Trainer.save_checkpoint",
+        "lightning.pytorch.Trainer.strategy.barrier",
+        "lightning.pytorch.Trainer.strategy.broadcast",
+        "lightning.pytorch.Trainer.strategy.reduce",
+        "lightning.pytorch.LightningModule.all_gather",
+        "lightning.pytorch.Trainer.fit",
+        "lightning.pytorch.Trainer.test",
+        "lightning.pytorch.Trainer.validate",
+    }
+)
+FRAMEWORK_CALLS: Final = frozenset(
+    name for name in COLLECTIVE_CALLS if name.startswith(("accelerate.", "lightning."))
+)
+# Calls of these methods communicate whatever the receiver is.
+COLLECTIVE_METHODS: Final = frozenset({"full_tensor", "consolidate_state_dict"})
+AGREEING_CALLS: Final = frozenset(
+    {
+        "accelerate.Accelerator.gather",
+        "accelerate.Accelerator.gather_for_metrics",
+        "accelerate.Accelerator.reduce",
+        "lightning.fabric.Fabric.all_gather",
+        "lightning.fabric.Fabric.all_reduce",
+        "lightning.fabric.Fabric.broadcast",
+        "torch.distributed._functional_collectives.all_reduce",
+        "torch.distributed.nn.functional.all_reduce",
+        "torch.distributed.nn.all_reduce",
+        "torch.distributed.nn.all_gather",
+        "torch.distributed.nn.functional.all_gather",
+        "accelerate.utils.gather",
+        "accelerate.utils.reduce",
+        "accelerate.utils.broadcast",
+        "accelerate.utils.gather_object",
+        "accelerate.utils.broadcast_object_list",
+    }
+)
+
+RANK_CALLS: Final = frozenset({"torch.distributed.get_rank", "horovod.torch.rank"})
+LOCAL_RANK_CALLS: Final = frozenset(
+    {"torch.distributed.get_node_local_rank", "horovod.torch.local_rank"}
+)
+SIZE_CALLS: Final = frozenset({"torch.distributed.get_world_size", "horovod.torch.size"})
+TRUE_CALLS: Final = frozenset(
+    {
+        "torch.distributed.is_available",
+        "torch.distributed.is_initialized",
+        "torch.distributed.is_torchelastic_launched",
+        "torch.distributed.is_nccl_available",
+        "torch.distributed.is_gloo_available",
+    }
+)
+# Variables that torchrun sets, as (rank 0, rank 1); only their presence is sure for the others.
+RANK_VARIABLES: Final = {"RANK": "rank", "LOCAL_RANK": "local-rank"}
+SIZE_VARIABLES: Final = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
+SET_VARIABLES: Final = frozenset(
+    {"MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "TORCHELASTIC_RUN_ID"}
+)
+UNSET_VARIABLES: Final = (
+    "SLURM_",
+    "OMPI_COMM_",
+    "PMI_",
+    "HOROVOD_",
+    "XRT_",
+)
+# Attributes of framework objects: (class prefix, attribute) gives the rank, or whether it is 0.
+FRAMEWORK_RANKS: Final = frozenset(
+    "process_index global_rank rank node_rank local_rank local_process_index".split()
+)
+FRAMEWORK_MAINS: Final = frozenset(
+    "is_main_process is_local_main_process is_global_zero is_world_process_zero"
+    " is_local_process_zero is_last_process".split()
+)
+# What an unknown attribute or parameter of a distributed program means when nothing else says it.
+RANK_NAMES: Final = frozenset(
+    "rank global_rank proc_rank process_index process_rank ddp_rank".split()
+)
+LOCAL_NAMES: Final = frozenset("local_rank ddp_local_rank local_process_index".split())
+MAIN_NAMES: Final = frozenset(
+    "is_main_process is_master is_main is_rank_zero is_rank0 is_global_zero main_process"
+    " master_process is_master_process is_chief is_world_process_zero".split()
+)
+CLOCK_CALLS: Final = frozenset(
+    "time.time time.monotonic time.perf_counter time.process_time time.time_ns"
+    " datetime.datetime.now datetime.datetime.utcnow".split()
+)
+RANDOM_PREFIXES: Final = ("random.", "numpy.random.", "torch.rand", "torch.randint", "secrets.")
+FILE_TESTS: Final = frozenset(
+    "os.path.exists os.path.isfile os.path.isdir os.listdir glob.glob os.path.getsize".split()
+)
+NO_GRAD: Final = frozenset(
+    {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.set_grad_enabled"}
+)
+FRAMEWORKS: Final = {
+    "accelerate": "accelerate",
+    "lightning": "lightning",
+    "deepspeed": "deepspeed",
+    "ray": "ray",
+    "horovod": "horovod",
+    "colossalai": "colossalai",
+    "transformers": "transformers",
+    "composer": "composer",
+    "ignite": "ignite",
+}
+
+
+def canonical(name: str) -> str:
+    """The one name of what torch exports from several places."""
+    found = _EXACT.get(name)
+    if found is not None:
+        return found
+    for prefix, place in _PREFIXES:
+        if name.startswith(prefix):
+            name = place + name[len(prefix) :]
+    if name.startswith(("lightning.fabric.fabric.", "lightning.pytorch.trainer.trainer.")):
+        name = name.replace(".fabric.fabric.", ".fabric.").replace(".trainer.trainer.", ".")
+    if name.startswith("lightning.Fabric"):
+        name = name.replace("lightning.", "lightning.fabric.", 1)
+    if name.startswith(
+        ("lightning.Trainer", "lightning.LightningModule", "lightning.LightningData")
+    ):
+        name = name.replace("lightning.", "lightning.pytorch.", 1)
+    return _EXACT.get(name, name)

@@ -1,0 +1,67 @@
+"""One line for each finding, as editors and other programs read them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import click
+
+from ddpify.checking.model import Checked
+from ddpify.rules.base import Finding, Severity
+
+_COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
+
+
+def render(checked: Checked, *, color: bool = False, quiet: bool = False) -> str:
+    """The lines, then the counts unless ``quiet``."""
+    lines = [headline(one, checked, color) for one in checked.findings]
+    return "".join(f"{line}\n" for line in (*lines, *([] if quiet else summary(checked))))
+
+
+def headline(found: Finding, checked: Checked, color: bool) -> str:
+    """``path:line:column: CODE [*] message``; the star: there is a safe fix."""
+    span = found.site.span
+    rule = click.style(found.rule, fg=_COLORS[found.severity], bold=True) if color else found.rule
+    star = "[*] " if checked.safe(found) else ""
+    path = click.style(found.site.path, bold=True) if color else found.site.path
+    return f"{path}:{span.line}:{span.column + 1}: {rule} {star}{found.message}"
+
+
+def summary(checked: Checked) -> Sequence[str]:
+    """How many there are, what --fix did and can do."""
+    done = [f"Fixed {plural(checked.fixed, 'finding')}."] if checked.fixed else []
+    if not checked.findings:
+        return [*done, _nothing(checked)]
+    return [*done, _counts(checked), *_fixable(checked)]
+
+
+def _nothing(checked: Checked) -> str:
+    if checked.files and not checked.applies and not checked.fixed:
+        return (
+            "No findings: nothing here trains with several processes "
+            "(`ddpify diff` shows what it would take; --assume-distributed looks ahead)."
+        )
+    return "No findings."
+
+
+def _counts(checked: Checked) -> str:
+    found = checked.findings
+    by_severity = Counter(one.severity for one in found)
+    parts = (plural(by_severity[kind], kind.value) for kind in Severity if by_severity[kind])
+    files = plural(len({one.site.path for one in found}), "file")
+    return f"{plural(len(found), 'finding')} ({', '.join(parts)}) in {files}."
+
+
+def _fixable(checked: Checked) -> list[str]:
+    safe = sum(checked.safe(one) for one in checked.findings)
+    unsafe = sum(bool(one.fix) for one in checked.findings) - safe
+    lines = [f"[*] {safe} fixable with --fix."] if safe else []
+    if unsafe:
+        lines.append(f"{unsafe} fixable with --fix --unsafe-fixes.")
+    return lines
+
+
+def plural(count: int, noun: str) -> str:
+    """The noun, with an s where there are several."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,40 @@
+"""Findings for people: the line, what proves it, what to do, and the source on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddpify.checking.model import Checked
+from ddpify.report.concise import headline, summary
+
+
+def render(
+    checked: Checked, *, color: bool = False, quiet: bool = False, source: bool = False
+) -> str:
+    """All findings in order, then the counts unless ``quiet``."""
+    told = _sourced(checked, color) if source else _plain(checked, color)
+    lines = [*told, *([] if quiet else summary(checked))]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _plain(checked: Checked, color: bool) -> Iterator[str]:
+    for found in checked.findings:
+        yield headline(found, checked, color)
+        yield from (f"    {site}: {why}" for site, why in found.because)
+        if found.advice:
+            yield f"    {found.advice}"
+
+
+def _sourced(checked: Checked, color: bool) -> Iterator[str]:
+    from ddpify.report.frames import Lines, frame
+
+    lines = Lines(checked.texts or {})
+    for found in checked.findings:
+        yield headline(found, checked, color)
+        yield from frame(found.site.span, lines.of(found.site.path), color)
+        for site, why in found.because:
+            yield f"  {site}: {why}"
+            yield from frame(site.span, lines.of(site.path), color, around=0)
+        if found.advice:
+            yield f"  = {found.advice}"
+        yield ""

@@ -1,0 +1,43 @@
+"""Findings as GitHub workflow commands: they become annotations of a pull request.
+
+https://docs.github.com/actions/reference/workflows-and-actions/workflow-commands
+"""
+
+from __future__ import annotations
+
+from ddpify.checking.model import Checked
+from ddpify.rules.base import Finding, Severity
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
+
+
+def render(checked: Checked) -> str:
+    """One command for each finding."""
+    return "".join(f"{_command(one, checked)}\n" for one in checked.findings)
+
+
+def _command(found: Finding, checked: Checked) -> str:
+    span = found.site.span
+    properties: dict[str, str | int] = {
+        "title": f"{found.rule} {checked.name(found.rule)}".rstrip(),
+        "file": found.site.path,
+        "line": span.line,
+        "endLine": span.end_line,
+    }
+    if span.end_line == span.line:  # GitHub takes columns of one line only
+        properties |= {"col": span.column + 1, "endColumn": span.end_column + 1}
+    listed = ",".join(f"{key}={_property(str(value))}" for key, value in properties.items())
+    return f"::{_LEVELS[found.severity]} {listed}::{_data(_message(found))}"
+
+
+def _message(found: Finding) -> str:
+    because = (f"{site}: {why}" for site, why in found.because)
+    return "\n".join((found.message, *because, *([found.advice] if found.advice else [])))
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")

@@ -1,0 +1,48 @@
+"""Findings as a JUnit report: a test case each, which fails."""
+
+from __future__ import annotations
+
+from xml.etree import ElementTree as xml
+
+from ddpify.checking.model import Checked
+from ddpify.rules.base import Finding
+
+
+def render(checked: Checked) -> str:
+    """The whole document. A run without findings is one test that passes."""
+    count = len(checked.findings)
+    numbers = {"tests": str(max(1, count)), "failures": str(count), "errors": "0"}
+    suites = xml.Element("testsuites", {"name": "ddpify", **numbers})
+    suite = xml.SubElement(suites, "testsuite", {"name": "ddpify check", **numbers})
+    for found in checked.findings:
+        _case(suite, found, checked)
+    if not count:
+        xml.SubElement(suite, "testcase", {"name": "no findings", "classname": "ddpify"})
+    xml.indent(suites)
+    text = xml.tostring(suites, encoding="unicode")
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
+
+
+def _case(suite: xml.Element, found: Finding, checked: Checked) -> None:
+    span = found.site.span
+    name = f"{found.rule} {checked.name(found.rule)}".rstrip()
+    case = xml.SubElement(
+        suite,
+        "testcase",
+        {
+            "name": f"{name} ({span.line}:{span.column + 1})",
+            "classname": found.site.path.removesuffix(".py").replace("/", "."),
+            "file": found.site.path,
+            "line": str(span.line),
+        },
+    )
+    attributes = {"type": found.severity.value, "message": _legal(found.message)}
+    failure = xml.SubElement(case, "failure", attributes)
+    because = (f"{site}: {why}" for site, why in found.because)
+    place = f"{found.site.path}:{span.line}:{span.column + 1}: {found.rule} {found.message}"
+    failure.text = _legal("\n".join(part for part in (place, *because, found.advice) if part))
+
+
+def _legal(text: str) -> str:
+    """Without what XML cannot hold."""
+    return "".join(one for one in text if one in "\t\n\r" or one.isprintable() or ord(one) > 0x9F)

@@ -1,0 +1,170 @@
+"""Findings as SARIF 2.1.0, for code scanning and editors.
+
+https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+from __future__ import annotations
+
+import difflib
+import io
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ddpify import __version__
+from ddpify.checking.model import Checked
+from ddpify.plan import Change
+from ddpify.report.fingerprints import fingerprints
+from ddpify.report.rule import page
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.site import Site, Span
+from ddpify.source import Source, UnreadableSource
+
+SCHEMA = (
+    "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
+)
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}
+_DOCUMENTATION = "https://docs.pytorch.org/docs/stable/distributed.html"
+_BASE = "SRCROOT"
+
+Fixes = Callable[[Finding], Sequence[Change]]
+
+
+def render(checked: Checked, rules: Sequence[Rule], fixes: Fixes) -> str:
+    """The whole document; ``rules`` are all, ``fixes`` says what fixing one finding changes."""
+    used = {one.rule for one in checked.findings}
+    described = [rule for rule in rules if rule.id in used]
+    index = {rule.id: number for number, rule in enumerate(described)}
+    marks = fingerprints(checked)
+    run = {
+        "tool": {"driver": _driver(described)},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {_BASE: {"uri": f"{Path.cwd().as_uri()}/"}},
+        "results": [
+            _result(one, index, mark, fixes)
+            for one, mark in zip(checked.findings, marks, strict=True)
+        ],
+    }
+    document = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _driver(rules: Sequence[Rule]) -> dict[str, Any]:
+    return {
+        "name": "ddpify",
+        "semanticVersion": __version__,
+        "informationUri": _DOCUMENTATION,
+        "rules": [_rule(rule) for rule in rules],
+    }
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    url = re.search(r"https?://[^\s,;)\"'>]+", rule.source)
+    return {
+        "id": rule.id,
+        "name": "".join(part.capitalize() for part in rule.name.split("-")),
+        "shortDescription": {"text": rule.name.replace("-", " ")},
+        "fullDescription": {"text": rule.why},
+        "help": {"text": f"{rule.why}\n\nSource: {rule.source}", "markdown": page(rule)},
+        "helpUri": url.group().rstrip(".") if url else _DOCUMENTATION,
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": {"tags": ["distributed-training"]},
+    }
+
+
+def _result(
+    found: Finding, index: dict[str, int], fingerprint: str, fixes: Fixes
+) -> dict[str, Any]:
+    message = f"{found.message}. {found.advice}".rstrip(". ")
+    result: dict[str, Any] = {
+        "ruleId": found.rule,
+        "level": _LEVELS[found.severity],
+        "message": {"text": message},
+        "locations": [_location(found.site)],
+        "partialFingerprints": {"ddpify/v1": fingerprint},
+    }
+    if found.rule in index:
+        result["ruleIndex"] = index[found.rule]
+    if found.because:
+        result["relatedLocations"] = [
+            {"id": number, **_location(site, why)}
+            for number, (site, why) in enumerate(found.because, 1)
+        ]
+        result["codeFlows"] = [_flow(found)]
+    changes = fixes(found) if found.fix else ()
+    if changes and all(change.before is not None for change in changes):
+        result["fixes"] = [_fix(found, changes)]
+    return result
+
+
+def _flow(found: Finding) -> dict[str, Any]:
+    """The hops that prove it, and where they lead."""
+    steps = [*found.because, (found.site, found.message)]
+    return {"threadFlows": [{"locations": [{"location": _location(*step)} for step in steps]}]}
+
+
+def _location(site: Site, message: str = "") -> dict[str, Any]:
+    place = {"artifactLocation": _artifact(site.path), "region": _region(site.span)}
+    return {"physicalLocation": place, **({"message": {"text": message}} if message else {})}
+
+
+def _artifact(path: str) -> dict[str, str]:
+    if Path(path).is_absolute():
+        return {"uri": Path(path).as_uri()}
+    return {"uri": quote(path), "uriBaseId": _BASE}
+
+
+def _region(span: Span) -> dict[str, int]:
+    return {
+        "startLine": span.line,
+        "startColumn": span.column + 1,
+        "endLine": span.end_line,
+        "endColumn": span.end_column + 1,
+    }
+
+
+def _fix(found: Finding, changes: Sequence[Change]) -> dict[str, Any]:
+    return {
+        "description": {"text": found.advice or f"fix {found.rule}"},
+        "artifactChanges": [
+            {
+                "artifactLocation": _artifact(change.path),
+                "replacements": list(_replacements(change)),
+            }
+            for change in changes
+        ],
+    }
+
+
+def _replacements(change: Change) -> Iterator[dict[str, Any]]:
+    """Whole lines for whole lines."""
+    old, new = (list(io.StringIO(_text(raw), newline="")) for raw in (change.before, change.after))
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for tag, first, last, begin, end in matcher.get_opcodes():
+        if tag != "equal":
+            yield {
+                "deletedRegion": _region(_lines(old, first, last)),
+                "insertedContent": {"text": "".join(new[begin:end])},
+            }
+
+
+def _lines(lines: Sequence[str], first: int, last: int) -> Span:
+    """From the beginning of one line to that of another, or to the end of the file."""
+    start, end = (_start(lines, number) for number in (first, last))
+    return Span(*start, *end)
+
+
+def _start(lines: Sequence[str], number: int) -> tuple[int, int]:
+    if number < len(lines) or not lines or lines[-1].endswith(("\n", "\r")):
+        return number + 1, 0
+    return len(lines), len(lines[-1])
+
+
+def _text(raw: bytes | None) -> str:
+    try:
+        return Source.from_bytes(raw or b"", Path(), "").text
+    except UnreadableSource:
+        return Source.plain(raw or b"", Path(), "").text

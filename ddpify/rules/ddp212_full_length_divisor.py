@@ -1,0 +1,104 @@
+"""DDP212: the sum of one rank's share is divided by the length of the whole data set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from ddpify.ranks.model import Call, Run, Thing
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples_feeds import OVER_SHARE, OVER_WHOLE, SHOWN_OVER_WHOLE
+from ddpify.rules.feeds import dataset_of, dealt_by, enclosing, is_loader
+from ddpify.rules.quotients import (
+    Added,
+    added,
+    assigned_from,
+    base,
+    changed_between,
+    counts,
+    divisions,
+    loops_over,
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per division of a share's sum by the whole length."""
+    sums = [one for loop, loader in loops_over(run) for one in added(loop, loader)]
+    for call in run.named("builtins.len"):
+        for one in sums:
+            node = _division(call, one)
+            if node is not None and _stays_wrong(run, call, one, node):
+                yield Finding(
+                    "DDP212",
+                    call.module.site(node),
+                    "one rank's sum over the length of all samples: too small by the world size",
+                    Severity.ERROR,
+                    (),
+                    "add the sums over the ranks first, or divide by len(loader.sampler)",
+                    ((one.loop.module.site(one.node), "added up over this rank's share"),),
+                )
+                break
+
+
+def _division(call: Call, one: Added) -> ast.AST | None:
+    """Where what ``one`` adds up is divided by this length of the whole data set."""
+    whole = dealt_by(one.loader) and call.args and _is_whole(call, one.loader)
+    if not whole or counts(one.node.value) or call.module is not one.loop.module:
+        return None
+    function = enclosing(call)
+    for left, right, node in divisions(function):
+        if base(right) is call.node and ast.unparse(base(left)) == one.name:
+            inside = any(n is one.node for n in ast.walk(function))
+            if inside and not changed_between(function, one.name, one.loop.node, node):
+                return node
+    return None
+
+
+def _is_whole(call: Call, loader: Thing) -> bool:
+    """``len(dataset)`` or ``len(loader.dataset)``."""
+    dataset = dataset_of(loader)
+    for thing in call.args[0].things:
+        if dataset is not None and thing in dataset.things and not is_loader(thing):
+            return True
+        if thing.kind == "attribute" and thing.receiver is loader:
+            return thing.name.endswith(".dataset")
+    return False
+
+
+def _stays_wrong(run: Run, call: Call, one: Added, node: ast.AST) -> bool:
+    """No later sum over the ranks makes it right; a mean over them does not."""
+    name = assigned_from(enclosing(call), node)
+    for other in _reductions(run):
+        if other.order > call.order and one.loader in set(other.args[0].sources()):
+            same = name and other.module is call.module and _reads(other, name)
+            if not (same and _averages(other)):
+                return False
+    return True
+
+
+def _reductions(run: Run) -> Iterator[Call]:
+    names = ("all_reduce", "reduce", "all_gather", "all_gather_object", "gather", "gather_object")
+    return (c for c in run.calls if c.method in names and c.args)
+
+
+def _reads(call: Call, name: str) -> bool:
+    return any(ast.unparse(node) == name for node in call.node.args[:1])
+
+
+def _averages(call: Call) -> bool:
+    operation = call.node_of(1, "op")
+    return operation is not None and ast.unparse(operation).endswith("AVG")
+
+
+RULE = Rule(
+    "DDP212",
+    "full-length-divisor",
+    "A loader with a DistributedSampler yields a share of the samples, but len(loader.dataset) is"
+    " the number of all. The loss of one rank's share over the length of the whole was .5 instead"
+    " of 1.0 with two ranks. A sum that is all-reduced before or after is right.",
+    "narumiruna/pytorch-distributed-example#1; BUGS D13",
+    bad=(OVER_WHOLE, SHOWN_OVER_WHOLE),
+    good=(OVER_SHARE,),
+    lint=lint,
+    severity=Severity.ERROR,
+)

@@ -1,0 +1,172 @@
+"""DDP812: ranks go over shards of different length, and meet in every round."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.ranks import words
+from ddpify.ranks.model import DATA, Call, Loop, Origin, Run, Symbol, Thing, Value
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples_gradients import trained
+from ddpify.rules.exchanges import exchanges
+from ddpify.site import Site
+
+_JOINS: Final = (
+    "torch.distributed.algorithms.join.Join",
+    "torch.distributed.algorithms.Join",
+    f"{words.DDP}.join",
+)
+_SUBSET: Final = "torch.utils.data.Subset"
+_GOES_OVER: Final = frozenset({words.LOADER, "builtins.enumerate", "builtins.iter"})
+_SAMPLED: Final = ((3, "sampler"), (4, "batch_sampler"))
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per loop over a strided shard with a collective in it."""
+    seen: set[ast.AST] = set()
+    for call in exchanges(run):
+        if not call.everywhere or call.within(*_JOINS):
+            continue
+        for loop in call.loops:
+            cut = _strided(run, loop) if loop.node not in seen else None
+            if cut is not None:
+                seen.add(loop.node)
+                yield _finding(call, loop, cut)
+
+
+def _finding(call: Call, loop: Loop, cut: Site) -> Finding:
+    return Finding(
+        "DDP812",
+        loop.site,
+        "one rank has a sample more than another where the samples do not divide evenly: its last"
+        " round meets nobody",
+        Severity.ERROR,
+        advice="deal with DistributedSampler (it pads), cut to equal lengths, or train within Join",
+        because=((cut, "every N-th sample goes to a rank"), (call.site, "the ranks meet here")),
+    )
+
+
+def _strided(run: Run, loop: Loop) -> Site | None:
+    """Where what a loop goes over was dealt with a stride, without making the parts equal."""
+    if loop.over is None or _sampled(loop.over):
+        return None
+    for value in _fed(loop.over):
+        for origin in value.origins:
+            if origin.kind == DATA and _is_stride(run, origin):
+                return origin.site
+        subset = value.made_by(_SUBSET)
+        indices = subset.call.arg(1, "indices") if subset is not None and subset.call else None
+        if indices is not None and _strides(indices):
+            return subset.site if subset is not None else None
+    return None
+
+
+def _fed(over: Value) -> Iterator[Value]:
+    """What gives a loop its rounds: itself, or what a loader or ``enumerate`` goes over."""
+    yield over
+    for thing in over.things:
+        if thing.kind == "result" and thing.call is not None and thing.call.args:
+            if thing.name in _GOES_OVER or thing.name.startswith("tqdm"):
+                yield from _fed(thing.call.args[0])
+        elif thing.cls is not None and (rounds := thing.cls.method("__iter__")) is not None:
+            yield from (v for k, v in thing.attrs.items() if f"self.{k}" in rounds.text)
+
+
+def _sampled(over: Value) -> bool:
+    """Whether a sampler decides how many batches there are."""
+    loaders = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
+    return any(
+        thing.call is not None and thing.call.arg(*place) is not None
+        for thing in loaders
+        for place in _SAMPLED
+    )
+
+
+def _is_stride(run: Run, origin: Origin) -> bool:
+    """Whether an origin is ``rows[rank::world]`` of rows that were not cut before."""
+    module = run.modules.get(origin.site.path)
+    if module is None:
+        return False
+    nodes = list(ast.walk(module.tree))
+    cuts = [n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Slice)]
+    found = next((n for n in cuts if module.site(n) == origin.site), None)
+    if found is None or not isinstance(found.slice, ast.Slice):
+        return False
+    name = ast.unparse(found.value)
+    return (
+        found.slice.step is not None
+        and found.slice.lower is not None
+        and not any(_bounds(node, name) for node in nodes)
+    )
+
+
+def _bounds(node: ast.AST, name: str) -> bool:
+    """Whether ``name`` is assigned a slice: perhaps to make its length a multiple."""
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
+        return False
+    same = any(ast.unparse(target) == name for target in node.targets)
+    return same and isinstance(node.value.slice, ast.Slice)
+
+
+def _strides(indices: Value) -> bool:
+    """Whether these are ``range(rank, len(rows), world)``."""
+    made: Thing | None = indices.made_by("builtins.range")
+    if made is None and indices.made_by("builtins.list") is not None:
+        return any(_strides(arg) for arg in _arguments(indices.made_by("builtins.list")))
+    args = list(_arguments(made))
+    if len(args) != 3 or not args[0].by_rank or args[2].by_rank:
+        return False
+    end = args[1].atoms[0]
+    return isinstance(end, Symbol) and end.key.startswith("len(") and "[:]" not in end.key
+
+
+def _arguments(thing: Thing | None) -> Iterator[Value]:
+    if thing is not None and thing.call is not None:
+        yield from thing.call.args
+
+
+_SHARDED: Final = """
+mine = Subset(rows, range(dist.get_rank(), {}, dist.get_world_size()))
+own = DataLoader(mine, batch_size=1, shuffle=True)
+model = DDP(nn.Linear(16, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+_LOOP: Final = """
+for x, y in own:{}
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+_TOP: Final = (
+    "from torch.distributed.algorithms.join import Join\nfrom torch.utils.data import Subset\n"
+)
+
+RULE = Rule(
+    "DDP812",
+    "uneven-inputs",
+    "Dealt with a stride, nine samples are five for rank 0 and four for rank 1. Every round of"
+    " training meets in the backward, so the fifth of rank 0 meets nobody: measured, a timeout, or"
+    " a gradient that is added to a metric. DistributedSampler pads, so its parts are equal; Join"
+    " lets the short ranks answer for the rest.",
+    "pytorch#38174, #33148; lightning#20404; torch.distributed.algorithms.Join; BUGS C11",
+    lint=lint,
+    bad=(
+        trained(_SHARDED.format("len(rows)"), _LOOP.format("  # DDP812"), _TOP),
+        trained(loop="""
+            for x in rows.tensors[0][dist.get_rank() :: dist.get_world_size()]:  # DDP812
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+            """),
+    ),
+    good=(
+        trained(_SHARDED.format("256"), _LOOP.format(""), _TOP),
+        trained(
+            _SHARDED.format("len(rows)"),
+            "with Join([model]):" + _LOOP.format("").replace("\n", "\n    "),
+            _TOP,
+        ),
+    ),
+)

@@ -1,0 +1,28 @@
+"""Calls at which ranks meet: collectives, and what a wrapped model does in its backward."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Run, Thing
+
+
+def exchanges(run: Run) -> Iterator[Call]:
+    """Collectives of all ranks and backwards through wrapped models, without start and end."""
+    for call in run.calls:
+        if call.method == "backward" and call.receiver is not None:
+            if any(_is_wrapped(thing) for thing in call.receiver.sources()):
+                yield call
+        elif call.name in words.COLLECTIVE_CALLS or _is_collective(call):
+            yield call
+
+
+def _is_wrapped(thing: Thing) -> bool:
+    return thing.name in words.WRAPPERS or thing.sharded is not None
+
+
+def _is_collective(call: Call) -> bool:
+    ops = words.COLLECTIVE_OPS - words.SESSION_OPS
+    plain = call.name == f"{words.DIST}{call.method}" and "group" not in call.kwargs
+    return plain and call.method in ops

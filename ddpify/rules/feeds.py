@@ -1,0 +1,248 @@
+"""Loaders in a run: which are trained on, who deals their samples, who takes them over."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ddpify.ranks import words
+from ddpify.ranks.model import IDENTITY, Call, Guard, Loop, Run, Thing, Value
+from ddpify.ranks.values import spread, text
+
+BATCH_SAMPLER = "torch.utils.data.BatchSampler"
+# Samplers of torch that know nothing of ranks.
+PLAIN_SAMPLERS = frozenset({"torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"})
+_TAKEN_OVER = frozenset({"prepare", "prepare_data_loader", "setup_dataloaders", "deepspeed_io"})
+GRADIENTS = frozenset({*words.WRAPPERS, words.FULLY_SHARD})
+_TURNS = ("builtins.range", "itertools.count")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A loop over a loader's batches, in which a ``backward`` is called."""
+
+    loader: Thing
+    backward: Call
+    depth: int  # which of ``backward.loops``
+
+    @property
+    def loop(self) -> Loop:
+        """The loop over the batches."""
+        return self.backward.loops[self.depth]
+
+    @property
+    def epochs(self) -> Loop | None:
+        """The outermost loop that repeats the pass over one and the same loader."""
+        made = self.loader.call.loops if self.loader.call is not None else ()
+        repeating = [one for one in self.backward.loops[: self.depth] if one not in made]
+        return next((one for one in repeating if not _once(one)), None)
+
+
+def _once(loop: Loop) -> bool:
+    """``for epoch in range(1)``."""
+    made = loop.over.made_by(*_TURNS) if loop.over is not None else None
+    numbers = [arg.constant for arg in made.call.args] if made is not None and made.call else []
+    return numbers in ([1], [0, 1])
+
+
+def is_loader(thing: Thing) -> bool:
+    """A DataLoader, or an object of a project class that is one."""
+    if thing.kind == "result" and thing.name == words.LOADER:
+        return thing.call is not None
+    return thing.cls is not None and thing.call is not None and thing.cls.inherits(words.LOADER)
+
+
+def is_sampler(thing: Thing) -> bool:
+    """A DistributedSampler, or an object of a project class that is one."""
+    if thing.call is None:
+        return False
+    own = thing.cls is not None and thing.cls.inherits(words.SAMPLER)
+    return own or (thing.kind == "result" and thing.name == words.SAMPLER)
+
+
+def loaders_in(value: Value | None) -> tuple[Thing, ...]:
+    """The loaders that this is or is made from."""
+    if value is None:
+        return ()
+    direct = tuple(t for t in value.things if is_loader(t))
+    return direct or tuple(dict.fromkeys(t for t in value.sources() if is_loader(t)))
+
+
+def iterated(loop: Loop) -> tuple[Thing, ...]:
+    """The loaders whose batches a loop goes over."""
+    if loop.over is None or loop.over.made_by(*_TURNS) is not None:
+        return ()
+    return loaders_in(loop.over)
+
+
+def backwards(run: Run) -> Iterator[Call]:
+    """The calls that compute gradients: ``loss.backward()``, timm's ``scaler(loss, optimizer)``."""
+    for call in run.calls:
+        plain = call.receiver is not None and call.method in ("backward", "manual_backward")
+        scaler = call.target is None and call.name.endswith("NativeScaler.__call__")
+        if plain or scaler:
+            yield call
+
+
+def passes(run: Run) -> list[Pass]:
+    """Every loader that is trained on, with its loop: the innermost around a ``backward``."""
+    found: dict[tuple[Thing, Loop], Pass] = {}
+    for call in backwards(run):
+        for depth in reversed(range(len(call.loops))):
+            loaders = iterated(call.loops[depth])
+            for loader in loaders:
+                found.setdefault((loader, call.loops[depth]), Pass(loader, call, depth))
+            if loaders:
+                break
+    return list(found.values())
+
+
+def trained(run: Run) -> set[Thing]:
+    """The loaders that losses are computed from."""
+    found = {one.loader for one in passes(run)}
+    for call in backwards(run):
+        for value in (call.receiver, *call.args):
+            found.update(t for t in loaders_in(value) if _is_iterated_by_hand(run, t))
+    return found
+
+
+def _is_iterated_by_hand(run: Run, loader: Thing) -> bool:
+    return any(c.args and loader in loaders_in(c.args[0]) for c in run.named("builtins.iter"))
+
+
+def argument(loader: Thing, position: int, keyword: str) -> Value | None:
+    """What a loader was made with; None also for the constant None."""
+    call = loader.call
+    value = call.arg(position, keyword) if call is not None else None
+    return None if value is not None and value.known and value.atoms == (None, None) else value
+
+
+def dataset_of(loader: Thing) -> Value | None:
+    """Its data set."""
+    return argument(loader, 0, "dataset")
+
+
+def samplers_of(loader: Thing) -> tuple[Value, ...]:
+    """What it takes its order from, if given."""
+    given = (argument(loader, 3, "sampler"), argument(loader, 4, "batch_sampler"))
+    return tuple(value for value in given if value is not None)
+
+
+def dealt_by(loader: Thing) -> tuple[Thing, ...]:
+    """The DistributedSamplers behind a loader."""
+    return tuple(
+        dict.fromkeys(t for v in samplers_of(loader) for t in v.sources() if is_sampler(t))
+    )
+
+
+def is_plain(sampler: Value) -> bool:
+    """Whether it surely gives every rank all samples: torch's own samplers, and None."""
+    if by_rank(sampler) or not sampler.things:
+        return False
+    for thing in sampler.things:
+        if thing.call is None or thing.kind != "result":
+            return False
+        if thing.name == BATCH_SAMPLER:
+            inner = thing.call.arg(0, "sampler")
+            if inner is None or not is_plain(inner):
+                return False
+        elif thing.name not in PLAIN_SAMPLERS or thing.call.arg(1, "replacement") is not None:
+            return False
+    return True
+
+
+def by_rank(value: Value) -> bool:
+    """Whether the rank is in it, or in what its objects hold."""
+    if any(origin.kind in IDENTITY for origin in spread(value)):
+        return True
+    return any(
+        origin.kind in IDENTITY
+        for thing in held(value)
+        for inner in _parts(thing)
+        for origin in spread(inner)
+    )
+
+
+def _parts(thing: Thing) -> Iterator[Value]:
+    """What an object of the project holds, and what a library's was made from."""
+    if thing.cls is not None:
+        yield from thing.attrs.values()
+    if thing.call is not None and thing.kind == "result":
+        yield from thing.call.args
+
+
+def held(value: Value, depth: int = 3) -> set[Thing]:
+    """What it is made from, and what its objects hold."""
+    found: set[Thing] = set()
+    todo = set(value.sources())
+    for _ in range(depth):
+        todo -= found
+        found |= todo
+        inner = (v for t in todo if t.cls is not None for v in t.attrs.values())
+        todo = {thing for one in inner for thing in one.sources()}
+    return found
+
+
+def taken_over(run: Run, loader: Thing) -> bool:
+    """Whether a framework is handed the loader: it deals the samples, and says the epoch."""
+    tops = frozenset(words.FRAMEWORKS)
+    for call in run.calls:
+        foreign = call.target is None and call.name.partition(".")[0] in tops
+        values = (*call.args, *call.kwargs.values())
+        if (foreign or call.method in _TAKEN_OVER) and any(loader in v.sources() for v in values):
+            return True
+    return False
+
+
+def literals(guards: Iterable[Guard]) -> set[tuple[str, bool]]:
+    """Conditions that must hold, by key: ``not x`` that does not hold is ``x`` that does."""
+    found = set()
+    for guard in guards:
+        if guard.test.known:
+            continue
+        key, holds = text(guard.test.atoms[0]), guard.holds
+        while key.startswith("not "):
+            key, holds = key[4:], not holds
+        found.add((key, holds))
+    return found
+
+
+def in_one_process(run: Run, call: Call) -> bool:
+    """Whether the program makes this call only where it does not distribute."""
+    against = {(key, not holds) for key, holds in literals(call.guards)}
+    for names in (GRADIENTS, {words.SAMPLER}):
+        marks = [c for c in run.named(*names) if c is not call]
+        if marks and all(not literals(c.guards).isdisjoint(against) for c in marks):
+            return True
+    return False
+
+
+def enclosing(call: Call) -> ast.AST:
+    """The function a call stands in, or its module."""
+    return call.function.node if call.function is not None else call.module.tree
+
+
+def identifiers(node: ast.AST) -> set[str]:
+    """Every name, attribute and text in it, in lower case."""
+    found = set()
+    for one in ast.walk(node):
+        if isinstance(one, ast.Name):
+            found.add(one.id.lower())
+        elif isinstance(one, ast.Attribute):
+            found.add(one.attr.lower())
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str):
+            found.add(one.value.lower())
+        elif isinstance(one, (ast.arg, ast.keyword)) and one.arg is not None:
+            found.add(one.arg.lower())
+    return found
+
+
+def dealt_sets(run: Run) -> set[Thing]:
+    """Data sets whose indices a DistributedSampler deals, with all that they are made from."""
+    found: set[Thing] = set()
+    for call in run.named(words.SAMPLER):
+        dataset = call.arg(0, "dataset")
+        if dataset is not None and not by_rank(dataset) and not in_one_process(run, call):
+            found |= held(dataset)
+    return found

@@ -1,0 +1,52 @@
+"""Lightning in a run: its trainers, its modules' hooks, what they log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddpify.ranks.hooks import EVALUATION, TRAINER
+from ddpify.ranks.model import Call, Run, Value
+from ddpify.ranks.modules import ClassInfo, FunctionInfo
+
+MODULE = "lightning.pytorch.LightningModule"
+DATA_MODULE = "lightning.pytorch.LightningDataModule"
+_SHARED = ("ddp", "fsdp", "deepspeed", "horovod")
+
+
+def several(run: Run) -> bool:
+    """Whether a Trainer of this run may use more than one process."""
+    return any(_several(call) for call in run.named(TRAINER))
+
+
+def _several(trainer: Call) -> bool:
+    given = [trainer.kwargs.get(name) for name in ("devices", "gpus", "num_nodes")]
+    counts = [value for value in given if value is not None]
+    strategy = trainer.kwargs.get("strategy")
+    if any(_is_one(value) for value in counts[:1]) and len(counts) == 1:
+        return False
+    word = strategy.constant if strategy is not None else None
+    return bool(counts) or (isinstance(word, str) and word.startswith(_SHARED))
+
+
+def _is_one(value: Value) -> bool:
+    single = value.items is not None and len(value.items) == 1
+    return single or str(value.constant) in ("0", "1")
+
+
+def logs(run: Run) -> Iterator[Call]:
+    """``self.log(…)`` and ``self.log_dict(…)`` of Lightning modules."""
+    return (call for call in run.named(f"{MODULE}.log", f"{MODULE}.log_dict"))
+
+
+def evaluating(call: Call) -> FunctionInfo | None:
+    """The validation or test hook that led to a call."""
+    functions = [*(outer.function for outer in call.stack), call.function]
+    return next((f for f in functions if f and f.owner and f.name in EVALUATION), None)
+
+
+def fitted(run: Run) -> Iterator[tuple[Call, ClassInfo]]:
+    """The classes of the project whose instances a Trainer is given."""
+    for call in run.calls:
+        if call.name.startswith(f"{TRAINER}."):
+            for value in (*call.args, *call.kwargs.values()):
+                yield from ((call, thing.cls) for thing in value.things if thing.cls is not None)

@@ -1,0 +1,55 @@
+"""What a loss is: a mean or a sum over the batch, as its making says."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ddpify.ranks.model import Call, Thing, Value
+
+_FUNCTIONS: Final = frozenset(
+    """cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
+    binary_cross_entropy_with_logits kl_div gaussian_nll_loss poisson_nll_loss cosine_embedding_loss
+    margin_ranking_loss triplet_margin_loss multi_margin_loss soft_margin_loss""".split()
+)
+_MODULES: Final = frozenset(
+    """CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss
+    KLDivLoss GaussianNLLLoss PoissonNLLLoss CosineEmbeddingLoss MarginRankingLoss TripletMarginLoss
+    MultiMarginLoss SoftMarginLoss""".split()
+)
+
+
+def made_by(value: Value) -> Call | None:
+    """The call whose result a value is, unchanged; a scaler's ``scale()`` is looked through."""
+    while len(value.things) == 1 and value.things[0].kind == "result":
+        call = value.things[0].call
+        if call is not None and call.name.endswith(".GradScaler.scale") and call.args:
+            value = call.args[0]
+            continue
+        return call
+    return None
+
+
+def reduction(call: Call) -> str | None:
+    """``mean``, ``sum`` or ``none`` of a call of one of torch's losses; None for others."""
+    prefix, _, name = call.name.rpartition(".")
+    if prefix == "torch.nn.functional" and name in _FUNCTIONS:
+        return _given(call)
+    if name in ("__call__", "forward") and call.receiver is not None:
+        made = [t for t in call.receiver.things if _is_loss(t)]
+        if len(made) == 1 and len(call.receiver.things) == 1 and made[0].call is not None:
+            return _given(made[0].call)
+    return None
+
+
+def _is_loss(thing: Thing) -> bool:
+    prefix, _, name = thing.name.rpartition(".")
+    return thing.kind == "result" and prefix == "torch.nn" and name in _MODULES
+
+
+def _given(call: Call) -> str | None:
+    if call.star or any(name in call.kwargs for name in ("size_average", "reduce")):
+        return None
+    value = call.kwargs.get("reduction")
+    if value is None:
+        return "mean"
+    return value.constant if isinstance(value.constant, str) else None

@@ -1,0 +1,69 @@
+"""The options of a program's command line, which are the same on all ranks."""
+
+from __future__ import annotations
+
+import re
+
+from ddpify.ranks.model import Call, Run, Thing, Value
+
+PARSE = ("parse_args", "parse_known_args")
+ADD = "argparse.ArgumentParser.add_argument"
+_LOCAL = re.compile(r"--?local[_-]rank")
+
+
+def option_of(thing: Thing) -> str:
+    """The name of the option that an attribute of the parsed arguments is; "" if it is none."""
+    owner = thing.receiver
+    if thing.kind != "attribute" or owner is None or not owner.name.endswith(PARSE):
+        return ""
+    return thing.name.rpartition(".")[2]
+
+
+def additions(run: Run) -> list[Call]:
+    """The calls that define options."""
+    return [c for c in run.methods("add_argument") if c.name.startswith(("argparse.", "."))]
+
+
+def flags(call: Call) -> tuple[str, ...]:
+    """`--local_rank` and its other spellings."""
+    return tuple(v.constant for v in call.args if isinstance(v.constant, str))
+
+
+def destination(call: Call) -> str:
+    """The attribute that an option is kept in."""
+    given = call.kwargs.get("dest")
+    if given is not None and isinstance(given.constant, str):
+        return given.constant
+    long = [flag for flag in flags(call) if flag.startswith("--")] or list(flags(call))
+    return long[0].lstrip("-").replace("-", "_") if long else ""
+
+
+def is_local_rank(call: Call) -> bool:
+    """Whether it is the option that the launcher before torchrun passed."""
+    return any(_LOCAL.fullmatch(flag) for flag in flags(call))
+
+
+def is_fixed(run: Run, index: Value | None) -> bool:
+    """Whether the number of a device is a literal, or an option's default, for all ranks."""
+    if index is None or index.local:
+        return False
+    known = index.constant
+    if isinstance(known, int) and not isinstance(known, bool):
+        return known >= 0
+    if isinstance(known, str):
+        return known.startswith("cuda:")
+    default = default_of(run, index)
+    return type(default) is int and default >= 0
+
+
+def default_of(run: Run, value: Value) -> object:
+    """What an option is where the command line does not say it; None for all other values.
+
+    The option of the local rank is not meant: a launcher may pass it.
+    """
+    names = {option_of(thing) for thing in value.things}
+    for call in additions(run):
+        if names == {destination(call)} and not is_local_rank(call):
+            default = call.kwargs.get("default")
+            return default.constant if default is not None else None
+    return None

@@ -1,0 +1,68 @@
+"""Where random numbers come from: the same on all ranks, one stream each, or no seed."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM, Call, Run, Value
+from ddpify.ranks.values import spread
+
+TORCH, NUMPY, PYTHON = "torch", "numpy", "random"
+_SEEDERS = {
+    "torch.manual_seed": (TORCH,),
+    "torch.random.manual_seed": (TORCH,),
+    "numpy.random.seed": (NUMPY,),
+    "random.seed": (PYTHON,),
+}
+_OWN = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "torch.Generator")
+_DIFFER = IDENTITY | {CLOCK, RANDOM}
+
+
+class Stream(Enum):
+    """How the draws of one call compare between ranks."""
+
+    SAME = "same"  # or not known to differ
+    APART = "apart"  # seeded with something that differs
+    UNSEEDED = "unseeded"  # each process has a seed of its own
+
+
+def stream(run: Run, draw: Call, library: str) -> tuple[Stream, Call | None]:
+    """The stream that ``draw`` takes from, and the call that seeded it."""
+    own = _own_generator(draw)
+    if own is not None:
+        return _of_own(own)
+    last: Call | None = None
+    for call in run.calls:
+        if call.order >= draw.order:
+            break
+        seeds = "seed" in call.method.lower() or call.method == "Generator"
+        if seeds and library in _SEEDERS.get(call.name, (TORCH, NUMPY, PYTHON)):
+            last = call
+    if last is None:
+        sure = run.script and run.complete
+        return (Stream.UNSEEDED if sure else Stream.SAME), None
+    return (Stream.APART if _differs(last) else Stream.SAME), last
+
+
+def _own_generator(draw: Call) -> Value | None:
+    """``rng.permutation(…)``, ``generator=g``: not the library's global stream."""
+    for keyword in ("generator", "random_state", "rng"):
+        given = draw.kwargs.get(keyword)
+        if given is not None and not (given.known and given.constant is None):
+            return given
+    if draw.name.endswith(".random_split") and len(draw.args) > 2:
+        return draw.args[2]
+    receiver = draw.receiver
+    return receiver if receiver is not None and draw.name.startswith(_OWN) else None
+
+
+def _of_own(own: Value) -> tuple[Stream, Call | None]:
+    if any(origin.kind in IDENTITY for origin in spread(own)):
+        return Stream.APART, None
+    return Stream.SAME, None
+
+
+def _differs(seeding: Call) -> bool:
+    known = seeding.name in _SEEDERS
+    values = (*seeding.args, *seeding.kwargs.values()) if known else seeding.args
+    return any(o.kind in _DIFFER for value in values for o in spread(value))

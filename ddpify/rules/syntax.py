@@ -1,0 +1,122 @@
+"""How the value of a call is used, and what a name was assigned, from the syntax around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.ranks.model import Call
+from ddpify.ranks.modules import Module
+
+_THROUGH = (ast.IfExp, ast.BoolOp, ast.Await)
+_USES = (
+    *(ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call),
+    *(ast.keyword, ast.FormattedValue),
+)
+
+
+def dotted(module: Module, node: ast.expr) -> str | None:
+    """The qualified name that a chain of attributes spells through the imports of its file."""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.insert(0, node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in module.imports:
+        return None
+    start, attribute, level = module.imports[node.id]
+    return None if level else ".".join(part for part in (start, attribute, *names) if part)
+
+
+def scope(call: Call) -> ast.AST:
+    """The function, or the module, in which a call stands."""
+    return call.function.node if call.function is not None else call.module.tree
+
+
+def parents(root: ast.AST) -> dict[ast.AST, ast.AST]:
+    """Each node below ``root``, and what holds it."""
+    return {child: node for node in ast.walk(root) for child in ast.iter_child_nodes(node)}
+
+
+def is_used(call: Call) -> bool:
+    """Whether something is done with what the call gives; if it is returned, by the caller."""
+    above = parents(scope(call))
+    node: ast.AST = call.node
+    holder = above.get(node)
+    while isinstance(holder, _THROUGH):
+        node, holder = holder, above.get(holder)
+    if isinstance(holder, (ast.Return, ast.Lambda)):
+        return bool(call.stack) and is_used(call.stack[-1])
+    if isinstance(holder, ast.Assign):
+        target = holder.targets[0]
+        return isinstance(target, ast.Name) and is_read(scope(call), target.id, call.node)
+    return isinstance(holder, _USES)
+
+
+def is_read(root: ast.AST, name: str, after: ast.AST) -> bool:
+    """Whether a variable is read in ``root`` on a later line than ``after``."""
+    line = getattr(after, "end_lineno", 0)
+    return any(
+        isinstance(node, ast.Name)
+        and node.id == name
+        and isinstance(node.ctx, ast.Load)
+        and node.lineno > line
+        for node in ast.walk(root)
+    )
+
+
+def variable(call: Call) -> str | None:
+    """The name that the call's value is bound to, if that is all that is done with it."""
+    holder = parents(scope(call)).get(call.node)
+    if isinstance(holder, ast.Assign) and isinstance(holder.targets[0], ast.Name):
+        return holder.targets[0].id if len(holder.targets) == 1 else None
+    return None
+
+
+def definitions(call: Call, target: ast.expr) -> Iterator[ast.expr]:
+    """What is assigned to a name in the call's scope, or to ``self.name`` anywhere in the file."""
+    inside = scope(call) if isinstance(target, ast.Name) else call.module.tree
+    wanted = ast.dump(target).replace("Load()", "Store()")
+    for node in ast.walk(inside):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            if any(_stored(one) == wanted for one in targets):
+                yield node.value
+
+
+def resolved(call: Call, node: ast.expr) -> list[tuple[Call, ast.expr]]:
+    """What a name may stand for: what is assigned to it here, or what the caller gives for it."""
+    if not isinstance(node, ast.Name):
+        return [(call, node)]
+    found = [(call, value) for value in definitions(call, node)]
+    given = _given(call, node.id)
+    return found if given is None else [*found, given]
+
+
+def _given(call: Call, name: str) -> tuple[Call, ast.expr] | None:
+    """The argument that the caller gives for a parameter of the function in which ``call`` is."""
+    caller = call.stack[-1] if call.stack else None
+    if caller is None or call.function is None or caller.target is not call.function:
+        return None
+    spec = call.function.node.args
+    names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+    if caller.receiver is not None and call.function.owner is not None:
+        names = names[1:]
+    if name not in names:
+        return None
+    given = caller.node_of(names.index(name), name)
+    return (caller, given) if given is not None else None
+
+
+def is_filled(call: Call, target: ast.expr) -> bool:
+    """Whether elements of it are assigned one by one in the call's scope."""
+    wanted = ast.dump(target)
+    return any(
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store)
+        and ast.dump(node.value) == wanted
+        for node in ast.walk(scope(call))
+    )
+
+
+def _stored(node: ast.expr) -> str:
+    return ast.dump(node).replace("Load()", "Store()")

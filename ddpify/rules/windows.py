@@ -1,0 +1,176 @@
+"""Accumulation windows: in which rounds of a loop a call happens, from the conditions around it.
+
+Conditions are evaluated for sample numbers of rounds: ``(i + 1) % k == 0`` and ``i % k == k - 1``
+are then the same, however they are written, and a condition that is not understood is None.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from ddpify.ranks.model import Call, Exit, Guard, Loop, Read, Run, Store, Symbol, Value
+
+MICRO: Final = 4  # what an unknown number of micro-batches is taken to be
+_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+}
+
+Moment = Call | Store | Read
+
+
+def evaluate(atom: Any, known: dict[str, Any]) -> Any:
+    """An atom for these values of its symbols; None if it is not known."""
+    if not isinstance(atom, Symbol):
+        return atom
+    if atom.key in known:
+        return known[atom.key]
+    if not atom.parts:
+        return None
+    name, *operands = atom.parts
+    values = [evaluate(one, known) for one in operands]
+    if name == "Not":
+        return None if values[0] is None else not values[0]
+    if name in ("And", "Or"):
+        return _chained(name == "And", values)
+    if name not in _OPERATORS or any(not isinstance(v, int) for v in values):
+        return None
+    try:
+        return _OPERATORS[name](*values)
+    except ZeroDivisionError:
+        return None
+
+
+def _chained(is_and: bool, values: Iterable[Any]) -> bool | None:
+    result: bool | None = is_and
+    for value in values:
+        if value is not None and bool(value) is not is_and:
+            return not is_and
+        if value is None:
+            result = None
+    return result
+
+
+def symbols(atom: Any) -> Iterator[Symbol]:
+    """The symbols of an expression, itself included."""
+    if isinstance(atom, Symbol):
+        yield atom
+        for part in atom.parts[1:]:
+            yield from symbols(part)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The rounds of one loop, with sample values for what its conditions ask."""
+
+    run: Run
+    loop: Loop
+    numbers: range
+    micro: int | None  # how many micro-batches, if it is known
+    given: tuple[tuple[str, int], ...]
+    counters: frozenset[str]
+
+    def known(self, number: int) -> dict[str, Any]:
+        """Values of the symbols in this round."""
+        return {**dict(self.given), **dict.fromkeys(self.counters, number)}
+
+    def happens(self, one: Moment, number: int) -> bool | None:
+        """Whether the call or assignment comes about in this round; None if it is not known."""
+        known = self.known(number)
+        held = [self._guard(guard, known) for guard in one.guards]
+        held += [self._passed(end, one, known) for end in _before(self.run, one)]
+        return _chained(True, held)
+
+    def decides(self, one: Moment) -> bool:
+        """Whether a condition on the number of the round stands before it."""
+        known = self.known(0)
+        guards = (*one.guards, *(g for end in _before(self.run, one) for g in end.guards))
+        return any(self._counts(guard, known) for guard in guards)
+
+    def _guard(self, guard: Guard, known: dict[str, Any]) -> bool | None:
+        atom = guard.test.atoms[0]
+        if not any(one.key in known for one in symbols(atom)):
+            return True  # not about the number of the round
+        value = evaluate(atom, known)
+        return None if value is None else bool(value) is guard.holds
+
+    def _passed(self, end: Exit, one: Moment, known: dict[str, Any]) -> bool | None:
+        held = [g for g in end.guards if g not in one.guards]
+        if not held or not any(self._counts(g, known) for g in held):
+            return True
+        left = _chained(True, [self._guard(guard, known) for guard in held])
+        return None if left is None else not left
+
+    def _counts(self, guard: Guard, known: dict[str, Any]) -> bool:
+        return any(one.key in known for one in symbols(guard.test.atoms[0]))
+
+
+def _before(run: Run, one: Moment) -> Iterator[Exit]:
+    """The exits that a call of the same round, or of the same function call, comes after."""
+    entered = one.stack[-1].order if one.stack else 0
+    for end in run.exits:
+        if not entered < end.order < one.order or end.function is not one.function:
+            continue
+        if end.kind == "return" or (end.loops and end.loops == one.loops):
+            yield end
+
+
+def window(run: Run, loop: Loop, conditions: Iterable[Value], extra: int) -> Window | None:
+    """The rounds of a loop: twice the micro-batches and ``extra`` more. None for a loop of one."""
+    atoms = tuple({id(value.atoms[0]): value.atoms[0] for value in conditions}.values())
+    counters = _counters(loop, atoms)
+    found = [list(symbols(atom)) for atom in atoms]
+    asked = [one for each in found if any(s.key in counters for s in each) for one in each]
+    divisors = [one.parts[2] for one in asked if one.parts[:1] == ("Mod",)]
+    length = _length(loop)
+    if length is not None:
+        divisors = [length]
+    sizes = [one for one in divisors if isinstance(one, int) and not isinstance(one, bool)]
+    micro = max(sizes, default=MICRO)
+    if micro < 2:
+        return None
+    rounds = micro if length is not None else 2 * micro + extra
+    given = {one.key: micro for one in divisors if isinstance(one, Symbol)}
+    given.update({one.key: rounds for one in asked if one.key.startswith("len(")})
+    start = _start(loop)
+    numbers = range(start, start + rounds)
+    known = max(sizes) if sizes else None
+    return Window(run, loop, numbers, known, tuple(given.items()), counters)
+
+
+def _counters(loop: Loop, atoms: Iterable[Any]) -> frozenset[str]:
+    """The keys of the number of the round: the loop's own, or a count that the program keeps."""
+    keys = {f"index@{loop.site}", f"element@{loop.site}"}
+    for atom in atoms:
+        for one in symbols(atom):
+            if one.parts[:1] == ("Mod",):
+                keys |= {s.key for s in symbols(one.parts[1]) if not s.parts}
+    others = ("index@", "element@", "len(")
+    own = {f"index@{loop.site}", f"element@{loop.site}"}
+    return frozenset(key for key in keys if key in own or not key.startswith(others))
+
+
+def _length(loop: Loop) -> Any:
+    """The bound of ``for i in range(bound)``, a number or a symbol."""
+    made = loop.over.made_by("builtins.range") if loop.over is not None else None
+    if made is None or made.call is None or len(made.call.args) != 1:
+        return None
+    return made.call.args[0].atoms[0]
+
+
+def _start(loop: Loop) -> int:
+    made = loop.over.made_by("builtins.enumerate") if loop.over is not None else None
+    start = made.call.arg(1, "start") if made is not None and made.call is not None else None
+    return start.constant if start is not None and isinstance(start.constant, int) else 0

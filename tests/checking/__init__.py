@@ -1,0 +1,1 @@
+"""`ddpify check` as a tool: files, choices, comments, fixes, formats, cache."""

@@ -1,0 +1,166 @@
+"""--fix, --diff, --unsafe-fixes, --add-noqa: what they write, all of it or nothing."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.checking.conftest import CLEAN, Check, write
+
+MIXED = "slow()\nrisky()\nbad()\n"
+
+
+def test_fix_makes_the_safe_ones_and_prints_the_rest(project: Path, check: Check) -> None:
+    write(project, {"main.py": MIXED, "pkg/b.py": "x = slow(1)\n"})
+    said = check("--fix")
+    assert (project / "main.py").read_text() == "fine()\nrisky()\nbad()\n"
+    assert (project / "pkg/b.py").read_text() == "x = fine()\n"
+    assert said.places == ["main.py:2 DDP601", "main.py:3 DDP701"]
+    assert "Fixed 2 findings.\n" in said.out
+    assert said.code == 1
+
+
+def test_fix_of_everything_is_clean(project: Path, check: Check) -> None:
+    write(project, {"main.py": "slow()\n"})
+    said = check("--fix")
+    assert (said.code, said.out) == (0, "Fixed 1 finding.\nNo findings.\n")
+    assert check().out.startswith("No findings")
+
+
+def test_unsafe_fixes_only_on_demand(project: Path, check: Check) -> None:
+    write(project, {"main.py": MIXED})
+    assert "1 fixable with --fix --unsafe-fixes.\n" in check().out
+    assert "main.py:2:1: DDP601 risky" in check().out  # no star: --fix leaves it
+    said = check("--fix", "--unsafe-fixes")
+    assert (project / "main.py").read_text() == "fine()\nfine()\nbad()\n"
+    assert "Fixed 2 findings." in said.out
+
+
+def test_only_chosen_rules_are_fixed(project: Path, check: Check) -> None:
+    write(project, {"main.py": MIXED})
+    check("--fix", "--unsafe-fixes", "--select", "DDP601")
+    assert (project / "main.py").read_text() == "slow()\nfine()\nbad()\n"
+
+
+@pytest.mark.parametrize("flags", [["--diff"], ["--fix", "--diff"]])
+def test_diff_is_a_patch_and_writes_nothing(project: Path, check: Check, flags: list[str]) -> None:
+    write(project, {"main.py": MIXED, "pkg/b.py": "slow()\n"})
+    said = check(*flags)
+    assert said.code == 1
+    assert "-slow()\n+fine()\n" in said.out
+    assert "DDP402 slow is called" in said.out
+    assert "Would fix 2 of 4 findings." in said.err
+    assert (project / "main.py").read_text() == MIXED
+    subprocess.run(["git", "apply"], cwd=project, input=said.out, text=True, check=True)
+    assert (project / "main.py").read_text() == "fine()\nrisky()\nbad()\n"
+    assert (project / "pkg/b.py").read_text() == "fine()\n"
+
+
+def test_diff_of_nothing(project: Path, check: Check) -> None:
+    write(project, {"main.py": "bad()\n"})
+    said = check("--diff")
+    assert (said.code, said.out) == (0, "")
+
+
+def test_a_file_that_cannot_be_written_leaves_all_as_they_were(project: Path, check: Check) -> None:
+    write(project, {"a.py": "slow()\n", "b.py": "slow()\n"})
+    (project / "b.py").chmod(0o444)
+    said = check("--fix")
+    assert (said.code, said.out) == (2, "")
+    assert "b.py: is read-only" in said.err
+    assert (project / "a.py").read_text() == "slow()\n"
+
+
+def test_a_file_that_cannot_be_rewritten_is_named_and_the_others_are_fixed(
+    project: Path, check: Check
+) -> None:
+    """libcst gives back other bytes than it was given: nothing may be written there."""
+    (project / "a.py").write_bytes(b"slow()\r\nx = '''\r'''\n")
+    write(project, {"b.py": "slow()\n"})
+    said = check("--fix")
+    assert (project / "b.py").read_text() == "fine()\n"
+    fixed = (project / "a.py").read_bytes() == b"fine()\r\nx = '''\r'''\n"
+    assert fixed or "a.py: cannot be rewritten" in said.err
+
+
+def test_fix_of_standard_input_prints_the_new_text(project: Path, check: Check) -> None:
+    said = check("--fix", "-", "--stdin-filename", "a.py", stdin=MIXED)
+    assert said.out == "fine()\nrisky()\nbad()\n"
+    assert "a.py:2:1: DDP601" in said.err
+    assert "Fixed 1 finding." in said.err
+    assert said.code == 1
+    assert not (project / "a.py").exists()
+
+
+def test_fix_of_clean_standard_input_prints_it_as_it_was(project: Path, check: Check) -> None:
+    said = check("--fix", "-", stdin=CLEAN)
+    assert (said.code, said.out) == (0, CLEAN)
+
+
+def test_diff_of_standard_input(project: Path, check: Check) -> None:
+    said = check("--diff", "-", "--stdin-filename", "a.py", stdin="slow()\n")
+    assert "--- a/a.py\n+++ b/a.py\n" in said.out
+    assert "+fine()\n" in said.out
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("x = 1  # noqa: DDP701\n", "x = 1\n", id="goes"),
+        pytest.param("x = 1  # ddpify: ignore\n", "x = 1\n", id="bare"),
+        pytest.param("x = 1  # noqa: F401, DDP701\n", "x = 1  # noqa: F401\n", id="one-code"),
+        pytest.param("bad()  # noqa: DDP402,DDP701\n", "bad()  # noqa: DDP701\n", id="another"),
+        pytest.param(
+            "bad()  # ddpify: ignore[DDP402, DDP701]\n",
+            "bad()  # ddpify: ignore[DDP701]\n",
+            id="ours",
+        ),
+        pytest.param("x = 1  # noqa: DDP701 why\n", "x = 1  # why\n", id="with-a-reason"),
+        pytest.param("x = 1  # noqa: DDP701  # why\n", "x = 1  # why\n", id="with-a-comment"),
+        pytest.param("x = 1  # why  # noqa: DDP701\n", "x = 1  # why\n", id="behind-a-comment"),
+        pytest.param(
+            "x = 1  # noqa: DDP701  # ddpify: ignore[DDP402]\n", "x = 1\n", id="two-comments"
+        ),
+        pytest.param("slow()  # noqa: DDP701\n", "fine()\n", id="with-another-fix"),
+        pytest.param("# noqa: DDP701\nx = 1\n", "# noqa: DDP701\nx = 1\n", id="line-of-its-own"),
+        pytest.param("x = 'ä'  # noqa: DDP701\r\n", "x = 'ä'\r\n", id="bytes-and-line-ends"),
+    ],
+)
+def test_unused_comments_are_removed(project: Path, check: Check, before: str, after: str) -> None:
+    (project / "main.py").write_bytes(before.encode())
+    check("--fix")
+    assert (project / "main.py").read_bytes() == after.encode()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param("bad()\n", "bad()  # noqa: DDP701\n", id="new"),
+        pytest.param("bad(); slow()\n", "bad(); slow()  # noqa: DDP402, DDP701\n", id="two"),
+        pytest.param("bad()  # noqa: F401\n", "bad()  # noqa: F401, DDP701\n", id="existing"),
+        pytest.param("bad()  # why\n", "bad()  # why  # noqa: DDP701\n", id="comment"),
+        pytest.param("x = [\n    bad(),\n]\n", "x = [\n    bad(),  # noqa: DDP701\n]\n", id="list"),
+        pytest.param("y = bad('''\n''')\n", "y = bad('''\n''')  # noqa: DDP701\n", id="long-text"),
+        pytest.param("y = \\\n  bad()\n", "y = \\\n  bad()  # noqa: DDP701\n", id="second-line"),
+        pytest.param("y = bad() + \\\n  1\n", "y = bad() + \\\n  1  # noqa: DDP701\n", id="slash"),
+        pytest.param("bad()", "bad()  # noqa: DDP701", id="no-line-end"),
+        pytest.param("bad()\r\nx = 1\r\n", "bad()  # noqa: DDP701\r\nx = 1\r\n", id="crlf"),
+        pytest.param("bad()  # noqa\n", "bad()  # noqa\n", id="silent-already"),
+    ],
+)
+def test_add_noqa(project: Path, check: Check, before: str, after: str) -> None:
+    (project / "main.py").write_bytes(before.encode())
+    said = check("--add-noqa")
+    assert said.code == 0
+    assert (project / "main.py").read_bytes() == after.encode()
+    assert check().places == []
+    assert said.out == f"Wrote {int(before != after)} noqa comment{'s' * (before == after)}.\n"
+
+
+def test_add_noqa_names_what_has_no_line_for_it(project: Path, check: Check) -> None:
+    write(project, {"a.py": "print 1\n", "b.py": "bad()\n"})
+    said = check("--add-noqa")
+    assert "a.py:1: DDP000 has no line" in said.err
+    assert check().places == ["a.py:1 DDP000"]

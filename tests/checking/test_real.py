@@ -1,0 +1,87 @@
+"""The tool with the real linter, over the labelled suite: formats, fixes, comments."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from ddpify import cli
+from tests.lint.cases import Case, all_cases
+from tests.report.sarif import SCHEMA
+
+
+def bad_cases() -> Iterator[Case]:
+    """Of each rule the first program in which it is to be found."""
+    seen: set[frozenset[str]] = set()
+    for case in all_cases():
+        new = {mark.codes for mark in case.marks()} - seen
+        if new:
+            seen |= new
+            yield case
+
+
+@pytest.fixture(params=[pytest.param(case, id=case.name) for case in bad_cases()])
+def case(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
+    """A wrong program in the current folder."""
+    found: Case = request.param
+    found.put(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+class Runs:
+    """``ddpify check`` in this process, and what it printed."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *flags: str) -> str:
+        """Its output; never an error."""
+        code = cli.main(["check", "--no-cache", "--jobs", "1", *flags])
+        shown = self._capsys.readouterr()
+        assert code in (0, 1), shown.err
+        return shown.out
+
+    def found(self, *flags: str) -> list[tuple[str, str, int]]:
+        """Rule and place of each finding."""
+        document = json.loads(self("--output-format", "json", *flags))
+        return [(one["rule"], one["path"], one["line"]) for one in document["findings"]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Runs:
+    """Runs the command in the current folder."""
+    return Runs(capsys)
+
+
+def test_marked_lines_are_printed_and_sarif_says_the_same(case: Case, run: Runs) -> None:
+    found = run.found()
+    for mark in case.marks():
+        places = {rule for rule, path, line in found if (path, line) == (mark.path, mark.line)}
+        assert places & mark.codes
+    document = json.loads(run("--output-format", "sarif"))
+    jsonschema.Draft7Validator(SCHEMA).validate(document)
+    results = document["runs"][0]["results"]
+    assert [one["ruleId"] for one in results] == [rule for rule, *_ in found]
+
+
+def test_fixes_leave_valid_programs_without_what_they_fix(
+    case: Case, run: Runs, tmp_path: Path
+) -> None:
+    before = run.found()
+    after = run.found("--fix", "--unsafe-fixes")
+    assert len(after) <= len(before)
+    assert {rule for rule, *_ in after} <= {rule for rule, *_ in before}
+    for file in tmp_path.rglob("*.py"):
+        compile(file.read_bytes(), str(file), "exec")
+    assert run("--diff", "--unsafe-fixes") == ""
+
+
+def test_silenced_once_and_for_all(case: Case, run: Runs) -> None:
+    """The comments that --add-noqa writes leave nothing, themselves included."""
+    run("--add-noqa")
+    assert [path for _, path, _ in run.found() if path.endswith(".py")] == []

@@ -1,0 +1,88 @@
+"""The labelled suite: small distributed programs, right and wrong, and what is to be said of them.
+
+The format is described in ``tests/lint/cases/README.md``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from ddpify.lint import lint
+from ddpify.rules.base import Finding
+
+FOLDER = Path(__file__).parent / "cases"
+_FILE = re.compile(r"^--- (\S+)\n", re.MULTILINE)
+_MARK = re.compile(r"(?:#|<!--).*?\b(DDP\d{3}(?: \| DDP\d{3})*)")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line on which one of ``codes`` has to be reported."""
+
+    path: str
+    line: int
+    codes: frozenset[str]
+
+    def meets(self, finding: Finding) -> bool:
+        """Whether a finding is the one that is wanted."""
+        place = (finding.site.path, finding.site.span.line)
+        return finding.rule in self.codes and place == (self.path, self.line)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One program. ``label``: bad, good (the bug's fix) or near-miss (looks wrong, is right)."""
+
+    name: str
+    title: str
+    kind: str
+    label: str
+    bug: str
+    files: tuple[tuple[str, str], ...]
+
+    def put(self, folder: Path) -> Path:
+        """Write the program into ``folder``."""
+        for path, text in (("requirements.txt", "torch\n"), *self.files):
+            file = folder / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, "utf-8")
+        return folder
+
+    def marks(self) -> tuple[Mark, ...]:
+        """What has to be found."""
+        return tuple(
+            Mark(path, number, frozenset(found.group(1).split(" | ")))
+            for path, text in self.files
+            for number, line in enumerate(text.splitlines(), 1)
+            if (found := _MARK.search(line)) and self.label == "bad"
+        )
+
+
+def parse(file: Path) -> Case:
+    """Read a case."""
+    head, *rest = _FILE.split(file.read_text("utf-8"))
+    fields = dict(line.split(": ", 1) for line in head.splitlines() if line)
+    files = tuple(zip(rest[::2], rest[1::2], strict=True))
+    name = file.relative_to(FOLDER).with_suffix("").as_posix()
+    return Case(name, fields["title"], fields["class"].split()[0], fields["label"].split()[0],
+                fields["bug"].split()[0], files)  # fmt: skip
+
+
+@cache
+def all_cases() -> tuple[Case, ...]:
+    """Every case, by name."""
+    return tuple(parse(file) for file in sorted(FOLDER.rglob("*.case")))
+
+
+def findings(case: Case, folder: Path) -> list[Finding]:
+    """What ``ddpify check`` says of a case."""
+    from ddpify.launchers import legacy
+
+    case.put(folder)
+    files = [folder / path for path, _ in case.files]
+    python = [file for file in files if file.suffix == ".py"]
+    found = list(lint(folder, python).findings)
+    return found + legacy.findings(folder, [file for file in files if file not in python])

@@ -1,0 +1,263 @@
+"""The formats of `ddpify check`: each says all there is, as its readers expect it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree as xml
+
+import pytest
+
+from ddpify.checking.model import Checked
+from ddpify.report import check_json, concise, findings, github, gitlab, junit, statistics
+from ddpify.rules.base import Severity
+from ddpify.source import Site, Span
+from tests.report.checked import ALL, HANG, NONE, PRINT, SAVE, put
+
+CONCISE = """\
+lib/a b.py:1:1: DDP501 every rank prints
+main.py:5:2: DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
+main.py:6:1: DDP601 [*] every rank writes 100%, a:b
+3 findings (1 error, 1 warning, 1 note) in 2 files.
+[*] 1 fixable with --fix.
+"""
+TEXT = """\
+lib/a b.py:1:1: DDP501 every rank prints
+main.py:5:2: DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
+    main.py:3: the rank
+    lib/a b.py:1: used
+    call it on all ranks
+main.py:6:1: DDP601 [*] every rank writes 100%, a:b
+3 findings (1 error, 1 warning, 1 note) in 2 files.
+[*] 1 fixable with --fix.
+"""
+SOURCE = """\
+main.py:5:2: DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
+   |
+ 4 | if rank == 0:
+ 5 |     dist.all_reduce(total)
+   |     ^^^^^^^^^^^^^^^^^^^^^^
+ 6 | torch.save(
+   |
+  main.py:3: the rank
+   |
+ 3 | rank = dist.get_rank()
+   |        ^^^^^^^^^^^^^^^
+   |
+  lib/a b.py:1: used
+   |
+ 1 | print()
+   | ^^^^^^
+   |
+  = call it on all ranks
+
+main.py:6:1: DDP601 [*] every rank writes 100%, a:b
+   |
+ 5 |     dist.all_reduce(total)
+ 6 | torch.save(
+   | ^^^^^^^^^^^
+ 7 |     model.state_dict(),
+   |     ^^^^^^^^^^^^^^^^^^^
+ 8 |     "ü, 100%.pt",
+   |     ^^^^^^^^^^^^^
+ 9 | )
+   | ^
+   |
+
+"""
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CI_PROJECT_DIR", raising=False)
+    put(tmp_path)
+
+
+def test_concise() -> None:
+    assert concise.render(ALL) == CONCISE
+    assert concise.render(ALL, quiet=True).splitlines() == CONCISE.splitlines()[:3]
+
+
+def test_text() -> None:
+    assert findings.render(ALL) == TEXT
+
+
+def test_colour_says_the_same() -> None:
+    colored = findings.render(ALL, color=True)
+    assert "\x1b[31m\x1b[1mDDP801\x1b[0m rank 0" in colored
+    assert "\x1b[33m\x1b[1mDDP601\x1b[0m [*]" in colored
+
+
+def test_source_frames() -> None:
+    shown = Checked((HANG, SAVE), ALL.rules, 3, True)
+    assert findings.render(shown, source=True, quiet=True) == SOURCE
+
+
+def test_frames_of_files_that_are_gone_or_shorter_are_left_out() -> None:
+    Path("main.py").write_text("x\n")
+    Path("lib/a b.py").unlink()
+    text = findings.render(replace(ALL, texts={"main.py": b"one\n"}), source=True)
+    assert "|" not in text
+    assert text.count("DDP") == 3
+
+
+@pytest.mark.parametrize(
+    ("checked", "text"),
+    [
+        pytest.param(NONE, "No findings.\n", id="none"),
+        pytest.param(Checked(), "No findings.\n", id="no-files"),
+        pytest.param(replace(NONE, fixed=2), "Fixed 2 findings.\nNo findings.\n", id="fixed"),
+    ],
+)
+def test_nothing_found(checked: Checked, text: str) -> None:
+    assert concise.render(checked) == findings.render(checked) == text
+
+
+def test_statistics() -> None:
+    many = replace(ALL, findings=(HANG, SAVE, HANG))
+    assert statistics.render(many) == (
+        "2\tDDP801\t[ ]\tcollective-on-some-ranks\n1\tDDP601\t[*]\tsave-on-every-rank\n"
+    )
+    assert statistics.render(NONE) == ""
+    assert json.loads(statistics.render_json(many))[0] == {
+        "code": "DDP801",
+        "name": "collective-on-some-ranks",
+        "count": 2,
+        "fixable": False,
+    }
+
+
+def test_json_holds_everything() -> None:
+    document = json.loads(check_json.render(replace(ALL, fixed=4, unread=("too large",))))
+    assert (document["schema"], document["files"], document["fixed"]) == (2, 3, 4)
+    assert document["notes"] == [{"message": "too large"}]
+    assert document["findings"][1] == {
+        "rule": "DDP801",
+        "name": "collective-on-some-ranks",
+        "severity": "error",
+        "path": "main.py",
+        "line": 5,
+        "column": 2,
+        "end_line": 5,
+        "end_column": 24,
+        "message": HANG.message,
+        "fixable": False,
+        "safe": False,
+        "advice": "call it on all ranks",
+        "because": [
+            {
+                "path": "main.py",
+                "line": 3,
+                "column": 8,
+                "end_line": 3,
+                "end_column": 23,
+                "message": "the rank",
+            },
+            {
+                "path": "lib/a b.py",
+                "line": 1,
+                "column": 1,
+                "end_line": 1,
+                "end_column": 7,
+                "message": "used",
+            },
+        ],
+    }
+    assert document["findings"][2]["fixable"] is document["findings"][2]["safe"] is True
+
+
+def test_github_commands_escape_what_would_end_them() -> None:
+    note, error, warning = github.render(ALL).splitlines()
+    assert note == (
+        "::notice title=DDP501 console-on-every-rank,file=lib/a b.py,line=1,endLine=1,col=1,"
+        "endColumn=7::every rank prints"
+    )
+    assert error.startswith("::error title=DDP801 collective-on-some-ranks,file=main.py,line=5,")
+    assert error.endswith(
+        "::rank 0 enters all_reduce alone: wrong numbers, or a hang%0Amain.py:3: the rank"
+        "%0Alib/a b.py:1: used%0Acall it on all ranks"
+    )
+    assert warning.endswith("line=6,endLine=9::every rank writes 100%25, a:b")
+
+
+def test_github_properties_escape_more() -> None:
+    odd = replace(PRINT, site=Site("a,b:c%.py", Span(1, 0, 1, 1)))
+    assert ",file=a%2Cb%3Ac%25.py,line=1" in github.render(replace(ALL, findings=(odd,)))
+
+
+def test_gitlab() -> None:
+    issues = json.loads(gitlab.render(ALL))
+    assert issues[1] | {"fingerprint": ""} == {
+        "description": "DDP801: rank 0 enters all_reduce alone: wrong numbers, or a hang",
+        "check_name": "DDP801",
+        "fingerprint": "",
+        "severity": "critical",
+        "location": {
+            "path": "main.py",
+            "positions": {"begin": {"line": 5, "column": 2}, "end": {"line": 5, "column": 24}},
+        },
+    }
+    assert {issue["severity"] for issue in issues} <= {
+        "info",
+        "minor",
+        "major",
+        "critical",
+        "blocker",
+    }
+    assert len({issue["fingerprint"] for issue in issues}) == 3
+    assert json.loads(gitlab.render(NONE)) == []
+
+
+def test_gitlab_paths_begin_at_the_repository(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI_PROJECT_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "lib")
+    inside = replace(PRINT, site=Site("a b.py", Span(1, 0, 1, 6)))
+    (issue,) = json.loads(gitlab.render(replace(ALL, findings=(inside,))))
+    assert issue["location"]["path"] == "lib/a b.py"
+
+
+def test_fingerprints_stay_when_lines_move() -> None:
+    before = [issue["fingerprint"] for issue in json.loads(gitlab.render(ALL))]
+    text = Path("main.py").read_text()
+    Path("main.py").write_text(f"# moved\n{text}")
+    moved = replace(HANG, site=Site("main.py", Span(6, 1, 6, 23)))
+    after = json.loads(gitlab.render(replace(ALL, findings=(moved, moved))))
+    assert after[0]["fingerprint"] == before[1]
+    assert after[1]["fingerprint"] != before[1]
+
+
+def test_junit() -> None:
+    document = xml.fromstring(junit.render(ALL))
+    assert (document.tag, document.get("tests"), document.get("failures")) == (
+        "testsuites",
+        "3",
+        "3",
+    )
+    (suite,) = document
+    case = suite[1]
+    assert case.get("name") == "DDP801 collective-on-some-ranks (5:2)"
+    assert (case.get("file"), case.get("line"), case.get("classname")) == ("main.py", "5", "main")
+    (failure,) = case
+    assert failure.get("type") == "error"
+    assert failure.get("message") == HANG.message
+    assert (failure.text or "").splitlines()[1:] == [
+        "main.py:3: the rank",
+        "lib/a b.py:1: used",
+        "call it on all ranks",
+    ]
+
+
+def test_junit_without_findings_is_a_test_that_passes() -> None:
+    document = xml.fromstring(junit.render(NONE))
+    assert (document.get("tests"), document.get("failures")) == ("1", "0")
+    assert [len(case) for case in document[0]] == [0]
+
+
+def test_junit_holds_no_control_characters() -> None:
+    odd = replace(PRINT, message="a\x00b\x1bc<&>", severity=Severity.ERROR)
+    document = xml.fromstring(junit.render(replace(ALL, findings=(odd,))))
+    assert document[0][0][0].get("message") == "abc<&>"
