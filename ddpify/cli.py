@@ -6,6 +6,7 @@ Flags in, exit code out, no logic. Everything but click is imported inside the c
 
 from __future__ import annotations
 
+import gc
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -122,7 +123,16 @@ cli.add_command(verify)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code is documented in ``--help``."""
-    arguments = None if argv is None else list(argv)
+    if argv is None:
+        gc.disable()  # a process that ends soon: syntax trees are large, and none is garbage
+    try:
+        return _run(None if argv is None else list(argv))
+    finally:
+        if argv is None:
+            gc.freeze()  # nor is there anything to look for at the end
+
+
+def _run(arguments: list[str] | None) -> int:
     try:
         result = cli.main(args=arguments, prog_name="ddpify", standalone_mode=False)
     except click.ClickException as error:

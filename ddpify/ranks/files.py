@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddpify.ranks.interest import DISTRIBUTED
+from ddpify.ranks.interest import is_distributed
 from ddpify.ranks.modules import Modules
 
 _IMPORT = re.compile(
@@ -54,7 +54,7 @@ class Project:
         text = raw.decode("utf-8", "replace").replace("\r\n", "\n")
         self.texts[file] = self.modules.words[file] = text
         self.imports[file] = set(self._imported(file, text))
-        if DISTRIBUTED.search(text):
+        if is_distributed(text):
             self.distributed.add(file)
 
     def _imported(self, file: Path, text: str) -> Iterable[Path]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,6 +200,7 @@ class Modules:
         self.loaded: dict[Path, Module | None] = {}
         self.failures: dict[str, str] = {}
         self.words: dict[Path, str] = {}
+        self._listings: dict[Path, frozenset[str]] = {}
         self._found: dict[tuple[Path, str], Path | None] = {}
 
     def relative(self, file: Path) -> str:
@@ -215,8 +218,18 @@ class Modules:
 
     def check(self, file: Path) -> None:
         """Note it among the failures if it cannot be parsed; its tree is not kept."""
-        if file not in self.loaded:
-            self._parse(file)
+        if file not in self.loaded and not self._compiles(file):
+            self._parse(file)  # which says where and why
+
+    def _compiles(self, file: Path) -> bool:
+        raw = self.texts.get(file)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(file.read_bytes() if raw is None else raw)
+        except Exception:  # whatever it is, it is said by the slower way
+            return False
+        return True
 
     def says(self, file: Path, name: str) -> bool:
         """Whether a file may define a name; told from its text, so that it need not be parsed."""
@@ -258,16 +271,30 @@ class Modules:
             return self._search(folder.parent, dotted)  # `import utils` in pkg/utils.py
         return found
 
+    def _may_hold(self, folder: Path, parts: list[str]) -> bool:
+        """Whether the first part of a name is there: most imports are of libraries."""
+        if folder not in self._listings:
+            self._listings[folder] = _names(folder)
+        names = self._listings[folder]
+        return parts[0] in names or f"{parts[0]}.py" in names
+
     def _search(self, folder: Path, dotted: str) -> Path | None:
         parts = dotted.split(".")
         while True:
-            found = _module_file(folder.joinpath(*parts))
+            found = _module_file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
             if found is not None:
                 return found
             if folder == self.root or folder == folder.parent:
                 break
             folder = folder.parent
         return _module_file(self.root.joinpath("src", *parts))
+
+
+def _names(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
 
 
 def _module_file(stem: Path) -> Path | None:

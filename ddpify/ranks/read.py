@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import gc
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from ddpify.names import HEADER_PREFIX
 from ddpify.ranks import calls, functions, naming, words
 from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
-from ddpify.ranks.interest import Interest
+from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import Machine, OutOfBudget
 from ddpify.ranks.model import Call, Run, Thing, Value
 from ddpify.ranks.modules import FunctionInfo, Module
@@ -24,10 +23,10 @@ from ddpify.ranks.values import constant, of
 # The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
 MAX_STATEMENTS, PROJECT_STATEMENTS, FEW_STATEMENTS = 12_000, 200_000, 1_000
 # What makes a function that no script reaches worth a run of its own.
-_START = re.compile(
-    r"\bdist\.|distributed|all_reduce|all_gather|barrier\(|get_rank|\brank|_rank\b|is_main|is_master"
-    r"|DataParallel|\bDDP\b|FSDP|fully_shard|DistributedSampler|no_sync|set_epoch|Accelerator|Fabric"
-    r"|self\.log\(|rank_zero|use_reentrant|sync_dist"
+_START = (
+    *"dist. distributed all_reduce all_gather barrier( get_rank rank is_main is_master".split(),
+    *"DataParallel DDP FSDP fully_shard DistributedSampler no_sync set_epoch Accelerator".split(),
+    *"Fabric self.log( rank_zero use_reentrant sync_dist".split(),
 )
 _SESSIONS = frozenset(
     {
@@ -236,9 +235,9 @@ def _guarded(machine: Machine, work: Callable[[], None]) -> None:
 def _starts(project: Project) -> list[FunctionInfo]:
     found: list[FunctionInfo] = []
     for file in project.concerned:
-        if not _START.search(project.texts[file]):
+        if not says(project.texts[file], _START):
             continue
         module = project.modules.load(file)
         if module is not None:
-            found += [info for info in module.all_functions() if _START.search(info.text)]
+            found += [info for info in module.all_functions() if says(info.text, _START)]
     return found
