@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.discover import python_files
 from ddpify.facts.model import Status
+from ddpify.lint import lint
 from ddpify.names import COLLECTIVES
 from ddpify.pipeline import check, migrate
 from ddpify.plan import Change
@@ -50,6 +52,16 @@ def test_closure_what_is_migrated_has_nothing_left_to_fix(migrated: Case) -> Non
     left = check([migrated.entry], Settings())
     assert [(f.rule, str(f.site)) for f in left.findings if f.fix] == []
     assert not left.refusals
+
+
+def test_the_linter_finds_no_error_in_what_is_migrated(migrated: Case) -> None:
+    if refused(migrated):
+        return
+    named = {finding.rule for finding in check([migrated.entry], Settings()).findings}
+    root = migrated.entry.parent
+    found = lint(root, list(python_files(root))).findings
+    errors = [f for f in found if f.severity is Severity.ERROR and f.rule not in named]
+    assert [(f.rule, str(f.site)) for f in errors] == []
 
 
 def test_idempotence_migrating_again_changes_nothing(migrated: Case) -> None:

@@ -1,0 +1,34 @@
+"""What is found does not hang on names, nor on the file in which a part stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.lint.cases import Case, all_cases, findings
+from tests.lint.variants import moved, renamed
+
+
+def variants() -> Iterator[object]:
+    for change in (renamed, moved):
+        for case in all_cases():
+            made = change(case)
+            if made is not None:
+                yield pytest.param(case, made, id=f"{change.__name__}-{case.name}")
+
+
+@pytest.mark.parametrize(("case", "variant"), list(variants()))
+def test_the_same_is_found(case: Case, variant: Case, tmp_path: Path) -> None:
+    found = {finding.rule for finding in findings(variant, tmp_path)}
+    wanted = [mark.codes for mark in case.marks()]
+    assert all(found & codes for codes in wanted)
+    assert found <= frozenset().union(*wanted)
+
+
+@pytest.mark.parametrize(("change", "least"), [(renamed, 600), (moved, 150)])
+def test_many_programs_can_be_written_otherwise(
+    change: Callable[[Case], Case | None], least: int
+) -> None:
+    assert sum(change(case) is not None for case in all_cases()) >= least
