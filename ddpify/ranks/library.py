@@ -65,7 +65,7 @@ def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
         return agreed.clean()
     if name in words.CLOCK_CALLS:
         return with_origin(result(one), CLOCK, name, one)
-    if name.startswith(words.RANDOM_PREFIXES):
+    if name.startswith(words.RANDOM_PREFIXES) and not m.seeded:
         return with_origin(result(one), RANDOM, name, one)
     if name in words.FILE_TESTS or one.method in ("exists", "is_file", "is_dir"):
         return with_origin(result(one), FILES, name, one)

@@ -12,7 +12,7 @@ FLOORS = {
     "module": 9,
     "no-sync": 1,
     "reduction": 4,
-    "sampler": 5,
+    "sampler": 8,
     "set-device": 5,
     "set-epoch": 8,
     "unscale": 1,
