@@ -175,6 +175,8 @@ def test_a_hung_rank_shows_where(tmp_path: Path) -> None:
         wait_for(lambda: all("Current" in load_run(tmp_path / "out", r).stack for r in (0, 1)))
     finally:
         for rank in job:
+            rank.send_signal(signal.SIGSTOP)  # none sees the other go, and writes that down
+        for rank in job:
             rank.kill()
             rank.wait()
     first, second = (load_run(tmp_path / "out", rank) for rank in (0, 1))
