@@ -142,7 +142,7 @@ def _framework_rank(m: Machine, thing: Thing, name: str, site: Any) -> Value | N
     framework = thing.name.startswith(("accelerate.", "lightning.", "deepspeed.", "transformers."))
     if thing.cls is not None:
         framework = any(base.startswith("lightning.") for base in thing.cls.external_bases())
-    if not framework and "trainer" not in thing.name:
+    if not framework:
         return None
     if name in words.FRAMEWORK_RANKS:
         return m.rank_value("local-rank" if "local" in name else RANK, name, site)

@@ -126,7 +126,7 @@ def _setattr(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 def _super(m: Machine, f: Frame, one: Call) -> Value | None:
-    own = f.names.get("self") or next(iter(f.names.values()), None)
+    own = next(iter(f.names.values()), None)
     if own is None or f.cls is None or not own.things:
         return None
     bases = [base for base in f.cls.bases if not isinstance(base, str)]

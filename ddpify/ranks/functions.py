@@ -51,13 +51,7 @@ def enter(
     m.entered.add(info)
     if one is not None:
         m.stack = (*m.stack, one)
-    if "$nograd" in thing.attrs:
-        m.grad = False
-    if "$rank0" in thing.attrs:
-        test = Value((True, False), (), frozenset(), thing.attrs["$rank0"].origins)
-        node = getattr(info.node, "decorator_list", [ast.Constant(value=True)])[0]
-        m.guards = (*m.guards, Guard(test, node, info.module, True, RANK0))
-        m.live &= RANK0
+    _as_decorated(m, thing, info)
     try:
         m.execute(frame, node_of_function(info.node))
         rest = m.live
@@ -70,6 +64,17 @@ def enter(
     value = _returned(m, frame, info, rest)
     ours = info.name in COLLECTIVES and info.module.source.text.startswith(HEADER_PREFIX)
     return agreed(value) if ours else value
+
+
+def _as_decorated(m: Machine, thing: Thing, info: FunctionInfo) -> None:
+    """What decorators of libraries do to the call: no gradients, rank 0 alone."""
+    if "$nograd" in thing.attrs:
+        m.grad = False
+    if "$rank0" in thing.attrs:
+        test = Value((True, False), (), frozenset(), thing.attrs["$rank0"].origins)
+        node = getattr(info.node, "decorator_list", [ast.Constant(value=True)])[0]
+        m.guards = (*m.guards, Guard(test, node, info.module, True, RANK0))
+        m.live &= RANK0
 
 
 _HANDLED = words.WRAPPERS | {words.LOADER, words.SAMPLER}

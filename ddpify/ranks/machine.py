@@ -9,6 +9,7 @@ from typing import Any
 
 from ddpify.names import HEADER_PREFIX
 from ddpify.ranks import expressions, statements, words
+from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.interest import Interest
 from ddpify.ranks.model import (
@@ -68,6 +69,8 @@ class Machine:
         self.externals: dict[str, Value] = {}
         self.patched: set[str] = set()
         self.words: set[str] = set()
+        self.closures: dict[Thing, Frame | None] = {}  # the frames in which functions were made
+        self.token = constant(object())  # marks what belongs to this run
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -265,24 +268,6 @@ class Machine:
             )
         )
 
-    # -- names ---------------------------------------------------------------------------------
-
-    # -- functions and classes -----------------------------------------------------------------
-
-    @property
-    def closures(self) -> dict[Thing, Frame | None]:
-        """The frames in which functions were made."""
-        if not hasattr(self, "_closures"):
-            self._closures: dict[Thing, Frame | None] = {}
-        return self._closures
-
-    @property
-    def token(self) -> Value:
-        """Marks what belongs to this run."""
-        if not hasattr(self, "_token"):
-            self._token = constant(object())
-        return self._token
-
     # -- the parts in other files ---------------------------------------------------------------
 
     def evaluate(self, f: Frame, node: ast.expr) -> Value:
@@ -319,8 +304,6 @@ class Machine:
 
     def finish(self) -> Run:
         """The run with what follows from all of it."""
-        from ddpify.ranks.balance import Balance
-
         run = self.run
         run.quiet = "builtins.print" in self.patched
         run.frameworks = frozenset(

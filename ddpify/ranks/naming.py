@@ -9,7 +9,7 @@ from ddpify.ranks import functions, words
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
-from ddpify.ranks.values import NONE, of, symbol
+from ddpify.ranks.values import of, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.machine import Machine
@@ -133,10 +133,7 @@ def member(m: Machine, module: Module, name: str) -> Value:
 def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
     """What a ``def`` binds, its decorators applied."""
     thing = Thing("function", info.qualname, info.module.site(info.node), info=info)
-    thing.attrs["$frame"] = NONE
-    thing.receiver = None
     value = of(thing)
-    thing.call = None
     m.closures[thing] = f if f.function is not None or f.cls is not None else None
     if not isinstance(info.node, ast.Lambda):
         for decorator in reversed(info.node.decorator_list):

@@ -12,13 +12,14 @@ from ddpify.ranks import assigning, calls, iterating, naming
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.model import Guard, Loop, Symbol, Value
 from ddpify.ranks.modules import FunctionInfo, class_info, note_import
+from ddpify.ranks.trace import Repeat, Split
 from ddpify.ranks.values import constant, same, symbol, text
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
     from ddpify.ranks.machine import Machine
 
-BACKWARD = re.compile(r"\.backward\(|manual_backward\(|scaler\.scale\(")
+BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 
 
 def execute(m: Machine, f: Frame, body: list[ast.stmt]) -> None:
@@ -169,12 +170,10 @@ def _looped(
     local: Guard | None,
     over: Value,
 ) -> None:
-    def body() -> None:
+    with m.looping(loop, key, local):
         element = iterating.element(m, f, over, loop)
         assigning.assign(m, f, node.target, element)
         execute(m, f, node.body)
-
-    _perhaps(m, f, body, loop, key, local)
 
 
 def _forget(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
@@ -193,19 +192,6 @@ def _changed(node: ast.For | ast.AsyncFor | ast.While) -> set[str]:
         for one in ast.walk(statement)
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
     }
-
-
-def _perhaps(
-    m: Machine,
-    f: Frame,
-    body: Callable[[], None],
-    loop: Loop,
-    key: str,
-    local: Guard | None,
-) -> None:
-    """A loop's body, which may not run at all: names keep what they were as a possibility."""
-    with m.looping(loop, key, local):
-        body()
 
 
 def _while(m: Machine, f: Frame, node: ast.While) -> None:
@@ -233,8 +219,6 @@ def _while(m: Machine, f: Frame, node: ast.While) -> None:
 
 def _leave_locally(m: Machine, f: Frame, test: Value, node: ast.While) -> None:
     """``while not stop`` whose body sets ``stop`` to what each rank has for itself."""
-    from ddpify.ranks.trace import Repeat, Split
-
     last = m.items[-1]
     if isinstance(last, Repeat):
         guard = Guard(test, node.test, f.module, True, m.live)
@@ -305,7 +289,11 @@ def _reraises(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     if isinstance(last, ast.Raise):
         return True
-    return isinstance(last, ast.Expr) and "exit" in ast.unparse(last)
+    func = (
+        last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
+    )
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    return name in ("exit", "_exit", "quit")
 
 
 def _function(m: Machine, f: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:

@@ -9,8 +9,8 @@ import json
 from typing import Any
 
 from ddpify.checking.model import Checked
+from ddpify.report.place import place
 from ddpify.rules.base import Finding
-from ddpify.site import Site
 
 
 def render(checked: Checked) -> str:
@@ -30,22 +30,10 @@ def _finding(found: Finding, checked: Checked) -> dict[str, Any]:
         "rule": found.rule,
         "name": checked.name(found.rule),
         "severity": found.severity.value,
-        **_place(found.site),
+        **place(found.site),
         "message": found.message,
         "fixable": bool(found.fix),
         "safe": checked.safe(found),
         "advice": found.advice,
-        "because": [{**_place(site), "message": why} for site, why in found.because],
-    }
-
-
-def _place(site: Site) -> dict[str, Any]:
-    """Lines and columns from 1, as editors count."""
-    span = site.span
-    return {
-        "path": site.path,
-        "line": span.line,
-        "column": span.column + 1,
-        "end_line": span.end_line,
-        "end_column": span.end_column + 1,
+        "because": [{**place(site), "message": why} for site, why in found.because],
     }

@@ -12,9 +12,9 @@ from typing import Any
 
 from ddpify.outcome import Outcome
 from ddpify.report.hunks import FileDiff, file_diffs
+from ddpify.report.place import place
 from ddpify.report.text import commands
 from ddpify.rules.base import Finding
-from ddpify.source import Site
 
 
 def render(outcome: Outcome, written: Sequence[Path] = ()) -> str:
@@ -28,12 +28,12 @@ def render(outcome: Outcome, written: Sequence[Path] = ()) -> str:
         "changes": [_change(diff) for diff in file_diffs(outcome)],
         "findings": [_finding(found) for found in outcome.findings],
         "clashes": [
-            {**_place(clash.site), "rules": list(clash.rules), "message": clash.message}
+            {**place(clash.site), "rules": list(clash.rules), "message": clash.message}
             for clash in outcome.clashes
         ],
-        "notes": [{**_place(note.site), "message": note.message} for note in outcome.notes],
+        "notes": [{**place(note.site), "message": note.message} for note in outcome.notes],
         "refusals": [
-            {**(_place(refusal.site) if refusal.site else {}), "message": refusal.message}
+            {**(place(refusal.site) if refusal.site else {}), "message": refusal.message}
             for refusal in outcome.refusals
         ],
     }
@@ -59,21 +59,9 @@ def _finding(found: Finding) -> dict[str, Any]:
     return {
         "rule": found.rule,
         "severity": found.severity.value,
-        **_place(found.site),
+        **place(found.site),
         "message": found.message,
         "fixable": bool(found.fix),
         "advice": found.advice,
-        "because": [{**_place(site), "message": why} for site, why in found.because],
-    }
-
-
-def _place(site: Site) -> dict[str, Any]:
-    """Lines and columns from 1, as editors count."""
-    span = site.span
-    return {
-        "path": site.path,
-        "line": span.line,
-        "column": span.column + 1,
-        "end_line": span.end_line,
-        "end_column": span.end_column + 1,
+        "because": [{**place(site), "message": why} for site, why in found.because],
     }
