@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ddpify.ranks import fields, library
@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 MAX_CALLEES = 4
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a call is made with; ``receiver``: what its method was taken from, if it was."""
+
+    node: ast.Call
+    receiver: Value | None = None
+    args: tuple[Value, ...] = ()
+    kwargs: dict[str, Value] = field(default_factory=dict)
+    star: bool = False  # there may be more arguments
+    alone: bool = False  # the call is a whole statement
+
+
 def call(m: Machine, f: Frame, node: ast.Call, alone: bool = False) -> Value:
     """The value of a call expression."""
     receiver = None
@@ -28,13 +40,12 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool = False) -> Value:
         callee = attribute_of(m, f, receiver, node.func.attr, node.func)
     else:
         callee = m.evaluate(f, node.func)
-    args, kwargs, star = arguments(m, f, node)
-    return call_value(m, f, node, callee, receiver, args, kwargs, star, alone)
+    return call_value(m, f, callee, given(m, f, node, receiver, alone))
 
 
-def arguments(
-    m: Machine, f: Frame, node: ast.Call
-) -> tuple[tuple[Value, ...], dict[str, Value], bool]:
+def given(
+    m: Machine, f: Frame, node: ast.Call, receiver: Value | None = None, alone: bool = False
+) -> Given:
     """The arguments of a call, unpacked as far as they are known."""
     args: list[Value] = []
     kwargs: dict[str, Value] = {}
@@ -57,57 +68,38 @@ def arguments(
             kwargs.update(dict(value.keys))
         else:
             star = True
-    return tuple(args), kwargs, star
+    return Given(node, receiver, tuple(args), kwargs, star, alone)
 
 
-def call_value(
-    m: Machine,
-    f: Frame,
-    node: ast.Call,
-    callee: Value,
-    receiver: Value | None,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    star: bool = False,
-    alone: bool = False,
-) -> Value:
+def call_value(m: Machine, f: Frame, callee: Value, given: Given) -> Value:
     """Call whatever ``callee`` may be."""
     made: list[Value] = []
     live = m.live
     for thing in callee.things[:MAX_CALLEES]:
         m.live = live
-        made.append(_call_thing(m, f, node, thing, receiver, args, kwargs, star, alone))
+        made.append(_call_thing(m, f, thing, given))
     if not made:
-        name = f".{node.func.attr}" if isinstance(node.func, ast.Attribute) else "?"
-        one = record(m, f, node, name, receiver, args, kwargs, star, alone)
-        return library.called(m, f, one)
+        func = given.node.func
+        name = f".{func.attr}" if isinstance(func, ast.Attribute) else "?"
+        return library.called(m, f, record(m, f, name, given))
     if len(made) == 1:
         return made[0]
-    return merge(f"call@{f.module.site(node)}", (made, made), frozenset())
+    return merge(f"call@{f.module.site(given.node)}", (made, made), frozenset())
 
 
 def record(
-    m: Machine,
-    f: Frame,
-    node: ast.Call,
-    name: str,
-    receiver: Value | None,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    star: bool = False,
-    alone: bool = False,
-    target: FunctionInfo | None = None,
+    m: Machine, f: Frame, name: str, given: Given, target: FunctionInfo | None = None
 ) -> Call:
     """Keep that a call happens now."""
     made = Call(
         m.tick(),
         name,
-        node,
+        given.node,
         f.module,
         m.live,
-        args,
-        kwargs,
-        receiver,
+        given.args,
+        given.kwargs,
+        given.receiver,
         m.guards,
         m.loops,
         m.stack,
@@ -116,72 +108,42 @@ def record(
         m.swallows,
         m.grad,
         target=target,
-        alone=alone,
-        star=star,
+        alone=given.alone,
+        star=given.star,
     )
     m.run.calls.append(made)
     return made
 
 
-def _call_thing(
-    m: Machine,
-    f: Frame,
-    node: ast.Call,
-    thing: Thing,
-    receiver: Value | None,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    star: bool,
-    alone: bool,
-) -> Value:
+def _call_thing(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     if thing.kind == "function":
-        own = receiver if thing.receiver is not None else None
-        one = record(m, f, node, thing.name, own, args, kwargs, star, alone, thing.info)
-        value = enter(m, f, thing, args, kwargs, one)
-        one.result = value
-        return value
+        own = given.receiver if thing.receiver is not None else None
+        one = record(m, f, thing.name, replace(given, receiver=own), thing.info)
+        one.result = enter(m, f, thing, given.args, given.kwargs, one)
+        return one.result
     if thing.kind == "class":
-        one = record(m, f, node, thing.name, None, args, kwargs, star, alone)
-        one.result = instantiate(m, f, thing, args, kwargs, one)
+        one = record(m, f, thing.name, replace(given, receiver=None))
+        one.result = instantiate(m, f, thing, given.args, given.kwargs, one)
         return one.result
     if thing.kind == "external":
-        bare = receiver if receiver is not None and _is_object(receiver) else None
-        one = record(m, f, node, thing.name, bare, args, kwargs, star, alone)
-        return library.called(m, f, one)
+        known = given.receiver is not None and _is_object(given.receiver)
+        bare = given if known else replace(given, receiver=None)
+        return library.called(m, f, record(m, f, thing.name, bare))
     if thing.name == "functools.partial" and thing.call is not None and thing.call.args:
         inner = thing.call
-        return call_value(
-            m,
-            f,
-            node,
-            inner.args[0],
-            None,
-            (*inner.args[1:], *args),
-            {**inner.kwargs, **kwargs},
-            star,
-            alone,
-        )
+        args, kwargs = (*inner.args[1:], *given.args), {**inner.kwargs, **given.kwargs}
+        whole = replace(given, receiver=None, args=args, kwargs=kwargs)
+        return call_value(m, f, inner.args[0], whole)
     if thing.kind == "attribute" and thing.receiver is not None:
-        receiver = receiver or of(thing.receiver)  # `step = loader.sampler.set_epoch; step(1)`
-        return _call_method(m, f, node, thing, receiver, args, kwargs, star, alone)
-    return _call_object(m, f, node, thing, args, kwargs, star, alone)
+        return _call_method(m, f, thing, given)
+    return _call_object(m, f, thing, given)
 
 
 def _is_object(value: Value) -> bool:
     return any(thing.kind not in ("external", "module") for thing in value.things)
 
 
-def _call_method(
-    m: Machine,
-    f: Frame,
-    node: ast.Call,
-    thing: Thing,
-    receiver: Value,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    star: bool,
-    alone: bool,
-) -> Value:
+def _call_method(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     owner = thing.receiver
     assert owner is not None
     method = thing.name.rpartition(".")[2]
@@ -193,8 +155,9 @@ def _call_method(
         name = f"{owner.name}.{method}" if not base else f"{base}.{method}"
     else:
         name = f".{method}"
-    one = record(m, f, node, name, receiver, args, kwargs, star, alone)
-    return library.called(m, f, one)
+    if given.receiver is None or owner not in given.receiver.things:
+        given = replace(given, receiver=of(owner))  # `step = loader.sampler.set_epoch; step(1)`
+    return library.called(m, f, record(m, f, name, given))
 
 
 def _root(thing: Thing) -> Thing:
@@ -204,35 +167,28 @@ def _root(thing: Thing) -> Thing:
     return thing
 
 
-def _call_object(
-    m: Machine,
-    f: Frame,
-    node: ast.Call,
-    thing: Thing,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    star: bool,
-    alone: bool,
-) -> Value:
+def _call_object(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     """``thing(…)``: a model's forward, an object with ``__call__``, something unknown."""
     name = f"{thing.name}.__call__" if thing.kind != "parameter" else ".__call__"
-    one = record(m, f, node, name, of(thing), args, kwargs, star, alone)
-    if thing.cls is not None:
-        method = thing.cls.method("__call__")
-        forward = thing.cls.method("forward")
-        info = method or (forward if forward and m.interest.narrow(forward) else None)
-        if info is not None:
-            bound = Thing("function", info.qualname, info=info, receiver=thing)
-            one.target = info
-            entered = enter(m, f, bound, args, kwargs, one)
-            if method is not None:
-                one.result = entered
-                return entered
-            given = library.called(m, f, one)
-            made = frozenset(thing for value in (given, entered) for thing in value.sources())
-            one.result = replace(given, deps=made - frozenset(given.things))
-            return one.result
-    return library.called(m, f, one)
+    one = record(m, f, name, replace(given, receiver=of(thing)))
+    method = thing.cls.method("__call__") if thing.cls is not None else None
+    forward = thing.cls.method("forward") if thing.cls is not None else None
+    if method is not None:
+        one.result = _entered(m, f, thing, method, one)
+        return one.result
+    if forward is None or not m.interest.narrow(forward):
+        return library.called(m, f, one)
+    entered = _entered(m, f, thing, forward, one)
+    result = library.called(m, f, one)
+    made = frozenset(thing for value in (result, entered) for thing in value.sources())
+    one.result = replace(result, deps=made - frozenset(result.things))
+    return one.result
+
+
+def _entered(m: Machine, f: Frame, thing: Thing, method: FunctionInfo, one: Call) -> Value:
+    bound = Thing("function", method.qualname, info=method, receiver=thing)
+    one.target = method
+    return enter(m, f, bound, one.args, one.kwargs, one)
 
 
 def call_method(m: Machine, f: Frame, base: Value, name: str, node: Any) -> Value | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ddpify.ranks import words
-from ddpify.ranks.calls import arguments, call_method, record
+from ddpify.ranks.calls import call_method, given, record
 from ddpify.ranks.functions import enter
 from ddpify.ranks.model import Thing, Value
 from ddpify.ranks.values import constant
@@ -55,8 +55,7 @@ def _generator_context(
     inside: Callable[[Value], None],
 ) -> None:
     """A ``@contextmanager`` of the project: the block runs where it yields."""
-    args, kwargs, star = arguments(m, f, expression)
-    one = record(m, f, expression, thing.name, None, args, kwargs, star, False, thing.info)
+    one = record(m, f, thing.name, given(m, f, expression), thing.info)
     after: list[int] = []
 
     def block(value: Value) -> None:
@@ -66,7 +65,7 @@ def _generator_context(
         after.append(m.live)
         m.live, m.stack = kept
 
-    enter(m, f, thing, args, kwargs, one, block)
+    enter(m, f, thing, one.args, one.kwargs, one, block)
     if after:
         m.live = after[-1]
     else:

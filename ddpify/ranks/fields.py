@@ -34,7 +34,7 @@ def fill(
 
 def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
     """``field(default=…)`` and ``field(default_factory=…)``, which is called for each object."""
-    from ddpify.ranks.calls import call_value
+    from ddpify.ranks.calls import Given, call_value
 
     node = info.assigns.get(name)
     if not isinstance(node, ast.Call):
@@ -44,7 +44,7 @@ def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
         return None
     given = {one.arg: m.evaluate(frame, one.value) for one in node.keywords}
     if "default_factory" in given:
-        return call_value(m, frame, node, given["default_factory"], None, (), {})
+        return call_value(m, frame, given["default_factory"], Given(node))
     return given.get("default")
 
 

@@ -46,9 +46,9 @@ def trained(m: Machine, f: Frame, one: Call) -> None:
     for thing in things:
         _hook(m, f, one, thing, _ALONE)
     if m.order != before:
-        from ddpify.ranks.calls import record
+        from ddpify.ranks.calls import Given, record
 
-        record(m, f, one.node, _WAIT, None, (), {})
+        record(m, f, _WAIT, Given(one.node))
     callbacks = _callbacks(one)
     for name in _HOOKS[one.method]:
         for thing in things:

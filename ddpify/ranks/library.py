@@ -158,14 +158,14 @@ def _true(m: Machine, f: Frame, one: Call) -> Value:
 
 def _spawn(m: Machine, f: Frame, one: Call) -> Value:
     """``mp.spawn(fn, args=…)``: the function gets its process's number first."""
-    from ddpify.ranks.calls import call_value
+    from ddpify.ranks.calls import Given, call_value
 
     target = one.arg(0, "fn")
     if target is not None:
         given = one.arg(1, "args")
         rest = given.items if given is not None and given.items is not None else ()
         number = m.rank_value(RANK, "the number that spawn gives", one.site)
-        call_value(m, f, one.node, target, None, (number, *rest), {})
+        call_value(m, f, target, Given(one.node, args=(number, *rest)))
     return result(one)
 
 

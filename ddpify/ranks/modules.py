@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,6 @@ from ddpify.ranks.model import Thing
 from ddpify.source import Site, Source, UnreadableSource
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-_SELF_SET = re.compile(r"\bself\.(\w+)\s*[-+*/|&]?=[^=]")
 _CALLED = re.compile(r"(\w+)\s*\(")
 
 
@@ -64,13 +64,16 @@ class ClassInfo:
     thing: Thing | None = None
 
     def set_later(self) -> set[str]:
-        """Attributes of ``self`` that a method other than ``__init__`` sets."""
+        """Attributes that a method other than ``__init__`` sets, and not to one constant alone."""
         if not hasattr(self, "_set_later"):
+            sets = {method: list(_sets(method.node)) for method in self.methods.values()}
+            every = Counter(name for found in sets.values() for name, _ in found)
             self._set_later = {
                 name
-                for method in self.methods.values()
+                for method, found in sets.items()
                 if method.name not in ("__init__", "__post_init__")
-                for name in _SELF_SET.findall(method.text)
+                for name, is_constant in found
+                if every[name] > 1 or not is_constant
             }
         return self._set_later
 
@@ -134,6 +137,20 @@ class Module:
         yield from self.functions.values()
         for info in self.classes.values():
             yield from info.methods.values()
+
+
+def _sets(method: FunctionNode) -> Iterator[tuple[str, bool]]:
+    """The attributes of its own object that a method sets, each with whether to a constant."""
+    own = next((argument.arg for argument in method.args.args), None)
+    assigns = [node for node in ast.walk(method) if isinstance(node, ast.Assign)]
+    constants = {
+        t for node in assigns if isinstance(node.value, ast.Constant) for t in node.targets
+    }
+    attributes = (node for node in ast.walk(method) if isinstance(node, ast.Attribute))
+    for node in attributes:
+        holder = node.value.id if isinstance(node.value, ast.Name) else None
+        if holder == own and isinstance(node.ctx, ast.Store):
+            yield node.attr, node in constants
 
 
 def index(module: Module, body: list[ast.stmt]) -> None:

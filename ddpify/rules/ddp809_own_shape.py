@@ -59,8 +59,8 @@ def _own_size(run: Run, call: Call, node: ast.expr, depth: int) -> bool:
     """Whether an expression picks rows by their values, and nothing brings them to one length."""
     if depth == 0:
         return False
-    if isinstance(node, ast.Name):
-        found = resolved(call, node)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        found = [one for one in resolved(call, node) if one[1] is not node]
         return bool(found) and all(_own_size(run, *one, depth - 1) for one in found)
     if isinstance(node, ast.Subscript):
         return any(isinstance(index, _MASKS) for _, index in resolved(call, node.slice))

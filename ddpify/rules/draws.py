@@ -82,8 +82,9 @@ def _workers(loader: Thing, random: Thing) -> Iterator[Drawn]:
     given = loader.call.kwargs.get("worker_init_fn") if loader.call is not None else None
     for thing in given.things if given is not None else ():
         info: FunctionInfo = thing.info
-        if thing.kind == "function" and info.node.args.args:
-            for node in _seeded_by_number(info):
+        place = 0 if thing.receiver is None else 1
+        if thing.kind == "function" and len(info.node.args.args) > place:
+            for node in _seeded_by_number(info, info.node.args.args[place].arg):
                 yield (
                     info.module.site(node),
                     "workers are seeded by their number alone: the same draws on all ranks, and"
@@ -92,8 +93,7 @@ def _workers(loader: Thing, random: Thing) -> Iterator[Drawn]:
                 )
 
 
-def _seeded_by_number(info: FunctionInfo) -> Iterator[ast.Call]:
-    number = info.node.args.args[0].arg
+def _seeded_by_number(info: FunctionInfo, number: str) -> Iterator[ast.Call]:
     for node in ast.walk(info.node):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in _WORKER and node.args:
             names = {n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)}

@@ -84,10 +84,15 @@ def definitions(call: Call, target: ast.expr) -> Iterator[ast.expr]:
 
 
 def resolved(call: Call, node: ast.expr) -> list[tuple[Call, ast.expr]]:
-    """What a name may stand for: what is assigned to it here, or what the caller gives for it."""
-    if not isinstance(node, ast.Name):
+    """What a name may stand for: what is assigned to it here, or what the caller gives for it.
+
+    An attribute stands for what the file assigns to it, anything else for itself.
+    """
+    if not isinstance(node, (ast.Name, ast.Attribute)):
         return [(call, node)]
     found = [(call, value) for value in definitions(call, node)]
+    if isinstance(node, ast.Attribute):
+        return found or [(call, node)]
     given = _given(call, node.id)
     return found if given is None else [*found, given]
 

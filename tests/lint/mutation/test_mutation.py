@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -100,7 +101,13 @@ def test_the_share_of_mutants_reported(
 @pytest.mark.training
 @pytest.mark.parametrize("script", RUNNABLE)
 def test_the_correct_script_runs_on_two_ranks(script: str, tmp_path: Path) -> None:
-    done = torchrun(write(SCRIPTS[script], tmp_path), 2, cwd=tmp_path)
+    main = write(SCRIPTS[script], tmp_path / script)
+
+    def start_afresh() -> None:
+        shutil.rmtree(main.parent)  # its checkpoints: a second attempt would resume from them
+        write(SCRIPTS[script], main.parent)
+
+    done = torchrun(main, 2, cwd=main.parent, before_attempt=start_afresh)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.rank_stdout[0]
     assert not done.rank_stdout[1]
