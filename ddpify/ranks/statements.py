@@ -13,7 +13,7 @@ from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.model import Guard, Loop, Symbol, Value
 from ddpify.ranks.modules import FunctionInfo, class_info, note_import
 from ddpify.ranks.trace import Repeat, Split
-from ddpify.ranks.values import constant, same, symbol, text
+from ddpify.ranks.values import constant, same, spread, symbol, text
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
@@ -59,7 +59,19 @@ def _aug_assign(m: Machine, f: Frame, node: ast.AugAssign) -> None:
         value = replace(
             value, atoms=symbol(f"{ast.unparse(node.target)}@{f.module.site(node)}").atoms
         )
-    assigning.assign(m, f, node.target, value)
+    assigning.assign(m, f, node.target, _in_place(f, node, value))
+
+
+def _in_place(f: Frame, node: ast.AugAssign, value: Value) -> Value:
+    """``total += x`` changes a tensor in place: it stays the same tensor, with more in it."""
+    old = f.names.get(node.target.id) if isinstance(node.target, ast.Name) else None
+    if old is None or not old.things or value.things:
+        return value
+    if not all(t.kind == "result" and t.name.startswith("torch.") for t in old.things):
+        return value
+    for thing in old.things:
+        thing.synced = thing.synced and not spread(value)
+    return replace(value, things=old.things, deps=value.deps - frozenset(old.things))
 
 
 def _loaded(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:

@@ -9,6 +9,7 @@ from ddpify.ranks.model import IDENTITY, Call, Run, Thing
 from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.values import spread
 from ddpify.rules.feeds import dataset_of, dealt_by, held, taken_over, trained
+from ddpify.rules.seeds import process
 from ddpify.site import Site
 
 Drawn = tuple[Site, str, tuple[tuple[Site, str], ...]]
@@ -29,6 +30,8 @@ def same_draws(run: Run) -> Iterator[Drawn]:
         if random is not None:
             yield from _workers(loader, random)
     seeding = _same_everywhere(run)
+    if seeding is not None and not all(_is_seeded(run, seeding, loader) for loader in loaders):
+        return
     random = next((r for r in map(_augments, loaders) if r is not None), None)
     if seeding is not None and random is not None and random.site is not None:
         yield (
@@ -36,6 +39,10 @@ def same_draws(run: Run) -> Iterator[Drawn]:
             "one seed for all ranks: they draw the same augmentation at the same position",
             ((random.site, "draws at random"),),
         )
+
+
+def _is_seeded(run: Run, seeding: Call, loader: Thing) -> bool:
+    return loader.call is None or process(run, seeding) is process(run, loader.call)
 
 
 def _augments(loader: Thing) -> Thing | None:

@@ -21,6 +21,7 @@ _REDUCING = frozenset(
 _OWN_METRICS = ("torchmetrics.", "evaluate.", "ignite.", "torcheval.", "accelerate.", "lightning.")
 _SEEN = ("torch.", "builtins.", "numpy.", "functools.", "einops.")
 _SAYS_SO = re.compile("reduce|gather|sync|merge|broadcast")
+_STARTS = ("torch.zeros", "torch.tensor", "torch.zeros_like")
 _KEEPS = ("save", "copy")
 _SHOWN = frozenset(
     "print info warning log log_metric log_metrics add_scalar add_scalars dump dumps write writerow"
@@ -30,10 +31,14 @@ _SHOWN = frozenset(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A loader that is gone over without learning, and the loops that do it."""
+    """A loader that is gone over without learning, and the loops that do it.
+
+    ``left_out``: where other results of it are put together, the tensors that are not.
+    """
 
     loader: Thing
     loops: tuple[Loop, ...]
+    left_out: frozenset[Thing] | None = None
 
     def inside(self, call: Call) -> bool:
         """Whether a call is made within the loops."""
@@ -43,20 +48,37 @@ class Evaluation:
     def gave(self, value: Value) -> bool:
         """Whether a value is this rank's own, from samples of the loader."""
         sites = {loop.site for loop in self.loops}
-        own = any(o.kind == DATA and o.site in sites for o in spread(value))
-        return own and self.loader in set(value.sources())
+        if not any(o.kind == DATA and o.site in sites for o in spread(value)):
+            return False
+        sources = set(value.sources())
+        return self.loader in sources and (self.left_out is None or bool(self.left_out & sources))
 
 
 def evaluations(run: Run) -> Iterator[Evaluation]:
-    """The evaluations of which nothing is put together over the ranks."""
+    """The evaluations of which nothing, or not everything, is put together over the ranks."""
     learning = trained(run)
     found: dict[Thing, list[Loop]] = {}
     for loop, loader in loops_over(run):
         if loader not in learning and loader.call is not None and loader.call.everywhere:
             found.setdefault(loader, []).append(loop)
     for loader, loops in found.items():
-        if not _put_together(run, loader):
-            yield Evaluation(loader, tuple(loops))
+        some = _put_together(run, loader)
+        yield Evaluation(loader, tuple(loops), _left_out(run) if some else None)
+
+
+def _left_out(run: Run) -> frozenset[Thing]:
+    """Tensors that start at a number in a function that reduces others such, and are not."""
+    calls = run.named("torch.distributed.all_reduce", "torch.distributed.reduce")
+    values = [call.arg(0, "tensor") for call in calls]
+    reduced = {thing for value in values if value is not None for thing in value.things}
+    functions = {t.call.function for t in reduced if t.call is not None and t.name in _STARTS}
+    return frozenset(
+        thing
+        for call in run.named(*_STARTS)
+        if call.function in functions and call.result is not None
+        for thing in call.result.things
+        if thing not in reduced and not thing.synced
+    )
 
 
 def _put_together(run: Run, loader: Thing) -> bool:

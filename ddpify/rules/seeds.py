@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from enum import Enum
 
 from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM, Call, Run, Value
@@ -36,12 +37,20 @@ def stream(run: Run, draw: Call, library: str) -> tuple[Stream, Call | None]:
         if call.order >= draw.order:
             break
         seeds = "seed" in call.method.lower() or call.method == "Generator"
+        if process(run, call) is not process(run, draw):
+            continue
         if seeds and library in _SEEDERS.get(call.name, (TORCH, NUMPY, PYTHON)):
             last = call
     if last is None:
         sure = run.script and run.complete
         return (Stream.UNSEEDED if sure else Stream.SAME), None
     return (Stream.APART if _differs(last) else Stream.SAME), last
+
+
+def process(run: Run, call: Call) -> ast.AST | None:
+    """The call of ``mp.spawn`` in whose processes this one is made: they start with no seed."""
+    starts = {c.node for c in run.named("torch.multiprocessing.spawn")}
+    return next((c.node for c in call.stack if c.node in starts), None)
 
 
 def _own_generator(draw: Call) -> Value | None:

@@ -11,7 +11,7 @@ FLOORS = {
     "map-location": 2,
     "module": 9,
     "no-sync": 1,
-    "reduction": 4,
+    "reduction": 7,
     "sampler": 8,
     "set-device": 5,
     "set-epoch": 8,
