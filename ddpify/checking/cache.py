@@ -35,6 +35,7 @@ class Entry:
     rules: Mapping[str, Named]
     applies: bool = False
     unread: tuple[str, ...] = ()
+    others: tuple[Path, ...] = ()  # files that were not named, and read because others import them
 
 
 @dataclass(frozen=True)
@@ -56,9 +57,8 @@ class Slot:
         """What is remembered, if it still holds; ``contents`` are the bytes of the named files."""
         try:
             data = json.loads(self.file.read_bytes())
-            if data["state"] != self._state(contents):
-                return None
-            return _entry(data)
+            current = data["state"] == self._state(contents)
+            return _entry(data) if current and _unchanged(data["others"]) else None
         except _BROKEN:
             return None
 
@@ -98,7 +98,13 @@ def _data(entry: Entry, state: str) -> dict[str, Any]:
         "rules": {code: [named.name, named.safe] for code, named in entry.rules.items()},
         "applies": entry.applies,
         "unread": list(entry.unread),
+        "others": {str(path): _stamp(path.stat()) for path in entry.others},
     }
+
+
+def _unchanged(others: Mapping[str, str]) -> bool:
+    """Whether what is imported, be it ignored by git, is what it was."""
+    return all(_stamp(os.stat(path)) == stamp for path, stamp in others.items())
 
 
 def _own() -> Iterable[str]:

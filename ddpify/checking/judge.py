@@ -89,6 +89,7 @@ class Judge:
             named({one.rule for one in kept}),
             any(_HINTS.search(raw) for raw in self._contents.values()),
             migrated.unread,
+            linted.others,
         )
 
     def _launched(self) -> Sequence[Finding]:

@@ -309,6 +309,7 @@ class Machine:
         run.frameworks = frozenset(
             word for top, word in words.FRAMEWORKS.items() if top in self.words
         )
+        run.entered = frozenset(info.place for info in self.entered)
         found = Balance().check(self.items)
         run.mismatches = [one for one in found if not self._is_ours(one.site.path)]
         return run

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from ddpify.source import Site
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from ddpify.ranks.trace import Mismatch
 
 RANK0, RANK1, ALL = 1, 2, 3
+Place = tuple[str, int]  # where a function starts: path and line
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Origin:
     kind: str
     what: str
     site: Site
+
+    def __hash__(self) -> int:
+        """Alike in every process, so that sets of origins have one order and reports, too."""
+        return hash((self.site.span.line, self.site.span.column, len(self.what)))
 
 
 # Kinds of Origin. RANK: the rank itself, or what is computed from it; LOCAL_RANK: its number on the
@@ -68,6 +74,14 @@ class Thing:
     synced: bool = False  # made the same on all ranks, in place
     wrapper: Thing | None = None  # the DDP or FSDP object around this module
     sharded: Call | None = None  # the fully_shard call on this module
+
+    def __post_init__(self) -> None:
+        """Keep the hash, which is alike in every process: sets of things have one order."""
+        line = self.site.span.line if self.site is not None else 0
+        self._hash = hash((line, crc32(self.name.encode())))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __repr__(self) -> str:
         return f"<{self.kind} {self.name}>"
@@ -327,7 +341,7 @@ class Run:
     frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
     quiet: bool = False  # print was replaced: only one rank prints
     complete: bool = True  # nothing was left out for its size
-    assumed: bool = False  # --assume-distributed
+    entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
 
     def named(self, *names: str) -> Iterator[Call]:
         """Calls of these qualified names, in order."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddpify.ranks.model import Thing
+from ddpify.ranks.model import Place, Thing
 from ddpify.source import Site, Source, UnreadableSource
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -38,6 +38,11 @@ class FunctionInfo:
     def site(self) -> Site:
         """Where it stands."""
         return self.module.site(self.node)
+
+    @property
+    def place(self) -> Place:
+        """What tells it from other functions, in every process."""
+        return (self.module.path, self.node.lineno)
 
     @property
     def text(self) -> str:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ddpify.names import HEADER_PREFIX
@@ -16,7 +17,7 @@ from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import Machine, OutOfBudget
-from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.model import Call, Place, Run, Thing, Value
 from ddpify.ranks.modules import FunctionInfo, Module
 from ddpify.ranks.values import constant, of
 
@@ -51,7 +52,7 @@ class Reading:
     project: Project
     interest: Interest
     assumed: bool = False
-    entered: set[FunctionInfo] = field(default_factory=set)
+    entered: set[Place] = field(default_factory=set)
     spent: int = 0
 
     @classmethod
@@ -74,20 +75,32 @@ class Reading:
         for file in self.project.scripts()[part::parts]:
             module = self.project.modules.load(file)
             if module is not None:
-                yield self._finished(
-                    _script(self.project, self.interest, module, self.entered, self.limit)
-                )
+                yield self._finished(_script(self.project, self.interest, module, self.limit))
 
-    def functions(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
-        """One run for each function that no run has entered, callers before what they call."""
+    @cached_property
+    def starts(self) -> dict[Place, FunctionInfo]:
+        """The functions that may be worth a run of their own, callers before what they call."""
         todo = _starts(self.project)
         called = {name for info in todo for name in info.called() if name != info.name}
         todo.sort(key=lambda info: info.name in called)
-        for info in todo[part::parts]:
-            if info not in self.entered:
-                yield self._finished(
-                    _function(self.project, self.interest, info, self.entered, self.limit)
-                )
+        return {info.place: info for info in todo}
+
+    def functions(self) -> Iterator[Run]:
+        """One run for each function that no run has entered."""
+        for place in self.starts:
+            if place not in self.entered:
+                yield self.function(place)
+
+    def function(self, place: Place) -> Run:
+        """The run that starts there."""
+        info = self.starts[place]
+        return self._finished(_function(self.project, self.interest, info, self.limit))
+
+    @property
+    def opened(self) -> frozenset[Path]:
+        """Every file that was looked into."""
+        modules = self.project.modules
+        return frozenset({*self.project.texts, *modules.loaded, *modules.words})
 
     @property
     def limit(self) -> int:
@@ -97,20 +110,10 @@ class Reading:
     def _finished(self, machine: Machine) -> Run:
         self.spent += machine.spent
         run = machine.finish()
-        run.assumed = self.assumed
+        self.entered |= run.entered
         run.session = next(run.named("torch.distributed.init_process_group"), None)
         run.distributed = self.assumed or _is_distributed(run)
         return run
-
-    def seen(self) -> frozenset[tuple[str, int]]:
-        """Files and lines of the functions entered so far."""
-        return frozenset((info.module.path, info.node.lineno) for info in self.entered)
-
-    def skip(self, seen: frozenset[tuple[str, int]]) -> None:
-        """Take functions that another process has entered as entered."""
-        for info in _starts(self.project):
-            if (info.module.path, info.node.lineno) in seen:
-                self.entered.add(info)
 
 
 def read(
@@ -167,33 +170,19 @@ def _is_lightning(run: Run) -> bool:
     return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
 
 
-def _script(
-    project: Project,
-    interest: Interest,
-    module: Module,
-    entered: set[FunctionInfo],
-    limit: int,
-) -> Machine:
-    run = Run(module.path, True)
-    machine = Machine(project.modules, interest, run, limit)
+def _script(project: Project, interest: Interest, module: Module, limit: int) -> Machine:
+    machine = Machine(project.modules, interest, Run(module.path, True), limit)
     space = naming.namespace(machine, module).attrs
     space["__name__"] = constant("__main__")
     _guarded(machine, lambda: machine.execute(Frame(module, None, space), module.tree.body))
-    entered |= machine.entered
     return machine
 
 
-def _function(
-    project: Project,
-    interest: Interest,
-    info: FunctionInfo,
-    entered: set[FunctionInfo],
-    limit: int,
-) -> Machine:
+def _function(project: Project, interest: Interest, info: FunctionInfo, limit: int) -> Machine:
     run = Run(f"{info.module.path}:{info.node.lineno}", False)
     machine = Machine(project.modules, interest, run, limit)
+    machine.entered.add(info)
     _guarded(machine, lambda: _start(machine, info))
-    entered |= machine.entered | {info}
     return machine
 
 

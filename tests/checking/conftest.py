@@ -64,7 +64,7 @@ class Linter:
         for file, name in zip(files, names, strict=True):
             raw = (texts or {}).get(file) or file.read_bytes()
             found += _findings(raw, file, name)
-        return Linted(tuple(one for one in found if wants(one.rule)), names)
+        return Linted(tuple(one for one in found if wants(one.rule)), ())
 
 
 def _findings(raw: bytes, file: Path, name: str) -> Iterator[Finding]:

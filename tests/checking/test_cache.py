@@ -212,3 +212,36 @@ def test_a_first_run_loads_neither_torch_nor_libcst(tmp_path: Path) -> None:
     loaded = run(tmp_path).rpartition("loaded:")[2]
     assert "ddpify.lint" in loaded
     assert not any(f"'{name}'" in loaded for name in ("black", "libcst", "torch"))
+
+
+def test_a_change_of_an_imported_file_that_git_ignores_is_seen(tmp_path: Path) -> None:
+    """Only files that are not ignored are looked for; what they import is read all the same."""
+    write(
+        tmp_path,
+        {
+            "pyproject.toml": "",
+            ".gitignore": "made/\n",
+            "main.py": "import torch.distributed as dist\n"
+            "from made.help import ready\n\n"
+            'dist.init_process_group("gloo")\n'
+            "if ready(dist.get_rank()):\n"
+            "    dist.barrier()\n"
+            "dist.destroy_process_group()\n",
+            "made/__init__.py": "",
+            "made/help.py": "def ready(rank):\n    return rank == 0\n",
+        },
+    )
+    assert _codes(tmp_path) == ["DDP801"]
+    write(tmp_path, {"made/help.py": "def ready(rank):\n    return rank < 9\n"})
+    assert _codes(tmp_path) == []
+
+
+def _codes(folder: Path, *flags: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "ddpify", "check", ".", "--output-format", "json", *flags],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return [one["rule"] for one in json.loads(done.stdout)["findings"]]
