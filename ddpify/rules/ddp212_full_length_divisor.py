@@ -12,13 +12,13 @@ from ddpify.rules.feeds import dataset_of, dealt_by, enclosing, is_loader
 from ddpify.rules.quotients import (
     Added,
     added,
-    assigned_from,
     base,
     changed_between,
     counts,
     divisions,
     loops_over,
 )
+from ddpify.rules.syntax import resolved
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -27,7 +27,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in run.named("builtins.len"):
         for one in sums:
             node = _division(call, one)
-            if node is not None and _stays_wrong(run, call, one, node):
+            if node is not None and _stays_wrong(run, call, one):
                 yield Finding(
                     "DDP212",
                     call.module.site(node),
@@ -65,15 +65,11 @@ def _is_whole(call: Call, loader: Thing) -> bool:
     return False
 
 
-def _stays_wrong(run: Run, call: Call, one: Added, node: ast.AST) -> bool:
+def _stays_wrong(run: Run, call: Call, one: Added) -> bool:
     """No later sum over the ranks makes it right; a mean over them does not."""
-    name = assigned_from(enclosing(call), node)
-    for other in _reductions(run):
-        if other.order > call.order and one.loader in set(other.args[0].sources()):
-            same = name and other.module is call.module and _reads(other, name)
-            if not (same and _averages(other)):
-                return False
-    return True
+    later = (c for c in _reductions(run) if c.order > call.order)
+    mine = (c for c in later if one.loader in set(c.args[0].sources()))
+    return all(_averages(run, other) for other in mine)
 
 
 def _reductions(run: Run) -> Iterator[Call]:
@@ -81,13 +77,18 @@ def _reductions(run: Run) -> Iterator[Call]:
     return (c for c in run.calls if c.method in names and c.args)
 
 
-def _reads(call: Call, name: str) -> bool:
-    return any(ast.unparse(node) == name for node in call.node.args[:1])
-
-
-def _averages(call: Call) -> bool:
+def _averages(run: Run, call: Call) -> bool:
+    """Whether a mean is made: by the operation, or by dividing what was reduced afterwards."""
     operation = call.node_of(1, "op")
-    return operation is not None and ast.unparse(operation).endswith("AVG")
+    if operation is not None and ast.unparse(operation).endswith("AVG"):
+        return True
+    worlds = {c.node for c in run.named("torch.distributed.get_world_size")}
+    name = ast.unparse(call.node.args[0]) if call.node.args else ""
+    return any(
+        ast.unparse(base(left)) == name and node.lineno > call.node.lineno
+        for left, right, node in divisions(enclosing(call))
+        if any(found in worlds for _, found in resolved(call, right))
+    )
 
 
 RULE = Rule(

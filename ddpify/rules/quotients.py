@@ -83,23 +83,15 @@ def selects(value: ast.expr) -> bool:
     )
 
 
-def divisions(function: ast.AST) -> Iterator[tuple[ast.expr, ast.expr, ast.AST]]:
+def divisions(
+    function: ast.AST,
+) -> Iterator[tuple[ast.expr, ast.expr, ast.BinOp | ast.AugAssign]]:
     """``(sum, count, node)`` of ``sum / count`` and of ``sum /= count``."""
     for node in ast.walk(function):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
             yield node.left, node.right, node
         elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
             yield node.target, node.value, node
-
-
-def assigned_from(function: ast.AST, node: ast.AST) -> str:
-    """The name that a statement gives what ``node`` computes, or an empty text."""
-    if isinstance(node, ast.AugAssign):
-        return ast.unparse(node.target)
-    for statement in ast.walk(function):
-        if isinstance(statement, ast.Assign) and any(n is node for n in ast.walk(statement.value)):
-            return ast.unparse(statement.targets[0])
-    return ""
 
 
 def changed_between(function: ast.AST, name: str, after: ast.AST, before: ast.AST) -> bool:

@@ -46,10 +46,19 @@ class Layers:
         return Counter(name for module in self._modules for name in _mentions(module.tree))
 
     def unused(self) -> Iterator[tuple[str, Site]]:
-        """Layers that nothing names."""
+        """Layers that nothing names, or only methods that nothing names."""
+        idle = Counter(name for node in self._idle() for name in _mentions(node))
         for name, site in self.made:
-            if not self.mentioned[name]:
+            if self.mentioned[name] == idle[name]:
                 yield name, site
+
+    def _idle(self) -> Iterator[ast.AST]:
+        """The methods that Python or torch do not call by themselves and that nothing names."""
+        for one in self._classes:
+            for name, method in one.methods.items():
+                own = name.startswith("_") or name in ("forward", "extra_repr")
+                if not own and not self.mentioned[name]:
+                    yield method.node
 
     def alternatives(self) -> Iterator[tuple[str, str, Site]]:
         """Two layers of which a forward takes one, as a condition says, and the condition."""
