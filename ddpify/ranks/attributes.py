@@ -51,7 +51,8 @@ def _of_thing(
     if name in thing.attrs:
         return _may_have_changed(thing, name, thing.attrs[name])
     if thing.kind == "external":
-        return naming.external(m, f"{thing.name}.{name}")
+        dotted = f"{thing.name}.{name}"
+        return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
     if thing.kind == "class":
         found = naming.class_attribute(m, thing.info, name)
         return found if found is not None else symbol(f"{thing.name}.{name}")

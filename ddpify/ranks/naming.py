@@ -105,6 +105,9 @@ def imported(m: Machine, module: Module, dotted: str, attribute: str, level: int
     """What ``import dotted`` or ``from dotted import attribute`` binds."""
     file = m.modules.find(module.file, dotted, level)
     if file is None:
+        inner = submodule(m, module, f"{dotted}.{attribute}".strip("."), level)
+        if attribute and inner is not None:
+            return inner
         if attribute and not level:
             return external(m, f"{dotted}.{attribute}")
         return external(m, dotted if not level else f"{dotted}.{attribute}".strip("."))
@@ -114,6 +117,13 @@ def imported(m: Machine, module: Module, dotted: str, attribute: str, level: int
     if not attribute:
         return of(namespace(m, other))
     return member(m, other, attribute)
+
+
+def submodule(m: Machine, module: Module, dotted: str, level: int = 0) -> Value | None:
+    """A module in a folder without ``__init__.py``, which is a package all the same."""
+    file = m.modules.find(module.file, dotted, level)
+    found = m.modules.load(file) if file is not None else None
+    return of(namespace(m, found)) if found is not None else None
 
 
 def member(m: Machine, module: Module, name: str) -> Value:
