@@ -6,8 +6,10 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call, Run
+from ddpify.ranks.words import canonical
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.examples_gradients import trained
+from ddpify.rules.syntax import spelled
 
 _OLD = {
     f"torch.{device}.amp.{prefix}{name}": (device, name)
@@ -22,8 +24,10 @@ _OLD = {
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a note per call of a deprecated name."""
+    """Yield a note per call of a deprecated name; a variable may hold another one as well."""
     for call in run.named(*_OLD):
+        if canonical(spelled(call.module, call.node.func) or "") != call.name:
+            continue
         device, name = _OLD[call.name]
         yield Finding(
             "DDP421",

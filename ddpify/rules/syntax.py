@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ddpify.ranks.model import Call
-from ddpify.ranks.modules import Module
+from ddpify.ranks.modules import Module, note_import
 
 _THROUGH = (ast.IfExp, ast.BoolOp, ast.Await)
 _USES = (
@@ -25,6 +25,37 @@ def dotted(module: Module, node: ast.expr) -> str | None:
         return None
     start, attribute, level = module.imports[node.id]
     return None if level else ".".join(part for part in (start, attribute, *names) if part)
+
+
+def spelled(module: Module, node: ast.expr) -> str | None:
+    """``dotted``, if no other import, assignment or parameter of the file has the first name."""
+    root = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    if not isinstance(root, ast.Name):
+        return None
+    bound = set(_bindings(module.tree, root.id))
+    if len(bound) != 1 or None in bound:
+        return None
+    start, attribute, level = next(one for one in bound if one is not None)
+    rest = ast.unparse(node).partition(".")[2]
+    return None if level else ".".join(part for part in (start, attribute, rest) if part)
+
+
+def _bindings(tree: ast.AST, name: str) -> Iterator[tuple[str, str, int] | None]:
+    """What binds a name anywhere in a file: imports, and None for everything else."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            names: dict[str, tuple[str, str, int]] = {}
+            note_import(names, [], node)
+            if name in names:
+                yield names[name]
+        elif (
+            (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store))
+            or (isinstance(node, ast.arg) and node.arg == name)
+            or (isinstance(node, (ast.FunctionDef, ast.ClassDef)) and node.name == name)
+        ):
+            yield None
 
 
 def scope(call: Call) -> ast.AST:
