@@ -68,6 +68,7 @@ def given(
             kwargs.update(dict(value.keys))
         else:
             star = True
+            kwargs["**"] = value  # under which names is not known
     return Given(node, receiver, tuple(args), kwargs, star, alone)
 
 
@@ -219,7 +220,9 @@ def instantiate(
     elif method is None:
         fields.fill(m, info, made, args, kwargs)
         call_method(m, f, of(made), "__post_init__", one.node if one else None)
-    return of(made, *args, *kwargs.values())
+    value = of(made, *args, *kwargs.values())
+    entries = fields.entries(info, args, kwargs) if method is None else None
+    return value if entries is None else replace(value, origins=frozenset(), keys=entries)
 
 
 def _initialises(m: Machine, info: ClassInfo, method: FunctionInfo) -> bool:

@@ -1,4 +1,4 @@
-"""The fields of data classes: what an object of one is given, and what each has by itself."""
+"""The fields of data classes, the entries of dicts: what an object is given and has by itself."""
 
 from __future__ import annotations
 
@@ -12,6 +12,16 @@ from ddpify.ranks.modules import ClassInfo
 
 if TYPE_CHECKING:
     from ddpify.ranks.machine import Machine
+
+
+def entries(
+    info: ClassInfo, args: tuple[Value, ...], kwargs: dict[str, Value]
+) -> tuple[tuple[str, Value], ...] | None:
+    """What an object of a class that is a ``dict`` holds, if that is known."""
+    if not info.inherits("builtins.dict") or "**" in kwargs or len(args) > 1:
+        return None
+    first = args[0].keys if args else ()
+    return None if first is None else tuple({**dict(first), **kwargs}.items())
 
 
 def fill(
