@@ -39,10 +39,20 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
     """The findings of one rule: the first of each condition, if it is of that rule's kind."""
     firsts: dict[object, Mismatch] = {}
     for one in run.mismatches:
-        firsts.setdefault(_cause(one), one)
+        if not _at_the_end(run, one):
+            firsts.setdefault(_cause(one), one)
     for one in firsts.values():
         if _code(one) == code:
             yield _finding(run, one, code)
+
+
+def _at_the_end(run: Run, one: Mismatch) -> bool:
+    """Whether some ranks leave the group where no other waits for them any more."""
+    event = one.event.call
+    if event is None or one.event.op != "destroy_process_group" or one.paths[1]:
+        return False
+    others = (ALL & ~one.ranks) or ALL
+    return not any(call.ranks & others for call in _in_turn(run, event))
 
 
 def _cause(one: Mismatch) -> object:
