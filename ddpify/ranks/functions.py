@@ -11,6 +11,7 @@ from ddpify.ranks import library, naming, words
 from ddpify.ranks.frames import Frame, node_of_function
 from ddpify.ranks.model import ALL, RANK, RANK0, Call, Guard, Origin, Thing, Value
 from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.trace import Inline, Item
 from ddpify.ranks.values import NONE, TRUE, agreed, merge, of, symbol
 
 if TYPE_CHECKING:
@@ -60,10 +61,25 @@ def enter(
         m.note_cost(info, m.spent - before)
         items = m.items
         m.items, m.live, m.stack, m.grad, m.guards, m.contexts = kept
-    m.inline(items)
+    if "$cached" in thing.attrs:
+        _once(m, thing, items, len(args) > (own is not None) or bool(kwargs))
+    else:
+        m.inline(items)
     value = _returned(m, frame, info, rest)
     ours = info.name in COLLECTIVES and info.module.source.text.startswith(HEADER_PREFIX)
     return agreed(value) if ours else value
+
+
+def _once(m: Machine, thing: Thing, items: list[Item], asked: bool) -> None:
+    """A function under ``functools.cache``: a rank that has called it before gets what it gave.
+
+    With arguments it is not known what was ``asked`` before, so nothing is said of it.
+    """
+    key = (thing.info, thing.receiver)
+    known = ALL if asked else m.remembered.get(key, 0)
+    m.remembered[key] = known | m.live
+    if items and m.live & ~known:
+        m.items.append(Inline(items, m.live & ~known))
 
 
 def _as_decorated(m: Machine, thing: Thing, info: FunctionInfo) -> None:

@@ -31,6 +31,8 @@ DECORATORS: Final = {
     "contextlib.asynccontextmanager": "$context",
     "builtins.property": "$property",
     "functools.cached_property": "$property",
+    "functools.cache": "$cached",
+    "functools.lru_cache": "$cached",
     "builtins.staticmethod": "$static",
     "torch.no_grad": "$nograd",
     "torch.inference_mode": "$nograd",

@@ -64,6 +64,7 @@ class Machine:
         self.entering: list[FunctionInfo] = []
         self.entered: set[FunctionInfo] = set()
         self.costs: dict[FunctionInfo, tuple[int, int]] = {}
+        self.remembered: dict[tuple[FunctionInfo, Thing | None], int] = {}  # by which ranks
         self.namespaces: dict[Module, Thing] = {}
         self.resolving: set[tuple[Module, str]] = set()
         self.externals: dict[str, Value] = {}
