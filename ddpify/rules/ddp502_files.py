@@ -13,7 +13,7 @@ from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects import gated, opened
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.meetings import at_once
-from ddpify.rules.outputs import by_all, files, its_own
+from ddpify.rules.outputs import by_all, copies_console, files, its_own
 from ddpify.settings import Settings
 
 MESSAGE = "every rank would write this file"
@@ -51,7 +51,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for write in files(run):
         if its_own(write) or not by_all(run, write.call):
             continue
-        if at_once(run, write.call):
+        if at_once(run, write.call) and not copies_console(run, write.call):
             yield Finding(
                 "DDP502",
                 write.call.site,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks.model import CLOCK, DATA, RANDOM, Call, Guard, Run, Store, Value
+from ddpify.rules.feeds import held
 from ddpify.site import Site
 
 # Calls that write a file: where the path is among the arguments, -1 for the receiver itself.
@@ -96,9 +97,28 @@ def checkpoints(run: Run) -> Iterator[Write]:
 
 def opens_to_write(call: Call) -> bool:
     """Whether an ``open`` may write: its mode is known and is not just reading."""
+    return any(letter in _mode(call) for letter in "wax+")
+
+
+def _mode(call: Call) -> str:
     mode = call.arg(0 if call.method == "open" and call.receiver is not None else 1, "mode")
     text = mode.constant if mode is not None else None
-    return isinstance(text, str) and any(letter in text for letter in "wax+")
+    return text if isinstance(text, str) else ""
+
+
+def copies_console(run: Run, call: Call) -> bool:
+    """Whether it is opened to add to by what takes the place of ``sys.stdout``.
+
+    Then in it is what is printed, on whichever ranks, and their errors.
+    """
+    if "a" not in _mode(call) or call.result is None:
+        return False
+    consoles = [
+        store.value
+        for store in run.stores
+        if store.key in ("stdout", "stderr") and "sys" in store.base.names()
+    ]
+    return any(not held(value).isdisjoint(call.result.things) for value in consoles)
 
 
 def _opened(call: Call) -> Value | None:
