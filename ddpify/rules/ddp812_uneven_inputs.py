@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from ddpify.ranks import words
 from ddpify.ranks.model import DATA, Call, Loop, Origin, Run, Symbol, Thing, Value
@@ -19,6 +19,7 @@ _JOINS: Final = (
     f"{words.DDP}.join",
 )
 _SUBSET: Final = "torch.utils.data.Subset"
+_SPLITS: Final = frozenset({"tensor_split", "array_split"})
 _GOES_OVER: Final = frozenset({words.LOADER, "builtins.enumerate", "builtins.iter"})
 _SAMPLED: Final = ((3, "sampler"), (4, "batch_sampler"))
 
@@ -54,7 +55,7 @@ def _strided(run: Run, loop: Loop) -> Site | None:
         return None
     for value in _fed(loop.over):
         for origin in value.origins:
-            if origin.kind == DATA and _is_stride(run, origin):
+            if origin.kind == DATA and _is_stride(run, origin) and not _in_equal_numbers(value):
                 return origin.site
         subset = value.made_by(_SUBSET)
         indices = subset.call.arg(1, "indices") if subset is not None and subset.call else None
@@ -100,6 +101,24 @@ def _is_stride(run: Run, origin: Origin) -> bool:
         and found.slice.lower is not None
         and not any(_bounds(node, name) for node in nodes)
     )
+
+
+def _in_equal_numbers(value: Value) -> bool:
+    """Whether what was dealt are the parts of a split into a multiple of the world size."""
+    for thing in value.sources():
+        call = thing.call
+        if call is not None and call.method in _SPLITS:
+            number = call.arg(0 if call.receiver is not None else 1, "indices_or_sections")
+            if number is not None and _is_multiple(number.atoms[0]):
+                return True
+    return False
+
+
+def _is_multiple(atom: Any) -> bool:
+    """Of 2: a run has two ranks."""
+    if isinstance(atom, Symbol):
+        return atom.parts[:1] == ("Mult",) and any(_is_multiple(one) for one in atom.parts[1:])
+    return isinstance(atom, int) and atom % 2 == 0
 
 
 def _bounds(node: ast.AST, name: str) -> bool:
