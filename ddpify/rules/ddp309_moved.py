@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ddpify.ranks.model import Call, Run, Value
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_gradients import trained
+from ddpify.rules.feeds import backwards
 from ddpify.rules.wrapped import Wrap, comes_after, followed, rewrapped, wraps
 
 _CASTS = frozenset({"half", "double", "bfloat16"})
@@ -20,7 +21,8 @@ def lint(run: Run) -> Iterable[Finding]:
         for call in moves:
             if not comes_after(call, wrap) or rewrapped(run, wrap, call.order):
                 continue
-            if _changes(call, wrap, moves) and followed(wrap, call.order, call.loops, run):
+            trained_on = followed(wrap, call.order, call.loops, run) and _trains(run, call)
+            if trained_on and _changes(call, wrap, moves):
                 yield Finding(
                     "DDP309",
                     call.site,
@@ -30,6 +32,14 @@ def lint(run: Run) -> Iterable[Finding]:
                     advice="cast and move the model before DistributedDataParallel()",
                     because=((wrap.call.site, "wrapped here"),),
                 )
+
+
+def _trains(run: Run, after: Call) -> bool:
+    """Whether gradients are computed after this moment, be it in the next round of a loop."""
+    return any(
+        one.order > after.order or any(loop in one.loops for loop in after.loops)
+        for one in backwards(run)
+    )
 
 
 def _of(wrap: Wrap, call: Call) -> bool:
