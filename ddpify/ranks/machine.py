@@ -31,7 +31,7 @@ from ddpify.ranks.model import (
 )
 from ddpify.ranks.modules import FunctionInfo, Module, Modules
 from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split
-from ddpify.ranks.values import constant, merge, truth
+from ddpify.ranks.values import asks_presence, constant, merge, truth
 
 MAX_READINGS, LARGE = 2, 500
 MISSING: Any = object()
@@ -155,6 +155,8 @@ class Machine:
         """Whether each rank may decide this for itself, in a way that is not known here."""
         if any(isinstance(atom, Symbol) and atom.key == "synced" for atom in test.atoms):
             return False  # one rank has what the other sent
+        if asks_presence(test):
+            return False
         unknown = any(live & (1 << r) and truth(test.atoms[r]) is None for r in (0, 1))
         return unknown and (self.own(test.origins) or (test.by_rank and _told_apart(test)))
 

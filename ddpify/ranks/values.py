@@ -16,6 +16,10 @@ class Made(Symbol):
     """An object: not None, and true unless something else is known."""
 
 
+class Maybe(Symbol):
+    """None or an object: which of both is the same on all ranks."""
+
+
 NONE = Value((None, None))
 TRUE = Value((True, True))
 FALSE = Value((False, False))
@@ -97,11 +101,12 @@ def merge(
     flat = list(dict.fromkeys((*sources[0], *sources[1])))
     if len(flat) == 1:
         return flat[0]
-    atoms = tuple(_joined(key, values, rank) for rank, values in enumerate(sources))
+    apart = bool(why) and (always or not all(set(values) == set(flat) for values in sources))
+    atoms = tuple(_joined(key, values, rank, apart) for rank, values in enumerate(sources))
     things = tuple(dict.fromkeys(thing for value in flat for thing in value.things))
     deps = frozenset().union(*(value.deps for value in flat))
     origins = frozenset().union(*(value.origins for value in flat))
-    if why and (always or not all(set(values) == set(flat) for values in sources)):
+    if apart:
         origins |= why
     alike = all(v.items == flat[0].items for v in flat)
     items = flat[0].items if alike else _items(key, sources, why, always)
@@ -131,7 +136,7 @@ def _keys(flat: list[Value]) -> tuple[tuple[str, Value], ...] | None:
     return tuple({name: pair for keys in held for name, pair in keys}.items()) if held else None
 
 
-def _joined(key: str, values: list[Value], rank: int) -> Any:
+def _joined(key: str, values: list[Value], rank: int, apart: bool) -> Any:
     """The atom of one rank. A value that differs between ranks is that of the distributed world."""
     if not values:
         return None
@@ -142,7 +147,25 @@ def _joined(key: str, values: list[Value], rank: int) -> Any:
         return first
     if all(truth(atom) is True for atom in atoms):
         return Made(key)
-    return Symbol(key)
+    return Symbol(key) if apart or not _is_optional(atoms) else Maybe(key)
+
+
+def _is_optional(atoms: list[Any]) -> bool:
+    """Whether these are None or objects, not numbers or conditions."""
+    objects = [a for a in atoms if isinstance(a, Symbol) and not a.parts]
+    absent = any(a is None or isinstance(a, Maybe) for a in atoms)
+    return absent and all(a is None or a in objects for a in atoms)
+
+
+def asks_presence(test: Value) -> bool:
+    """Whether a condition tells no more than if there is an object: the same on all ranks."""
+    return all(isinstance(_asked(atom), Maybe) for atom in test.atoms)
+
+
+def _asked(atom: Any) -> Any:
+    """``x`` of ``not x``."""
+    negated = isinstance(atom, Symbol) and atom.parts[:1] == ("Not",)
+    return atom.parts[1] if negated else atom
 
 
 def agreed(value: Value) -> Value:
