@@ -6,9 +6,9 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ddpify.ranks import functions, naming, words
+from ddpify.ranks import autograd, functions, naming, words
 from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
-from ddpify.ranks.values import key_of, merge, same, symbol
+from ddpify.ranks.values import key_of, merge, of, same, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
@@ -54,6 +54,8 @@ def _of_thing(
         dotted = f"{thing.name}.{name}"
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
     if thing.kind == "class":
+        if autograd.is_apply(thing.info, name):
+            return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
         found = naming.class_attribute(m, thing.info, name)
         return found if found is not None else symbol(f"{thing.name}.{name}")
     if thing.cls is not None:

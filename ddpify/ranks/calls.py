@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpify.ranks import fields, library
 from ddpify.ranks.attributes import attribute_of
+from ddpify.ranks.autograd import applied
 from ddpify.ranks.functions import enter
 from ddpify.ranks.model import Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo
@@ -147,6 +148,8 @@ def _is_object(value: Value) -> bool:
 def _call_method(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     owner = thing.receiver
     assert owner is not None
+    if owner.kind == "class":
+        return applied(m, f, owner, record(m, f, thing.name, replace(given, receiver=None)))
     method = thing.name.rpartition(".")[2]
     known = _root(owner).kind == "result" and not owner.name.startswith(".")
     base = next(iter(owner.cls.external_bases()), "") if owner.cls is not None else ""

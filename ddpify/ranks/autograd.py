@@ -1,0 +1,41 @@
+"""``apply`` of a project's autograd function: its ``forward`` runs, without gradient."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ddpify.ranks import functions
+from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.results import result
+from ddpify.ranks.values import TRUE
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+_BASES: Final = ("torch.autograd.Function", "torch.autograd.function.Function")
+
+
+def is_apply(info: ClassInfo, name: str) -> bool:
+    """Whether ``info.name`` is what calls the forward of an autograd function."""
+    own = name == "apply" and info.method("apply") is None
+    return own and info.method("forward") is not None and info.inherits(*_BASES)
+
+
+def applied(m: Machine, f: Frame, cls: Thing, one: Call) -> Value:
+    """What comes out hangs on all that was given, and is each rank's own if the forward's is."""
+    info: ClassInfo = cls.info
+    forward = info.method("forward")
+    assert forward is not None
+    context = Thing("parameter", "ctx", one.site) if info.method("setup_context") is None else None
+    bound = Thing("function", forward.qualname, info=forward, receiver=context)
+    bound.attrs["$nograd"] = TRUE
+    one.target = forward
+    entered = functions.enter(m, f, bound, one.args, one.kwargs, one)
+    one.result = replace(result(one), origins=entered.all_origins)
+    if entered.items is not None:
+        parts = tuple(replace(one.result, origins=part.origins) for part in entered.items)
+        one.result = replace(one.result, items=parts)
+    return one.result
