@@ -24,11 +24,18 @@ def lint(run: Run) -> Iterable[Finding]:
         calls = forwards(run, wrap)
         ended = [(b, reached(b, calls)) for b in backwards(run)] if calls else []
         ended = [(b, through) for b, through in ended if through]
-        for (first, _), (second, through) in pairwise(ended):
+        for (first, before), (second, through) in pairwise(ended):
             if _apart(first, second) or _between(calls, first, second):
                 continue
-            if max(f.order for f in through) < first.order:
+            again = through if _keeps(first) else [f for f in through if f not in before]
+            if again and max(f.order for f in again) < first.order:
                 yield _finding(first, second)
+
+
+def _keeps(backward: Call) -> bool:
+    """Whether another backward can go the same way: else what looks so was cut off on the way."""
+    given = backward.arg(1, "retain_graph")
+    return given is not None and given.atoms != (None, None) and given.constant is not False
 
 
 def _between(calls: list[Call], first: Call, second: Call) -> bool:
