@@ -11,6 +11,7 @@ from ddpify.rules.examples import changed
 from ddpify.rules.examples_sharded import SHARDED
 from ddpify.rules.fields import computing, holds_parameters
 from ddpify.rules.sharded import shard_of
+from ddpify.rules.wrapped import receives
 
 _REGISTER = "register_fsdp_forward_method"
 _SUMMON = "torch.distributed.fsdp.FullyShardedDataParallel.summon_full_params"
@@ -38,7 +39,8 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _bypasses(run: Run, call: Call, thing: Thing) -> bool:
     if call.method == "__call__":
-        return thing.sharded is None  # FSDP1: the module inside is called, not the wrapper
+        # FSDP1: the module inside is called, not the wrapper
+        return thing.sharded is None and not _wrapper_instead(run, call, thing)
     if thing.cls is None:
         return call.method == "forward" and thing.name.startswith("torch.nn.")
     name = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
@@ -46,6 +48,15 @@ def _bypasses(run: Run, call: Call, thing: Thing) -> bool:
     return any(
         holds_parameters(run, thing.cls, part) and not _sharded_itself(run, thing, part)
         for part in reads
+    )
+
+
+def _wrapper_instead(run: Run, call: Call, thing: Thing) -> bool:
+    """Whether what is called here is the wrapper or, where it was not wrapped, the module."""
+    return any(
+        other.node is call.node and other.stack == call.stack
+        for other in run.methods("__call__")
+        if thing.wrapper is not None and receives(other, thing.wrapper)
     )
 
 
