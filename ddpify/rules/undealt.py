@@ -17,6 +17,7 @@ from ddpify.rules.feeds import (
     in_one_process,
     is_plain,
     iterated,
+    literals,
     passes,
     samplers_of,
     taken_over,
@@ -36,13 +37,20 @@ _SAME_BATCHES = (
 
 def undealt(run: Run) -> Iterator[tuple[Thing, Call]]:
     """Loaders of a map-style data set that are trained on and deal nothing, with the wrapper."""
-    wrapper = next((c for c in run.calls if c.name in GRADIENTS), None)
+    made = (c for c in run.calls if c.name in GRADIENTS and not _never_made(run, c))
+    wrapper = next(made, None)
     if wrapper is None or any(c.name.startswith(_SAME_BATCHES) for c in run.calls):
         return
     spared = _evaluated_as_well(run)
     for loader in trained(run) - spared:
         if _everyone_reads_all(run, loader) and not _is_iterable(dataset_of(loader)):
             yield loader, wrapper
+
+
+def _never_made(run: Run, wrapper: Call) -> bool:
+    """Whether the option that asks for a wrapper is off here: the program joins no group."""
+    joins = run.session is not None or bool(run.frameworks) or not (run.script and run.complete)
+    return not joins and bool(literals(wrapper.guards))
 
 
 def _evaluated_as_well(run: Run) -> set[Thing]:
