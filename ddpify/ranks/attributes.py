@@ -48,16 +48,16 @@ def _of_thing(
 ) -> Value | None:
     if thing.kind == "module":
         return naming.member(m, thing.info, name)
+    if thing.kind == "class":
+        if autograd.is_apply(thing.info, name):
+            return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
+        found = naming.class_attribute(m, thing.info, name)
+        return bound(m, f, thing, found, node) if found else symbol(f"{thing.name}.{name}")
     if name in thing.attrs:
         return _may_have_changed(thing, name, thing.attrs[name])
     if thing.kind == "external":
         dotted = f"{thing.name}.{name}"
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
-    if thing.kind == "class":
-        if autograd.is_apply(thing.info, name):
-            return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
-        found = naming.class_attribute(m, thing.info, name)
-        return found if found is not None else symbol(f"{thing.name}.{name}")
     if thing.cls is not None:
         found = naming.class_attribute(m, thing.cls, name)
         if found is not None:
@@ -76,23 +76,33 @@ def _may_have_changed(thing: Thing, name: str, value: Value) -> Value:
 
 
 def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Value:
-    """A class's attribute through an instance: methods know it, properties are called."""
+    """A class's attribute through an instance or the class: methods know what they were taken
+    from, properties of instances are called."""
     found = [t for t in value.things if t.kind == "function"]
     if not found:
         return value
     made = []
     for one in found:
-        if "$static" in one.attrs:
+        receiver = receiver_of(thing, one)
+        if receiver is None:
             made.append(one)
             continue
         method = Thing("function", one.name, one.site, info=one.info, attrs=one.attrs)
-        method.receiver = thing
-        method.owner = value
+        method.receiver = receiver
         m.closures[method] = m.closures.get(one)
         if "$property" in one.attrs:
             return functions.enter(m, f, method, (), {}, None)
         made.append(method)
     return replace(value, things=tuple(made))
+
+
+def receiver_of(thing: Thing, function: Thing) -> Thing | None:
+    """What a method taken from an instance or a class is given first; None for nothing."""
+    if "$static" in function.attrs:
+        return None
+    if "$class" in function.attrs:
+        return thing if thing.kind == "class" or thing.cls is None else thing.cls.thing
+    return None if thing.kind == "class" else thing
 
 
 def _unknown_attribute(

@@ -34,6 +34,7 @@ DECORATORS: Final = {
     "functools.cache": "$cached",
     "functools.lru_cache": "$cached",
     "builtins.staticmethod": "$static",
+    "builtins.classmethod": "$class",
     "torch.no_grad": "$nograd",
     "torch.inference_mode": "$nograd",
 }

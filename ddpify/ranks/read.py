@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from ddpify.names import HEADER_PREFIX
-from ddpify.ranks import calls, functions, naming, words
+from ddpify.ranks import attributes, calls, functions, naming, words
 from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.interest import Interest, says
@@ -197,7 +197,7 @@ def _start(machine: Machine, info: FunctionInfo) -> None:
         found = naming.class_attribute(machine, info.owner, info.name)
         value = found if found is not None else of(made)
         for thing in value.things:
-            thing.receiver = made if "$static" not in thing.attrs else None
+            thing.receiver = attributes.receiver_of(made, thing)
     for thing in value.things:
         if thing.kind == "function":
             args = tuple(_unknowns(machine, thing))
