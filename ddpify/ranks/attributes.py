@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpify.ranks import autograd, functions, naming, words
 from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
-from ddpify.ranks.values import key_of, merge, of, same, symbol
+from ddpify.ranks.values import key_of, of, per_rank, same, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
@@ -29,11 +29,12 @@ def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -
         if isinstance(node, ast.Attribute):
             where = (f.module, m.live, f.function, m.guards, m.loops, m.stack)
             m.run.reads.append(Read(m.tick(), base, name, node, *where))
-    found = [one for one in (_of_thing(m, f, t, base, name, node) for t in base.things) if one]
+    held = [(base.ranks_of(t), _of_thing(m, f, t, base, name, node)) for t in base.things]
+    found = [(ranks, one) for ranks, one in held if one is not None]
     if len(found) == 1:
-        return settled(found[0])
+        return settled(found[0][1])
     if found:
-        return settled(merge(name, (found, found), frozenset()))
+        return settled(per_rank(name, found, frozenset()))
     if base.keys is not None and name in ("keys", "values", "items"):
         return symbol(name, base)
     named = m.by_name(name, f.module.site(node))

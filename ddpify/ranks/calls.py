@@ -10,9 +10,9 @@ from ddpify.ranks import fields, library
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
 from ddpify.ranks.functions import enter
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.model import RANK0, RANK1, Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo
-from ddpify.ranks.values import key_of, merge, of, symbol
+from ddpify.ranks.values import key_of, of, per_rank, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
@@ -74,19 +74,36 @@ def given(
 
 
 def call_value(m: Machine, f: Frame, callee: Value, given: Given) -> Value:
-    """Call whatever ``callee`` may be."""
-    made: list[Value] = []
+    """Call whatever ``callee`` may be, each with the ranks on which it may be that."""
+    made: list[tuple[int, Value]] = []
     live = m.live
     for thing in callee.things[:MAX_CALLEES]:
-        m.live = live
-        made.append(_call_thing(m, f, thing, given))
+        ranks = callee.ranks_of(thing)
+        if ranks & live == live:
+            m.live = live
+            made.append((ranks, _call_thing(m, f, thing, given)))
+        elif ranks & live:
+            _called_apart(m, f, callee, thing, given, made)
     if not made:
         func = given.node.func
         name = f".{func.attr}" if isinstance(func, ast.Attribute) else "?"
         return library.called(m, f, record(m, f, name, given))
     if len(made) == 1:
-        return made[0]
-    return merge(f"call@{f.module.site(given.node)}", (made, made), frozenset())
+        return made[0][1]
+    return per_rank(f"call@{f.module.site(given.node)}", made, callee.origins)
+
+
+def _called_apart(
+    m: Machine, f: Frame, callee: Value, thing: Thing, given: Given, made: list[tuple[int, Value]]
+) -> None:
+    """``save = torch.save if rank == 0 else skip; save(…)``: as under a condition on the rank."""
+    ranks = callee.ranks_of(thing)
+    test = Value((bool(ranks & RANK0), bool(ranks & RANK1)), (), frozenset(), callee.origins)
+
+    def run() -> None:
+        made.append((ranks, _call_thing(m, f, thing, given)))
+
+    m.branch(f, test, given.node.func, (run, lambda: None))
 
 
 def record(

@@ -19,6 +19,7 @@ from ddpify.ranks.values import (
     key_of,
     merge,
     negation,
+    per_rank,
     symbol,
 )
 
@@ -167,16 +168,8 @@ def _conditional(m: Machine, f: Frame, node: ast.IfExp) -> Value:
         return lambda: held.append((m.live, evaluate(m, f, expression)))
 
     m.branch(f, test, node.test, (arm(node.body), arm(node.orelse)))
-    sources: tuple[list[Value], list[Value]] = ([], [])
-    for ranks, value in held:
-        for rank in (0, 1):
-            if ranks & (1 << rank):
-                sources[rank].append(value)
-    for rank in (0, 1):
-        if not sources[rank]:
-            sources[rank].extend(sources[1 - rank] or [symbol("nowhere")])
     always = m.is_local(test, m.live)
-    return merge(f"if@{f.module.site(node)}", sources, test.origins, always)
+    return per_rank(f"if@{f.module.site(node)}", held, test.origins, always)
 
 
 def _tuple(m: Machine, f: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:

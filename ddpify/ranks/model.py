@@ -93,6 +93,7 @@ class Value:
 
     ``atoms``: one entry per rank, a Python constant or a Symbol. ``deps``: things it was computed
     from, itself excluded. ``items``: elements of a tuple or list, ``keys`` of a dict, if known.
+    ``apart``: things that it may be on some ranks only, and on which.
     """
 
     atoms: tuple[Any, Any]
@@ -101,6 +102,7 @@ class Value:
     origins: frozenset[Origin] = frozenset()
     items: tuple[Value, ...] | None = None
     keys: tuple[tuple[str, Value], ...] | None = None
+    apart: tuple[tuple[Thing, int], ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.atoms, self.things))  # elements may nest deeply
@@ -128,6 +130,10 @@ class Value:
     def has(self, kind: str) -> bool:
         """Whether an origin is of this kind."""
         return any(origin.kind == kind for origin in self.origins)
+
+    def ranks_of(self, thing: Thing) -> int:
+        """The ranks on which it may be this thing."""
+        return next((ranks for one, ranks in self.apart if one is thing), ALL)
 
     def names(self) -> set[str]:
         """Qualified names of the things it may be."""
@@ -163,7 +169,7 @@ class Value:
         same = (
             (Symbol("synced"), Symbol("synced")) if self.atoms[0] != self.atoms[1] else self.atoms
         )
-        return replace(self, atoms=same, origins=frozenset())
+        return replace(self, atoms=same, origins=frozenset(), apart=())
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks.model import ALL, DATA, Origin, Symbol, Thing, Value
+from ddpify.ranks.model import ALL, DATA, RANK0, RANK1, Origin, Symbol, Thing, Value
 
 MAX_DEPS = 80
 
@@ -111,7 +111,37 @@ def merge(
     alike = all(v.items == flat[0].items for v in flat)
     items = flat[0].items if alike else _items(key, sources, why, always)
     keys = flat[0].keys if all(v.keys == flat[0].keys for v in flat) else _keys(flat)
-    return Value((atoms[0], atoms[1]), things, deps, origins, items, keys)
+    return Value((atoms[0], atoms[1]), things, deps, origins, items, keys, _apart(things, sources))
+
+
+def _apart(
+    things: tuple[Thing, ...], sources: tuple[list[Value], list[Value]]
+) -> tuple[tuple[Thing, int], ...]:
+    """The things that only one rank's values may be."""
+    found = []
+    for thing in things:
+        ranks = 0
+        for rank, values in enumerate(sources):
+            if any(thing in v.things and v.ranks_of(thing) & (1 << rank) for v in values):
+                ranks |= 1 << rank
+        if ranks in (RANK0, RANK1):
+            found.append((thing, ranks))
+    return tuple(found)
+
+
+def per_rank(
+    key: str, held: list[tuple[int, Value]], why: frozenset[Origin], always: bool = False
+) -> Value:
+    """One value from some that only these ranks have; what a rank without one has is not asked."""
+    sources: tuple[list[Value], list[Value]] = ([], [])
+    for ranks, value in held:
+        for rank in (0, 1):
+            if ranks & (1 << rank):
+                sources[rank].append(value)
+    for rank in (0, 1):
+        if not sources[rank]:
+            sources[rank].extend(sources[1 - rank] or [symbol("nowhere")])
+    return merge(key, sources, why, always)
 
 
 def _items(
