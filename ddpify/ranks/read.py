@@ -151,7 +151,7 @@ def _is_distributed(run: Run) -> bool:
             return True
         if call.module.source.text.startswith(HEADER_PREFIX):
             continue  # our helpers do nothing in one process
-        if call.name in _SESSIONS and _one_device(call):
+        if any(_one_device(one) for one in (call, *_made_with(call))):
             continue
         if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
             return True
@@ -160,13 +160,24 @@ def _is_distributed(run: Run) -> bool:
     return _is_lightning(run)
 
 
+def _made_with(call: Call) -> list[Call]:
+    """The calls that made what a method is called on."""
+    things = call.receiver.things if call.receiver is not None else ()
+    return [thing.call for thing in things if thing.call is not None]
+
+
 def _one_device(call: Call) -> bool:
     """Whether it is ``Fabric(devices=1)``, written so: a parameter may be given another number."""
+    if call.name not in _SESSIONS:
+        return False
     written = {word.arg: ast.unparse(word.value) for word in call.node.keywords}
     return written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
 
 
 def _is_lightning(run: Run) -> bool:
+    trainers = list(run.named("lightning.pytorch.Trainer"))
+    if trainers and all(map(_one_device, trainers)):
+        return False
     return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
 
 
