@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ddpify.ranks import assigning, naming, words
+from ddpify.ranks import assigning, naming, sizes, words
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
 from ddpify.ranks.results import result
 from ddpify.ranks.values import FALSE, NONE, TRUE, constant, of, spread, symbol
@@ -63,7 +63,7 @@ def _convert(kind: Callable[..., object]) -> Callable[[Machine, Frame, Call], Va
                 atoms.append(atom)
                 continue
             try:
-                atoms.append(kind(atom))
+                atoms.append(sizes.apply(kind, atom))
             except Exception:  # the user's constant may not convert
                 return None
         made = result(one) if isinstance(atoms[0], Symbol) else value

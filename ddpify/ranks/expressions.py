@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ddpify.ranks import assigning, calls, iterating, naming, words
+from ddpify.ranks import assigning, calls, iterating, naming, sizes, words
 from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.model import DATA, Guard, Loop, Origin, Value
 from ddpify.ranks.modules import FunctionInfo
@@ -93,7 +94,7 @@ def environment(m: Machine, f: Frame, name: Value, node: ast.AST) -> Value | Non
         kind = words.RANK_VARIABLES[key]
         return Value(("0", "1"), (), frozenset(), frozenset({Origin(kind, key, site)}))
     if key in words.SIZE_VARIABLES:
-        return constant("2")
+        return constant(sizes.world_size(str))
     return None
 
 
@@ -147,7 +148,8 @@ def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
         return negation(value)
     if isinstance(node.op, ast.USub) and value.known:
         try:
-            return replace(value, atoms=(-value.atoms[0], -value.atoms[1]))
+            atoms = [sizes.apply(operator.neg, atom) for atom in value.atoms]
+            return replace(value, atoms=(atoms[0], atoms[1]))
         except TypeError:
             return symbol("negative", value)
     return symbol(f"-{key_of(value)}", value)

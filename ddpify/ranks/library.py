@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ddpify.ranks import assigning, builtin, changes, words
+from ddpify.ranks import assigning, builtin, changes, sizes, words
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.model import (
     CLOCK,
@@ -152,7 +152,7 @@ def _local_rank(m: Machine, f: Frame, one: Call) -> Value:
 
 def _size(m: Machine, f: Frame, one: Call) -> Value | None:
     group = one.arg(0, "group")
-    return constant(2) if group is None or _is_none(group) else None
+    return constant(sizes.world_size()) if group is None or _is_none(group) else None
 
 
 def _true(m: Machine, f: Frame, one: Call) -> Value:

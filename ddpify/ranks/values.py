@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
+from ddpify.ranks import sizes
 from ddpify.ranks.model import ALL, DATA, RANK0, RANK1, Origin, Symbol, Thing, Value
 
 MAX_DEPS = 80
@@ -243,10 +244,11 @@ def binary(name: str, a: Value, b: Value) -> Value:
 
 def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
     if not isinstance(x, Symbol) and not isinstance(y, Symbol):
+        x, y = _with_two(x, y, a, b)
         if name == "Mult" and not (isinstance(x, (int, float)) and isinstance(y, (int, float))):
             return Symbol("product")
         try:
-            return _BINARY[name](x, y) if name in _BINARY else Symbol(f"{x}{name}{y}")
+            return sizes.apply(_BINARY[name], x, y) if name in _BINARY else Symbol(f"{x}{name}{y}")
         except Exception:  # arithmetic of the user's constants may fail
             return Symbol(f"{x}{name}{y}")
     # An unknown number of other nodes or of processes on this one: one node with two is read.
@@ -257,6 +259,12 @@ def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
     return Symbol(f"({text(x)}{name}{text(y)})", (name, x, y))
 
 
+def _with_two(x: Any, y: Any, a: Value, b: Value) -> tuple[Any, Any]:
+    """The ranks that are read are those of two processes: ``rank == world_size - 1`` is the other
+    one than rank 0."""
+    return (sizes.with_two(x), sizes.with_two(y)) if differs(a) or differs(b) else (x, y)
+
+
 def text(atom: Any) -> str:
     """An atom as part of a key."""
     return atom.key if isinstance(atom, Symbol) else repr(atom)
@@ -264,7 +272,7 @@ def text(atom: Any) -> str:
 
 def compare(name: str, a: Value, b: Value) -> Value:
     """A comparison of two values."""
-    atoms = tuple(_compare(name, x, y, b) for x, y in zip(a.atoms, b.atoms, strict=True))
+    atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
     deps, origins = _gathered((a, b))
     if name in ("Is", "IsNot"):  # whether there is one: ranks agree though their samples differ
         origins = frozenset(o for o in origins if o.kind != DATA)
@@ -277,7 +285,7 @@ def _is_dict(value: Value) -> bool:
     return value.keys is not None or any(text(a).startswith("dict@") for a in value.atoms)
 
 
-def _compare(name: str, x: Any, y: Any, b: Value) -> Any:
+def _compare(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
     if name in ("In", "NotIn") and b.items is not None and all(i.known for i in b.items):
         y = [item.atoms[0] for item in b.items]
     if name in ("Is", "IsNot") and isinstance(x, Made) and y is None:
@@ -289,9 +297,15 @@ def _compare(name: str, x: Any, y: Any, b: Value) -> Any:
         key = f"({text(x)} {positive} {text(y)})"
         return Symbol(key if positive == name else f"not {key}", (name, x, y))
     try:
-        return bool(_COMPARE[name](x, y))
+        truths = sizes.in_worlds(_COMPARE[name], *_with_two(x, y, a, b))
+        return truths[0] if len(set(truths)) == 1 else _by_size(truths, name, x, y)
     except Exception:  # comparing the user's constants may fail
         return Symbol(f"({x!r} {name} {y!r})")
+
+
+def _by_size(truths: tuple[bool, ...], name: str, x: Any, y: Any) -> Symbol:
+    key, holds = sizes.condition(truths)
+    return Symbol(key if holds else f"not {key}", (name, x, y))
 
 
 def negation(value: Value) -> Value:
