@@ -59,8 +59,8 @@ def _convert(kind: Callable[..., object]) -> Callable[[Machine, Frame, Call], Va
         value = one.args[0]
         atoms: list[Any] = []
         for atom in value.atoms:
-            if isinstance(atom, Symbol):
-                atoms.append(atom)
+            if isinstance(atom, Symbol):  # the number in a text may be 0
+                atoms.append(Symbol(atom.key, atom.parts) if kind in (int, float) else atom)
                 continue
             try:
                 atoms.append(sizes.apply(kind, atom))

@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from ddpify.ranks import assigning, calls, iterating, naming, sizes, words
 from ddpify.ranks.attributes import attribute_of, settled
+from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import DATA, Guard, Loop, Origin, Value
 from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.values import (
     binary,
-    chain,
     compare,
     constant,
     key_of,
     merge,
-    negation,
     per_rank,
     symbol,
 )

@@ -190,7 +190,9 @@ class Machine:
             guard = Guard(test, node, f.module, True, live)
             self.items.append(Split(guard, arms, live))
         else:
-            self.items.append(Branch(test.atoms, arms, live))
+            known = [(atom, truth(atom)) for atom in test.atoms]
+            tests = [atom if holds is None else holds for atom, holds in known]
+            self.items.append(Branch((tests[0], tests[1]), arms, live))
 
     def _merge(
         self,

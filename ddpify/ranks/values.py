@@ -34,16 +34,17 @@ def constant(value: Any) -> Value:
 def symbol(key: str, *parts: Value) -> Value:
     """An unknown value, computed from others."""
     one = Symbol(key)
-    return Value((one, one), (), *_gathered(parts))
+    return Value((one, one), (), *gathered(parts))
 
 
 def of(thing: Thing, *parts: Value) -> Value:
     """A value that is this thing, computed from others."""
     one = Made(f"{thing.name}@{id(thing)}")
-    return Value((one, one), (thing,), *_gathered(parts))
+    return Value((one, one), (thing,), *gathered(parts))
 
 
-def _gathered(parts: Iterable[Value]) -> tuple[frozenset[Thing], frozenset[Origin]]:
+def gathered(parts: Iterable[Value]) -> tuple[frozenset[Thing], frozenset[Origin]]:
+    """What a value is made from that is computed from these, and why it may differ."""
     deps: set[Thing] = set()
     origins: set[Origin] = set()
     for part in parts:
@@ -112,10 +113,12 @@ def merge(
     alike = all(v.items == flat[0].items for v in flat)
     items = flat[0].items if alike else _items(key, sources, why, always)
     keys = flat[0].keys if all(v.keys == flat[0].keys for v in flat) else _keys(flat)
-    return Value((atoms[0], atoms[1]), things, deps, origins, items, keys, _apart(things, sources))
+    return Value(
+        (atoms[0], atoms[1]), things, deps, origins, items, keys, split_by_rank(things, sources)
+    )
 
 
-def _apart(
+def split_by_rank(
     things: tuple[Thing, ...], sources: tuple[list[Value], list[Value]]
 ) -> tuple[tuple[Thing, int], ...]:
     """The things that only one rank's values may be."""
@@ -233,7 +236,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 def binary(name: str, a: Value, b: Value) -> Value:
     """An arithmetic expression."""
     atoms = tuple(_binary(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
-    deps, origins = _gathered((a, b))
+    deps, origins = gathered((a, b))
     items = None
     if name == "Add" and a.items is not None and b.items is not None:
         items = (*a.items, *b.items)
@@ -273,7 +276,7 @@ def text(atom: Any) -> str:
 def compare(name: str, a: Value, b: Value) -> Value:
     """A comparison of two values."""
     atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
-    deps, origins = _gathered((a, b))
+    deps, origins = gathered((a, b))
     if name in ("Is", "IsNot"):  # whether there is one: ranks agree though their samples differ
         origins = frozenset(o for o in origins if o.kind != DATA)
     if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
@@ -306,51 +309,6 @@ def _compare(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
 def _by_size(truths: tuple[bool, ...], name: str, x: Any, y: Any) -> Symbol:
     key, holds = sizes.condition(truths)
     return Symbol(key if holds else f"not {key}", (name, x, y))
-
-
-def negation(value: Value) -> Value:
-    """``not value``."""
-    atoms: list[Any] = []
-    for atom in value.atoms:
-        known = truth(atom)
-        if known is not None:
-            atoms.append(not known)
-        else:
-            key = text(atom)
-            key = key[4:] if key.startswith("not ") else f"not {key}"
-            atoms.append(Symbol(key, ("Not", atom)))
-    return Value((atoms[0], atoms[1]), (), value.deps, value.origins)
-
-
-def chain(is_and: bool, values: list[Value]) -> Value:
-    """``a and b …`` or ``a or b …``: operands that are known drop out, rank by rank."""
-    atoms = tuple(_chained(is_and, [value.atoms[rank] for value in values]) for rank in (0, 1))
-    deps, origins = _gathered(values)
-    things = tuple(dict.fromkeys(thing for value in values for thing in value.things))
-    return Value((atoms[0], atoms[1]), things, deps - frozenset(things), origins)
-
-
-def _chained(is_and: bool, atoms: list[Any]) -> Any:
-    left: list[Any] = []
-    for atom in atoms:
-        known = truth(atom)
-        if known is (not is_and):
-            return (
-                atom if not left else (atom if is_and and not atom else _keyed(is_and, left, atom))
-            )
-        if known is None:
-            left.append(atom)
-    if not left:
-        return atoms[-1]
-    return left[0] if len(left) == 1 else _keyed(is_and, left)
-
-
-def _keyed(is_and: bool, left: list[Any], last: Any = None) -> Any:
-    if last is not None:
-        return last  # `x or True`
-    word = " and " if is_and else " or "
-    parts = ("And" if is_and else "Or", *left)
-    return Symbol(f"({word.join(sorted(text(atom) for atom in left))})", parts)
 
 
 def narrowed(old: Value, new: Value, ranks: int) -> Value:

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from ddpify.ranks import sizes
+from ddpify.ranks.logic import negation
 from ddpify.ranks.model import Symbol, Value
-from ddpify.ranks.values import binary, compare, constant, negation
+from ddpify.ranks.values import binary, compare, constant
 
 SIZE = constant(sizes.world_size())
 RANK = Value((0, 1))
