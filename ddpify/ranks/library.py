@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from ddpify.ranks import assigning, builtin, changes, sizes, words
 from ddpify.ranks.buffers import has_buffers
+from ddpify.ranks.collective import Collective, collective, is_world
 from ddpify.ranks.model import (
     CLOCK,
     DATA,
@@ -57,8 +58,9 @@ def called(m: Machine, f: Frame, one: Call) -> Value:
 
 def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
     name = one.name
-    if name == f"{words.DIST}{one.method}" and one.method in words.COLLECTIVE_OPS:
-        return _collective(m, f, one)
+    shared = collective(one)
+    if shared is not None:
+        return _collective(m, f, shared)
     if name in words.COLLECTIVE_CALLS or one.method in words.COLLECTIVE_METHODS:
         m.event(_op(one), one, one.node, f)
     if one.method == "log" and _is_true(one.kwargs.get("sync_dist")):
@@ -88,60 +90,46 @@ def _op(one: Call) -> str:
 # -- torch.distributed -----------------------------------------------------------------------------
 
 
-def _collective(m: Machine, f: Frame, one: Call) -> Value:
-    group = one.kwargs.get("group") or one.kwargs.get("process_group")
-    own = group is not None and group.constant is None and not _is_none(group)
-    local = one.kwargs.get("use_local_synchronization")
-    if not own and not (local is not None and local.constant is True):
+def _collective(m: Machine, f: Frame, shared: Collective) -> Value:
+    one = shared.call
+    if shared.group is None and not _is_true(shared.given("use_local_synchronization")):
         m.event(one.method, one, one.node, f)
     if one.method in words.AGREEING_OPS:
-        _agree(m, f, one)
+        _agree(m, f, shared)
     if one.method == "reduce":
-        _reduce(m, f, one)
-    if one.method in ("reduce", "gather", "scatter") or one.method not in words.GROUP_OPS:
-        wait = one.kwargs.get("async_op")
-        if wait is None or wait.constant is False:
-            return (
-                NONE
-                if one.method not in ("init_device_mesh", "all_reduce_coalesced")
-                else result(one)
-            )
-    return result(one)
+        _reduce(m, f, shared)
+    return NONE if shared.gives_none else result(one)
 
 
-def _is_none(value: Value) -> bool:
-    return value.known and value.atoms == (None, None)
-
-
-def _agree(m: Machine, f: Frame, one: Call) -> None:
-    """Afterwards the first argument holds the same on all ranks."""
-    if not one.args:
+def _agree(m: Machine, f: Frame, shared: Collective) -> None:
+    """Afterwards what it fills in is the same on all ranks."""
+    value = shared.given(shared.filled)
+    if value is None:
         return
-    first = one.args[0]
-    for thing in first.things:
+    for thing in value.things:
         thing.synced = True
-    for item in first.items or ():
+    for item in value.items or ():
         for thing in item.things:
             thing.synced = True
-    node = one.node.args[0] if one.node.args else None
+    node = shared.node(shared.filled)
     if isinstance(node, (ast.Name, ast.Attribute)):
-        items = first.items
+        items = value.items
         if items is not None:
             items = tuple(item.clean() for item in items)
-        assigning.assign_quietly(m, f, node, replace(first.clean(), items=items))
+        assigning.assign_quietly(m, f, node, replace(value.clean(), items=items))
 
 
-def _reduce(m: Machine, f: Frame, one: Call) -> None:
+def _reduce(m: Machine, f: Frame, shared: Collective) -> None:
     """``reduce``: afterwards one rank's argument is the sum, those of the others are not."""
-    node = one.node.args[0] if one.node.args else None
-    if one.args and isinstance(node, (ast.Name, ast.Attribute)):
-        partly = with_origin(one.args[0], DATA, "reduced on one rank", one)
+    value, node = shared.given(shared.filled), shared.node(shared.filled)
+    if value is not None and isinstance(node, (ast.Name, ast.Attribute)):
+        partly = with_origin(value, DATA, "reduced on one rank", shared.call)
         assigning.assign_quietly(m, f, node, partly)
 
 
 def _rank(m: Machine, f: Frame, one: Call) -> Value | None:
     group = one.arg(0, "group")
-    if group is not None and not _is_none(group):
+    if group is not None and not is_world(group):
         return with_origin(symbol(f"rank@{one.site}"), RANK, "get_rank()", one)
     return m.rank_value(RANK, "get_rank()", one.site)
 
@@ -152,7 +140,8 @@ def _local_rank(m: Machine, f: Frame, one: Call) -> Value:
 
 def _size(m: Machine, f: Frame, one: Call) -> Value | None:
     group = one.arg(0, "group")
-    return constant(sizes.world_size()) if group is None or _is_none(group) else None
+    whole = group is None or is_world(group)
+    return constant(sizes.world_size()) if whole else None
 
 
 def _true(m: Machine, f: Frame, one: Call) -> Value:

@@ -257,6 +257,11 @@ class Call:
         return self.node.args[position] if 0 <= position < len(self.node.args) else None
 
     @property
+    def given(self) -> tuple[Value, ...]:
+        """All arguments, by position or keyword."""
+        return (*self.args, *self.kwargs.values())
+
+    @property
     def everywhere(self) -> bool:
         """Whether all ranks come here."""
         return self.ranks == ALL

@@ -38,22 +38,44 @@ _PREFIXES: Final = (
     ("torch.utils.data.dataset.", "torch.utils.data."),
 )
 
-# c10d calls that every rank of the group must make, in the same order.
-COLLECTIVE_OPS: Final = frozenset(
-    "all_reduce all_gather all_gather_into_tensor all_gather_object all_gather_single barrier"
-    " broadcast broadcast_object_list gather gather_object monitored_barrier new_group"
-    " new_subgroups"
-    " new_subgroups_by_enumeration reduce reduce_scatter reduce_scatter_tensor"
-    " reduce_scatter_single scatter scatter_object_list split_group all_to_all all_to_all_single"
-    " destroy_process_group init_process_group all_reduce_coalesced all_gather_coalesced"
-    " init_device_mesh".split()
-)
-# Afterwards the argument (or the result) is the same on all ranks.
-AGREEING_OPS: Final = frozenset(
-    "all_reduce all_gather all_gather_into_tensor all_gather_object all_gather_single broadcast"
-    " broadcast_object_list all_reduce_coalesced all_gather_coalesced all_to_all"
-    " all_to_all_single".split()
-)
+# c10d calls that every rank of the group must make, in the same order, and their parameters: first
+# what they fill in. After these that is the same on all ranks.
+_AGREEING: Final = {
+    "all_reduce": "tensor op group async_op",
+    "all_reduce_coalesced": "tensors op group async_op",
+    "all_gather": "tensor_list tensor group async_op",
+    "all_gather_coalesced": "output_tensor_lists input_tensor_list group async_op",
+    "all_gather_into_tensor": "output_tensor input_tensor group async_op",
+    "all_gather_single": "output_tensor input_tensor group async_op",
+    "all_gather_object": "object_list obj group",
+    "all_to_all": "output_tensor_list input_tensor_list group async_op",
+    "all_to_all_single": "output input output_split_sizes input_split_sizes group async_op",
+    "broadcast": "tensor src group async_op group_src",
+    "broadcast_object_list": "object_list src group device group_src",
+}
+COLLECTIVES: Final = {
+    **_AGREEING,
+    "barrier": "group async_op device_ids timeout",
+    "monitored_barrier": "group timeout wait_all_ranks",
+    "reduce": "tensor dst op group async_op group_dst",
+    "reduce_scatter": "output input_list op group async_op",
+    "reduce_scatter_tensor": "output input op group async_op",
+    "reduce_scatter_single": "output input op group async_op",
+    "gather": "tensor gather_list dst group async_op group_dst",
+    "gather_object": "obj object_gather_list dst group group_dst",
+    "scatter": "tensor scatter_list src group async_op group_src",
+    "scatter_object_list": "scatter_object_output_list scatter_object_input_list src group"
+    " group_src",
+    "new_group": "ranks timeout backend pg_options use_local_synchronization",
+    "new_subgroups": "group_size group",
+    "new_subgroups_by_enumeration": "ranks_per_subgroup_list",
+    "split_group": "parent_pg split_ranks",
+    "init_device_mesh": "device_type mesh_shape",
+    "init_process_group": "backend init_method timeout world_size rank",
+    "destroy_process_group": "group",
+}
+COLLECTIVE_OPS: Final = frozenset(COLLECTIVES)
+AGREEING_OPS: Final = frozenset(_AGREEING)
 GROUP_OPS: Final = frozenset(
     "new_group new_subgroups new_subgroups_by_enumeration split_group".split()
 )

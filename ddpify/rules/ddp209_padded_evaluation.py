@@ -68,7 +68,7 @@ def _tests_length(function: ast.AST) -> bool:
 
 def _reduced(run: Run, loader: Thing) -> Call | None:
     for call in run.calls:
-        if call.name in _REDUCTIONS and call.args and loader in call.args[0].sources():
+        if call.name in _REDUCTIONS and any(loader in value.sources() for value in call.given):
             return call
     return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call, Run, Thing
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_feeds import OVER_SHARE, OVER_WHOLE, SHOWN_OVER_WHOLE
@@ -68,24 +69,29 @@ def _is_whole(call: Call, loader: Thing) -> bool:
 def _stays_wrong(run: Run, call: Call, one: Added) -> bool:
     """No later sum over the ranks makes it right; a mean over them does not."""
     later = (c for c in _reductions(run) if c.order > call.order)
-    mine = (c for c in later if one.loader in set(c.args[0].sources()))
-    return all(_averages(run, other) for other in mine)
+    return all(_averages(run, other) for other in later if _takes(other, one.loader))
 
 
 def _reductions(run: Run) -> Iterator[Call]:
     names = ("all_reduce", "reduce", "all_gather", "all_gather_object", "gather", "gather_object")
-    return (c for c in run.calls if c.method in names and c.args)
+    return (c for c in run.calls if c.method in names)
+
+
+def _takes(call: Call, loader: Thing) -> bool:
+    return any(loader in value.sources() for value in call.given)
 
 
 def _averages(run: Run, call: Call) -> bool:
     """Whether a mean is made: by the operation, or by dividing what was reduced afterwards."""
-    operation = call.node_of(1, "op")
+    shared = collective(call)
+    operation = shared.node("op") if shared is not None else call.node_of(1, "op")
     if operation is not None and ast.unparse(operation).endswith("AVG"):
         return True
     worlds = {c.node for c in run.named("torch.distributed.get_world_size")}
-    name = ast.unparse(call.node.args[0]) if call.node.args else ""
+    given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+    names = {ast.unparse(node) for node in given}
     return any(
-        ast.unparse(base(left)) == name and node.lineno > call.node.lineno
+        ast.unparse(base(left)) in names and node.lineno > call.node.lineno
         for left, right, node in divisions(enclosing(call))
         if any(found in worlds for _, found in resolved(call, right))
     )

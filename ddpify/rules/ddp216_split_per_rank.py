@@ -66,7 +66,7 @@ def _agreed(run: Run, call: Call) -> bool:
     made = _made(call)
     for other in run.calls:
         later = other.order > call.order and other.method in words.AGREEING_OPS
-        if later and any(not made.isdisjoint(value.sources()) for value in other.args):
+        if later and any(not made.isdisjoint(value.sources()) for value in other.given):
             return True
     return False
 

@@ -57,7 +57,7 @@ def _by_hand(run: Run) -> bool:
     """Whether the program reduces gradients itself."""
     for call in run.calls:
         if call.name.startswith(words.DIST) and call.method in _REDUCES:
-            for arg in call.args[:2]:
+            for arg in call.given:
                 if any(t.kind == "attribute" and t.name.endswith(".grad") for t in arg.sources()):
                     return True
                 if parameters_of(arg) or ".grad" in call.module.text(call.node):

@@ -49,7 +49,7 @@ def _averaged(run: Run, call: Call) -> bool:
         made & set(arg.sources())
         for one in run.calls
         if one.name.startswith(words.DIST) and one.method in words.COLLECTIVE_OPS
-        for arg in one.args
+        for arg in one.given
     )
 
 

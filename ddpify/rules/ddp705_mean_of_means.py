@@ -57,9 +57,9 @@ def _unequal(call: Call, sums: list[Added]) -> Iterator[Added]:
 
 def _written(call: Call, function: ast.AST) -> set[ast.AST] | None:
     """The expressions that the reduced name was last given."""
-    if not call.node.args:
+    given = call.node_of(0, "tensor")
+    if given is None:
         return None
-    given = call.node.args[0]
     found: set[ast.AST] = set(ast.walk(given))
     name = ast.unparse(given)
     for node in ast.walk(function):

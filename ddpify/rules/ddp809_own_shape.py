@@ -6,23 +6,20 @@ import ast
 from collections.abc import Iterable
 from typing import Final
 
-from ddpify.ranks import words
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call, Run, Value
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_ranks import on_ranks
 from ddpify.rules.syntax import resolved
 
-# Where each collective takes the tensor that has to be alike on all ranks.
-_PLACES: Final = {
-    f"{words.DIST}{name}": place
-    for name, place in {
-        "all_gather": (1, "tensor"),
-        "all_gather_into_tensor": (1, "input_tensor"),
-        "gather": (0, "tensor"),
-        "all_reduce": (0, "tensor"),
-        "reduce": (0, "tensor"),
-    }.items()
+# The parameter of each collective that takes the tensor that has to be alike on all ranks.
+_SENT: Final = {
+    "all_gather": "tensor",
+    "all_gather_into_tensor": "input_tensor",
+    "gather": "tensor",
+    "all_reduce": "tensor",
+    "reduce": "tensor",
 }
 _KEEPING: Final = frozenset(
     "cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze".split()
@@ -35,9 +32,9 @@ _DEPTH: Final = 6
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per tensor of a size or a type of this rank's own."""
     for call in run.calls:
-        place = _PLACES.get(call.name)
-        value, node = (call.arg(*place), call.node_of(*place)) if place else (None, None)
-        if value is None or node is None or "group" in call.kwargs:
+        shared, name = collective(call), _SENT.get(call.method, "")
+        value, node = (shared.given(name), shared.node(name)) if shared else (None, None)
+        if value is None or node is None or shared is None or shared.group is not None:
             continue
         if spread(value) and _own_size(run, call, node, _DEPTH):
             yield _finding(call, "as long as this rank's data make it", "pad to the longest first")

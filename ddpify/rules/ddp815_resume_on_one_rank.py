@@ -58,7 +58,7 @@ def _sends(call: Call, things: set[Thing]) -> bool:
     """Whether a broadcast may carry what was loaded: the model's or optimizer's own tensors."""
     if call.method not in ("broadcast", "broadcast_object_list", "_sync_module_states"):
         return False
-    return any(not things.isdisjoint(value.sources()) for value in call.args)
+    return any(not things.isdisjoint(value.sources()) for value in call.given)
 
 
 def _finding(load: Call, shared: Call) -> Finding:

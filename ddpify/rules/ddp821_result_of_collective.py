@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from ddpify.ranks import words
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_ranks import on_ranks
 from ddpify.rules.syntax import is_used
 
-_NONE: Final = frozenset(
-    f"{words.DIST}{name}"
-    for name in "all_reduce broadcast reduce all_gather gather scatter barrier all_gather_object"
-    " gather_object broadcast_object_list scatter_object_list reduce_scatter all_to_all"
-    " all_to_all_single all_gather_into_tensor reduce_scatter_tensor".split()
-)
-
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per use of the None that a synchronous collective gives."""
     for call in run.calls:
-        if call.name not in _NONE or call.alone or call.star:
+        shared = collective(call)
+        if shared is None or call.method in words.SESSION_OPS or call.alone or call.star:
             continue
-        waits = call.kwargs.get("async_op")
-        if (waits is None or waits.constant is False) and is_used(call):
+        if shared.gives_none and is_used(call):
             yield Finding(
                 "DDP821",
                 call.site,

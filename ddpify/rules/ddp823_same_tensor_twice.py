@@ -5,24 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks import words
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call, Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples_ranks import on_ranks
 from ddpify.rules.syntax import definitions, is_filled
 
-_PLACES = {
-    f"{words.DIST}all_gather": (0, "tensor_list"),
-    f"{words.DIST}gather": (1, "gather_list"),
-    f"{words.DIST}all_to_all": (0, "output_tensor_list"),
+_FILLED = {
+    "all_gather": "tensor_list",
+    "gather": "gather_list",
+    "all_to_all": "output_tensor_list",
 }
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per gather into ``[tensor] * n``."""
     for call in run.calls:
-        if call.name in _PLACES:
-            given = call.node_of(*_PLACES[call.name])
+        shared = collective(call)
+        if shared is not None and call.method in _FILLED:
+            given = shared.node(_FILLED[call.method])
             for written in _written(call, given) if given is not None else ():
                 yield _finding(call, *written)
 

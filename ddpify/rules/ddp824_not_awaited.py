@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.ranks import words
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call, Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples_ranks import on_ranks
@@ -17,10 +17,11 @@ def lint(run: Run) -> Iterable[Finding]:
     if any(run.named("torch.cuda.synchronize")):
         return
     for call in run.calls:
-        if call.name.startswith(words.DIST) and call.method in words.AGREEING_OPS | {"reduce"}:
-            waits = call.kwargs.get("async_op")
-            if waits is not None and waits.constant is True and _dropped(call):
-                yield _finding(call)
+        shared = collective(call)
+        if shared is None or shared.waits is not False or call.method == "barrier":
+            continue
+        if _dropped(call):
+            yield _finding(call)
 
 
 def _dropped(call: Call) -> bool:
@@ -61,7 +62,11 @@ def _finding(call: Call) -> Finding:
         call.site,
         "nobody waits for this collective: what is read afterwards may be the old value",
         Severity.ERROR,
-        (Edit(How.ARGUMENT, call.site, "", "async_op"),) if call.alone else (),
+        (
+            (Edit(How.ARGUMENT, call.site, "", "async_op"),)
+            if call.alone and "async_op" in call.kwargs
+            else ()
+        ),
         "keep the handle, and call its wait() before the tensor is used",
     )
 

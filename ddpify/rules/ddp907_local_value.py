@@ -83,7 +83,7 @@ def _agreed(run: Run, item: Call) -> bool:
         call.order > item.order
         and call.name.startswith("torch.distributed.")
         and call.method in AGREEING_OPS
-        and any(not made.isdisjoint(arg.sources()) for arg in call.args)
+        and any(not made.isdisjoint(arg.sources()) for arg in call.given)
         for call in run.calls
     )
 

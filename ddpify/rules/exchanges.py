@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddpify.ranks import words
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call, Run, Thing
 
 
@@ -23,6 +24,5 @@ def _is_wrapped(thing: Thing) -> bool:
 
 
 def _is_collective(call: Call) -> bool:
-    ops = words.COLLECTIVE_OPS - words.SESSION_OPS
-    plain = call.name == f"{words.DIST}{call.method}" and "group" not in call.kwargs
-    return plain and call.method in ops
+    shared = collective(call)
+    return shared is not None and shared.group is None and call.method not in words.SESSION_OPS

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RANK0, RANK1, Call, Run, Value
 from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
@@ -84,7 +85,8 @@ def _meetings(run: Run, rank: int) -> list[int]:
 
 def _meets(call: Call) -> bool:
     if call.name.startswith(DIST) and call.method in COLLECTIVE_OPS:
-        return call.method not in _ONE_WAY
+        shared = collective(call)
+        return call.method not in _ONE_WAY and not (shared is not None and shared.divided)
     if call.name in COLLECTIVE_CALLS or call.name in WRAPPERS or call.method in _WAITS:
         return True
     return call.method == "backward" and call.receiver is not None

@@ -1,0 +1,87 @@
+"""Calls of collectives of torch.distributed, their arguments by name however they are given."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Value
+
+_WORLD = frozenset({f"{words.DIST}group.WORLD", f"{words.DIST}GroupMember.WORLD"})
+# They give what they make; the others give None, or a handle if they do not wait.
+_GIVING = words.GROUP_OPS | {"init_device_mesh", "all_reduce_coalesced"}
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One call of ``torch.distributed.<op>``."""
+
+    call: Call
+    parameters: tuple[str, ...]
+
+    def given(self, name: str) -> Value | None:
+        """The argument for a parameter; None if it is left out, or if there is no such one."""
+        return self.call.arg(self._place(name), name)
+
+    def node(self, name: str) -> ast.expr | None:
+        """The expression of that argument."""
+        place = self._place(name)
+        before = self.call.node.args[: place + 1]
+        if any(isinstance(one, ast.Starred) for one in before):
+            place = -1
+        return self.call.node_of(place, name)
+
+    def _place(self, name: str) -> int:
+        return self.parameters.index(name) if name in self.parameters else -1
+
+    @property
+    def filled(self) -> str:
+        """The parameter whose argument is changed in place."""
+        return self.parameters[0]
+
+    @property
+    def group(self) -> Value | None:
+        """The group, unless it is the one of all ranks."""
+        value = self.given("group") or self.given("parent_pg")
+        return None if value is None or is_world(value) else value
+
+    @property
+    def waits(self) -> bool | None:
+        """Whether it returns when it is done; None if that is not known."""
+        value = self.given("async_op")
+        if value is None:
+            return True
+        known = value.constant
+        return None if known is None else not known
+
+    @property
+    def gives_none(self) -> bool:
+        """Whether it surely returns None."""
+        return self.waits is True and self.call.method not in _GIVING
+
+    @property
+    def divided(self) -> bool:
+        """Whether rank 0 and rank 1 are surely not both in its group: ``new_group([0])``."""
+        group = self.group
+        made = group.made_by(f"{words.DIST}new_group") if group is not None else None
+        ranks = made.call.arg(0, "ranks") if made is not None and made.call is not None else None
+        if ranks is None or ranks.items is None or not all(item.known for item in ranks.items):
+            return False
+        members = [{item.atoms[rank] for item in ranks.items} for rank in (0, 1)]
+        return not all({0, 1} <= one for one in members)
+
+
+def collective(call: Call) -> Collective | None:
+    """The call as a collective of torch.distributed, if it is one."""
+    if not call.name.startswith(words.DIST) or call.name != f"{words.DIST}{call.method}":
+        return None
+    parameters = words.COLLECTIVES.get(call.method)
+    return Collective(call, tuple(parameters.split())) if parameters is not None else None
+
+
+def is_world(group: Value) -> bool:
+    """Whether an argument means the group of all ranks: None, or ``group.WORLD``."""
+    if group.known and (group.atoms == (None, None) or group.constant is not None):
+        return True
+    return bool(group.things) and group.names() <= _WORLD
