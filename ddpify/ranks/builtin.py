@@ -37,12 +37,6 @@ def _exit(m: Machine, f: Frame, one: Call) -> Value:
     return NONE
 
 
-def _seed(m: Machine, f: Frame, one: Call) -> Value:
-    """From here on draws agree, unless the seed is of this rank."""
-    m.seeded = not any(o.kind in IDENTITY for arg in one.args for o in spread(arg))
-    return result(one)
-
-
 def _exec(m: Machine, f: Frame, one: Call) -> Value:
     """What is executed may set any global."""
     space = naming.namespace(m, f.module).attrs
@@ -181,9 +175,6 @@ HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     "builtins.quit": _exit,
     "os._exit": _exit,
     "builtins.exec": _exec,
-    **dict.fromkeys(
-        ("random.seed", "numpy.random.seed", "torch.manual_seed", "torch.random.manual_seed"), _seed
-    ),
     "builtins.int": _convert(int),
     "builtins.float": _convert(float),
     "builtins.str": _convert(str),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ddpify.ranks import assigning, builtin, changes, sizes, words
+from ddpify.ranks import assigning, builtin, changes, sizes, streams, words
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
 from ddpify.ranks.model import (
@@ -15,7 +15,6 @@ from ddpify.ranks.model import (
     DATA,
     FILES,
     LOCAL_RANK,
-    RANDOM,
     RANK,
     Call,
     Value,
@@ -70,8 +69,9 @@ def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
         return agreed.clean()
     if name in words.CLOCK_CALLS:
         return with_origin(result(one), CLOCK, name, one)
-    if name.startswith(words.RANDOM_PREFIXES) and not m.seeded:
-        return with_origin(result(one), RANDOM, name, one)
+    random = streams.random(m, one)
+    if random is not None:
+        return random
     if name in words.FILE_TESTS or one.method in ("exists", "is_file", "is_dir"):
         return with_origin(result(one), FILES, name, one)
     if one.receiver is not None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ddpify.names import HEADER_PREFIX
-from ddpify.ranks import expressions, statements, words
+from ddpify.ranks import expressions, statements, streams, words
 from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.interest import Interest
@@ -58,7 +58,7 @@ class Machine:
         self.contexts: tuple[Value, ...] = ()
         self.swallows: tuple[ast.Try, ...] = ()
         self.grad = True
-        self.seeded = False
+        self.streams = streams.unseeded()
         self.items: list[Item] = []
         self.journal: list[tuple[dict[str, Value], str, Any]] = []
         self.entering: list[FunctionInfo] = []
@@ -165,10 +165,10 @@ class Machine:
         return any(self.decides(origin) for origin in origins)
 
     def decides(self, origin: Origin) -> bool:
-        """Whether ranks may come to different conclusions: draws agree under one seed, and files
-        are taken to be those of all."""
+        """Whether ranks may come to different conclusions: callers that are not seen may seed, and
+        files are taken to be those of all."""
         if origin.kind == RANDOM:
-            return not self.seeded and self.run.script
+            return self.run.script
         return origin.kind in (DATA, CLOCK)
 
     def _add_condition(

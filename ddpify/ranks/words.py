@@ -200,7 +200,30 @@ CLOCK_CALLS: Final = frozenset(
     "time.time time.monotonic time.perf_counter time.process_time time.time_ns"
     " datetime.datetime.now datetime.datetime.utcnow".split()
 )
-RANDOM_PREFIXES: Final = ("random.", "numpy.random.", "torch.rand", "torch.randint", "secrets.")
+# Random numbers: the streams of a process, what seeds which, what draws from which.
+TORCH, NUMPY, PYTHON, CUDA = "torch", "numpy", "random", "cuda"
+STREAMS: Final = (TORCH, NUMPY, PYTHON, CUDA)
+SEEDERS: Final = {
+    "torch.manual_seed": (TORCH, CUDA),
+    "torch.random.manual_seed": (TORCH, CUDA),
+    "torch.seed": (TORCH, CUDA),
+    "torch.cuda.manual_seed": (CUDA,),
+    "torch.cuda.manual_seed_all": (CUDA,),
+    "numpy.random.seed": (NUMPY,),
+    "random.seed": (PYTHON,),
+}
+DRAWS: Final = (
+    ("random.", PYTHON),
+    ("numpy.random.", NUMPY),
+    ("torch.rand", TORCH),
+    ("secrets.", "secrets"),
+)
+GENERATORS: Final = frozenset(
+    "random.Random random.SystemRandom torch.Generator numpy.random.default_rng"
+    " numpy.random.RandomState numpy.random.Generator numpy.random.PCG64 numpy.random.PCG64DXSM"
+    " numpy.random.MT19937 numpy.random.Philox numpy.random.SFC64"
+    " numpy.random.SeedSequence".split()
+)
 FILE_TESTS: Final = frozenset(
     "os.path.exists os.path.isfile os.path.isdir os.listdir glob.glob os.path.getsize".split()
 )

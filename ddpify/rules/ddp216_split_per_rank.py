@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from ddpify.ranks import words
 from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
 from ddpify.rules.feeds import dealt_sets
-from ddpify.rules.seeds import NUMPY, PYTHON, TORCH, Stream, stream
+from ddpify.rules.seeds import Stream, stream
 
 _SPLITS = {
     "torch.utils.data.random_split": TORCH,

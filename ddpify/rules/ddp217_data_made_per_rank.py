@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
 from ddpify.rules.feeds import dealt_sets, enclosing, identifiers
-from ddpify.rules.seeds import NUMPY, PYTHON, TORCH, Stream, stream
+from ddpify.rules.seeds import Stream, stream
 
 _TORCH = "torch.randn torch.rand torch.randint torch.normal torch.randn_like torch.rand_like"
 _NUMPY = "randn rand randint normal uniform random standard_normal choice integers"

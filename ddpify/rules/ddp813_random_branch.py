@@ -8,10 +8,11 @@ from typing import Final
 
 from ddpify.ranks.model import Run
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_gradients import trained
 from ddpify.rules.parameters import LAYERS
-from ddpify.rules.seeds import NUMPY, PYTHON, TORCH, Stream, stream
+from ddpify.rules.seeds import Stream, stream
 from ddpify.rules.syntax import dotted
 from ddpify.rules.wrapped import forwards, wraps
 

@@ -7,17 +7,15 @@ from collections.abc import Iterator
 
 from ddpify.ranks.model import IDENTITY, Call, Run, Thing
 from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.streams import seeded_by
 from ddpify.ranks.values import spread
+from ddpify.ranks.words import SEEDERS, TORCH
 from ddpify.rules.feeds import dataset_of, dealt_by, held, taken_over, trained
 from ddpify.rules.seeds import process
+from ddpify.rules.syntax import dotted
 from ddpify.site import Site
 
 Drawn = tuple[Site, str, tuple[tuple[Site, str], ...]]
-_GLOBAL = frozenset({"torch.manual_seed", "torch.random.manual_seed"})
-_OTHERS = frozenset(  # they have streams of their own
-    {"numpy.random.seed", "random.seed", "torch.cuda.manual_seed", "torch.cuda.manual_seed_all"}
-)
-_WORKER = frozenset({"numpy.random.seed", "random.seed", "torch.manual_seed", "np.random.seed"})
 _TRANSFORMS = ("torchvision.transforms.", "torchvision.transforms.v2.")
 _DRAWS = ("Random", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix", "ColorJitter")
 
@@ -71,10 +69,9 @@ def _is_random(method: FunctionInfo) -> bool:
 
 def _same_everywhere(run: Run) -> Call | None:
     """The last seed of torch, if it is set in any case and is no rank's own."""
-    found = [c for c in run.calls if "seed" in c.method.lower() and c.target is None]
-    found = [c for c in found if c.name not in _OTHERS and c.method != "initial_seed"]
-    if not found or found[-1].name not in _GLOBAL:
-        return None
+    found = [c for c in run.calls if c.target is None and TORCH in seeded_by(c)]
+    if not found or found[-1].name not in SEEDERS:
+        return None  # what an unknown function does beside is its own
     last = found[-1]
     own = any(o.kind in IDENTITY for c in found for v in c.args for o in spread(v))
     sure = not own and last.everywhere and all(guard.test.known for guard in last.guards)
@@ -102,7 +99,7 @@ def _workers(loader: Thing, random: Thing) -> Iterator[Drawn]:
 
 def _seeded_by_number(info: FunctionInfo, number: str) -> Iterator[ast.Call]:
     for node in ast.walk(info.node):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in _WORKER and node.args:
+        if isinstance(node, ast.Call) and dotted(info.module, node.func) in SEEDERS and node.args:
             names = {n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)}
             calls = any(isinstance(n, (ast.Call, ast.Attribute)) for n in ast.walk(node.args[0]))
             if names == {number} and not calls:

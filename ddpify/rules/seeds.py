@@ -6,15 +6,10 @@ import ast
 from enum import Enum
 
 from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM, Call, Run, Value
+from ddpify.ranks.streams import SEED, seeded_by
 from ddpify.ranks.values import spread
+from ddpify.ranks.words import SEEDERS
 
-TORCH, NUMPY, PYTHON = "torch", "numpy", "random"
-_SEEDERS = {
-    "torch.manual_seed": (TORCH,),
-    "torch.random.manual_seed": (TORCH,),
-    "numpy.random.seed": (NUMPY,),
-    "random.seed": (PYTHON,),
-}
 _OWN = ("numpy.random.default_rng", "numpy.random.RandomState", "random.Random", "torch.Generator")
 _DIFFER = IDENTITY | {CLOCK, RANDOM}
 
@@ -36,10 +31,8 @@ def stream(run: Run, draw: Call, library: str) -> tuple[Stream, Call | None]:
     for call in run.calls:
         if call.order >= draw.order:
             break
-        seeds = "seed" in call.method.lower() or call.method == "Generator"
-        if process(run, call) is not process(run, draw):
-            continue
-        if seeds and library in _SEEDERS.get(call.name, (TORCH, NUMPY, PYTHON)):
+        seeds = library in seeded_by(call) or call.method == "Generator"
+        if seeds and process(run, call) is process(run, draw):
             last = call
     if last is None:
         sure = run.script and run.complete
@@ -66,12 +59,14 @@ def _own_generator(draw: Call) -> Value | None:
 
 
 def _of_own(own: Value) -> tuple[Stream, Call | None]:
-    if any(origin.kind in IDENTITY for origin in spread(own)):
+    states = [thing.attrs[SEED] for thing in own.things if SEED in thing.attrs]
+    if any(origin.kind in IDENTITY for value in states or (own,) for origin in spread(value)):
         return Stream.APART, None
     return Stream.SAME, None
 
 
 def _differs(seeding: Call) -> bool:
-    known = seeding.name in _SEEDERS
-    values = (*seeding.args, *seeding.kwargs.values()) if known else seeding.args
+    if not seeding.everywhere:
+        return True
+    values = seeding.given if seeding.name in SEEDERS else seeding.args
     return any(o.kind in _DIFFER for value in values for o in spread(value))

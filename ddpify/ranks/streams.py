@@ -1,0 +1,111 @@
+"""Random numbers: the stream a call draws from, and whether ranks draw the same from it.
+
+The state of a stream is a value: False on a rank where nothing has seeded it, and the origins of
+its seed. Those of the libraries are the machine's, that of a generator is the generator's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ddpify.ranks import words
+from ddpify.ranks.model import IDENTITY, RANDOM, RANK, Call, Origin, Thing, Value
+from ddpify.ranks.results import result, with_origin
+from ddpify.ranks.values import FALSE, TRUE, spread
+
+if TYPE_CHECKING:
+    from ddpify.ranks.machine import Machine
+
+SEED: Final = "$seed"  # where a generator holds the state of its stream
+# What takes its seed from the system if it is given none.
+_FROM_SYSTEM: Final = frozenset({"random.seed", "numpy.random.seed", "torch.seed"})
+
+
+def unseeded() -> dict[str, Value]:
+    """The libraries' streams at the start of a process."""
+    return dict.fromkeys(words.STREAMS, FALSE)
+
+
+def seeded_by(one: Call) -> tuple[str, ...]:
+    """The libraries whose streams a call seeds; of an unknown function all."""
+    known = words.SEEDERS.get(one.name)
+    if known is not None:
+        return known
+    says = "seed" in one.method.lower()  # `monai.utils.set_seed` and the like seed everything
+    reads = one.method.startswith(("get_", "initial_")) or _library(one) is not None
+    return words.STREAMS if says and not reads else ()
+
+
+def random(m: Machine, one: Call) -> Value | None:
+    """What a call gives that seeds, makes a generator, or draws what differs between ranks."""
+    if one.method in ("seed", "manual_seed") and _generators(one.receiver):
+        return _seed_generator(m, one)
+    libraries = seeded_by(one)
+    for library in libraries:
+        m.write(m.streams, library, _state(one, one.name in _FROM_SYSTEM))
+    if libraries:
+        return result(one)
+    if one.name in words.GENERATORS:
+        return _generator(m, one)
+    drawn = _library(one)
+    if drawn is not None and _is_apart(m, one, drawn):
+        return with_origin(result(one), RANDOM, one.name, one)
+    return None
+
+
+def apart(state: Value) -> bool:
+    """Whether ranks draw different numbers: one of them has no seed, or each has its own."""
+    missing = any(atom is False for atom in state.atoms)
+    return missing or any(origin.kind in IDENTITY for origin in state.origins)
+
+
+def _state(one: Call, from_system: bool) -> Value:
+    seed = one.given[0] if one.given else None
+    if from_system and (seed is None or (seed.known and seed.atoms == (None, None))):
+        return FALSE
+    own = one.arg(1, "device_specific") if one.name.startswith("accelerate.") else None
+    origins = frozenset(o for value in one.given for o in spread(value))
+    if own is not None and own.constant is True:
+        origins |= {Origin(RANK, "device_specific", one.site)}
+    return replace(TRUE, origins=origins)
+
+
+def _library(one: Call) -> str | None:
+    """Whose numbers a call draws; ``torch.rand(1).item()`` draws none."""
+    if one.receiver is not None and not _generators(one.receiver):
+        return None
+    return next((lib for prefix, lib in words.DRAWS if one.name.startswith(prefix)), None)
+
+
+def _is_apart(m: Machine, one: Call, library: str) -> bool:
+    given = one.kwargs.get("generator")
+    if given is None or given.atoms == (None, None):
+        given = one.receiver
+    elif not _generators(given):
+        return False  # one whose making is not seen
+    states = [thing.attrs[SEED] for thing in _generators(given)]
+    return all(map(apart, states or [m.streams.get(library, FALSE)]))
+
+
+def _generators(value: Value | None) -> list[Thing]:
+    return [thing for thing in value.things if SEED in thing.attrs] if value is not None else []
+
+
+def _generator(m: Machine, one: Call) -> Value:
+    """``random.Random(seed)``; one of torch's starts with the same seed everywhere."""
+    made = result(one)
+    inner = _generators(one.given[0]) if one.given else []
+    state = inner[0].attrs[SEED] if inner else _state(one, True)
+    if one.name == "torch.Generator":
+        state = TRUE  # what it is given is its device
+    made.things[0].attrs[SEED] = state
+    return replace(made, origins=state.origins)
+
+
+def _seed_generator(m: Machine, one: Call) -> Value:
+    assert one.receiver is not None
+    state = _state(one, True)
+    for thing in _generators(one.receiver):
+        m.write(thing.attrs, SEED, state)
+    return replace(one.receiver, origins=state.origins)
