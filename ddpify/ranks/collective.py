@@ -15,7 +15,7 @@ _GIVING = words.GROUP_OPS | {"init_device_mesh", "all_reduce_coalesced"}
 
 @dataclass(frozen=True)
 class Collective:
-    """One call of ``torch.distributed.<op>``."""
+    """One call of ``torch.distributed.<op>``, or of the function that gives the same."""
 
     call: Call
     parameters: tuple[str, ...]
@@ -58,7 +58,12 @@ class Collective:
     @property
     def gives_none(self) -> bool:
         """Whether it surely returns None."""
-        return self.waits is True and self.call.method not in _GIVING
+        return self.waits is True and self.call.method not in _GIVING and not self.functional
+
+    @property
+    def functional(self) -> bool:
+        """Whether it gives what it makes: the arguments stay as they are."""
+        return self.call.name in words.FUNCTIONS
 
     @property
     def divided(self) -> bool:
@@ -74,9 +79,9 @@ class Collective:
 
 def collective(call: Call) -> Collective | None:
     """The call as a collective of torch.distributed, if it is one."""
-    if not call.name.startswith(words.DIST) or call.name != f"{words.DIST}{call.method}":
-        return None
-    parameters = words.COLLECTIVES.get(call.method)
+    parameters = words.FUNCTIONS.get(call.name)
+    if parameters is None and call.name == f"{words.DIST}{call.method}":
+        parameters = words.COLLECTIVES.get(call.method)
     return Collective(call, tuple(parameters.split())) if parameters is not None else None
 
 

@@ -94,6 +94,8 @@ def _collective(m: Machine, f: Frame, shared: Collective) -> Value:
     one = shared.call
     if shared.group is None and not _is_true(shared.given("use_local_synchronization")):
         m.event(one.method, one, one.node, f)
+    if shared.functional:
+        return result(one).clean() if one.name in words.AGREEING_CALLS else result(one)
     if one.method in words.AGREEING_OPS:
         _agree(m, f, shared)
     if one.method == "reduce":

@@ -277,7 +277,8 @@ def compare(name: str, a: Value, b: Value) -> Value:
     """A comparison of two values."""
     atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
     deps, origins = gathered((a, b))
-    if name in ("Is", "IsNot"):  # whether there is one: ranks agree though their samples differ
+    if name in ("Is", "IsNot") and not any(isinstance(v.constant, bool) for v in (a, b)):
+        # whether there is one: ranks agree though their samples differ
         origins = frozenset(o for o in origins if o.kind != DATA)
     if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
         origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)

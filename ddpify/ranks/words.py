@@ -32,6 +32,8 @@ _EXACT: Final = {
 }
 _PREFIXES: Final = (
     ("torch.distributed.distributed_c10d.", DIST),
+    ("torch.distributed.nn.functional.", f"{DIST}nn."),
+    ("accelerate.utils.operations.", "accelerate.utils."),
     ("pytorch_lightning.", "lightning.pytorch."),
     ("lightning_fabric.", "lightning.fabric."),
     ("torch.utils.data.sampler.", "torch.utils.data."),
@@ -48,13 +50,13 @@ _AGREEING: Final = {
     "all_gather_into_tensor": "output_tensor input_tensor group async_op",
     "all_gather_single": "output_tensor input_tensor group async_op",
     "all_gather_object": "object_list obj group",
-    "all_to_all": "output_tensor_list input_tensor_list group async_op",
-    "all_to_all_single": "output input output_split_sizes input_split_sizes group async_op",
     "broadcast": "tensor src group async_op group_src",
     "broadcast_object_list": "object_list src group device group_src",
 }
 COLLECTIVES: Final = {
     **_AGREEING,
+    "all_to_all": "output_tensor_list input_tensor_list group async_op",
+    "all_to_all_single": "output input output_split_sizes input_split_sizes group async_op",
     "barrier": "group async_op device_ids timeout",
     "monitored_barrier": "group timeout wait_all_ranks",
     "reduce": "tensor dst op group async_op group_dst",
@@ -74,6 +76,27 @@ COLLECTIVES: Final = {
     "init_process_group": "backend init_method timeout world_size rank",
     "destroy_process_group": "group",
 }
+# The same as functions that give what they make, by full name.
+_NN, _FUNCOL = f"{DIST}nn.", f"{DIST}_functional_collectives."
+_AGREEING_FUNCTIONS: Final = {
+    f"{_NN}all_reduce": "tensor op group",
+    f"{_NN}all_gather": "tensor group",
+    f"{_NN}broadcast": "tensor src group",
+    f"{_FUNCOL}all_reduce": "self reduceOp group tag",
+    f"{_FUNCOL}all_gather_tensor": "self gather_dim group tag",
+    f"{_FUNCOL}broadcast": "self src group tag",
+}
+FUNCTIONS: Final = {
+    **_AGREEING_FUNCTIONS,
+    f"{_NN}reduce": "tensor dst op group",
+    f"{_NN}gather": "tensor dst group",
+    f"{_NN}scatter": "tensors src group",
+    f"{_NN}reduce_scatter": "output input_list op group",
+    f"{_NN}all_to_all": "output_tensor_list input_tensor_list group",
+    f"{_NN}all_to_all_single": "output input output_split_sizes input_split_sizes group",
+    f"{_FUNCOL}reduce_scatter_tensor": "self reduceOp scatter_dim group tag",
+    f"{_FUNCOL}all_to_all_single": "self output_split_sizes input_split_sizes group tag",
+}
 COLLECTIVE_OPS: Final = frozenset(COLLECTIVES)
 AGREEING_OPS: Final = frozenset(_AGREEING)
 GROUP_OPS: Final = frozenset(
@@ -81,8 +104,26 @@ GROUP_OPS: Final = frozenset(
 )
 SESSION_OPS: Final = frozenset({"init_process_group", "destroy_process_group"})
 
-# Other calls that communicate, by full name.
-COLLECTIVE_CALLS: Final = frozenset(
+# Other calls that communicate, by full name; after these the result is the same on all ranks.
+_AGREEING_CALLS: Final = frozenset(
+    {
+        "accelerate.Accelerator.gather",
+        "accelerate.Accelerator.gather_for_metrics",
+        "accelerate.Accelerator.reduce",
+        "accelerate.utils.gather",
+        "accelerate.utils.reduce",
+        "accelerate.utils.broadcast",
+        "accelerate.utils.gather_object",
+        "accelerate.utils.broadcast_object_list",
+        "lightning.fabric.Fabric.all_gather",
+        "lightning.fabric.Fabric.all_reduce",
+        "lightning.fabric.Fabric.broadcast",
+        "lightning.pytorch.LightningModule.all_gather",
+        "lightning.pytorch.Trainer.strategy.broadcast",
+        "lightning.pytorch.Trainer.strategy.reduce",
+    }
+)
+COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
     {
         "torch.distributed.checkpoint.save",
         "torch.distributed.checkpoint.load",
@@ -102,25 +143,18 @@ COLLECTIVE_CALLS: Final = frozenset(
         f"{FSDP}.clip_grad_norm_",
         "torch.distributed.optim.ZeroRedundancyOptimizer.consolidate_state_dict",
         "torch.distributed.optim.ZeroRedundancyOptimizer.step",
-        "accelerate.Accelerator.gather",
-        "accelerate.Accelerator.gather_for_metrics",
-        "accelerate.Accelerator.reduce",
         "accelerate.Accelerator.pad_across_processes",
+        "accelerate.utils.pad_across_processes",
+        "accelerate.utils.wait_for_everyone",
         "accelerate.Accelerator.wait_for_everyone",
         "accelerate.Accelerator.get_state_dict",
         "accelerate.Accelerator.save_state",
         "accelerate.Accelerator.backward",
-        "lightning.fabric.Fabric.all_gather",
-        "lightning.fabric.Fabric.all_reduce",
         "lightning.fabric.Fabric.barrier",
-        "lightning.fabric.Fabric.broadcast",
         "lightning.fabric.Fabric.save",
         "lightning.fabric.Fabric.backward",
         "lightning.pytorch.Trainer.save_checkpoint",
         "lightning.pytorch.Trainer.strategy.barrier",
-        "lightning.pytorch.Trainer.strategy.broadcast",
-        "lightning.pytorch.Trainer.strategy.reduce",
-        "lightning.pytorch.LightningModule.all_gather",
         "lightning.pytorch.Trainer.fit",
         "lightning.pytorch.Trainer.test",
         "lightning.pytorch.Trainer.validate",
@@ -131,26 +165,7 @@ FRAMEWORK_CALLS: Final = frozenset(
 )
 # Calls of these methods communicate whatever the receiver is.
 COLLECTIVE_METHODS: Final = frozenset({"full_tensor", "consolidate_state_dict"})
-AGREEING_CALLS: Final = frozenset(
-    {
-        "accelerate.Accelerator.gather",
-        "accelerate.Accelerator.gather_for_metrics",
-        "accelerate.Accelerator.reduce",
-        "lightning.fabric.Fabric.all_gather",
-        "lightning.fabric.Fabric.all_reduce",
-        "lightning.fabric.Fabric.broadcast",
-        "torch.distributed._functional_collectives.all_reduce",
-        "torch.distributed.nn.functional.all_reduce",
-        "torch.distributed.nn.all_reduce",
-        "torch.distributed.nn.all_gather",
-        "torch.distributed.nn.functional.all_gather",
-        "accelerate.utils.gather",
-        "accelerate.utils.reduce",
-        "accelerate.utils.broadcast",
-        "accelerate.utils.gather_object",
-        "accelerate.utils.broadcast_object_list",
-    }
-)
+AGREEING_CALLS: Final = _AGREEING_CALLS | _AGREEING_FUNCTIONS.keys()
 
 RANK_CALLS: Final = frozenset({"torch.distributed.get_rank", "horovod.torch.rank"})
 LOCAL_RANK_CALLS: Final = frozenset(

@@ -53,7 +53,7 @@ def _strided(run: Run, loop: Loop) -> Site | None:
     """Where what a loop goes over was dealt with a stride, without making the parts equal."""
     if loop.over is None or _sampled(loop.over):
         return None
-    for value in _fed(loop.over):
+    for value in _fed(run, loop.over):
         for origin in value.origins:
             if origin.kind == DATA and _is_stride(run, origin) and not _in_equal_numbers(value):
                 return origin.site
@@ -64,13 +64,18 @@ def _strided(run: Run, loop: Loop) -> Site | None:
     return None
 
 
-def _fed(over: Value) -> Iterator[Value]:
-    """What gives a loop its rounds: itself, or what a loader or ``enumerate`` goes over."""
+def _fed(run: Run, over: Value) -> Iterator[Value]:
+    """What gives a loop its rounds: itself, what a loader or ``enumerate`` goes over, or, in
+    ``range(len(rows))``, the rows."""
     yield over
     for thing in over.things:
         if thing.kind == "result" and thing.call is not None and thing.call.args:
             if thing.name in _GOES_OVER or thing.name.startswith("tqdm"):
-                yield from _fed(thing.call.args[0])
+                yield from _fed(run, thing.call.args[0])
+            elif thing.name == "builtins.range" and len(thing.call.args) == 1:
+                number = thing.call.args[0]
+                counted = (c for c in run.named("builtins.len") if c.result is number and c.args)
+                yield from (rows for call in counted for rows in _fed(run, call.args[0]))
         elif thing.cls is not None and (rounds := thing.cls.method("__iter__")) is not None:
             yield from (v for k, v in thing.attrs.items() if f"self.{k}" in rounds.text)
 
@@ -95,12 +100,14 @@ def _is_stride(run: Run, origin: Origin) -> bool:
     found = next((n for n in cuts if module.site(n) == origin.site), None)
     if found is None or not isinstance(found.slice, ast.Slice):
         return False
+    if found.slice.step is None or found.slice.lower is None or found.slice.upper is not None:
+        return False
     name = ast.unparse(found.value)
-    return (
-        found.slice.step is not None
-        and found.slice.lower is not None
-        and not any(_bounds(node, name) for node in nodes)
-    )
+    return not _is_slice(found.value) and not any(_bounds(node, name) for node in nodes)
+
+
+def _is_slice(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
 def _in_equal_numbers(value: Value) -> bool:
@@ -122,7 +129,9 @@ def _is_multiple(atom: Any) -> bool:
 
 
 def _bounds(node: ast.AST, name: str) -> bool:
-    """Whether ``name`` is assigned a slice: perhaps to make its length a multiple."""
+    """Whether ``name`` is cut or added to: perhaps to make its length a multiple."""
+    if isinstance(node, ast.AugAssign):
+        return ast.unparse(node.target) == name
     if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
         return False
     same = any(ast.unparse(target) == name for target in node.targets)

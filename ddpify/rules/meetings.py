@@ -84,8 +84,8 @@ def _meetings(run: Run, rank: int) -> list[int]:
 
 
 def _meets(call: Call) -> bool:
-    if call.name.startswith(DIST) and call.method in COLLECTIVE_OPS:
-        shared = collective(call)
+    shared = collective(call)
+    if shared is not None or (call.name.startswith(DIST) and call.method in COLLECTIVE_OPS):
         return call.method not in _ONE_WAY and not (shared is not None and shared.divided)
     if call.name in COLLECTIVE_CALLS or call.name in WRAPPERS or call.method in _WAITS:
         return True
