@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from ddpify.ranks.model import ALL, Exit, Symbol
+from ddpify.ranks.paths import alike, one_round, view
 from ddpify.ranks.trace import (
     ABORT,
     ENDS,
@@ -19,13 +20,10 @@ from ddpify.ranks.trace import (
     Mismatch,
     Repeat,
     Split,
-    alike,
     bodies,
     ends,
     events,
-    one_round,
     parts,
-    view,
 )
 from ddpify.ranks.values import text
 from ddpify.source import Site
@@ -108,7 +106,7 @@ class Balance:
         end = next(
             (e for e in ends(loop.body) if e.ranks != ALL and e.exit.kind != "continue"), None
         )
-        event = next(events(loop.body), None)
+        event = next(events([loop]), None)
         if end is None or event is None or end.exit.kind == ABORT:
             return False
         guard = next((g for g in reversed(end.exit.guards) if g.ranks != ALL), None)
@@ -136,10 +134,11 @@ class Balance:
             if isinstance(item, Split) and (after or loop is None or not _meet_again(item, rest)):
                 self._split(item, rest, more, loop)
             for body in bodies(item):
-                if isinstance(item, Repeat):
+                if isinstance(item, Repeat) and body is item.body:
                     self._splits(body, False, body)
                 elif isinstance(item, Inline):
-                    self._splits(body, False, None)
+                    within = {"return": None, "break": body, "continue": loop}
+                    self._splits(body, False, within[item.ends])
                 else:
                     self._splits(body, more, loop)
 

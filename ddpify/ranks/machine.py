@@ -244,7 +244,7 @@ class Machine:
         finally:
             body, self.items, self.loops, self.live = self.items, items, loops, live
             if body:
-                one: Item = Repeat(key, body, live)
+                one: Item = Repeat(key, loop.node, body, live)
                 self.items.append(Split(local, ([one], []), live) if local else one)
 
     # -- records -------------------------------------------------------------------------------

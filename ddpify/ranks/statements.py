@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,8 @@ from ddpify.ranks import assigning, calls, iterating, naming
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.model import Guard, Loop, Symbol, Value
 from ddpify.ranks.modules import FunctionInfo, class_info, note_import
-from ddpify.ranks.trace import Repeat, Split
+from ddpify.ranks.rounds import Round, run_rounds
+from ddpify.ranks.trace import Repeat, Split, ends
 from ddpify.ranks.values import constant, same, spread, symbol, text
 
 if TYPE_CHECKING:
@@ -136,41 +137,27 @@ def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
     over = m.evaluate(f, node.iter)
     trains = _trains(f, node)
     loop = Loop(node, f.module, over, trains)
-    rounds = iterating.rounds_by_rank(over)
-    if rounds is not None:
-        _counted(m, f, node, loop, rounds)
+    counts = iterating.rounds_by_rank(over)
+    if counts is not None:
+        run_rounds(m, f, node, loop, _counted(over, counts))
         return
     unrolled = iterating.unrolled(over)
     if unrolled is not None:
-        for item in unrolled:
-            if m.live:
-                assigning.assign(m, f, node.target, item)
-                m.run.loops.append(loop)
-                execute(m, f, node.body)
-    else:
-        local = None
-        _forget(m, f, node)
-        if iterating.own_length(m, over):
-            local = Guard(over, node.iter, f.module, True, m.live)
-        _looped(m, f, node, loop, _key(f, node.iter), local, over)
-    execute(m, f, node.orelse)
+        run_rounds(m, f, node, loop, [(m.live, item, None) for item in unrolled])
+        return
+    local = None
+    _forget(m, f, node)
+    if iterating.own_length(m, over):
+        local = Guard(over, node.iter, f.module, True, m.live)
+    _looped(m, f, node, loop, _key(f, node.iter), local, over)
+    _otherwise(m, f, node)
 
 
-def _counted(
-    m: Machine, f: Frame, node: ast.For | ast.AsyncFor, loop: Loop, rounds: tuple[int, int]
-) -> None:
+def _counted(over: Value, counts: tuple[int, int]) -> Iterator[Round]:
     """``range`` of a number that each rank knows: as often as it says, by each."""
-    live, guards = m.live, m.guards
-    for number in range(max(rounds)):
-        m.live = live & sum(1 << rank for rank in (0, 1) if number < rounds[rank])
-        if m.live:
-            test = replace(loop.over or constant(number), atoms=rounds)
-            m.guards = (*guards, Guard(test, node.iter, f.module, True, m.live))
-            m.run.loops.append(loop)
-            assigning.assign(m, f, node.target, constant(number))
-            execute(m, f, node.body)
-    m.live, m.guards = live, guards
-    execute(m, f, node.orelse)
+    for number in range(max(counts)):
+        ranks = sum(1 << rank for rank in (0, 1) if number < counts[rank])
+        yield ranks, constant(number), replace(over, atoms=counts)
 
 
 def _looped(
@@ -226,7 +213,20 @@ def _while(m: Machine, f: Frame, node: ast.While) -> None:
     if local is None and m.is_local(again, m.live) and m.items:
         _leave_locally(m, f, again, node)
     m.live = outside
-    execute(m, f, node.orelse)
+    _otherwise(m, f, node)
+
+
+def _otherwise(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
+    """``else`` of a loop: a ``break`` skips it, and goes on after it."""
+    live, items = m.live, m.items
+    loop = items[-1] if items else None
+    within = isinstance(loop, Repeat) and loop.node is node and loop.ranks == live
+    if isinstance(loop, Repeat) and within and any(e.exit.kind == "break" for e in ends(loop.body)):
+        m.items = loop.orelse
+        execute(m, f, node.orelse)
+        m.live, m.items = live, items
+    else:
+        execute(m, f, node.orelse)
 
 
 def _leave_locally(m: Machine, f: Frame, test: Value, node: ast.While) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ddpify.ranks.model import ALL, Call, Exit, Guard, Symbol
@@ -68,19 +68,23 @@ class Split:
 
 @dataclass(eq=False)
 class Repeat:
-    """A loop that all ranks run equally often."""
+    """A loop that all ranks run equally often; a ``break`` skips ``orelse``."""
 
     key: str
+    node: ast.AST
     body: list[Item]
     ranks: int
+    orelse: list[Item] = field(default_factory=list)
 
 
 @dataclass(eq=False)
 class Inline:
-    """What a function of the project does; a ``return`` ends here."""
+    """What a function of the project does, or one round of a loop over a short list, or all its
+    rounds; ``ends``: the exit that leads to its end (``return``, ``continue``, ``break``)."""
 
     body: list[Item]
     ranks: int
+    ends: str = "return"
 
 
 @dataclass(eq=False)
@@ -92,7 +96,6 @@ class End:
 
 
 Item = Event | Branch | Split | Repeat | Inline | End
-Token = Any  # an operation's name, (kind, …) for a nested one, or one of ENDS
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +126,8 @@ class Mismatch:
 def bodies(item: Item) -> tuple[list[Item], ...]:
     if isinstance(item, (Branch, Split)):
         return item.arms
+    if isinstance(item, Repeat) and item.orelse:
+        return (item.body, item.orelse)
     if isinstance(item, (Repeat, Inline)):
         return (item.body,)
     return ()
@@ -153,118 +158,6 @@ def ends(items: list[Item]) -> Iterator[End]:
     for item in items:
         if isinstance(item, End):
             yield item
-        elif not isinstance(item, Inline):
+        elif not isinstance(item, Inline) or item.ends != "return":
             for body in bodies(item):
                 yield from ends(body)
-
-
-def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
-    """Whether two ranks enter the same; after an abort nothing is compared."""
-    for one, other in zip(a, b, strict=False):
-        if ABORT in (one, other):
-            return True
-        if one != other:
-            return False
-    longer = a[len(b) :] or b[len(a) :]
-    return not any(has_operation(token) for token in longer) or longer[0] == ABORT
-
-
-def has_operation(token: Token) -> bool:
-    """Whether a token holds a collective."""
-    if isinstance(token, tuple):
-        return any(has_operation(one) for part in token[2:] for one in part)
-    return token not in ENDS
-
-
-def view(items: list[Item], rank: int) -> tuple[Token, ...]:
-    """What ``rank`` enters, in order; what follows an early exit is put where it belongs."""
-    out: list[Token] = []
-    for number, item in enumerate(items):
-        if not item.ranks & (1 << rank):
-            continue
-        if isinstance(item, Event):
-            out.append(item.op)
-        elif isinstance(item, End):
-            out.append(item.exit.kind)
-            break
-        elif isinstance(item, Inline):
-            out += _stripped(view(item.body, rank), ("return",))
-        elif isinstance(item, Repeat):
-            body = one_round(item.body, rank)
-            if any(has_operation(token) for token in body):
-                out.append(("loop", item.key, body))
-        else:
-            done = _fork(item, rank, items[number + 1 :], out)
-            if done:
-                break
-    return tuple(out)
-
-
-def one_round(items: list[Item], rank: int) -> tuple[Token, ...]:
-    """What ``rank`` enters in a loop's body; ``continue`` ends here."""
-    return tuple(_stripped(view(items, rank), ("continue",)))
-
-
-def _fork(item: Branch | Split, rank: int, rest: list[Item], out: list[Token]) -> bool:
-    """Append a condition's tokens to ``out``; True when they include all that follows."""
-    test = item.tests[rank] if isinstance(item, Branch) else Symbol("local")
-    if not isinstance(test, Symbol):
-        out += view(item.arms[0 if test else 1], rank)
-        return bool(out) and out[-1] in ENDS
-    one, other = view(item.arms[0], rank), view(item.arms[1], rank)
-    if one == other:
-        out += one
-        return bool(one) and one[-1] in ENDS
-    for arm, instead in ((one, other), (other, one)):
-        if arm and arm[-1] == ABORT:
-            out += instead
-            return bool(instead) and instead[-1] in ENDS
-    ended = [bool(arm) and arm[-1] in ENDS for arm in (one, other)]
-    if isinstance(item, Split):
-        out += other if ended[0] or not one else one
-        return False
-    if not any(ended):
-        out += _branch(test.key, one, other)
-        return False
-    following = view(rest, rank)
-    one, other = (a if end else a + following for a, end in zip((one, other), ended, strict=True))
-    out += _branch(test.key, one, other)
-    return True
-
-
-def _branch(key: str, one: tuple[Token, ...], other: tuple[Token, ...]) -> tuple[Token, ...]:
-    """A condition that is the same on all ranks; in its arms it is known, so that ``if not d or
-    rank == 0: … if d: …`` compares equal to what the other ranks do in the ``else``."""
-    if key.startswith("not "):
-        key, one, other = key[4:], other, one
-    one, other = _assuming(key, True, one), _assuming(key, False, other)
-    return one if one == other else (("branch", key, one, other),)
-
-
-def _assuming(key: str, holds: bool, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """The tokens that are left where a condition is known."""
-    out: list[Token] = []
-    for token in tokens:
-        if not isinstance(token, tuple) or token[0] != "branch":
-            out.append(token)
-        elif token[1] == key:
-            out += _assuming(key, holds, token[2 if holds else 3])
-        else:
-            one, other = (_assuming(key, holds, arm) for arm in token[2:])
-            out += one if one == other else (("branch", token[1], one, other),)
-    return tuple(out)
-
-
-def _stripped(tokens: tuple[Token, ...], kinds: tuple[str, ...]) -> list[Token]:
-    """Without exits of these kinds, which end here; branches left with equal arms are joined."""
-    out: list[Token] = []
-    for token in tokens:
-        if isinstance(token, tuple) and token[0] == "branch":
-            one, other = (tuple(_stripped(arm, kinds)) for arm in token[2:])
-            if one == other:
-                out += one
-            else:
-                out.append(("branch", token[1], one, other))
-        elif token not in kinds:
-            out.append(token)
-    return out

@@ -1,0 +1,176 @@
+"""What one rank enters, as tokens: operations, and the conditions and loops that hold them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ddpify.ranks.model import Symbol
+from ddpify.ranks.trace import ABORT, ENDS, Branch, End, Event, Inline, Item, Repeat, Split
+
+MAX_TWICE = 200  # how long what follows two open paths may be to be put at the end of both
+Token = Any  # an operation's name, (kind, …) for a nested one, or one of ENDS
+
+
+def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
+    """Whether two ranks enter the same; after an abort nothing is compared."""
+    for one, other in zip(a, b, strict=False):
+        if ABORT in (one, other):
+            return True
+        if one != other:
+            return False
+    longer = a[len(b) :] or b[len(a) :]
+    return not any(has_operation(token) for token in longer) or longer[0] == ABORT
+
+
+def has_operation(token: Token) -> bool:
+    """Whether a token holds a collective."""
+    if isinstance(token, tuple):
+        return any(has_operation(one) for part in token[2:] for one in part)
+    return token not in ENDS
+
+
+def view(items: list[Item], rank: int) -> tuple[Token, ...]:
+    """What ``rank`` enters, in order; what follows an early exit is put where it belongs."""
+    out: list[Token] = []
+    for number, item in enumerate(items):
+        if not item.ranks & (1 << rank):
+            continue
+        tokens = _tokens(item, rank)
+        out += tokens
+        if _ended(tokens):
+            break
+        if _may_end(tokens):
+            return (*out[:-1], *_then(tokens[-1:], view(items[number + 1 :], rank)))
+    return tuple(out)
+
+
+def _tokens(item: Item, rank: int) -> tuple[Token, ...]:
+    if isinstance(item, Event):
+        return (item.op,)
+    if isinstance(item, End):
+        return (item.exit.kind,)
+    if isinstance(item, Inline):
+        return tuple(_stripped(view(item.body, rank), (item.ends,)))
+    if isinstance(item, Repeat):
+        return _repeated(item, rank)
+    return _fork(item, rank)
+
+
+def _repeated(item: Repeat, rank: int) -> tuple[Token, ...]:
+    """A loop's tokens, and those of its ``else`` where no ``break`` skips it."""
+    body, after = one_round(item.body, rank), view(item.orelse, rank)
+    if after and after[-1] == ABORT:
+        after = ()
+    if any(has_operation(token) for token in body):
+        skipped = "break" in _exits_of(body)
+        after = _branch(f"{item.key} to its end", after, ()) if skipped else after
+        return (("loop", item.key, body), *after)
+    body = () if body and body[-1] == ABORT else _branch(f"some {item.key}", body, ())
+    return tuple(_stripped(_then(body, after), ("break",)))
+
+
+def one_round(items: list[Item], rank: int) -> tuple[Token, ...]:
+    """What ``rank`` enters in a loop's body; ``continue`` ends here."""
+    return tuple(_stripped(view(items, rank), ("continue",)))
+
+
+def _fork(item: Branch | Split, rank: int) -> tuple[Token, ...]:
+    """The tokens of a condition."""
+    test = item.tests[rank] if isinstance(item, Branch) else Symbol("local")
+    if not isinstance(test, Symbol):
+        return view(item.arms[0 if test else 1], rank)
+    one, other = view(item.arms[0], rank), view(item.arms[1], rank)
+    if one == other:
+        return one
+    for arm, instead in ((one, other), (other, one)):
+        if arm and arm[-1] == ABORT:
+            return instead
+    if isinstance(item, Split):
+        return (one or other) if _ended(one) == _ended(other) else (one, other)[_ended(one)]
+    return _branch(test.key, one, other)
+
+
+def _may_end(tokens: tuple[Token, ...]) -> bool:
+    """Whether what follows is for some of its paths only."""
+    last = tokens[-1] if tokens else ""
+    if isinstance(last, tuple):
+        return last[0] == "branch" and any(_may_end(arm) for arm in last[2:])
+    return last in ENDS
+
+
+def last_exits(items: list[Item], rank: int) -> frozenset[str]:
+    """How the paths of ``rank`` through ``items`` may end, where they do not go on."""
+    return _exits_of(view(items, rank))
+
+
+def _exits_of(tokens: tuple[Token, ...]) -> frozenset[str]:
+    last = tokens[-1] if tokens else ""
+    if isinstance(last, tuple) and last[0] == "branch":
+        return _exits_of(last[2]) | _exits_of(last[3])
+    return frozenset({last} & ENDS)
+
+
+def _then(tokens: tuple[Token, ...], following: tuple[Token, ...]) -> tuple[Token, ...]:
+    """``tokens``, and ``following`` where they do not end: several times if not too long."""
+    if _ended(tokens):
+        return tokens
+    if not _may_end(tokens):
+        return tokens + following
+    _, key, one, other = tokens[-1]
+    if not _ended(one) and not _ended(other) and _count(following, MAX_TWICE) > MAX_TWICE:
+        return tokens + following
+    return tokens[:-1] + _branch(key, _then(one, following), _then(other, following))
+
+
+def _ended(tokens: tuple[Token, ...]) -> bool:
+    return bool(tokens) and tokens[-1] in ENDS
+
+
+def _count(tokens: tuple[Token, ...], limit: int) -> int:
+    """The number of tokens, nested ones included; it does not count far beyond ``limit``."""
+    total = 0
+    for token in tokens:
+        total += 1
+        if isinstance(token, tuple):
+            total += sum(_count(part, limit - total) for part in token[2:])
+        if total > limit:
+            break
+    return total
+
+
+def _branch(key: str, one: tuple[Token, ...], other: tuple[Token, ...]) -> tuple[Token, ...]:
+    """A condition that is the same on all ranks; in its arms it is known, so that ``if not d or
+    rank == 0: … if d: …`` compares equal to what the other ranks do in the ``else``."""
+    if key.startswith("not "):
+        key, one, other = key[4:], other, one
+    one, other = _assuming(key, True, one), _assuming(key, False, other)
+    return one if one == other else (("branch", key, one, other),)
+
+
+def _assuming(key: str, holds: bool, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
+    """The tokens that are left where a condition is known."""
+    out: list[Token] = []
+    for token in tokens:
+        if not isinstance(token, tuple) or token[0] != "branch":
+            out.append(token)
+        elif token[1] == key:
+            out += _assuming(key, holds, token[2 if holds else 3])
+        else:
+            one, other = (_assuming(key, holds, arm) for arm in token[2:])
+            out += one if one == other else (("branch", token[1], one, other),)
+    return tuple(out)
+
+
+def _stripped(tokens: tuple[Token, ...], kinds: tuple[str, ...]) -> list[Token]:
+    """Without exits of these kinds, which end here; branches left with equal arms are joined."""
+    out: list[Token] = []
+    for token in tokens:
+        if isinstance(token, tuple) and token[0] == "branch":
+            one, other = (tuple(_stripped(arm, kinds)) for arm in token[2:])
+            if one == other:
+                out += one
+            else:
+                out.append(("branch", token[1], one, other))
+        elif token not in kinds:
+            out.append(token)
+    return out

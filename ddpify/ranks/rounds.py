@@ -1,0 +1,52 @@
+"""Loops whose rounds are known: each is run by itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ddpify.ranks import assigning
+from ddpify.ranks.model import Guard, Loop, Value
+from ddpify.ranks.paths import last_exits
+from ddpify.ranks.trace import Inline, Item
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+Round = tuple[int, Value, Value | None]  # who runs it, what is bound, and what decides who does
+
+
+def run_rounds(
+    m: Machine, f: Frame, node: ast.For | ast.AsyncFor, loop: Loop, rounds: Iterable[Round]
+) -> None:
+    """One round after the other, then ``else``; each rank goes on where its exit leads."""
+    live, guards, outside = m.live, m.guards, m.items
+    turns: list[Item] = []
+    here, broke = live, 0
+    for ranks, element, test in rounds:
+        m.live, m.items = here & ranks, []
+        if not m.live:
+            continue
+        if test is not None:
+            m.guards = (*guards, Guard(test, node.iter, f.module, True, m.live))
+        m.run.loops.append(loop)
+        started = m.live
+        assigning.assign(m, f, node.target, element)
+        m.execute(f, node.body)
+        turns.append(Inline(m.items, started, "continue"))
+        gone = started & ~m.live
+        broke |= _by(m.items, gone, "break")
+        here &= ~gone | _by(m.items, gone, "continue")
+    m.live, m.guards, m.items = here, guards, []
+    m.execute(f, node.orelse)
+    turns += m.items
+    m.items, m.live = outside, m.live | broke
+    if turns:
+        m.items.append(Inline(turns, live, "break"))
+
+
+def _by(items: list[Item], ranks: int, kind: str) -> int:
+    """The ranks that may have left a round in this way."""
+    return sum(1 << r for r in (0, 1) if ranks & (1 << r) and kind in last_exits(items, r))
