@@ -54,19 +54,23 @@ def _generator_context(
     thing: Thing,
     inside: Callable[[Value], None],
 ) -> None:
-    """A ``@contextmanager`` of the project: the block runs where it yields."""
+    """A ``@contextmanager`` of the project: the block runs at the first yield of each rank."""
     one = record(m, f, thing.name, given(m, f, expression), thing.info)
-    after: list[int] = []
+    came, after = 0, 0
 
     def block(value: Value) -> None:
+        nonlocal came, after
         kept = (m.live, m.stack)
-        m.stack = one.stack
-        inside(value)
-        after.append(m.live)
+        m.live &= ~came
+        came |= m.live
+        if m.live:
+            m.stack = one.stack
+            inside(value)
+            after |= m.live
         m.live, m.stack = kept
 
     enter(m, f, thing, one.args, one.kwargs, one, block)
-    if after:
-        m.live = after[-1]
+    if came:
+        m.live = after
     else:
         inside(constant(None))

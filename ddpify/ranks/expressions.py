@@ -253,8 +253,7 @@ def _inner(m: Machine, f: Frame, node: ast.Await | ast.Starred) -> Value:
 def _yield(m: Machine, f: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
     value = evaluate(m, f, node.value) if node.value is not None else constant(None)
     if f.on_yield is not None:
-        hook, f.on_yield = f.on_yield, None
-        hook(value)
+        f.on_yield(value)
     elif isinstance(node, ast.YieldFrom) and value.items:
         f.yielded += value.items
     else:
