@@ -36,8 +36,10 @@ def enter(
         args = (of(own), *args)
     forced = "$context" in thing.attrs
     wanted = forced or m.interest.enters(info) or _handles(args, kwargs, own)
-    wanted = wanted and not m.had_enough(info)
-    if info in m.entering or len(m.entering) > MAX_DEPTH or not wanted:
+    wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
+    known = m.read_enough(info) if wanted and on_yield is None else None
+    if not wanted or known is not None:
+        m.inline(known or [])
         return symbol(f"{info.qualname}()@{m.tick()}", *args, *kwargs.values())
 
     outer = m.closures.get(thing)
@@ -58,9 +60,10 @@ def enter(
         rest = m.live
     finally:
         m.entering.pop()
-        m.note_cost(info, m.spent - before)
         items = m.items
         m.items, m.live, m.stack, m.grad, m.guards, m.contexts = kept
+    if m.live == ALL:
+        m.note_reading(info, m.spent - before, items)
     if "$cached" in thing.attrs:
         _once(m, thing, items, len(args) > (own is not None) or bool(kwargs))
     else:

@@ -63,7 +63,7 @@ class Machine:
         self.journal: list[tuple[dict[str, Value], str, Any]] = []
         self.entering: list[FunctionInfo] = []
         self.entered: set[FunctionInfo] = set()
-        self.costs: dict[FunctionInfo, tuple[int, int]] = {}
+        self.readings: dict[FunctionInfo, tuple[int, int, list[Item]]] = {}
         self.remembered: dict[tuple[FunctionInfo, Thing | None], int] = {}  # by which ranks
         self.namespaces: dict[Module, Thing] = {}
         self.resolving: set[tuple[Module, str]] = set()
@@ -86,15 +86,16 @@ class Machine:
         if self.spent > self.limit:
             raise OutOfBudget
 
-    def note_cost(self, info: FunctionInfo, statements: int) -> None:
-        """How much reading a call of a function took."""
-        times, most = self.costs.get(info, (0, 0))
-        self.costs[info] = (times + 1, max(most, statements))
+    def note_reading(self, info: FunctionInfo, statements: int, items: list[Item]) -> None:
+        """A function was read for all ranks: how much there was to read, and what it did."""
+        times, most, _ = self.readings.get(info, (0, 0, items))
+        self.readings[info] = (times + 1, max(most, statements), items)
 
-    def had_enough(self, info: FunctionInfo) -> bool:
-        """A large function is read for its first calls: more would say the same again."""
-        times, most = self.costs.get(info, (0, 0))
-        return times >= MAX_READINGS and most > LARGE
+    def read_enough(self, info: FunctionInfo) -> list[Item] | None:
+        """What a large function did, once it was read for its first calls: more would say the same
+        again. A call that some ranks make is always read, to be compared with those of others."""
+        times, most, items = self.readings.get(info, (0, 0, []))
+        return items if self.live == ALL and times >= MAX_READINGS and most > LARGE else None
 
     def write(self, space: dict[str, Value], key: str, value: Value) -> None:
         """Set a name, so that it can be taken back after a branch."""

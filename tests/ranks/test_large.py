@@ -1,0 +1,48 @@
+"""Programs that are too large to read to the end: nothing is left out on one side only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ddpify.ranks.model import Run
+from ddpify.ranks.read import read
+from tests.projects import put
+
+HEAD = """import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.zeros(1)
+"""
+
+
+def padding(count: int, indent: int = 4) -> str:
+    """That many statements that matter to nobody."""
+    return "".join(f"{' ' * indent}filler{number} = {number}\n" for number in range(count))
+
+
+def run_of(tmp_path: Path, body: str) -> Run:
+    """The run of a script that opens a session and then does ``body``."""
+    put({"main.py": HEAD + body}, tmp_path)
+    (run,) = (run for run in read(tmp_path, [tmp_path / "main.py"]) if run.script)
+    return run
+
+
+LARGE = f"def large():\n{padding(501)}    dist.all_reduce(total)\n"
+
+
+def test_a_large_function_is_compared_however_often_it_is_called(tmp_path: Path) -> None:
+    body = "large()\nif dist.get_rank() == 0:\n    large()\nelse:\n    large()\n"
+    run = run_of(tmp_path, LARGE + body)
+    assert run.complete
+    assert run.mismatches == []
+
+
+def test_the_third_call_of_a_large_function_by_one_rank_is_found(tmp_path: Path) -> None:
+    run = run_of(tmp_path, LARGE + "large()\nlarge()\nif dist.get_rank() == 0:\n    large()\n")
+    assert [one.kind for one in run.mismatches] == ["guard"]
+
+
+def test_what_a_large_function_does_late_is_known_to_come(tmp_path: Path) -> None:
+    body = "def main():\n    large()\n    large()\n    if dist.get_rank() == 0:\n        return\n"
+    run = run_of(tmp_path, LARGE + body + "    large()\nmain()\n")
+    assert [one.kind for one in run.mismatches] == ["exit"]
