@@ -130,7 +130,9 @@ def _is_path(value: Value) -> bool:
 
 
 def _is_stream(value: Value) -> bool:
-    return any(thing.name in OPENS for thing in value.sources())
+    """Whether it is an open file, or made from one at once; a path may be read from one."""
+    made = [arg for t in value.things if t.call is not None for arg in t.call.args]
+    return any(t.name in OPENS for one in (value, *made) for t in one.things)
 
 
 def own(value: Value | None) -> bool:
