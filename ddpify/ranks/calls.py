@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from ddpify.ranks import fields, library
+from ddpify.ranks import fields, library, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
 from ddpify.ranks.functions import enter
@@ -77,7 +77,10 @@ def call_value(m: Machine, f: Frame, callee: Value, given: Given) -> Value:
     """Call whatever ``callee`` may be, each with the ranks on which it may be that."""
     made: list[tuple[int, Value]] = []
     live = m.live
-    for thing in callee.things[:MAX_CALLEES]:
+    things = callee.things
+    if len(things) > MAX_CALLEES:  # what is left out is rather a module than its wrapper
+        things = tuple(sorted(things, key=lambda thing: thing.name not in words.WRAPPERS))
+    for thing in things[:MAX_CALLEES]:
         ranks = callee.ranks_of(thing)
         if ranks & live == live:
             m.live = live
