@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ddpify.names import HEADER_PREFIX
-from ddpify.ranks import expressions, statements, streams, words
+from ddpify.ranks import expressions, narrowing, statements, streams, words
 from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.interest import Interest
@@ -31,7 +31,7 @@ from ddpify.ranks.model import (
 )
 from ddpify.ranks.modules import FunctionInfo, Module, Modules
 from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split
-from ddpify.ranks.values import asks_presence, constant, merge, truth
+from ddpify.ranks.values import asks_presence, constant, merge, narrowed, truth
 
 MAX_READINGS, LARGE = 2, 500
 MISSING: Any = object()
@@ -123,11 +123,13 @@ class Machine:
         takes = [self.may(test, live, True), self.may(test, live, False)]
         local = self.is_local(test, live)
         results = []
+        told: list[Any] = []
         mark = len(self.journal)
         items = self.items
         for arm, holds in zip(arms, (True, False), strict=True):
             ranks = takes[0 if holds else 1]
             self.live, self.items = ranks, []
+            told.append(narrowing.narrow(self, f, node, holds) if ranks else [])
             if ranks:
                 guards = self.guards
                 divides = ranks != live and not local
@@ -139,6 +141,7 @@ class Machine:
                     self.guards = guards
             results.append((self.live, self.items, self.take_back(mark)))
         self.items = items
+        narrowing.widen(told, results)
         self._add_condition(f, test, node, live, takes, local, results)
         self._merge(f, test, node, live, takes, results)
         self.live = results[0][0] | results[1][0]
@@ -213,10 +216,11 @@ class Machine:
             why = frozenset({Origin(RANK, "rank", f.module.site(node))})
         for (number, key), (space, _) in changed.items():
             old = space.get(key)
-            sources = _sources((number, key), old, takes, results)
+            sources = _sources((number, key), old, live, takes, results)
             if sources is not None:
                 name = f"{key}@{f.module.path}:{node.lineno}"
-                self.write(space, key, merge(name, sources, why, self.is_local(test, live)))
+                made = merge(name, sources, why, self.is_local(test, live))
+                self.write(space, key, made if old is None else narrowed(old, made, live))
 
     def end(self, f: Frame, kind: str, node: ast.AST) -> None:
         """The ranks that are here leave."""
@@ -322,9 +326,12 @@ class Machine:
 
 
 def _sources(
-    key: tuple[int, str], old: Value | None, takes: list[int], results: list[Any]
+    key: tuple[int, str], old: Value | None, live: int, takes: list[int], results: list[Any]
 ) -> tuple[list[Value], list[Value]] | None:
-    """What a name may be on each rank after the arms of a branch; None if no rank comes out."""
+    """What a name may be on each rank after the arms of a branch; None if no rank comes out.
+
+    A rank that is not here has no say.
+    """
     sources: tuple[list[Value], list[Value]] = ([], [])
     for rank in (0, 1):
         for (after, _, changes), may in zip(results, takes, strict=True):
@@ -335,7 +342,8 @@ def _sources(
         return None
     for rank in (0, 1):
         if not sources[rank]:
-            sources[rank].extend([old] if old is not None else sources[1 - rank])
+            here = [old] if old is not None and live & (1 << rank) else []
+            sources[rank].extend(here or sources[1 - rank])
     return sources
 
 

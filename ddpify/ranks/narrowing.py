@@ -1,0 +1,111 @@
+"""What a condition says about the name that it asks: ``isinstance(model, DDP)``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Thing, Value
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+Place = tuple[dict[str, Value], str]  # where a name or an attribute is kept
+_WRAPS = words.WRAPPERS | {words.DATA_PARALLEL}
+
+
+def narrow(m: Machine, f: Frame, test: ast.expr, holds: bool) -> list[tuple[Place, Value]]:
+    """Leave to the names that a condition asks what they can be where it holds, or does not."""
+    made = []
+    for node, wanted in _asked(test, holds):
+        place = _place(m, f, node.args[0])
+        if place is None:
+            continue
+        value = place[0][place[1]]
+        left = tuple(t for t in value.things if _may_be(m, f, t, node, wanted))
+        if left and len(left) < len(value.things):
+            one = replace(value, things=left)
+            m.write(*place, one)
+            made.append((place, one))
+    return made
+
+
+def widen(told: list[list[tuple[Place, Value]]], results: list[Any]) -> None:
+    """After both arms an unchanged name is what it was before them."""
+    if not (results[0][0] and results[1][0]):
+        return
+    for (space, key), one in told[0]:
+        mark = (id(space), key)
+        for place, other in told[1]:
+            unchanged = (id(place[0]), place[1]) == mark and all(
+                result[2][mark][1] is value
+                for result, value in zip(results, (one, other), strict=True)
+            )
+            if unchanged:
+                del results[0][2][mark], results[1][2][mark]
+
+
+def _asked(test: ast.expr, holds: bool) -> Iterator[tuple[ast.Call, bool]]:
+    """The questions in a condition, with the answer that is sure."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        yield from _asked(test.operand, not holds)
+    elif isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) is holds:
+        for operand in test.values:
+            yield from _asked(operand, holds)
+    elif isinstance(test, ast.Call) and len(test.args) == 2 and _is_question(test.func):
+        yield test, holds
+
+
+def _is_question(func: ast.expr) -> bool:
+    return isinstance(func, ast.Name) and func.id in ("isinstance", "hasattr")
+
+
+def _place(m: Machine, f: Frame, node: ast.expr) -> Place | None:
+    if isinstance(node, ast.Name):
+        frame: Frame | None = f
+        while frame is not None:
+            if node.id in frame.names and node.id not in frame.outward:
+                return frame.names, node.id
+            frame = frame.outer
+    elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        things = m.evaluate(f, node.value).things
+        if len(things) == 1 and things[0].kind == "instance" and node.attr in things[0].attrs:
+            return things[0].attrs, node.attr
+    return None
+
+
+def _may_be(m: Machine, f: Frame, thing: Thing, node: ast.Call, holds: bool) -> bool:
+    asked = m.evaluate(f, node.args[1])
+    if isinstance(node.func, ast.Name) and node.func.id == "hasattr":
+        answer = _has(thing, asked.constant)
+    else:
+        wanted = {name for one in asked.items or (asked,) for name in one.names()}
+        answer = _is_one(thing, wanted)
+    return answer is None or answer is holds
+
+
+def _has(thing: Thing, name: Any) -> bool | None:
+    if name != "module":
+        return None
+    if thing.kind == "result" and thing.name in _WRAPS:
+        return True
+    return False if _is_bare(thing) and name not in thing.attrs else None
+
+
+def _is_one(thing: Thing, wanted: set[str]) -> bool | None:
+    if not wanted or not wanted <= _WRAPS:
+        return None
+    if thing.kind == "result" and thing.name in _WRAPS:
+        return thing.name in wanted
+    return False if _is_bare(thing) else None
+
+
+def _is_bare(thing: Thing) -> bool:
+    """Whether it is a module that wraps no other one."""
+    if thing.cls is not None:
+        return _WRAPS.isdisjoint(thing.cls.external_bases())
+    return thing.kind == "result" and thing.name.startswith("torch.nn.")
