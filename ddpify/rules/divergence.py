@@ -10,6 +10,7 @@ from ddpify.ranks.model import ALL, CLOCK, DATA, FILES, RANDOM, RANK0, Call, Run
 from ddpify.ranks.trace import Mismatch
 from ddpify.rules.base import Finding, Severity
 from ddpify.rules.exchanges import exchanges
+from ddpify.rules.made_up import is_made_up
 from ddpify.site import Site
 
 GUARDED, LEFT, DECIDED, FORWARD = "DDP801", "DDP802", "DDP803", "DDP804"
@@ -42,7 +43,7 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
         if not _at_the_end(run, one):
             firsts.setdefault(_cause(one), one)
     for one in firsts.values():
-        if _code(one) == code:
+        if _code(one) == code and not (code == FORWARD and is_made_up(run, one)):
             yield _finding(run, one, code)
 
 
