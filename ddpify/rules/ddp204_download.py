@@ -7,8 +7,10 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Role, Status
 from ddpify.ranks.model import ALL, Call, Run
 from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.beginnings import before_launch
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.meetings import one_was_first
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -32,6 +34,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per download that all ranks make at once."""
     for call in run.calls:
         if not call.everywhere or not _downloads(call) or _own_folder(call):
+            continue
+        if before_launch(run, call) or one_was_first(run, call):
             continue
         if not _one_goes_first(run, call):
             yield Finding(

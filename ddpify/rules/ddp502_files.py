@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
-from ddpify.facts.events import Call
+from ddpify.facts.events import Call as SeenCall
 from ddpify.facts.model import Facts, Status
-from ddpify.ranks.model import Run
+from ddpify.ranks.model import FILES, Call, Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.beginnings import same_beginning
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects import gated, opened
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
-from ddpify.rules.meetings import at_once
+from ddpify.rules.meetings import at_once, one_was_first
 from ddpify.rules.outputs import by_all, copies_console, files, its_own
 from ddpify.settings import Settings
 
@@ -37,7 +38,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
-def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
+def _fix(facts: Facts, call: SeenCall) -> tuple[Edit, ...]:
     if call.name == "logging.basicConfig":
         return (gate(facts, call.where.statement),)
     if call.name.startswith("logging."):
@@ -51,6 +52,8 @@ def lint(run: Run) -> Iterable[Finding]:
     for write in files(run):
         if its_own(write) or not by_all(run, write.call):
             continue
+        if same_beginning(run, write.call) or _there_already(run, write.call):
+            continue
         if at_once(run, write.call) and not copies_console(run, write.call):
             yield Finding(
                 "DDP502",
@@ -59,6 +62,12 @@ def lint(run: Run) -> Iterable[Finding]:
                 Severity.ERROR,
                 advice="write it on the rank with number 0 only, or put the rank into its name",
             )
+
+
+def _there_already(run: Run, call: Call) -> bool:
+    """Whether it is written if it is missing, and one rank has written it before."""
+    asked = any(guard.test.has(FILES) for guard in call.guards)
+    return asked and one_was_first(run, call)
 
 
 RULE = Rule(

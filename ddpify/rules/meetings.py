@@ -58,6 +58,17 @@ def at_once(run: Run, call: Call) -> bool:
     return len(counts) == 1
 
 
+def one_was_first(run: Run, call: Call) -> bool:
+    """Whether one rank came here alone before, and all ranks have met since."""
+    now = [bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)]
+    for one in run.calls:
+        if one.node is call.node and one.order < call.order and one.ranks in (RANK0, RANK1):
+            then = [bisect_left(_meetings(run, rank), one.order) for rank in (RANK0, RANK1)]
+            if all(before < after for before, after in zip(then, now, strict=True)):
+                return True
+    return False
+
+
 def _reads(run: Run) -> Iterator[tuple[Call, Value]]:
     for call in run.calls:
         path = None
