@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,8 +16,9 @@ from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import Machine, OutOfBudget
-from ddpify.ranks.model import Call, Place, Run, Thing, Value
+from ddpify.ranks.model import Place, Run, Thing, Value
 from ddpify.ranks.modules import FunctionInfo, Module
+from ddpify.ranks.single import one_process
 from ddpify.ranks.values import constant, of
 
 # The largest of ten well-known repositories takes 75,000 for all its runs, 6,000 for one.
@@ -146,13 +146,13 @@ def room() -> Iterator[None]:
 
 
 def _is_distributed(run: Run) -> bool:
+    if one_process(run):
+        return False
     for call in run.calls:
         if call.name == f"{words.DIST}init_process_group":
             return True
         if call.module.source.text.startswith(HEADER_PREFIX):
             continue  # our helpers do nothing in one process
-        if any(_one_device(one) for one in (call, *_made_with(call))):
-            continue
         if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
             return True
         if call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS:
@@ -160,24 +160,7 @@ def _is_distributed(run: Run) -> bool:
     return _is_lightning(run)
 
 
-def _made_with(call: Call) -> list[Call]:
-    """The calls that made what a method is called on."""
-    things = call.receiver.things if call.receiver is not None else ()
-    return [thing.call for thing in things if thing.call is not None]
-
-
-def _one_device(call: Call) -> bool:
-    """Whether it is ``Fabric(devices=1)``, written so: a parameter may be given another number."""
-    if call.name not in _SESSIONS:
-        return False
-    written = {word.arg: ast.unparse(word.value) for word in call.node.keywords}
-    return written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
-
-
 def _is_lightning(run: Run) -> bool:
-    trainers = list(run.named("lightning.pytorch.Trainer"))
-    if trainers and all(map(_one_device, trainers)):
-        return False
     return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
 
 

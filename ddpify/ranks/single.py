@@ -1,0 +1,57 @@
+"""Programs that say themselves that they are one process: ``world_size=1``, ``devices=1``."""
+
+from __future__ import annotations
+
+import ast
+from itertools import chain
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Run, Store, Value
+
+_DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
+
+
+def one_process(run: Run) -> bool:
+    """Whether every group that it opens has one member, and every framework one device."""
+    opened = [*run.named(f"{words.DIST}init_process_group")]
+    made = [*run.named("accelerate.Accelerator", *_DEVICES)]
+    if not opened and not made:
+        return False
+    return all(map(_one_device, made)) and all(_one_member(run, call) for call in opened)
+
+
+def _one_device(call: Call) -> bool:
+    """Whether it is ``Fabric(devices=1)``, written so: a parameter may be given another number."""
+    written = {word.arg: ast.unparse(word.value) for word in call.node.keywords}
+    one = written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
+    return one and call.name in _DEVICES
+
+
+def _one_member(run: Run, call: Call) -> bool:
+    size, store = call.arg(3, "world_size"), call.arg(5, "store")
+    if store is not None and store.made_by(f"{words.DIST}HashStore"):
+        return True  # no other process can reach it
+    if size is not None and size.constant is not None and str(size.constant) == "1":
+        return True
+    return _said(run, call)
+
+
+def _said(run: Run, call: Call) -> bool:
+    """Whether the program sets WORLD_SIZE to 1 before, wherever it opens the group."""
+    stores = [
+        (store, store.value)
+        for store in run.stores
+        if store.key == "WORLD_SIZE" and "os.environ" in store.base.names()
+    ]
+    updates = [
+        (one, value)
+        for one in run.named("os.environ.update")
+        for key, value in (*one.kwargs.items(), *((one.args[0].keys or ()) if one.args else ()))
+        if key == "WORLD_SIZE"
+    ]
+    said = [
+        str(value.constant) == "1" and set(one.guards) <= set(call.guards)
+        for one, value in chain[tuple[Store | Call, Value]](stores, updates)
+        if one.order < call.order
+    ]
+    return bool(said) and all(said)
