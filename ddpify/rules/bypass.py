@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddpify.ranks.model import Call, Run, Thing
+from ddpify.rules.cleared import is_cleared
 from ddpify.rules.wrapped import (
     PLAIN,
     Wrap,
@@ -31,7 +32,7 @@ def bypasses(run: Run) -> Iterator[tuple[Call, Call, Wrap]]:
             if call.node in through_wrapper or _nested(call, calls, armed):
                 continue
             backward = _backward(run, call, armed)
-            if backward is not None:
+            if backward is not None and not is_cleared(run, backward, wrap):
                 yield call, backward, wrap
 
 
