@@ -65,6 +65,7 @@ class Machine:
         self.entered: set[FunctionInfo] = set()
         self.readings: dict[FunctionInfo, tuple[int, int, list[Item]]] = {}
         self.remembered: dict[tuple[FunctionInfo, Thing | None], int] = {}  # by which ranks
+        self.made: set[tuple[ast.If, Thing]] = set()  # what all ranks have made at its first use
         self.namespaces: dict[Module, Thing] = {}
         self.resolving: set[tuple[Module, str]] = set()
         self.externals: dict[str, Value] = {}

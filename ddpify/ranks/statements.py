@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddpify.ranks import assigning, calls, iterating, naming
 from ddpify.ranks.contexts import entered_context
+from ddpify.ranks.lazily import first_use
 from ddpify.ranks.model import Guard, Loop, Symbol, Value
 from ddpify.ranks.modules import FunctionInfo, class_info, note_import
 from ddpify.ranks.rounds import Round, run_rounds
@@ -92,7 +93,7 @@ def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
 
 
 def _if(m: Machine, f: Frame, node: ast.If) -> None:
-    test = m.evaluate(f, node.test)
+    test = first_use(m, f, node, m.evaluate(f, node.test))
     m.branch(
         f,
         test,

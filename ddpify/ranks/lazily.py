@@ -1,0 +1,47 @@
+"""``if self.x is None: self.x = …``: what all ranks have made once is not made again by one."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from ddpify.ranks.model import ALL, Value
+from ddpify.ranks.values import FALSE
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+
+def first_use(m: Machine, f: Frame, node: ast.If, test: Value) -> Value:
+    """The condition of an ``if``: false where all ranks have come by before."""
+    missing = _missing(node)
+    if missing is None or test.known:
+        return test
+    things = m.evaluate(f, missing.value).things
+    if len(things) != 1:
+        return test
+    if m.live == ALL:
+        m.made.add((node, things[0]))
+        return test
+    return FALSE if (node, things[0]) in m.made else test
+
+
+def _missing(node: ast.If) -> ast.Attribute | None:
+    """The attribute that is set in the block if it is None or false."""
+    test = node.test
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
+        asked = test.left if ast.unparse(test.comparators[0]) == "None" else test
+    elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        asked = test.operand
+    else:
+        return None
+    if not (isinstance(asked, ast.Attribute) and isinstance(asked.value, ast.Name)):
+        return None
+    targets = {
+        ast.unparse(target)
+        for one in node.body
+        if isinstance(one, ast.Assign)
+        for target in one.targets
+    }
+    return asked if ast.unparse(asked) in targets else None
