@@ -132,7 +132,7 @@ def decided(run: Run, of: Evaluation) -> Iterator[Guard]:
 def acted_on(run: Run, site: Site) -> Iterable[tuple[Site, str]]:
     """Where all ranks act on a value with an origin at ``site``, and how."""
     for guard in _guards(run):
-        if guard.ranks == ALL and _has(guard.test, site):
+        if guard.ranks == ALL and _decides(guard, site):
             yield guard.site, "all ranks decide by it"
     for store in run.stores:
         tuned = any(t.name.startswith("torch.optim.") for t in store.base.sources())
@@ -146,15 +146,23 @@ def acted_on(run: Run, site: Site) -> Iterable[tuple[Site, str]]:
 
 def _guards(run: Run) -> Iterator[Guard]:
     """Conditions of what all ranks may do, apart from showing something or ending the job."""
+    ending = {(g.node, g.holds) for e in run.exits if e.kind == "abort" for g in e.guards[-1:]}
     for call in run.calls:
         if call.everywhere and not _shows(call):
-            yield from call.guards
+            yield from (guard for guard in call.guards if (guard.node, guard.holds) not in ending)
     for store in run.stores:
         if store.ranks == ALL:
             yield from store.guards
     for one in run.exits:
         if one.ranks == ALL and one.kind != "abort":
             yield from one.guards
+
+
+def _decides(guard: Guard, site: Site) -> bool:
+    """Whether the outcome depends on it: a dict is true if it has entries, whatever they are."""
+    if guard.test.keys is not None or guard.test.items is not None:
+        return any(origin.site == site for origin in guard.test.origins)
+    return _has(guard.test, site)
 
 
 def _has(value: Value, site: Site) -> bool:
