@@ -29,6 +29,7 @@ _START = (
     *"DataParallel DDP FSDP fully_shard DistributedSampler no_sync set_epoch Accelerator".split(),
     *"Fabric self.log( rank_zero use_reentrant sync_dist".split(),
 )
+_SPAWN = "spawn("
 _SESSIONS = frozenset(
     {
         words.DDP,
@@ -79,10 +80,13 @@ class Reading:
 
     @cached_property
     def starts(self) -> dict[Place, FunctionInfo]:
-        """The functions that may be worth a run of their own, callers before what they call."""
+        """The functions that may be worth a run of their own, callers before what they call.
+
+        First those that spawn: they say what the processes are given.
+        """
         todo = _starts(self.project)
         called = {name for info in todo for name in info.called() if name != info.name}
-        todo.sort(key=lambda info: info.name in called)
+        todo.sort(key=lambda info: (_SPAWN not in info.text, info.name in called))
         return {info.place: info for info in todo}
 
     def functions(self) -> Iterator[Run]:
@@ -218,9 +222,9 @@ def _guarded(machine: Machine, work: Callable[[], None]) -> None:
 def _starts(project: Project) -> list[FunctionInfo]:
     found: list[FunctionInfo] = []
     for file in project.concerned:
-        if not says(project.texts[file], _START):
+        if not says(project.texts[file], (*_START, _SPAWN)):
             continue
         module = project.modules.load(file)
         if module is not None:
-            found += [info for info in module.all_functions() if says(info.text, _START)]
+            found += [info for info in module.all_functions() if says(info.text, (*_START, _SPAWN))]
     return found
