@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from ddpify.ranks.model import Call, Run
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Run, Value
+from ddpify.ranks.values import constant
 from ddpify.rules.losses import made_by, reduction
 from ddpify.rules.wrapped import backwards, forwards, live, wraps
 
@@ -24,8 +26,21 @@ def summed(run: Run) -> Iterator[tuple[Call, Call]]:
         made = made_by(backward.receiver)
         if made is None or calls.isdisjoint(t.call for t in live(backward.receiver)):
             continue
+        if _one_by_one(backward.receiver):
+            continue
         if reduction(made) == "sum" or _sums_entries(made, calls):
             yield backward, made
+
+
+def _one_by_one(loss: Value) -> bool:
+    """Whether a batch is one sample: a sum over it is no sum over samples."""
+    loaders = [t.call for t in loss.sources() if t.name == words.LOADER and t.call is not None]
+    return bool(loaders) and all(
+        not call.star
+        and call.arg(4, "batch_sampler") is None
+        and (call.arg(1, "batch_size") or constant(1)).atoms in ((None, None), (1, 1))
+        for call in loaders
+    )
 
 
 def _sums_entries(made: Call, calls: set[Call]) -> bool:
