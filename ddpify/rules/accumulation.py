@@ -8,7 +8,15 @@ from functools import cached_property
 
 from ddpify.ranks.model import Call, Loop, Read, Run, Store, Value
 from ddpify.rules.windows import Window, evaluate, window
-from ddpify.rules.wrapped import Wrap, backwards, forwards, reached, receives, wraps
+from ddpify.rules.wrapped import (
+    Wrap,
+    backwards,
+    forwards,
+    parameters_of,
+    reached,
+    receives,
+    wraps,
+)
 from ddpify.site import Site
 
 SYNC = "require_backward_grad_sync"
@@ -161,6 +169,8 @@ def _steps(run: Run) -> Iterator[Call]:
 def _found(run: Run, wrap: Wrap, backward: Call, steps: list[Call]) -> Accumulation | None:
     for step in steps:
         loop = backward.loops[-1]
+        if _of_another(step, wrap):
+            continue
         if step.loops and step.loops[-1] is loop:
             one = Accumulation(run, wrap, backward, step, loop)
             if _some_rounds(one):
@@ -168,6 +178,15 @@ def _found(run: Run, wrap: Wrap, backward: Call, steps: list[Call]) -> Accumulat
         elif _after(step, backward) and _over_parts(loop) and not _cleared(run, loop):
             return Accumulation(run, wrap, backward, step, loop)
     return None
+
+
+def _of_another(step: Call, wrap: Wrap) -> bool:
+    """Whether the optimizer that steps was made for the parameters of other models only."""
+    scaled = step.arg(0, "optimizer") if step.name.endswith(".GradScaler.step") else step.receiver
+    made = [t.call for t in scaled.things if t.call is not None] if scaled is not None else []
+    given = [call.arg(0, "params") for call in made]
+    models = {t for value in given if value is not None for t in parameters_of(value)}
+    return bool(models) and all(t.kind != "parameter" and not wrap.covers(t) for t in models)
 
 
 def _after(step: Call, backward: Call) -> bool:
