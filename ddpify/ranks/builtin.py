@@ -27,7 +27,7 @@ def environ_get(m: Machine, f: Frame, one: Call) -> Value | None:
     key = one.args[0].constant
     if isinstance(key, str) and key.startswith(words.UNSET_VARIABLES):
         return one.arg(1, "default") or NONE
-    return symbol(f"environ[{key}]")
+    return symbol(f"environ[{key}]", *one.args[1:], *one.kwargs.values())
 
 
 def _exit(m: Machine, f: Frame, one: Call) -> Value:
