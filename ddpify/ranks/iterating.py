@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpify.ranks import words
-from ddpify.ranks.model import DATA, IDENTITY, Loop, Origin, Thing, Value
-from ddpify.ranks.values import NONE, constant, differs, merge, spread, symbol
+from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, RANK1, Loop, Origin, Thing, Value
+from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
@@ -21,6 +22,16 @@ def unrolled(over: Value) -> tuple[Value, ...] | None:
     if over.items is None or not 0 < len(over.items) <= MAX_UNROLLED:
         return None
     return over.items if any(item.things for item in over.items) else None
+
+
+def by_holders(item: Value) -> tuple[int, Value, Value | None]:
+    """The round of a loop for an element: the ranks whose list has it, and what tells them."""
+    ranks = holders(item)
+    if ranks == ALL:
+        return ALL, item, None
+    test = Value((bool(ranks & RANK0), bool(ranks & RANK1)), origins=item.origins)
+    there = item.atoms[0 if ranks & RANK0 else 1]
+    return ranks, replace(item, atoms=(there, there)), test
 
 
 def rounds_by_rank(over: Value) -> tuple[int, int] | None:

@@ -144,7 +144,7 @@ def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
         return
     unrolled = iterating.unrolled(over)
     if unrolled is not None:
-        run_rounds(m, f, node, loop, [(m.live, item, None) for item in unrolled])
+        run_rounds(m, f, node, loop, map(iterating.by_holders, unrolled))
         return
     local = None
     _forget(m, f, node)

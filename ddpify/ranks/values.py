@@ -21,6 +21,10 @@ class Maybe(Symbol):
     """None or an object: which of both is the same on all ranks."""
 
 
+class Absent(Symbol):
+    """What a rank has in place of a list's element that other ranks alone put in."""
+
+
 NONE = Value((None, None))
 TRUE = Value((True, True))
 FALSE = Value((False, False))
@@ -155,7 +159,7 @@ def _items(
     held = [[v.items for v in values if v.items is not None] for values in sources]
     both = [*held[0], *held[1]]
     if len({len(items) for items in both}) != 1:
-        return max(both, key=len, default=None)
+        return _uneven(sources, why) or max(both, key=len, default=None)
     if not all(sources) or len(both) != len(sources[0]) + len(sources[1]):
         held, why, always = [both, both], frozenset(), False  # some are no tuples
     columns = zip(zip(*held[0], strict=True), zip(*held[1], strict=True), strict=True)
@@ -163,6 +167,34 @@ def _items(
         merge(f"{key}[{number}]", (list(one), list(other)), why, always)
         for number, (one, other) in enumerate(columns)
     )
+
+
+def _uneven(
+    sources: tuple[list[Value], list[Value]], why: frozenset[Origin]
+) -> tuple[Value, ...] | None:
+    """Lists that the ranks have filled differently: what both begin with, then what each has."""
+    if len(sources[0]) != 1 or len(sources[1]) != 1 or not why:
+        return None
+    here, there = sources[0][0].items or (), sources[1][0].items or ()
+    pairs = zip(here, there, strict=False)
+    common = next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(here), len(there)))
+    rest = (here[common:], there[common:])
+    if not all(item.things for part in rest for item in part):
+        return None  # no objects: nothing that a loop would call
+    own = (only_on(item, rank, why) for rank in (0, 1) for item in rest[rank])
+    return (*here[:common], *own)
+
+
+def only_on(item: Value, rank: int, why: frozenset[Origin]) -> Value:
+    """An element that one rank alone has."""
+    none = Absent("absent")
+    atoms = (none, item.atoms[1]) if rank else (item.atoms[0], none)
+    return replace(item, atoms=atoms, origins=item.origins | why)
+
+
+def holders(item: Value) -> int:
+    """The ranks whose list has this element."""
+    return sum(1 << rank for rank in (0, 1) if not isinstance(item.atoms[rank], Absent))
 
 
 def _keys(flat: list[Value]) -> tuple[tuple[str, Value], ...] | None:
