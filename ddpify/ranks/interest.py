@@ -65,6 +65,7 @@ class Interest:
     """The functions worth entering, by name: those that say a hot word or call one that does."""
 
     hot: set[str] = field(default_factory=set)
+    talks: set[str] = field(default_factory=set)  # those that narrowly say one, or call one
     _known: dict[FunctionInfo, bool] = field(default_factory=dict)
 
     @classmethod
@@ -72,13 +73,16 @@ class Interest:
         """From the texts of all files that take part."""
         calls: dict[str, set[str]] = {}
         hot: set[str] = set()
+        talks: set[str] = set()
         for text in texts:
             for name, chunk in _chunks(text):
                 if says(chunk, _HOT):
                     hot.add(name)
+                    if _NARROW.search(chunk):
+                        talks.add(name)
                 else:
                     calls.setdefault(name, set()).update(_CALLED.findall(chunk))
-        return cls(_closed(hot - _COMMON, calls))
+        return cls(_closed(hot - _COMMON, calls), talks - _COMMON)
 
     def enters(self, info: FunctionInfo) -> bool:
         """Whether a call of it is read."""
@@ -94,12 +98,8 @@ class Interest:
         return known
 
     def narrow(self, info: FunctionInfo) -> bool:
-        """Whether a model's forward is read: it, or a method of its class it calls, says a word."""
-        if _NARROW.search(info.text):
-            return True
-        methods = info.owner.methods if info.owner is not None else {}
-        called = info.called() & methods.keys() - _COMMON
-        return any(_NARROW.search(methods[name].text) for name in called)
+        """Whether a model's forward is read: it, or a function it calls, says a word."""
+        return bool(_NARROW.search(info.text)) or not self.talks.isdisjoint(info.called())
 
 
 def _chunks(text: str) -> Iterable[tuple[str, str]]:
