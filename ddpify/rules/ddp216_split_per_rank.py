@@ -63,11 +63,12 @@ def _made(call: Call) -> set[Thing]:
 
 
 def _agreed(run: Run, call: Call) -> bool:
-    """Whether the order is told to the other ranks after it is drawn."""
+    """Whether the order is told to the other ranks after it is drawn, before it is dealt."""
     made = _made(call)
+    dealt = max((sampler.order for sampler in run.named(words.SAMPLER)), default=0)
     for other in run.calls:
-        later = other.order > call.order and other.method in words.AGREEING_OPS
-        if later and any(not made.isdisjoint(value.sources()) for value in other.given):
+        told = call.order < other.order < dealt and other.method in words.AGREEING_OPS
+        if told and any(not made.isdisjoint(value.sources()) for value in other.given):
             return True
     return False
 
