@@ -68,6 +68,14 @@ def _element(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:
     index = m.evaluate(f, target.slice)
     key = index.constant if isinstance(index.constant, (str, int)) else ""
     m.store(f, base, str(key), value, target, True)
+    _put(m, f, target, base, index, value)
+
+
+def _put(
+    m: Machine, f: Frame, target: ast.Subscript, base: Value, index: Value, value: Value
+) -> None:
+    """What holds the element is another value afterwards."""
+    key = index.constant if isinstance(index.constant, (str, int)) else ""
     changed = base
     if isinstance(key, str) and key and base.keys is not None:
         keys = dict(base.keys)
@@ -99,6 +107,17 @@ def assign_quietly(m: Machine, f: Frame, target: ast.expr, value: Value) -> None
         m.write(naming.namespace(m, f.module).attrs, target.id, value)
     elif isinstance(target, ast.Attribute):
         set_attribute(m, m.evaluate(f, target.value), target.attr, value)
+    elif isinstance(target, ast.Subscript) and all(map(_is_plain, (target.value, target.slice))):
+        base, index = m.evaluate(f, target.value), m.evaluate(f, target.slice)
+        if base.keys is not None:
+            _put(m, f, target, base, index, value)
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Whether nothing happens when it is evaluated once more."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, (ast.Name, ast.Constant))
 
 
 def _unpack(m: Machine, f: Frame, targets: list[ast.expr], value: Value) -> None:

@@ -76,9 +76,24 @@ def _dict(m: Machine, f: Frame, one: Call) -> Value | None:
     return Value(made.atoms, keys=tuple({**entries, **one.kwargs}.items()))
 
 
+def _defaultdict(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``defaultdict(list)``: no entries yet."""
+    made = result(one)
+    return replace(made, keys=()) if missing(made) is not None else None
+
+
+def missing(base: Value) -> Value | None:
+    """What ``defaultdict(list)`` gives for a name that it does not have."""
+    made = base.made_by("collections.defaultdict")
+    given = made.call.args if made is not None and made.call is not None else ()
+    if len(given) != 1 or given[0].names() != {"builtins.list"}:
+        return None
+    return Value(symbol(f"list@{base.atoms[0]}").atoms, items=())
+
+
 def names_of(value: Value) -> Value | None:
     """The names in a dict: ranks agree on them though its values are their own."""
-    if value.keys is None:
+    if not value.keys:
         return None
     names = [name for name, _ in value.keys]
     one = symbol(f"names({names})")
@@ -184,6 +199,7 @@ HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     "builtins.super": _super,
     "builtins.len": _len,
     "builtins.dict": _dict,
+    "collections.defaultdict": _defaultdict,
     "builtins.list": _listed,
     "builtins.sorted": _listed,
     "builtins.tuple": _listed,

@@ -42,7 +42,8 @@ def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
     parts = (*one.args, *one.kwargs.values())
     origins = frozenset().union(receiver.origins, *(spread(part) for part in parts))
     deps = frozenset().union(receiver.deps, *(part.deps | frozenset(part.things) for part in parts))
-    if not isinstance(target, (ast.Name, ast.Attribute)):
+    in_table = isinstance(target, ast.Subscript) and receiver.items is not None
+    if not in_table and not isinstance(target, (ast.Name, ast.Attribute)):
         return
     items = receiver.items
     if items is not None and one.method == "append" and len(items) < 8:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ddpify.ranks import assigning, calls, iterating, naming, sizes, words
+from ddpify.ranks import assigning, builtin, calls, iterating, naming, sizes, words
 from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import DATA, Guard, Loop, Origin, Value
@@ -55,9 +55,9 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         return environment(m, f, index, node) or symbol(f"environ[{key_of(index)}]")
     key = index.constant
     if base.keys is not None and isinstance(key, str):
-        found = dict(base.keys).get(key)
-        if found is not None:
-            return found
+        entry = dict(base.keys).get(key) or builtin.missing(base)
+        if entry is not None:
+            return entry
     if (
         base.items is not None
         and isinstance(key, int)

@@ -35,7 +35,7 @@ def enter(
     if own is not None and "$static" not in thing.attrs:
         args = (of(own), *args)
     forced = "$context" in thing.attrs
-    wanted = forced or m.interest.enters(info) or _handles(args, kwargs, own)
+    wanted = forced or m.interest.enters(info) or _handles(m, args, kwargs, own)
     wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
     known = m.read_enough(info) if wanted and on_yield is None else None
     if not wanted or known is not None:
@@ -99,16 +99,26 @@ def _as_decorated(m: Machine, thing: Thing, info: FunctionInfo) -> None:
 _HANDLED = words.WRAPPERS | {words.LOADER, words.SAMPLER}
 
 
-def _handles(args: tuple[Value, ...], kwargs: dict[str, Value], own: Thing | None) -> bool:
-    """Whether a function is given a wrapped model, a loader or what each rank has for itself."""
+def _handles(
+    m: Machine, args: tuple[Value, ...], kwargs: dict[str, Value], own: Thing | None
+) -> bool:
+    """Whether a function is given a wrapped model, a loader, what each rank has for itself, or
+    functions that are worth entering."""
     held = [*args, *kwargs.values()]
     if own is not None:
         held += own.attrs.values()
     return any(
         value.origins
         or any(thing.name in _HANDLED or thing.sharded is not None for thing in value.things)
+        or any(thing.kind == "function" and m.interest.enters(thing.info) for thing in _in(value))
         for value in held
     )
+
+
+def _in(value: Value) -> tuple[Thing, ...]:
+    """What a value may be, or what a list or a dict of lists holds."""
+    held = [*(value.items or ()), *(one for _, one in value.keys or ())]
+    return value.things + tuple(thing for one in held for thing in _in(one))
 
 
 def _returned(m: Machine, frame: Frame, info: FunctionInfo, rest: int) -> Value:

@@ -40,6 +40,8 @@ _NARROW = re.compile(
 )
 # A meter: what it is given is the rank's own, and so is then what it holds.
 _ADDS = re.compile(r"self\.\w+[ \t]*\+=")
+# What an object collects: functions to call, or what each rank has.
+_COLLECTS = re.compile(r"self\.\w+[^=\n]*=[ \t]*(?:\[\]|\{\}|(?:collections\.)?defaultdict\()")
 _DEF = re.compile(r"^[ \t]*(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
 _CALLED = re.compile(r"(\w+)\s*\(")
 _COMMON = frozenset(
@@ -91,7 +93,7 @@ class Interest:
             text = info.text
             known = (
                 says(text, _HOT)
-                or bool(_ADDS.search(text))
+                or bool(_ADDS.search(text) or _COLLECTS.search(text))
                 or not self.hot.isdisjoint(info.called() - _COMMON)
             )
             self._known[info] = known

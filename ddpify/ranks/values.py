@@ -116,7 +116,8 @@ def merge(
         origins |= why
     alike = all(v.items == flat[0].items for v in flat)
     items = flat[0].items if alike else _items(key, sources, why, always)
-    keys = flat[0].keys if all(v.keys == flat[0].keys for v in flat) else _keys(flat)
+    alike = all(v.keys == flat[0].keys for v in flat)
+    keys = flat[0].keys if alike else _keys(key, sources, why, always)
     return Value(
         (atoms[0], atoms[1]), things, deps, origins, items, keys, split_by_rank(things, sources)
     )
@@ -197,9 +198,22 @@ def holders(item: Value) -> int:
     return sum(1 << rank for rank in (0, 1) if not isinstance(item.atoms[rank], Absent))
 
 
-def _keys(flat: list[Value]) -> tuple[tuple[str, Value], ...] | None:
-    held = [v.keys for v in flat if v.keys is not None]
-    return tuple({name: pair for keys in held for name, pair in keys}.items()) if held else None
+def _keys(
+    key: str, sources: tuple[list[Value], list[Value]], why: frozenset[Origin], always: bool
+) -> tuple[tuple[str, Value], ...] | None:
+    """Entries are merged one by one; a list that is not there yet is an empty one."""
+    held = [[dict(v.keys) for v in values if v.keys is not None] for values in sources]
+    if not all(held):
+        held, why, always = [[*held[0], *held[1]]] * 2, frozenset(), False
+    names = dict.fromkeys(name for entries in held for one in entries for name in one)
+    made = []
+    for name in names:
+        found = [[one[name] for one in entries if name in one] for entries in held]
+        given = found[0] or found[1]
+        empty = Value(symbol(f"list@{key}").atoms, items=()) if given[0].items else given[0]
+        columns = (found[0] or [empty], found[1] or [empty])
+        made.append((name, merge(f"{key}[{name}]", columns, why, always)))
+    return tuple(made) or None
 
 
 def _joined(key: str, values: list[Value], rank: int, apart: bool) -> Any:
