@@ -258,6 +258,7 @@ def _yield(m: Machine, f: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
         f.yielded += value.items
     else:
         f.yielded.append(value)
+        f.delegated = value if isinstance(node, ast.YieldFrom) else None
     return symbol("sent")
 
 

@@ -20,6 +20,7 @@ class Frame:
     outer: Frame | None = None
     return_ranks: list[tuple[int, Value, tuple[Guard, ...]]] = field(default_factory=list)
     yielded: list[Value] = field(default_factory=list)
+    delegated: Value | None = None  # what `yield from` goes over, if its elements are not known
     on_yield: Any = None
     cls: ClassInfo | None = None
     outward: set[str] = field(default_factory=set)

@@ -122,6 +122,8 @@ def _in(value: Value) -> tuple[Thing, ...]:
 
 
 def _returned(m: Machine, frame: Frame, info: FunctionInfo, rest: int) -> Value:
+    if frame.delegated is not None and len(frame.yielded) == 1:
+        return frame.delegated
     if frame.yielded:
         return Value(symbol(f"{info.qualname}()").atoms, items=tuple(frame.yielded[:6]))
     sources: tuple[list[Value], list[Value]] = ([], [])

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpify.ranks import words
-from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, RANK1, Loop, Origin, Thing, Value
+from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, RANK1, Loop, Origin, Symbol, Thing, Value
 from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
 
 if TYPE_CHECKING:
@@ -56,7 +56,16 @@ def own_length(m: Machine, over: Value) -> bool:
     made = over.made_by("builtins.range", "builtins.list", "builtins.tuple")
     if made is None or made.call is None:
         return False
-    return any(m.own(arg.origins) or (arg.known and differs(arg)) for arg in made.call.args)
+    return any(
+        m.own(arg.origins) or (arg.known and differs(arg)) or _found_by_one(arg)
+        for arg in made.call.args
+    )
+
+
+def _found_by_one(value: Value) -> bool:
+    """Whether it is a constant on one rank, and on another what that one has read or computed."""
+    unknown = [isinstance(atom, Symbol) for atom in value.atoms]
+    return value.by_rank and unknown[0] != unknown[1]
 
 
 def element(m: Machine, f: Frame, over: Value, loop: Loop) -> Value:
