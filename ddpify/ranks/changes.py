@@ -30,15 +30,31 @@ def changed(m: Machine, f: Frame, one: Call, receiver: Value) -> Value:
     """Make the change; what the method gives."""
     if one.method in _CONTAINERS:
         _take_up(m, f, one, receiver)
-        return result(one)
+        return _entry(one, receiver) or result(one)
     _overwrite(m, f, one, receiver)
     return receiver if receiver.things else result(one)
+
+
+def _entry(one: Call, receiver: Value) -> Value | None:
+    """``table.setdefault(name, [])``: what the table has, or what it is given."""
+    if one.method != "setdefault" or receiver.keys is None or len(one.args) != 2:
+        return None
+    return dict(receiver.keys).get(str(one.args[0].constant), one.args[1])
+
+
+def _holder(node: ast.expr) -> ast.expr:
+    """What is changed: ``table.setdefault(name, [])`` is ``table[name]``."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+        if node.func.attr == "setdefault":
+            found = ast.Subscript(value=node.func.value, slice=node.args[0], ctx=ast.Load())
+            return ast.copy_location(found, node)
+    return node
 
 
 def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
     """A container takes up what it is given."""
     assert isinstance(one.node.func, ast.Attribute)
-    target = one.node.func.value
+    target = _holder(one.node.func.value)
     parts = (*one.args, *one.kwargs.values())
     origins = frozenset().union(receiver.origins, *(spread(part) for part in parts))
     deps = frozenset().union(receiver.deps, *(part.deps | frozenset(part.things) for part in parts))
