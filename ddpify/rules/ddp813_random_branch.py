@@ -31,8 +31,7 @@ def lint(run: Run) -> Iterable[Finding]:
         if flags != (False, False) or not calls:
             continue
         for info in _modules(t.cls for t in wrap.inner if t.cls is not None):
-            forward = info.methods.get("forward")
-            for library, branch, draw, layer in _found(info, forward) if forward else ():
+            for library, branch, draw, layer in _found(info):
                 if stream(run, calls[0], library)[0] is not Stream.SAME:
                     yield _finding(info.module, branch, draw, layer)
 
@@ -74,14 +73,20 @@ def _layers(info: ClassInfo, within: frozenset[ClassInfo] = frozenset()) -> set[
     }
 
 
-def _found(
-    info: ClassInfo, forward: FunctionInfo
-) -> Iterator[tuple[str, ast.If, ast.Call, ast.Call]]:
-    return _Forward(forward, _layers(info)).branches()
+def _found(info: ClassInfo) -> Iterator[tuple[str, ast.If, ast.Call, ast.expr]]:
+    """What ``forward`` and the methods that it calls decide by a draw."""
+    todo, seen = ["forward"], {"forward"}
+    while todo:
+        method = info.methods.get(todo.pop())
+        if method is not None:
+            yield from _Forward(method, _layers(info)).branches()
+            called = {_spelled(n.func) for n in ast.walk(method.node) if isinstance(n, ast.Call)}
+            todo += sorted(called & info.methods.keys() - seen)
+            seen |= called
 
 
 class _Forward:
-    """The forward of one module: where a draw decides which of its layers are used."""
+    """The forward of one module, or a part of it: where a draw decides which of its layers are used."""
 
     def __init__(self, info: FunctionInfo, layers: set[str]) -> None:
         self.module = info.module
@@ -89,7 +94,7 @@ class _Forward:
         self.layers = layers
         self.layers |= self._of_loops()
 
-    def branches(self) -> Iterator[tuple[str, ast.If, ast.Call, ast.Call]]:
+    def branches(self) -> Iterator[tuple[str, ast.If, ast.Call, ast.expr]]:
         """(library, condition, draw, layer)."""
         for body in _bodies(self.node):
             for number, node in enumerate(body):
@@ -118,11 +123,14 @@ class _Forward:
                     return library, node
         return None
 
-    def _used(self, body: list[ast.stmt]) -> ast.Call | None:
-        """A call of a layer with parameters."""
+    def _used(self, body: list[ast.stmt]) -> ast.expr | None:
+        """A layer with parameters that is called, or given to who calls it."""
         for node in (below for one in body for below in ast.walk(one)):
             if isinstance(node, ast.Call) and _spelled(node.func) in self.layers:
                 return node
+            if isinstance(node, ast.Return) and node.value is not None:
+                if _spelled(node.value) in self.layers:
+                    return node.value
         return None
 
     def _of_loops(self) -> set[str]:
@@ -151,7 +159,7 @@ def _bodies(root: ast.AST) -> Iterator[list[ast.stmt]]:
                 yield body
 
 
-def _finding(module: Module, branch: ast.If, draw: ast.Call, layer: ast.Call) -> Finding:
+def _finding(module: Module, branch: ast.If, draw: ast.Call, layer: ast.expr) -> Finding:
     return Finding(
         "DDP813",
         module.site(branch.test),
