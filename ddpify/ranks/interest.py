@@ -32,7 +32,7 @@ _HOT = tuple(
     " state_dict process_group spawn( Accelerator Fabric Trainer SummaryWriter wandb seed( .Adam"
     " .SGD optim. set_device requires_grad torch.compile Dataset random_split print( time.time"
     " monotonic perf_counter random BatchNorm nn.Sequential deepcopy .parameters() no_grad autocast"
-    " CUDA_VISIBLE environ parse_args yield nn.Module prepare( .log( .apply( shuffle".split()
+    " CUDA_VISIBLE environ parse_args yield nn.Module prepare( .log( .apply( shuffle LR(".split()
 )
 # What a model's forward, entered at every call, has to say.
 _NARROW = re.compile(

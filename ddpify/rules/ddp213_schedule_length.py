@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from ddpify.ranks import words
@@ -19,6 +20,7 @@ _POSITIONS = {
     "torch.optim.lr_scheduler.CosineAnnealingLR": 1,
     "torch.optim.lr_scheduler.OneCycleLR": 2,
 }
+_LAMBDA = "torch.optim.lr_scheduler.LambdaLR"
 _SCHEDULES = ("torch.optim.lr_scheduler.", "transformers.get_", "transformers.optimization.get_")
 
 
@@ -53,7 +55,20 @@ def _length(call: Call, one: Pass) -> Value | None:
     position = _POSITIONS.get(call.name, -1)
     given = [call.args[position]] if 0 <= position < len(call.args) else []
     given += [value for name, value in call.kwargs.items() if name in _LENGTHS]
+    given += _of_function(call) if call.name == _LAMBDA else []
     return next((value for value in given if _counts_all(value, one.loader)), None)
+
+
+def _of_function(call: Call) -> list[Value]:
+    """What the function that makes a LambdaLR was given, as far as the factor's text names it."""
+    factor = call.arg(1, "lr_lambda")
+    texts = [t.info.text for t in factor.things if t.kind == "function"] if factor else []
+    entered = call.stack[-1] if call.stack else None
+    if entered is None or entered.target is None or entered.star:
+        return []
+    names = [one.arg for one in entered.target.node.args.args]
+    given = {**dict(zip(names, entered.args, strict=False)), **entered.kwargs}
+    return [v for name, v in given.items() if any(re.search(rf"\b{name}\b", t) for t in texts)]
 
 
 def _counts_all(value: Value, loader: Thing) -> bool:
