@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ddpify.ranks import assigning, builtin, calls, iterating, naming, sizes, words
 from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.logic import chain, negation
-from ddpify.ranks.model import DATA, Guard, Loop, Origin, Value
+from ddpify.ranks.model import DATA, IDENTITY, Guard, Loop, Origin, Value
 from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.values import (
     binary,
@@ -209,12 +209,13 @@ def _comprehension(
     """One element stands for all."""
     kept = {name: f.names[name] for name in _targets(node) if name in f.names}
     live = m.live
+    tests: list[Value] = []
     for generator in node.generators:
         over = evaluate(m, f, generator.iter)
         loop = Loop(node, f.module, over, False)
         assigning.assign(m, f, generator.target, iterating.element(m, f, over, loop))
         for test in generator.ifs:
-            evaluate(m, f, test)
+            tests.append(evaluate(m, f, test))
     if isinstance(node, ast.DictComp):
         evaluate(m, f, node.key)
         element = evaluate(m, f, node.value)
@@ -224,7 +225,8 @@ def _comprehension(
     for name, value in kept.items():
         m.write(f.names, name, value)
     one = symbol(f"each@{f.module.path}:{node.lineno}:{node.col_offset}", over)
-    return Value(one.atoms, (), one.deps, one.origins, (element,))
+    picked = frozenset(o for test in tests for o in test.origins if o.kind in IDENTITY)
+    return Value(one.atoms, (), one.deps, one.origins | picked, (element,))
 
 
 def _targets(node: Any) -> set[str]:

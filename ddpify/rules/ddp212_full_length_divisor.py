@@ -44,7 +44,7 @@ def lint(run: Run) -> Iterable[Finding]:
 def _division(call: Call, one: Added) -> ast.AST | None:
     """Where what ``one`` adds up is divided by this length of the whole data set."""
     whole = dealt_by(one.loader) and call.args and _is_whole(call, one.loader)
-    if not whole or counts(one.node.value) or call.module is not one.loop.module:
+    if not whole or counts(one.value) or call.module is not one.loop.module:
         return None
     function = enclosing(call)
     for left, right, node in divisions(function):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from itertools import islice
 
 from ddpify.ranks.model import Call, Run
 from ddpify.rules.base import Finding, Rule, Severity
@@ -14,6 +15,7 @@ from ddpify.rules.quotients import (
     added,
     base,
     changed_between,
+    collected,
     counts,
     divisions,
     loops_over,
@@ -23,13 +25,16 @@ from ddpify.rules.quotients import (
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per mean that is averaged over ranks with different counts."""
-    sums = [one for loop, loader in loops_over(run) for one in added(loop, loader)]
+    sums = [
+        one
+        for loop, loader in loops_over(run)
+        for one in (*added(loop, loader), *collected(loop, loader))
+    ]
     for call in run.named("torch.distributed.all_reduce", "torch.distributed.reduce"):
-        count = next(_unequal(call, sums), None)
-        if count is not None:
+        for place, count in islice(_unequal(call, sums), 1):
             yield Finding(
                 "DDP705",
-                call.site,
+                place.site,
                 "a mean of this rank's share is averaged over the ranks: shares that are unequal"
                 " get equal weight",
                 Severity.WARNING,
@@ -39,30 +44,47 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _unequal(call: Call, sums: list[Added]) -> Iterator[Added]:
+def _unequal(call: Call, sums: list[Added]) -> Iterator[tuple[Call, Added]]:
     """The count by which the reduced value was divided, where it differs between ranks."""
-    function = enclosing(call)
-    value = _written(call, function)
-    for left, right, node in divisions(function):
-        if value is None or node not in value:
-            continue
-        for one in sums:
-            same = ast.unparse(base(right)) == one.name and one.loop not in call.loops
-            here = any(n is one.node for n in ast.walk(function))
-            if same and here and _differs(one):
-                reduced = (ast.unparse(base(left)), one.name)
-                if not any(changed_between(function, r, one.loop.node, node) for r in reduced):
-                    yield one
+    for place, value in _places(call):
+        function = enclosing(place)
+        for left, right, node in divisions(function):
+            if node not in value:
+                continue
+            for one in sums:
+                same = ast.unparse(base(right)) == one.name and one.loop not in call.loops
+                here = any(n is one.node for n in ast.walk(function))
+                if same and here and _differs(one):
+                    reduced = (ast.unparse(base(left)), one.name)
+                    if not any(changed_between(function, r, one.loop.node, node) for r in reduced):
+                        yield place, one
 
 
-def _written(call: Call, function: ast.AST) -> set[ast.AST] | None:
-    """The expressions that the reduced name was last given."""
-    given = call.node_of(0, "tensor")
-    if given is None:
-        return None
+def _places(call: Call) -> Iterator[tuple[Call, set[ast.AST]]]:
+    """Where the reduced value was written: here, or by who gave it to this function."""
+    first = call.node_of(0, "tensor")
+    if first is None:
+        return
+    written = _written(call, first)
+    yield call, written
+    entered = call.stack[-1] if call.stack else None
+    if entered is None or entered.target is None or entered.target is not call.function:
+        return
+    names = [one.arg for one in entered.target.node.args.args]
+    if any(isinstance(node, (ast.BinOp, ast.AugAssign)) for node in written):
+        return  # it may be weighted
+    used = {node.id for node in written if isinstance(node, ast.Name)}
+    for number, name in enumerate(names[1:] if entered.receiver is not None else names):
+        given = entered.node_of(number, name)
+        if name in used and given is not None:
+            yield entered, _written(entered, given)
+
+
+def _written(call: Call, given: ast.expr) -> set[ast.AST]:
+    """An argument's expression, and those that its name was last given."""
     found: set[ast.AST] = set(ast.walk(given))
     name = ast.unparse(given)
-    for node in ast.walk(function):
+    for node in ast.walk(enclosing(call)):
         before = getattr(node, "lineno", 0) < call.node.lineno
         if before and isinstance(node, ast.Assign):
             if any(ast.unparse(target) == name for target in node.targets):
@@ -74,11 +96,11 @@ def _written(call: Call, function: ast.AST) -> set[ast.AST] | None:
 
 def _differs(count: Added) -> bool:
     """Whether ranks count differently: by a condition on the data, or over unequal shares."""
-    if selects(count.node.value):
+    if selects(count.value):
         return True
     dataset = dataset_of(count.loader)
     dealt = bool(dealt_by(count.loader))
-    return counts(count.node.value) and dataset is not None and by_rank(dataset) and not dealt
+    return counts(count.value) and dataset is not None and by_rank(dataset) and not dealt
 
 
 RULE = Rule(

@@ -15,10 +15,11 @@ _PASSED_ON = frozenset({"tensor", "as_tensor", "float", "item", "to", "cuda", "d
 
 @dataclass(frozen=True)
 class Added:
-    """``name += value`` in a loop over a loader."""
+    """``name += value`` in a loop over a loader; a list that grows counts as ``len(name) += 1``."""
 
     name: str
-    node: ast.AugAssign
+    node: ast.AST
+    value: ast.expr
     loop: Loop
     loader: Thing
 
@@ -37,7 +38,16 @@ def added(loop: Loop, loader: Thing) -> Iterator[Added]:
     """What the loop adds up."""
     for node in ast.walk(loop.node):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-            yield Added(ast.unparse(base(node.target)), node, loop, loader)
+            yield Added(ast.unparse(base(node.target)), node, node.value, loop, loader)
+
+
+def collected(loop: Loop, loader: Thing) -> Iterator[Added]:
+    """The lengths of the lists that the loop fills."""
+    for node in ast.walk(loop.node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if node.func.attr in ("append", "extend"):
+                name = f"len({ast.unparse(node.func.value)})"
+                yield Added(name, node, ast.Constant(1), loop, loader)
 
 
 def base(node: ast.expr) -> ast.expr:
