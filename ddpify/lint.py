@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from ddpify.ranks.model import Place, Run
@@ -15,17 +16,38 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import Site, Span
 
-_Found = tuple[list[Finding], frozenset[Path]]  # with the files that were read
 UNREADABLE = "DDP000"
 FEW = 40  # files for which more processes are not worth starting
 
 
 @dataclass(frozen=True)
 class Linted:
-    """Findings in the files that were asked for, by place; ``others``: files they import."""
+    """Findings in the files that were asked for, by place; ``others``: files that they import;
+    ``unread``: the programs that are too large to be read to the end."""
 
     findings: tuple[Finding, ...]
-    others: tuple[Path, ...]
+    others: tuple[Path, ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+@dataclass
+class _Part:
+    """What some runs of a project showed, and what they came to."""
+
+    findings: list[Finding] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
+    entered: frozenset[Place] = frozenset()
+    opened: frozenset[Path] = frozenset()
+
+    @classmethod
+    def of(cls, runs: Iterable[Run], rules: list[Rule]) -> _Part:
+        part = cls()
+        for run in runs:
+            part.findings += judged(run, rules)
+            part.entered |= run.entered
+            if run.distributed and not run.complete:
+                part.unread.append(run.start)
+        return part
 
 
 @dataclass(frozen=True)
@@ -64,12 +86,14 @@ def lint(
     codes = frozenset(rule.id for rule in all_rules() if rule.lint is not None and wants(rule.id))
     request = _Request(root, asked, texts or {}, assume_distributed, codes)
     several = jobs > 1 and len(asked) > FEW and "fork" in multiprocessing.get_all_start_methods()
-    found, opened = _by_several(request, jobs) if several else _by_one(request)
-    found = [one for one in found if wants(one.rule)]
+    parts = _by_several(request, jobs) if several else [_by_one(request)]
+    found = [one for part in parts for one in part.findings if wants(one.rule)]
     names = {_relative(root, file) for file in asked}
     unique = {(one.rule, one.site): one for one in reversed(found) if one.site.path in names}
     kept = sorted(unique.values(), key=lambda one: (one.site, one.rule))
-    return Linted(tuple(kept), tuple(sorted(opened.difference(asked))))
+    others = frozenset[Path]().union(*(part.opened for part in parts)).difference(asked)
+    unread = {start for part in parts for start in part.unread if start.split(":")[0] in names}
+    return Linted(tuple(kept), tuple(sorted(others)), tuple(sorted(unread)))
 
 
 def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
@@ -83,97 +107,77 @@ def _relative(root: Path, file: Path) -> str:
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()
 
 
-def _by_one(request: _Request) -> _Found:
+def _by_one(request: _Request) -> _Part:
     rules = request.rules()
     with room():
         reading = request.reading()
-        runs = (run for part in (reading.scripts(), reading.functions()) for run in part)
-        found = [finding for run in runs for finding in judged(run, rules)]
-        found += _unreadable(reading.project.modules, request.files)
-        return found, reading.opened
+        part = _Part.of(chain(reading.scripts(), reading.functions()), rules)
+        part.findings += _unreadable(reading.project.modules, request.files)
+        part.opened = reading.opened
+        return part
 
 
 @dataclass(frozen=True)
-class _Scripts:
-    """What one process found in its share of the scripts, what they enter, what was read."""
-
-    findings: list[Finding]
-    entered: frozenset[Place]
-    opened: frozenset[Path]
-
-
-@dataclass(frozen=True)
-class _Part:
+class _Share:
     """What one process found in its share of the functions that no script enters.
 
-    ``runs``: by the place of the function, what was found and what was entered from there; None
-    where a function was entered by another one of the share. ``order``: all places, also others'.
+    ``runs``: by the place of the function; None where another one of the share has entered it.
+    ``order``: all places, also others'.
     """
 
     order: tuple[Place, ...]
-    runs: Mapping[Place, tuple[list[Finding], frozenset[Place]] | None]
-    unreadable: list[Finding]
+    runs: Mapping[Place, _Part | None]
+    rest: _Part
 
 
-def _by_several(request: _Request, jobs: int) -> _Found:
+def _by_several(request: _Request, jobs: int) -> list[_Part]:
     """Scripts first, then functions that none of them entered: both dealt to the processes."""
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         shares = [(request, number, jobs) for number in range(jobs)]
         first = list(pool.map(_scripts, *zip(*shares, strict=True)))
-        seen = frozenset().union(*(one.entered for one in first))
-        parts = list(pool.map(_functions, *zip(*((*one, seen) for one in shares), strict=True)))
-    found = [finding for part in first for finding in part.findings]
-    found += [finding for part in parts for finding in part.unreadable]
-    return found + _as_by_one(request, parts, seen), first[0].opened
+        seen = frozenset[Place]().union(*(part.entered for part in first))
+        second = list(pool.map(_functions, *zip(*((*one, seen) for one in shares), strict=True)))
+    return [*first, *(share.rest for share in second), *_as_by_one(request, second, seen)]
 
 
-def _as_by_one(request: _Request, parts: list[_Part], seen: frozenset[Place]) -> list[Finding]:
+def _as_by_one(request: _Request, shares: list[_Share], seen: frozenset[Place]) -> Iterator[_Part]:
     """What one process finds, which goes in order and leaves out what it has entered already."""
-    runs = {place: run for part in parts for place, run in part.runs.items()}
-    found: list[Finding] = []
+    runs = {place: run for share in shares for place, run in share.runs.items()}
     entered = set(seen)
     reading: Reading | None = None
-    for place in parts[0].order:
+    for place in shares[0].order:
         if place in entered:
             continue
-        run = runs[place]
-        if run is None:  # only what is left out here has entered it
+        part = runs[place]
+        if part is None:  # only what is left out here has entered it
             reading = reading or request.reading()
             with room():
-                run = _judged_at(request, reading, place)
-        found += run[0]
-        entered |= run[1]
-    return found
+                part = _Part.of([reading.function(place)], request.rules())
+        yield part
+        entered |= part.entered
 
 
-def _scripts(request: _Request, part: int, parts: int) -> _Scripts:
-    rules = request.rules()
+def _scripts(request: _Request, part: int, parts: int) -> _Part:
     with room():
         reading = request.reading()
-        found = [one for run in reading.scripts(part, parts) for one in judged(run, rules)]
-        return _Scripts(found, frozenset(reading.entered), reading.opened)
+        found = _Part.of(reading.scripts(part, parts), request.rules())
+        found.opened = reading.opened
+        return found
 
 
-def _functions(request: _Request, part: int, parts: int, seen: frozenset[Place]) -> _Part:
+def _functions(request: _Request, part: int, parts: int, seen: frozenset[Place]) -> _Share:
+    rules = request.rules()
     with room():
         reading = request.reading()
         reading.entered |= seen
         order = tuple(reading.starts)
-        share = order[part::parts]
         runs = {
-            place: None if place in reading.entered else _judged_at(request, reading, place)
-            for place in share
+            place: None if place in reading.entered else _Part.of([reading.function(place)], rules)
+            for place in order[part::parts]
         }
         unreadable = list(_unreadable(reading.project.modules, request.files[part::parts]))
-        return _Part(order, runs, unreadable)
-
-
-def _judged_at(
-    request: _Request, reading: Reading, place: Place
-) -> tuple[list[Finding], frozenset[Place]]:
-    run = reading.function(place)
-    return judged(run, request.rules()), run.entered
+        return _Share(order, runs, _Part(unreadable, opened=reading.opened))
 
 
 def _unreadable(modules: Modules, files: Iterable[Path]) -> Iterable[Finding]:

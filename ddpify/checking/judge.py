@@ -26,6 +26,7 @@ _STARTS = re.compile(
     rb"__main__|ArgumentParser\(|^\s*(?:with distributed_session\(|setup_distributed\()",
     re.MULTILINE,
 )
+FEW_NAMES = 3  # programs that one note names
 _RUNTIME = "ddp_utils"
 _INSTALLED = b"ddpify.runtime"
 
@@ -88,7 +89,7 @@ class Judge:
             tuple(sorted(kept, key=order)),
             named({one.rule for one in kept}),
             any(_HINTS.search(raw) for raw in self._contents.values()),
-            migrated.unread,
+            (*migrated.unread, *_too_large(linted.unread)),
             linted.others,
         )
 
@@ -193,3 +194,11 @@ def _text(raw: bytes, file: Path, path: str) -> str | None:
         return Source.from_bytes(raw, file, path).text
     except UnreadableSource:
         return None
+
+
+def _too_large(starts: Sequence[str]) -> Iterable[str]:
+    """A note for the programs that were not read to the end."""
+    if starts:
+        more = f" and {len(starts) - FEW_NAMES} more" if len(starts) > FEW_NAMES else ""
+        named = ", ".join(starts[:FEW_NAMES])
+        yield f"too large to be read to the end, so bugs may be missed: {named}{more}"

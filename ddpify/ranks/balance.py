@@ -11,6 +11,7 @@ from ddpify.ranks.model import ALL, Exit, Symbol
 from ddpify.ranks.paths import alike, one_round, view
 from ddpify.ranks.trace import (
     ABORT,
+    CUT,
     ENDS,
     Branch,
     End,
@@ -20,6 +21,7 @@ from ddpify.ranks.trace import (
     Mismatch,
     Repeat,
     Split,
+    Unread,
     bodies,
     ends,
     events,
@@ -48,12 +50,13 @@ class Balance:
         leaving = False
         for item in items:
             leaving = leaving or any(end.ranks != ALL for end in ends([item]))
-            if not leaving and not parts(item):
-                if any(True for _ in events([item])):
-                    self._compare(parting)
-                    parting = []
-            else:
+            if leaving or parts(item):
                 parting.append(item)
+            elif any(True for _ in events([item])):
+                self._compare(parting)
+                parting = []
+            elif parting:
+                parting.append(item)  # what follows may not be read
         self._compare(parting)
 
     def _compare(self, items: list[Item]) -> None:
@@ -73,15 +76,16 @@ class Balance:
         sides = [[e for e in events(items, rank) if e.ranks & (1 << rank)] for rank in (0, 1)]
         ops = [[event.op for event in side] for side in sides]
         matcher = SequenceMatcher(None, ops[0], ops[1], autojunk=False)
-        for tag, a0, a1, b0, b1 in matcher.get_opcodes():
-            if tag == "equal":
-                continue
+        parted = [code for code in matcher.get_opcodes() if code[0] != "equal"]
+        if any(isinstance(item, Unread) for item in _flat(items)):
+            parted = parted[:1]  # later ones may be due to what was not read
+        for _, a0, a1, b0, b1 in parted:
             for rank, first, last in ((0, a0, a1), (1, b0, b1)):
                 alone = sides[rank][first:last]
                 others = sides[1 - rank][b0 if rank == 0 else a0 :]
                 for event in alone:
                     self._unmatched(event, rank, alone, others, items)
-        if all(tag == "equal" for tag, *_ in matcher.get_opcodes()):
+        if not parted:
             self._exits_of_loops(items)
 
     def _unmatched(
@@ -146,7 +150,7 @@ class Balance:
         shared = _shared(item.guard.test.atoms)
         arms = (list(_without(item.arms[0], shared)), item.arms[1]) if shared else item.arms
         views = tuple(view(arm, 0) or view(arm, 1) for arm in arms)
-        if any(v and v[-1] == ABORT for v in views):
+        if any(v and v[-1] in CUT for v in views):
             return
         for one, other in ((0, 1), (1, 0)):
             kind = views[one][-1] if views[one] and views[one][-1] in ENDS else ""

@@ -44,11 +44,12 @@ def _entry(one: Call, receiver: Value) -> Value | None:
 
 def _holder(node: ast.expr) -> ast.expr:
     """What is changed: ``table.setdefault(name, [])`` is ``table[name]``."""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        if node.func.attr == "setdefault":
-            found = ast.Subscript(value=node.func.value, slice=node.args[0], ctx=ast.Load())
-            return ast.copy_location(found, node)
-    return node
+    if not isinstance(node, ast.Call) or not node.args:
+        return node
+    if not isinstance(node.func, ast.Attribute) or node.func.attr != "setdefault":
+        return node
+    found = ast.Subscript(value=node.func.value, slice=node.args[0], ctx=ast.Load())
+    return ast.copy_location(found, node)
 
 
 def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:

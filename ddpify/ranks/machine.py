@@ -30,15 +30,11 @@ from ddpify.ranks.model import (
     Value,
 )
 from ddpify.ranks.modules import FunctionInfo, Module, Modules
-from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split
+from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split, Unread
 from ddpify.ranks.values import asks_presence, constant, merge, narrowed, truth
 
 MAX_READINGS, LARGE = 2, 500
 MISSING: Any = object()
-
-
-class OutOfBudget(Exception):
-    """The program is too large to follow; what was read so far is kept."""
 
 
 class Machine:
@@ -82,10 +78,12 @@ class Machine:
         return self.order
 
     def spend(self) -> None:
-        """Count a statement. Raises OutOfBudget."""
+        """Count a statement. A program that is too large is not followed further, by no rank."""
         self.spent += 1
         if self.spent > self.limit:
-            raise OutOfBudget
+            self.run.complete = False
+            self.items.append(Unread(self.live))
+            self.live = 0
 
     def note_reading(self, info: FunctionInfo, statements: int, items: list[Item]) -> None:
         """A function was read for all ranks: how much there was to read, and what it did."""

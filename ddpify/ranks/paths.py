@@ -5,21 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 from ddpify.ranks.model import Symbol
-from ddpify.ranks.trace import ABORT, ENDS, Branch, End, Event, Inline, Item, Repeat, Split
+from ddpify.ranks.trace import (
+    ABORT,
+    CUT,
+    ENDS,
+    UNREAD,
+    Branch,
+    End,
+    Event,
+    Inline,
+    Item,
+    Repeat,
+    Split,
+    Unread,
+)
 
 MAX_TWICE = 200  # how long what follows two open paths may be to be put at the end of both
 Token = Any  # an operation's name, (kind, …) for a nested one, or one of ENDS
 
 
 def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
-    """Whether two ranks enter the same; after an abort nothing is compared."""
+    """Whether two ranks enter the same; after an abort nothing is compared, nor what of one rank
+    alone was read."""
     for one, other in zip(a, b, strict=False):
-        if ABORT in (one, other):
+        if ABORT in (one, other) or UNREAD in (one, other):
             return True
         if one != other:
             return False
     longer = a[len(b) :] or b[len(a) :]
-    return not any(has_operation(token) for token in longer) or longer[0] == ABORT
+    return not any(map(has_operation, longer)) or longer[0] == ABORT or UNREAD in longer[-1:]
 
 
 def has_operation(token: Token) -> bool:
@@ -49,6 +63,8 @@ def _tokens(item: Item, rank: int) -> tuple[Token, ...]:
         return (item.op,)
     if isinstance(item, End):
         return (item.exit.kind,)
+    if isinstance(item, Unread):
+        return (UNREAD,)
     if isinstance(item, Inline):
         return tuple(_stripped(view(item.body, rank), (item.ends,)))
     if isinstance(item, Repeat):
@@ -59,13 +75,15 @@ def _tokens(item: Item, rank: int) -> tuple[Token, ...]:
 def _repeated(item: Repeat, rank: int) -> tuple[Token, ...]:
     """A loop's tokens, and those of its ``else`` where no ``break`` skips it."""
     body, after = one_round(item.body, rank), view(item.orelse, rank)
-    if after and after[-1] == ABORT:
+    if UNREAD in body[-1:]:
+        return body
+    if ABORT in after[-1:]:
         after = ()
     if any(has_operation(token) for token in body):
         skipped = "break" in _exits_of(body)
         after = _branch(f"{item.key} to its end", after, ()) if skipped else after
         return (("loop", item.key, body), *after)
-    body = () if body and body[-1] == ABORT else _branch(f"some {item.key}", body, ())
+    body = () if ABORT in body[-1:] else _branch(f"some {item.key}", body, ())
     return tuple(_stripped(_then(body, after), ("break",)))
 
 
@@ -83,7 +101,7 @@ def _fork(item: Branch | Split, rank: int) -> tuple[Token, ...]:
     if one == other:
         return one
     for arm, instead in ((one, other), (other, one)):
-        if arm and arm[-1] == ABORT:
+        if arm and arm[-1] in CUT:
             return instead
     if isinstance(item, Split):
         return (one or other) if _ended(one) == _ended(other) else (one, other)[_ended(one)]
@@ -123,7 +141,7 @@ def _then(tokens: tuple[Token, ...], following: tuple[Token, ...]) -> tuple[Toke
 
 
 def _ended(tokens: tuple[Token, ...]) -> bool:
-    return bool(tokens) and tokens[-1] in ENDS
+    return bool(tokens) and isinstance(tokens[-1], str) and tokens[-1] in ENDS
 
 
 def _count(tokens: tuple[Token, ...], limit: int) -> int:

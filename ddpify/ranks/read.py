@@ -15,7 +15,7 @@ from ddpify.ranks import attributes, calls, functions, naming, words
 from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.interest import Interest, says
-from ddpify.ranks.machine import Machine, OutOfBudget
+from ddpify.ranks.machine import Machine
 from ddpify.ranks.model import Place, Run, Thing, Value
 from ddpify.ranks.modules import FunctionInfo, Module
 from ddpify.ranks.single import one_process
@@ -215,8 +215,9 @@ def _unknowns(machine: Machine, thing: Thing) -> list[Value]:
 def _guarded(machine: Machine, work: Callable[[], None]) -> None:
     try:
         work()
-    except (OutOfBudget, RecursionError):
+    except RecursionError:
         machine.run.complete = False
+        machine.items = []  # those of some inner block
 
 
 def _starts(project: Project) -> list[FunctionInfo]:

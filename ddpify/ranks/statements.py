@@ -27,9 +27,10 @@ BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 def execute(m: Machine, f: Frame, body: list[ast.stmt]) -> None:
     """Run statements one after the other, while a rank is there."""
     for node in body:
+        if m.live:
+            m.spend()
         if not m.live:
             return
-        m.spend()
         handler = _HANDLERS.get(type(node))
         if handler is not None:
             handler(m, f, node)

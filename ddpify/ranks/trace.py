@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from ddpify.ranks.modules import Module
 
 ABORT = "abort"  # the process ends with an error: torchrun ends the job
-ENDS = frozenset({"return", "break", "continue", "stop", ABORT})
+UNREAD = "unread"  # what follows is not known
+CUT = frozenset({ABORT, UNREAD})
+ENDS = frozenset({"return", "break", "continue", "stop", ABORT, UNREAD})
 
 
 @dataclass(eq=False)
@@ -95,7 +97,14 @@ class End:
     ranks: int
 
 
-Item = Event | Branch | Split | Repeat | Inline | End
+@dataclass(eq=False)
+class Unread:
+    """The program is too large: the rest is not known."""
+
+    ranks: int
+
+
+Item = Event | Branch | Split | Repeat | Inline | End | Unread
 
 
 @dataclass(frozen=True, eq=False)

@@ -86,7 +86,7 @@ def _found(info: ClassInfo) -> Iterator[tuple[str, ast.If, ast.Call, ast.expr]]:
 
 
 class _Forward:
-    """The forward of one module, or a part of it: where a draw decides which of its layers are used."""
+    """The forward of one module, or a part of it: where a draw decides over its layers."""
 
     def __init__(self, info: FunctionInfo, layers: set[str]) -> None:
         self.module = info.module
@@ -128,9 +128,9 @@ class _Forward:
         for node in (below for one in body for below in ast.walk(one)):
             if isinstance(node, ast.Call) and _spelled(node.func) in self.layers:
                 return node
-            if isinstance(node, ast.Return) and node.value is not None:
-                if _spelled(node.value) in self.layers:
-                    return node.value
+            given = node.value if isinstance(node, ast.Return) else None
+            if given is not None and _spelled(given) in self.layers:
+                return given
         return None
 
     def _of_loops(self) -> set[str]:

@@ -44,10 +44,10 @@ def added(loop: Loop, loader: Thing) -> Iterator[Added]:
 def collected(loop: Loop, loader: Thing) -> Iterator[Added]:
     """The lengths of the lists that the loop fills."""
     for node in ast.walk(loop.node):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in ("append", "extend"):
-                name = f"len({ast.unparse(node.func.value)})"
-                yield Added(name, node, ast.Constant(1), loop, loader)
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr in ("append", "extend"):
+            name = f"len({ast.unparse(called.value)})"
+            yield Added(name, node, ast.Constant(1), loop, loader)
 
 
 def base(node: ast.expr) -> ast.expr:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ddpify.lint import lint
 from ddpify.ranks.model import Run
-from ddpify.ranks.read import read
+from ddpify.ranks.read import MAX_STATEMENTS, read
 from tests.projects import put
 
 HEAD = """import torch
@@ -46,3 +47,47 @@ def test_what_a_large_function_does_late_is_known_to_come(tmp_path: Path) -> Non
     body = "def main():\n    large()\n    large()\n    if dist.get_rank() == 0:\n        return\n"
     run = run_of(tmp_path, LARGE + body + "    large()\nmain()\n")
     assert [one.kind for one in run.mismatches] == ["exit"]
+
+
+def _cut(tmp_path: Path, body: str) -> Run:
+    run = run_of(tmp_path, body)
+    assert not run.complete
+    return run
+
+
+def test_an_arm_that_is_not_read_to_its_end_is_not_compared(tmp_path: Path) -> None:
+    body = f"""
+def main():
+    for epoch in range(3):
+        if dist.get_rank() == 0:
+            dist.all_reduce(total)
+            dist.barrier()
+{padding(MAX_STATEMENTS, 12)}
+        else:
+            dist.all_reduce(total)
+            dist.barrier()
+main()
+"""
+    assert _cut(tmp_path, body).mismatches == []
+
+
+def test_what_may_be_met_by_code_that_is_not_read_is_not_reported(tmp_path: Path) -> None:
+    body = f"""
+if dist.get_rank() == 0:
+    dist.barrier()
+{padding(MAX_STATEMENTS, 0)}
+if dist.get_rank() != 0:
+    dist.barrier()
+"""
+    assert _cut(tmp_path, body).mismatches == []
+
+
+def test_what_was_read_is_compared(tmp_path: Path) -> None:
+    body = f"""
+if dist.get_rank() == 0:
+    dist.barrier()
+dist.all_reduce(total)
+{padding(MAX_STATEMENTS, 0)}
+"""
+    assert [one.event.op for one in _cut(tmp_path, body).mismatches] == ["barrier"]
+    assert lint(tmp_path, [tmp_path / "main.py"]).unread == ("main.py",)
