@@ -62,6 +62,8 @@ class Machine:
         self.readings: dict[FunctionInfo, tuple[int, int, list[Item]]] = {}
         self.remembered: dict[tuple[FunctionInfo, Thing | None], int] = {}  # by which ranks
         self.made: set[tuple[ast.If, Thing]] = set()  # what all ranks have made at its first use
+        self.asked: dict[ast.AST, set[str]] = {}  # by a loop: what its rounds set, and ask for
+        self.reread: list[ast.AST] = []  # loops of which two rounds were read
         self.namespaces: dict[Module, Thing] = {}
         self.resolving: set[tuple[Module, str]] = set()
         self.externals: dict[str, Value] = {}
@@ -113,6 +115,21 @@ class Machine:
             else:
                 space[key] = old
         return changes
+
+    def mark(self) -> tuple[int, ...]:
+        """How much has happened so far."""
+        return (len(self.journal), *map(len, self._records()), self.live)
+
+    def back_to(self, mark: tuple[int, ...]) -> None:
+        """Take back what happened since ``mark``."""
+        self.take_back(mark[0])
+        for record, length in zip(self._records(), mark[1:-1], strict=True):
+            del record[length:]
+        self.live = mark[-1]
+
+    def _records(self) -> tuple[list[Any], ...]:
+        run = self.run
+        return (self.reread, self.items, run.calls, run.stores, run.exits, run.reads, run.loops)
 
     # -- control -------------------------------------------------------------------------------
 

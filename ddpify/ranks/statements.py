@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ddpify.ranks import assigning, calls, iterating, naming
+from ddpify.ranks.carried import changed, read_rounds
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.lazily import first_use
 from ddpify.ranks.model import Guard, Loop, Symbol, Value
@@ -151,7 +152,7 @@ def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
     _forget(m, f, node)
     if iterating.own_length(m, over):
         local = Guard(over, node.iter, f.module, True, m.live)
-    _looped(m, f, node, loop, _key(f, node.iter), local, over)
+    read_rounds(m, f, node, lambda: _looped(m, f, node, loop, _key(f, node.iter), local, over))
     _otherwise(m, f, node)
 
 
@@ -179,24 +180,19 @@ def _looped(
 
 def _forget(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
     """Constants that the loop's body changes are not known in it: it runs again and again."""
-    for name in _changed(node):
+    for name in changed(node):
         value = f.names.get(name)
         if value is not None and value.known and same(*value.atoms) and not value.things:
             one = symbol(f"{name}@{f.module.path}:{node.lineno}")
             m.write(f.names, name, replace(value, atoms=one.atoms))
 
 
-def _changed(node: ast.For | ast.AsyncFor | ast.While) -> set[str]:
-    return {
-        one.id
-        for statement in node.body
-        for one in ast.walk(statement)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
-    }
-
-
 def _while(m: Machine, f: Frame, node: ast.While) -> None:
     _forget(m, f, node)
+    read_rounds(m, f, node, lambda: _while_once(m, f, node))
+
+
+def _while_once(m: Machine, f: Frame, node: ast.While) -> None:
     test = m.evaluate(f, node.test)
     live = m.may(test, m.live, True)
     if not live:

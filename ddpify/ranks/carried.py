@@ -1,0 +1,70 @@
+"""What a round of a loop leaves to the next."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpify.ranks.model import ALL, Symbol, Value
+from ddpify.ranks.trace import events
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+LoopNode = ast.For | ast.AsyncFor | ast.While
+
+
+def changed(node: LoopNode) -> set[str]:
+    """The names that a loop's body sets."""
+    return {
+        one.id
+        for statement in node.body
+        for one in ast.walk(statement)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    }
+
+
+def read_rounds(m: Machine, f: Frame, node: LoopNode, read: Callable[[], None]) -> None:
+    """Read a loop; once more if a round makes something each rank's own that the next asks for."""
+    if node not in m.asked:
+        m.asked[node] = changed(node) & _asked(node)
+    before = {name: f.names[name] for name in m.asked[node] if name in f.names}
+    mark, items = m.mark(), len(m.items)
+    read()
+    known = m.live == ALL and node in m.reread  # what there is to find was found
+    if not before or known or not any(True for _ in events(m.items[items:])):
+        return
+    after = {name: _own(m, name, old, f.names.get(name)) for name, old in before.items()}
+    found = {name: value for name, value in after.items() if value is not None}
+    if found:
+        m.back_to(mark)
+        m.reread.append(node)
+        for name, value in found.items():
+            m.write(f.names, name, value)
+        read()
+
+
+def _asked(node: LoopNode) -> set[str]:
+    """The names that decide whether a loop goes on."""
+    tests = [one.test for one in ast.walk(node) if isinstance(one, ast.If) and _leaves(one)]
+    if isinstance(node, ast.While):
+        tests.append(node.test)
+    return {one.id for test in tests for one in ast.walk(test) if isinstance(one, ast.Name)}
+
+
+def _leaves(node: ast.If) -> bool:
+    return any(isinstance(one, (ast.Break, ast.Continue, ast.Return)) for one in node.body)
+
+
+def _own(m: Machine, name: str, old: Value, new: Value | None) -> Value | None:
+    """What a name is at the head of a round, if the round before made it each rank's own."""
+    if new is None or old.things or new.things or old.local:
+        return None
+    apart = new.by_rank and new.atoms[0] != new.atoms[1]
+    if not apart and not m.own(new.origins):
+        return None
+    keys = [f"{name}#{rank if apart else ''}" for rank in (0, 1)]
+    return replace(old, atoms=(Symbol(keys[0]), Symbol(keys[1])), origins=new.origins)
