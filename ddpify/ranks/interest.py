@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks import words
+from ddpify.ranks.modules import FunctionInfo, Module
 
 # A file that says none of these is not about several processes. Plain texts: looking for one is
 # many times faster than an expression with as many branches.
@@ -38,6 +39,19 @@ _HOT = tuple(
 _NARROW = re.compile(
     r"\bdist\.|distributed\.|all_reduce|all_gather|get_rank|barrier\(|broadcast|random\.(random|choice)"
 )
+# Imports from which collectives may come.
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+((?:torch|accelerate|lightning)[\w.]*)[ \t]+import[ \t]*"
+    r"(\([^)]*\)|[^\n]*)|import[ \t]+(torch\.[\w.]+)[ \t]+as[ \t]+(\w+))",
+    re.MULTILINE,
+)
+_IMPORTED = re.compile(r"([*\w]+)(?:[ \t]+as[ \t]+(\w+))?")
+_COMMENT = re.compile(r"#[^\n]*")
+_COMMUNICATING = (
+    *(f"{words.DIST}{op}" for op in words.COLLECTIVES),
+    *words.FUNCTIONS,
+    *words.COLLECTIVE_CALLS,
+)
 # A meter: what it is given is the rank's own, and so is then what it holds.
 _ADDS = re.compile(r"self\.\w+[ \t]*\+=")
 # What an object collects: functions to call, or what each rank has.
@@ -55,6 +69,31 @@ def says(text: str, words: tuple[str, ...]) -> bool:
     return any(map(text.__contains__, words))
 
 
+def called_here(text: str) -> re.Pattern[str] | None:
+    """How a file spells calls of collectives: ``td.``, ``reduce(``; None if it imports none."""
+    found: set[str] = set()
+    for match in _IMPORT.finditer(text) if says(text, _DISTRIBUTED + _FRAMEWORKS) else ():
+        place, names, module, alias = match.groups()
+        if module:
+            found.update(_spelled(module, alias))
+            continue
+        for name, other in _IMPORTED.findall(_COMMENT.sub("", names)):
+            found.update(_spelled(f"{place}.{name}", other or name))
+    spelled = "|".join(map(re.escape, sorted(found)))
+    return re.compile(rf"(?<![\w.])(?:{spelled})") if found else None
+
+
+def _spelled(name: str, alias: str) -> Iterator[str]:
+    """What stands where a name of a library is used, if it communicates or holds what does."""
+    if name == f"{words.DIST}*":
+        yield from (f"{op}(" for op in words.COLLECTIVES)
+    known = words.canonical(name)
+    if known in _COMMUNICATING:
+        yield f"{alias}("
+    elif any(one.startswith(f"{known}.") for one in _COMMUNICATING):
+        yield f"{alias}."
+
+
 def is_distributed(text: str) -> bool:
     """Whether a file is about several processes."""
     if says(text, _DISTRIBUTED):
@@ -69,6 +108,7 @@ class Interest:
     hot: set[str] = field(default_factory=set)
     talks: set[str] = field(default_factory=set)  # those that narrowly say one, or call one
     _known: dict[FunctionInfo, bool] = field(default_factory=dict)
+    _called: dict[Module, re.Pattern[str] | None] = field(default_factory=dict)
 
     @classmethod
     def of(cls, texts: Iterable[str]) -> Interest:
@@ -77,10 +117,12 @@ class Interest:
         hot: set[str] = set()
         talks: set[str] = set()
         for text in texts:
+            called = called_here(text)
             for name, chunk in _chunks(text):
-                if says(chunk, _HOT):
+                communicates = called is not None and called.search(chunk) is not None
+                if communicates or says(chunk, _HOT):
                     hot.add(name)
-                    if _NARROW.search(chunk):
+                    if communicates or _NARROW.search(chunk):
                         talks.add(name)
                 else:
                     calls.setdefault(name, set()).update(_CALLED.findall(chunk))
@@ -93,15 +135,25 @@ class Interest:
             text = info.text
             known = (
                 says(text, _HOT)
+                or self.communicates(info)
                 or bool(_ADDS.search(text) or _COLLECTS.search(text))
                 or not self.hot.isdisjoint(info.called() - _COMMON)
             )
             self._known[info] = known
         return known
 
+    def communicates(self, info: FunctionInfo) -> bool:
+        """Whether it calls a collective by a name that its file gives it."""
+        if info.module not in self._called:
+            self._called[info.module] = called_here(info.module.source.text)
+        called = self._called[info.module]
+        return called is not None and bool(called.search(info.text))
+
     def narrow(self, info: FunctionInfo) -> bool:
         """Whether a model's forward is read: it, or a function it calls, says a word."""
-        return bool(_NARROW.search(info.text)) or not self.talks.isdisjoint(info.called())
+        if _NARROW.search(info.text) or self.communicates(info):
+            return True
+        return not self.talks.isdisjoint(info.called())
 
 
 def _chunks(text: str) -> Iterable[tuple[str, str]]:

@@ -84,7 +84,7 @@ class Reading:
 
         First those that spawn: they say what the processes are given.
         """
-        todo = _starts(self.project)
+        todo = _starts(self.project, self.interest)
         called = {name for info in todo for name in info.called() if name != info.name}
         todo.sort(key=lambda info: (_SPAWN not in info.text, info.name in called))
         return {info.place: info for info in todo}
@@ -220,12 +220,16 @@ def _guarded(machine: Machine, work: Callable[[], None]) -> None:
         machine.items = []  # those of some inner block
 
 
-def _starts(project: Project) -> list[FunctionInfo]:
+def _starts(project: Project, interest: Interest) -> list[FunctionInfo]:
     found: list[FunctionInfo] = []
     for file in project.concerned:
         if not says(project.texts[file], (*_START, _SPAWN)):
             continue
         module = project.modules.load(file)
         if module is not None:
-            found += [info for info in module.all_functions() if says(info.text, (*_START, _SPAWN))]
+            found += [
+                info
+                for info in module.all_functions()
+                if says(info.text, (*_START, _SPAWN)) or interest.communicates(info)
+            ]
     return found
