@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpify.ranks import naming
-from ddpify.ranks.model import ALL, Value
-from ddpify.ranks.values import merge, spread, symbol
+from ddpify.ranks.model import ALL, Symbol, Value
+from ddpify.ranks.values import key_of, merge, spread, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
@@ -91,8 +91,17 @@ def _put(
             base, deps=base.deps | value.deps | frozenset(value.things), items=None, keys=None
         )
         changed = replace(changed, origins=base.origins | spread(value) | index.origins)
+        if m.live != ALL and is_tensor(base):
+            one = Symbol(f"{key_of(base)}[{key_of(index)}]=@{m.order}")
+            changed = replace(changed, atoms=(one, one))
     if changed is not base and isinstance(target.value, (ast.Name, ast.Attribute)):
         assign_quietly(m, f, target.value, changed)
+
+
+def is_tensor(value: Value) -> bool:
+    """Whether it is a tensor that a call of torch made."""
+    made = value.things
+    return bool(made) and all(t.kind == "result" and t.name.startswith("torch.") for t in made)
 
 
 def assign_quietly(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:

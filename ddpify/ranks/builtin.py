@@ -6,10 +6,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ddpify.ranks import assigning, naming, sizes, words
+from ddpify.ranks import assigning, fields, folding, naming, sizes, words
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
 from ddpify.ranks.results import result
-from ddpify.ranks.values import FALSE, NONE, TRUE, constant, of, spread, symbol
+from ddpify.ranks.values import (
+    FALSE,
+    NONE,
+    TRUE,
+    constant,
+    of,
+    spread,
+    symbol,
+)
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
@@ -194,6 +202,10 @@ HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     "builtins.float": _convert(float),
     "builtins.str": _convert(str),
     "builtins.bool": _convert(bool),
+    **folding.HANDLERS,
+    "types.SimpleNamespace": fields.namespace,
+    "argparse.Namespace": fields.namespace,
+    "collections.namedtuple.__call__": fields.named_tuple,
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.super": _super,

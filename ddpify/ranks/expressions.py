@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from ddpify.ranks import assigning, builtin, calls, iterating, naming, sizes, words
 from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.logic import chain, negation
-from ddpify.ranks.model import DATA, IDENTITY, Guard, Loop, Origin, Value
+from ddpify.ranks.model import DATA, IDENTITY, Guard, Loop, Origin, Symbol, Value
 from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.results import told_apart
 from ddpify.ranks.values import (
     binary,
     compare,
@@ -21,6 +22,7 @@ from ddpify.ranks.values import (
     merge,
     per_rank,
     symbol,
+    text,
 )
 
 if TYPE_CHECKING:
@@ -71,8 +73,9 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         if not index.by_rank:
             return replace(part, things=base.things)
         return own_part(f, part, index, node)
-    found = symbol(f"{key_of(base)}[{key_of(index)}]", base, index)
-    return own_part(f, found, index, node)
+    found = symbol("element", base, index)
+    keys = [f"{text(a)}[{text(b)}]" for a, b in zip(base.atoms, index.atoms, strict=True)]
+    return own_part(f, replace(found, atoms=(Symbol(keys[0]), Symbol(keys[1]))), index, node)
 
 
 def own_part(f: Frame, value: Value, index: Value, node: ast.AST) -> Value:
@@ -141,15 +144,22 @@ def _bool(m: Machine, f: Frame, node: ast.BoolOp) -> Value:
     return chain(is_and, values)
 
 
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+}
+
+
 def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
     value = evaluate(m, f, node.operand)
     if isinstance(node.op, ast.Not):
         return negation(value)
-    if isinstance(node.op, ast.USub) and value.known:
+    change = _UNARY.get(type(node.op))
+    if change is not None and value.known:
         try:
-            atoms = [sizes.apply(operator.neg, atom) for atom in value.atoms]
+            atoms = [sizes.apply(change, atom) for atom in value.atoms]
             return replace(value, atoms=(atoms[0], atoms[1]))
-        except TypeError:
+        except (TypeError, ValueError):
             return symbol("negative", value)
     return symbol(f"-{key_of(value)}", value)
 
@@ -200,7 +210,10 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
 
 def _text(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
     parts = [evaluate(m, f, p.value) for p in node.values if isinstance(p, ast.FormattedValue)]
-    return symbol(f"text@{f.module.path}:{node.lineno}:{node.col_offset}", *parts)
+    one = symbol(f"text@{f.module.path}:{node.lineno}:{node.col_offset}", *parts)
+    if not any(map(told_apart, parts)):
+        return one
+    return replace(one, atoms=(Symbol(f"{key_of(one)}:0"), Symbol(f"{key_of(one)}:1")))
 
 
 def _comprehension(

@@ -1,14 +1,17 @@
-"""The fields of data classes, the entries of dicts: what an object is given and has by itself."""
+"""The fields of data classes, named tuples and namespaces, the entries of dicts: what an object is
+given and has by itself."""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpify.ranks import naming
 from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Thing, Value
+from ddpify.ranks.model import Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.results import result
 
 if TYPE_CHECKING:
     from ddpify.ranks.machine import Machine
@@ -65,3 +68,24 @@ def _annotated(info: ClassInfo) -> list[str]:
         for item in info.node.body
         if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name)
     ]
+
+
+def namespace(m: Machine, f: Frame, one: Call) -> Value:
+    """``SimpleNamespace(me=rank)``."""
+    made = result(one)
+    made.things[0].attrs.update(one.kwargs)
+    return made
+
+
+def named_tuple(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``Info(rank, size)`` of a class that ``namedtuple("Info", "rank size")`` made."""
+    kind = one.receiver.things[0].call if one.receiver is not None else None
+    listed = kind.arg(1, "field_names") if kind is not None else None
+    if listed is None or one.star:
+        return None
+    names = [item.constant for item in listed.items or (listed,)]
+    names = [name for text in names for name in str(text).replace(",", " ").split()]
+    made = result(one)
+    made.things[0].attrs.update(zip(names, one.args, strict=False))
+    made.things[0].attrs.update(one.kwargs)
+    return replace(made, items=one.args) if len(one.args) == len(names) else made

@@ -178,7 +178,8 @@ class Machine:
         if asks_presence(test):
             return False
         unknown = any(live & (1 << r) and truth(test.atoms[r]) is None for r in (0, 1))
-        return unknown and (self.own(test.origins) or (test.by_rank and _told_apart(test)))
+        apart = live == ALL and test.by_rank and _told_apart(test)
+        return unknown and (apart or self.own(test.origins))
 
     def own(self, origins: frozenset[Origin]) -> bool:
         """Whether one of these makes a value each rank's own, beside the rank itself."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks.model import IDENTITY, Call, Origin, Symbol, Thing, Value
-from ddpify.ranks.values import of, spread
+from ddpify.ranks.values import differs, of, spread
 
 # What is computed from the rank by these says it, too.
 _PLAIN: Final = (
@@ -17,9 +17,10 @@ _PLAIN: Final = (
     "torch.full",
     "math.",
     "numpy.",
+    "operator.",
 )
-
-
+# What is asked about a file of each rank is taken to be answered alike.
+_FILES: Final = ("os.", "pathlib.", "builtins.open")
 _PLAIN_METHODS: Final = frozenset(
     "format join joinpath replace with_suffix with_name with_stem strip zfill Subset Generator"
     " manual_seed DistributedSampler DataLoader range".split()
@@ -38,8 +39,17 @@ def result(one: Call) -> Value:
         own = spread(one.receiver) if one.receiver is not None else frozenset()
         kept = frozenset(o for o in value.origins if o.kind not in IDENTITY) | own
         value = replace(value, origins=kept)
-    atom = Symbol(f"{one.name}@{id(thing)}")
-    return replace(value, atoms=(atom, atom)) if not _makes_object(one.name) else value
+    if _makes_object(one.name):
+        return value
+    key = f"{one.name}@{id(thing)}"
+    if value.by_rank and any(map(told_apart, parts)) and not one.name.startswith(_FILES):
+        return replace(value, atoms=(Symbol(f"{key}:0"), Symbol(f"{key}:1")))
+    return replace(value, atoms=(Symbol(key), Symbol(key)))
+
+
+def told_apart(value: Value) -> bool:
+    """Whether it, or an element of it, is known to be another one on each rank."""
+    return differs(value) or any(map(told_apart, value.items or ()))
 
 
 def _makes_object(name: str) -> bool:

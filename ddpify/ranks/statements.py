@@ -69,9 +69,7 @@ def _aug_assign(m: Machine, f: Frame, node: ast.AugAssign) -> None:
 def _in_place(f: Frame, node: ast.AugAssign, value: Value) -> Value:
     """``total += x`` changes a tensor in place: it stays the same tensor, with more in it."""
     old = f.names.get(node.target.id) if isinstance(node.target, ast.Name) else None
-    if old is None or not old.things or value.things:
-        return value
-    if not all(t.kind == "result" and t.name.startswith("torch.") for t in old.things):
+    if old is None or value.things or not assigning.is_tensor(old):
         return value
     for thing in old.things:
         thing.synced = thing.synced and not spread(value)

@@ -255,6 +255,13 @@ def agreed(value: Value) -> Value:
     return replace(value.clean(), items=items, keys=keys)
 
 
+def power(a: Any, b: Any) -> Any:
+    """``a ** b``. Raises OverflowError where that would be a number of many digits."""
+    if abs(a) > 1 << 32 or abs(b) > 64:
+        raise OverflowError
+    return a**b
+
+
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
@@ -264,6 +271,10 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Mod": operator.mod,
     "BitAnd": operator.and_,
     "BitOr": operator.or_,
+    "BitXor": operator.xor,
+    "Pow": power,
+    "LShift": lambda a, b: a * power(2, b),
+    "RShift": lambda a, b: a // power(2, b),
 }
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq,

@@ -1,0 +1,65 @@
+"""Python's functions of numbers, where the numbers are known."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ddpify.ranks import sizes
+from ddpify.ranks.logic import chain
+from ddpify.ranks.model import Call, Value
+from ddpify.ranks.values import differs, gathered, power
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+Handler = Callable[["Machine", "Frame", Call], Value | None]
+
+
+def _folded(function: Callable[..., Any]) -> Handler:
+    def folded(m: Machine, f: Frame, one: Call) -> Value | None:
+        given = _written(one) or one.args
+        numbers = all(isinstance(atom, (int, float)) for value in given for atom in value.atoms)
+        if not given or one.kwargs or one.star or not numbers:
+            return None
+        by_rank = any(map(differs, given))
+        atoms = []
+        for rank in (0, 1):
+            held = [value.atoms[rank] for value in given]
+            held = [sizes.with_two(atom) for atom in held] if by_rank else held
+            try:
+                atoms.append(sizes.apply(function, *held))
+            except Exception:  # the user's numbers may not be meant for it
+                return None
+        return Value((atoms[0], atoms[1]), (), *gathered(given))
+
+    return folded
+
+
+def _written(one: Call) -> tuple[Value, ...] | None:
+    """The elements of a list that is written in the call itself."""
+    node = one.node.args[0] if len(one.node.args) == 1 else None
+    if not isinstance(node, (ast.List, ast.Tuple)) or len(one.args) != 1:
+        return None
+    return None if any(isinstance(part, ast.Starred) for part in node.elts) else one.args[0].items
+
+
+def _all_any(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``all([a, b])`` is true where ``a and b`` is."""
+    given = _written(one)
+    return replace(chain(one.method == "all", list(given)), things=()) if given else None
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "builtins.min": _folded(min),
+    "builtins.max": _folded(max),
+    "builtins.abs": _folded(abs),
+    "builtins.round": _folded(round),
+    "builtins.pow": _folded(power),
+    "builtins.sum": _folded(lambda *numbers: sum(numbers)),
+    "builtins.all": _all_any,
+    "builtins.any": _all_any,
+}
