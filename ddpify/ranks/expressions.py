@@ -18,6 +18,7 @@ from ddpify.ranks.values import (
     binary,
     compare,
     constant,
+    differs,
     key_of,
     merge,
     per_rank,
@@ -66,8 +67,12 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         and -len(base.items) <= key < len(base.items)
     ):
         return base.items[key]
+    picked = _picked_by_rank(f, base, index, node)
+    if picked is not None:
+        return picked
     if base.items and not isinstance(node.slice, ast.Slice):
-        return merge("element", (list(base.items), list(base.items)), frozenset())
+        found = merge("element", (list(base.items), list(base.items)), frozenset())
+        return own_part(f, replace(found, origins=found.origins | index.origins), index, node)
     if isinstance(node.slice, ast.Slice):
         part = replace(symbol(f"{key_of(base)}[:]", base, index), items=base.items)
         if not index.by_rank:
@@ -76,6 +81,23 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     found = symbol("element", base, index)
     keys = [f"{text(a)}[{text(b)}]" for a, b in zip(base.atoms, index.atoms, strict=True)]
     return own_part(f, replace(found, atoms=(Symbol(keys[0]), Symbol(keys[1]))), index, node)
+
+
+def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value | None:
+    """``[10, 12][rank]``, ``{True: save, False: skip}[rank == 0]``: one element for each rank."""
+    if not (index.known and differs(index)):
+        return None
+    entries = dict(base.keys or ())
+    held: list[tuple[int, Value]] = []
+    items = base.items or ()
+    for rank, atom in enumerate(index.atoms):
+        found = entries.get(str(atom))
+        if isinstance(atom, int) and -len(items) <= atom < len(items):
+            found = items[atom]
+        if found is None:
+            return None
+        held.append((1 << rank, found))
+    return per_rank(f"pick@{f.module.site(node)}", held, index.origins)
 
 
 def own_part(f: Frame, value: Value, index: Value, node: ast.AST) -> Value:
