@@ -115,7 +115,6 @@ THEIRS: dict[str, set[str]] = {
     "markdown_it": {"launchers.markdown"},
     "black": {"rewrite"},
     "click": {"cli", "commands", "report", "verify.report"},
-    "pathspec": {"checking.ignored"},
     "jinja2": {"verify.report"},
     "matplotlib": {"verify.report"},
     "numpy": {"verify"},

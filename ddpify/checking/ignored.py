@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec
+from ddpify.checking.wildmatch import Line, parsed
 
 
 @dataclass(frozen=True)
@@ -14,14 +14,21 @@ class Patterns:
     """The lines of one .gitignore; ``folder`` is where it stands, as an absolute posix path."""
 
     folder: str
-    spec: GitIgnoreSpec
+    lines: tuple[Line, ...]
 
     def says(self, path: str, is_folder: bool) -> bool | None:
-        """Whether ``path`` is left out; None: not a matter of these patterns."""
+        """Whether ``path``, whose folder is not left out, is; None: they are not about it."""
         if not path.startswith(self.folder):
             return None
         relative = path[len(self.folder) :].lstrip("/")
-        return self.spec.check_file(f"{relative}/" if is_folder else relative).include
+        found = (one for one in reversed(self.lines) if one.names(relative, is_folder))
+        return next((not one.takes_back for one in found), None)
+
+    def cover(self, path: str) -> bool:
+        """Whether they leave out the file ``path``, or a folder that holds it."""
+        inner = path.removeprefix(self.folder).strip("/").split("/")
+        folders = ("/".join((self.folder, *inner[:n])) for n in range(1, len(inner)))
+        return any(self.says(one, True) for one in folders) or bool(self.says(path, False))
 
 
 @dataclass(frozen=True)
@@ -61,32 +68,19 @@ def above(folder: Path, always: tuple[Patterns, ...] = ()) -> Ignored:
     return ignored
 
 
-def matching(patterns: Sequence[str], folder: Path) -> Patterns:
+def matching(patterns: Iterable[str], folder: Path) -> Patterns:
     """Patterns of a project's settings, read as a .gitignore in ``folder``."""
-    return Patterns(folder.as_posix(), GitIgnoreSpec.from_lines(patterns))
+    return _patterns(patterns, folder.as_posix())
 
 
 def _read(file: Path, folder: str) -> Patterns | None:
     try:
-        lines = file.read_text("utf-8", "surrogateescape").splitlines()
+        lines = file.read_text("utf-8-sig", "surrogateescape").split("\n")
     except OSError:
         return None
-    kept = [line for line in lines if line.strip() and not line.startswith("#")]
-    if not kept:
-        return None
-    try:
-        return Patterns(folder, GitIgnoreSpec.from_lines(kept))
-    except ValueError:  # a pattern that git does not know either
-        return _lenient(kept, folder)
+    found = _patterns(lines, folder)
+    return found if found.lines else None
 
 
-def _lenient(lines: Sequence[str], folder: str) -> Patterns:
-    """The lines that are patterns; git passes over the others."""
-    good = []
-    for line in lines:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except ValueError:
-            continue
-        good.append(line)
-    return Patterns(folder, GitIgnoreSpec.from_lines(good))
+def _patterns(lines: Iterable[str], folder: str) -> Patterns:
+    return Patterns(folder, tuple(one for one in map(parsed, lines) if one))

@@ -167,9 +167,7 @@ class Judge:
     def _on(self, path: str) -> Callable[[str], bool]:
         """Which rules are switched on in a file."""
         absolute = (self._group.root / path).as_posix()
-        off = tuple(
-            code for one, codes in self._patterns if one.says(absolute, False) for code in codes
-        )
+        off = tuple(code for one, codes in self._patterns if one.cover(absolute) for code in codes)
         return lambda rule: self._settings.wants(rule) and not rule.startswith(off)
 
 

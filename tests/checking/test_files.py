@@ -77,6 +77,40 @@ def test_gitignore_means_what_git_means(project: Path, check: Check) -> None:
     assert [place.split(":")[0] for place in check("pkg").places] == below
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "*\n!*/\n!*.py\n",
+        "data/**\n!data/keep.py\n",
+        "data/**\n!data/**/\n!data/**/*.py\n",
+        "data/*\n!data/sub/\n",
+        "data/\n!data/keep.py\n",
+        "/data/**/keep.py\n",
+        "d?ta/[!k]*\n",
+        "data/[[:alpha:]]*.py\n!data/[k-]eep.py\n",
+        "keep.py  \n\\!x.py\n[b\ndata/sub//\n",
+        "**/sub/\nmain*\n",
+    ],
+)
+def test_patterns_name_the_paths_that_git_says(project: Path, check: Check, lines: str) -> None:
+    """Above all that a pattern of what is in a folder is not about the folder itself."""
+    names = "data/keep.py data/-eep.py data/sub/keep.py data/sub/x.py main.py !x.py".split()
+    write(project, {".gitignore": lines, **dict.fromkeys(names, BAD)})
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    command = ["git", "ls-files", "--others", "--exclude-standard", "*.py"]
+    listed = subprocess.run(command, cwd=project, check=True, capture_output=True, text=True)
+    assert [place.split(":")[0] for place in check().places] == sorted(listed.stdout.split())
+
+
+def test_a_folder_that_git_ignores_is_read_when_it_is_named(project: Path, check: Check) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=project, check=True)
+    settings = '[tool.ddpify]\nexclude = ["old"]\n'
+    write(project, {"pyproject.toml": settings, ".gitignore": "/data\n"})
+    write(project, {"data/a.py": BAD, "old/a.py": BAD})
+    assert check().places == []
+    assert check("data", "old").places == ["data/a.py:1 DDP701", "old/a.py:1 DDP701"]
+
+
 def test_git_info_exclude_counts(project: Path, check: Check) -> None:
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     (project / ".git" / "info" / "exclude").write_text("mine.py\n")
