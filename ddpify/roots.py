@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
@@ -20,7 +19,11 @@ def project_root(entry: Path) -> Path:
 
 def prefix(root: Path) -> str:
     """What leads from the current folder to ``root``: down, or from the top."""
-    way = os.path.relpath(root.resolve(), Path.cwd())
-    if way == ".":
-        return ""
-    return f"{root.resolve() if way.startswith('..') else Path(way).as_posix()}/"
+    way = shown(root.resolve())
+    return "" if way == "." else f"{way}/"
+
+
+def shown(path: Path) -> str:
+    """How an absolute path is named: from the current folder where it lies in it."""
+    here = Path.cwd()
+    return (path.relative_to(here) if path.is_relative_to(here) else path).as_posix()

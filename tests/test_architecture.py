@@ -33,7 +33,7 @@ OURS: dict[str, set[str]] = {
     "": set(),  # ddpify/__init__.py
     "__main__": {"cli"},
     "cli": {"__version__", "commands", "pipeline", "report", "settings", "outcome", "write"},
-    "commands": {"commands", "pipeline", "report", "settings", "outcome"}
+    "commands": {"commands", "pipeline", "report", "roots", "settings", "outcome"}
     | {f"checking.{name}" for name in "actions catalogue codes fixing model run".split()}
     | {"advice.advise", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},

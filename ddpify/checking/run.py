@@ -13,7 +13,7 @@ from ddpify.checking.files import Group, find, root_of
 from ddpify.checking.ignored import Patterns, matching
 from ddpify.checking.model import Asked, Checked, Named
 from ddpify.checking.places import moved, order
-from ddpify.roots import prefix
+from ddpify.roots import shown
 from ddpify.rules.base import Finding
 from ddpify.settings import Settings, load, nearest_pyproject
 
@@ -123,5 +123,9 @@ def _together(answers: Iterable[_Answer]) -> Checked:
 
 
 def _shown(answer: _Answer) -> Iterator[Finding]:
-    before = prefix(answer.group.root)
-    return (moved(one, lambda path: normpath(f"{before}{path}")) for one in answer.entry.findings)
+    root = answer.group.root.as_posix()
+
+    def named(path: str) -> str:
+        return shown(Path(normpath(f"{root}/{path}")))
+
+    return (moved(one, named) for one in answer.entry.findings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -136,6 +135,7 @@ class _Flags:
 
 def _run(paths: tuple[Path, ...], flags: _Flags) -> int:
     from ddpify.checking.run import check as run
+    from ddpify.roots import shown
 
     asked = _asked(paths, flags)
     checked = run(asked)
@@ -148,7 +148,7 @@ def _run(paths: tuple[Path, ...], flags: _Flags) -> int:
     if flags.on("fix"):
         asked, checked = _fix(asked, checked, flags)
     if asked.stdin:
-        checked = replace(checked, texts={os.path.normpath(asked.stdin): asked.text})
+        checked = replace(checked, texts={shown(asked.stdin.resolve()): asked.text})
     _print(_rendered(asked, checked, flags), flags, to_error=flags.on("fix") and bool(asked.stdin))
     return TO_DO if checked.wanting and not flags.on("exit_zero") else CLEAN
 

@@ -6,6 +6,7 @@ https://docs.github.com/actions/reference/workflows-and-actions/workflow-command
 from __future__ import annotations
 
 from ddpify.checking.model import Checked
+from ddpify.report.place import from_top
 from ddpify.rules.base import Finding, Severity
 
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -20,7 +21,7 @@ def _command(found: Finding, checked: Checked) -> str:
     span = found.site.span
     properties: dict[str, str | int] = {
         "title": f"{found.rule} {checked.name(found.rule)}".rstrip(),
-        "file": found.site.path,
+        "file": from_top(found.site.path, "GITHUB_WORKSPACE"),
         "line": span.line,
         "endLine": span.end_line,
     }

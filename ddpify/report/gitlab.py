@@ -6,11 +6,10 @@ https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 from ddpify.checking.model import Checked
 from ddpify.report.fingerprints import fingerprints
+from ddpify.report.place import from_top
 from ddpify.rules.base import Finding, Severity
 
 _SEVERITIES = {Severity.ERROR: "critical", Severity.WARNING: "major", Severity.NOTE: "info"}
@@ -31,19 +30,10 @@ def _issue(found: Finding, fingerprint: str) -> dict[str, object]:
         "fingerprint": fingerprint,
         "severity": _SEVERITIES[found.severity],
         "location": {
-            "path": _path(found.site.path),
+            "path": from_top(found.site.path, "CI_PROJECT_DIR"),
             "positions": {
                 "begin": {"line": span.line, "column": span.column + 1},
                 "end": {"line": span.end_line, "column": span.end_column + 1},
             },
         },
     }
-
-
-def _path(path: str) -> str:
-    """As GitLab wants it: from the top of the repository."""
-    top = os.environ.get("CI_PROJECT_DIR")
-    file = Path(path).absolute()
-    if top and file.is_relative_to(top):
-        return file.relative_to(top).as_posix()
-    return path

@@ -147,6 +147,31 @@ def test_requirements_within_a_project_make_no_other(
     assert [call["files"] for call in linter.calls] == [("a.py", "examples/b.py")]
 
 
+def test_files_are_named_from_the_current_folder(
+    project: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the project's top is above it; what lies elsewhere is named from the top."""
+    write(project, {"pkg/a.py": BAD, "pkg/sub/b.py": BAD, "c.py": BAD})
+    monkeypatch.chdir(project / "pkg")
+    assert check().places == ["a.py:1 DDP701", "sub/b.py:1 DDP701"]
+    assert check("a.py", "../c.py").places == [f"{project}/c.py:1 DDP701", "a.py:1 DDP701"]
+    for form in ("json", "sarif", "gitlab", "github", "junit"):
+        assert str(project) not in check("--output-format", form).out.replace(
+            project.joinpath("pkg").as_uri(), ""
+        )
+
+
+def test_services_are_told_where_a_file_is_in_the_repository(
+    project: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(project, {"pkg/a.py": BAD})
+    monkeypatch.chdir(project / "pkg")
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(project))
+    monkeypatch.setenv("CI_PROJECT_DIR", str(project))
+    assert ",file=pkg/a.py," in check("--output-format", "github").out
+    assert '"path": "pkg/a.py"' in check("--output-format", "gitlab").out
+
+
 def test_a_project_elsewhere_is_named_from_the_top(
     project: Path, check: Check, tmp_path: Path
 ) -> None:

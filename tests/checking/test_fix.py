@@ -58,6 +58,17 @@ def test_diff_is_a_patch_and_writes_nothing(project: Path, check: Check, flags: 
     assert (project / "pkg/b.py").read_text() == "fine()\n"
 
 
+def test_a_diff_in_a_folder_of_the_project_is_a_patch_there(
+    project: Path, check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(project, {"pkg/deep/b.py": "slow()\n", "pkg/a.py": "x = 1\n"})
+    monkeypatch.chdir(project / "pkg")
+    patch = check("--diff", "-q", "deep").out
+    assert patch.startswith("--- a/deep/b.py\n+++ b/deep/b.py\n")
+    subprocess.run(["git", "apply"], cwd=project / "pkg", input=patch, text=True, check=True)
+    assert (project / "pkg/deep/b.py").read_text() == "fine()\n"
+
+
 def test_diff_of_nothing(project: Path, check: Check) -> None:
     write(project, {"main.py": "bad()\n"})
     said = check("--diff")
