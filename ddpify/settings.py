@@ -45,8 +45,14 @@ class Settings:
 
     def wants(self, rule: str) -> bool:
         """Whether the rule with this id is switched on: the longest prefix that fits decides."""
-        selected = max(_fit(rule, self.select or ("",)), _fit(rule, self.extend_select))
-        return selected > _fit(rule, self.ignore)
+        select = (*(self.select or ("",)), *self.extend_select)
+        return decided(rule, select, self.ignore) is True
+
+
+def decided(rule: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool | None:
+    """Whether one choice switches a rule on; None: it does not speak of it."""
+    on, off = _fit(rule, select), _fit(rule, ignore)
+    return None if on == off == -1 else on > off
 
 
 def _fit(rule: str, prefixes: tuple[str, ...]) -> int:

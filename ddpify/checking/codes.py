@@ -6,11 +6,11 @@ import difflib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify.checking.model import Asked, CheckError
-from ddpify.settings import Settings
+from ddpify.settings import Settings, decided
 
 # Those that no rule file yields: they are not about what a program does.
 OWN = ("DDP000", "DDP001", "DDP002", "DDP003", "DDP005")
@@ -37,20 +37,43 @@ def split(values: Iterable[str]) -> tuple[str, ...]:
 
 
 def chosen(settings: Settings, asked: Asked) -> Settings:
-    """The project's choice of rules with that of the flags; every code checked.
+    """The project's choice of rules as the flags change it; every code checked.
 
-    ``--select`` takes the place of what the project says; the others add to it.
+    The flags have the last word on what they name, however short; ``--select`` takes the place of
+    all that the project says. What is left out is in ``ignore``, code by code.
     """
-    if asked.select is not None:
-        settings = replace(settings, select=asked.select, ignore=(), extend_select=())
-    settings = replace(
+    project = _Choice.of(settings.select or None, settings.extend_select, settings.ignore)
+    flags = _Choice.of(asked.select, asked.extend_select, asked.ignore)
+    on = {code: flags.wants(code, project.wants(code, True)) for code in known()}
+    return replace(
         settings,
-        select=_prefixes(settings.select),
-        ignore=_prefixes((*settings.ignore, *asked.ignore)),
-        extend_select=_prefixes((*settings.extend_select, *asked.extend_select)),
+        select=(),
+        ignore=tuple(code for code, wanted in on.items() if not wanted),
+        extend_select=(),
         per_file_ignores=tuple((p, _prefixes(codes)) for p, codes in settings.per_file_ignores),
     )
-    return settings
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """What the project or the flags say; ``only``: of other rules they want none."""
+
+    select: tuple[str, ...]
+    ignore: tuple[str, ...]
+    only: bool
+
+    @classmethod
+    def of(
+        cls, select: tuple[str, ...] | None, extended: tuple[str, ...], ignore: tuple[str, ...]
+    ) -> _Choice:
+        """``select`` is None where it was not given."""
+        chosen = _prefixes((*(select or ()), *extended))
+        return cls(chosen, _prefixes(ignore), select is not None)
+
+    def wants(self, code: str, before: bool) -> bool:
+        """Whether a rule is on that was on or off ``before``."""
+        said = decided(code, self.select, self.ignore)
+        return before and not self.only if said is None else said
 
 
 def _prefixes(codes: Iterable[str]) -> tuple[str, ...]:

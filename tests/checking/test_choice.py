@@ -28,6 +28,14 @@ CODES = {1: "DDP701", 2: "DDP402", 3: "DDP601", 4: "DDP501"}
         pytest.param('select = ["DDP7"]', ["--extend-select", "DDP4"], [1, 2], id="extended"),
         pytest.param('ignore = ["DDP7"]', ["--ignore", "DDP4"], [3, 4], id="ignore-adds"),
         pytest.param('ignore = ["DDP7"]', ["--select", "DDP7"], [1], id="select-resets"),
+        pytest.param('select = ["DDP701"]', ["--ignore", "DDP7"], [], id="flags-last-ignore"),
+        pytest.param('ignore = ["DDP701"]', ["--extend-select", "DDP7"], [1, 2, 3, 4], id="extend"),
+        pytest.param(
+            'extend-select = ["DDP701"]', ["--ignore", "DDP"], [], id="flags-ignore-everything"
+        ),
+        pytest.param(
+            'select = ["DDP7", "DDP4"]\nignore = ["DDP402"]', ["--ignore", "DDP6"], [1], id="kept"
+        ),
         pytest.param(
             'select = ["DDP7"]\nextend-select = ["DDP5"]', [], [1, 4], id="extend-in-settings"
         ),
