@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ddpify.checking.codes import UNREADABLE
 from ddpify.checking.fixing import Fixed, fix
 from ddpify.checking.model import Asked, Checked, CheckError
 from ddpify.checking.noqa import with_noqa
@@ -16,8 +17,6 @@ from ddpify.rules.base import Finding
 from ddpify.settings import load
 from ddpify.source import Source, UnreadableSource
 from ddpify.write import WriteError, apply
-
-_UNPARSED = "DDP000"
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def silence(asked: Asked, findings: Iterable[Finding]) -> tuple[int, tuple[str, 
     by_path: dict[str, list[Finding]] = {}
     left = []
     for one in findings:
-        if one.site.path.endswith(".py") and one.rule not in (UNUSED, _UNPARSED):
+        if one.site.path.endswith(".py") and one.rule not in (UNUSED, UNREADABLE):
             by_path.setdefault(one.site.path, []).append(one)
         else:
             left.append(f"{one.site}: {one.rule} has no line in which a comment could stand")

@@ -13,7 +13,8 @@ from ddpify.checking.model import Asked, CheckError
 from ddpify.settings import Settings, decided
 
 # Those that no rule file yields: they are not about what a program does.
-OWN = ("DDP000", "DDP001", "DDP002", "DDP003", "DDP005")
+UNREADABLE = "DDP000"
+OWN = (UNREADABLE, "DDP001", "DDP002", "DDP003", "DDP005")
 _FILE = re.compile(r"ddp\d{3}_\w+\.py")
 _ALL = "ALL"
 
@@ -71,9 +72,14 @@ class _Choice:
         return cls(chosen, _prefixes(ignore), select is not None)
 
     def wants(self, code: str, before: bool) -> bool:
-        """Whether a rule is on that was on or off ``before``."""
+        """Whether a rule is on that was on or off ``before``.
+
+        That a file cannot be read is said whatever is selected: of it no rule can say anything.
+        """
         said = decided(code, self.select, self.ignore)
-        return before and not self.only if said is None else said
+        if said is None:
+            return before and (not self.only or code == UNREADABLE)
+        return said
 
 
 def _prefixes(codes: Iterable[str]) -> tuple[str, ...]:

@@ -51,6 +51,23 @@ def test_which_rules(
     assert check(*flags, "main.py").places == [f"main.py:{n} {CODES[n]}" for n in lines]
 
 
+@pytest.mark.parametrize(
+    ("settings", "flags", "said"),
+    [
+        pytest.param("", ["--select", "DDP7"], True, id="flag"),
+        pytest.param('select = ["DDP7"]', [], True, id="settings"),
+        pytest.param("", ["--select", "DDP7", "--ignore", "DDP0"], False, id="ignored"),
+        pytest.param('ignore = ["DDP000"]', ["--select", "DDP7"], False, id="ignored-in-settings"),
+        pytest.param('ignore = ["DDP000"]', ["--select", "DDP0"], True, id="wanted-again"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_said_whatever_is_selected(
+    project: Path, check: Check, settings: str, flags: list[str], said: bool
+) -> None:
+    write(project, {"pyproject.toml": f"[tool.ddpify]\n{settings}\n", "main.py": "x = (\n"})
+    assert check(*flags).places == (["main.py:1 DDP000"] if said else [])
+
+
 def test_per_file_ignores_begin_at_the_pyproject(project: Path, check: Check) -> None:
     settings = '[tool.ddpify]\nper-file-ignores = {"tests/*" = ["DDP7"]}\n'
     write(project, {"pyproject.toml": settings, "tests/a.py": "bad()\n", "a.py": "bad()\n"})
