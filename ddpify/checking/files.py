@@ -14,8 +14,14 @@ from ddpify.roots import ROOT_MARKS, SKIPPED
 
 _WEAK = "requirements.txt"  # examples within a project have one, too
 _STRONG = tuple(mark for mark in ROOT_MARKS if mark != _WEAK)
-_LAUNCHERS = (".sh", ".bash", ".slurm", ".sbatch", ".mk", ".md", ".markdown")
-_SHELL = re.compile(rb"#!.*\b(?:ba|da|z|k)?sh\b")
+_PYTHON = (".py", ".pyw", ".pyt", ".tac", ".wsgi", ".gyp", ".gypi")  # of folders, the first only
+_LAUNCHERS = tuple(
+    ".sh .bash .zsh .ksh .csh .bats .slurm .sbatch .mk .make .md .markdown "
+    "akefile akefile.in akefile.am".split()
+)
+_RUN_COMMANDS = ("PKGBUILD", "direnvrc")  # shell, though nothing in them says so
+_SHELL = re.compile(rb"#!.*\b\w*sh\b")
+_INTERPRETER = re.compile(rb"#!.*python")
 _LARGEST = 512 * 1024  # no launcher is larger
 
 
@@ -80,10 +86,12 @@ def files_below(root: Path) -> Iterator[Path]:
 
 
 def is_python(path: Path) -> bool:
-    """Whether a file is read as Python: also one without a suffix, unless a shell runs it."""
-    if path.suffix == ".py":
+    """Whether a named file is read as Python: also one without a suffix, unless a shell runs it."""
+    if path.suffix in _PYTHON:
         return True
-    return not path.suffix and not _may_launch(path.name) and not _SHELL.match(_first_line(path))
+    if _may_launch(path.name) or _is_shell(path):
+        return False
+    return not path.suffix or bool(_INTERPRETER.match(_first_line(path)))
 
 
 def _grouped(files: dict[Path, None], places: _Places) -> tuple[Group, ...]:
@@ -100,7 +108,7 @@ def _check_readable(path: Path) -> None:
     if path.suffix == ".ipynb":
         why = "a notebook; export it as a script first (jupyter nbconvert)"
         raise CheckError(f"{path}: {why}")
-    if not is_python(path) and path.suffix and not _may_launch(path.name):
+    if not is_python(path) and not _may_launch(path.name) and not _is_shell(path):
         raise CheckError(f"{path}: neither a Python file nor a launch script")
 
 
@@ -143,7 +151,14 @@ def _is_wanted(item: os.DirEntry[str]) -> bool:
 
 def _may_launch(name: str) -> bool:
     """By its name only; what it is, is decided where it is read."""
-    return name.endswith(_LAUNCHERS) or name.endswith(("akefile", "akefile.in"))
+    return name.endswith(_LAUNCHERS)
+
+
+def _is_shell(path: Path) -> bool:
+    """What a shell reads: .bashrc, .envrc, and what says so in its first line."""
+    if not path.suffix and path.name.startswith("."):
+        return True
+    return path.name in _RUN_COMMANDS or bool(_SHELL.match(_first_line(path)))
 
 
 def _first_line(path: Path) -> bytes:

@@ -217,6 +217,13 @@ def test_a_script_without_a_suffix(project: Path, check: Check) -> None:
     assert check("train").places == ["train:2 DDP701"]
 
 
+@pytest.mark.parametrize("name", ["app.pyw", "app.wsgi", "app.tac", "tool.v2"])
+def test_a_named_file_of_another_suffix(project: Path, check: Check, name: str) -> None:
+    write(project, {name: f"#!/usr/bin/env python3\n{BAD}"})
+    assert check(name).places == [f"{name}:2 DDP701"]
+    assert check().places == []
+
+
 def test_standard_input(project: Path, check: Check) -> None:
     said = check("-", stdin=f"x = 1\n{BAD}")
     assert (said.places, said.code) == (["stdin.py:2 DDP701"], 1)

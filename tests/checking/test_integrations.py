@@ -10,6 +10,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import identify.extensions
+import identify.identify
 import pytest
 import yaml
 
@@ -65,6 +67,30 @@ def test_the_action_has_the_shape_that_github_wants() -> None:
 def test_the_hooks_have_the_shape_that_pre_commit_wants() -> None:
     command = [PROGRAMS / "pre-commit", "validate-manifest", ".pre-commit-hooks.yaml"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def sent() -> set[str]:
+    """Names of files, one of each kind, that pre-commit sends to the hook."""
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    wanted = set(hook["types_or"])
+    names = {name for name, tags in identify.extensions.NAMES.items() if tags & wanted}
+    suffixes = (name for name, tags in identify.extensions.EXTENSIONS.items() if tags & wanted)
+    return names | {f"one.{suffix}" for suffix in suffixes} | {"Makefile.am", "Makefile.in"}
+
+
+def test_every_kind_of_file_that_the_hook_is_sent_can_be_read(tmp_path: Path) -> None:
+    """Shell is not read as Python: what is not valid in it would be a finding."""
+    kinds = {"python": "x = 1\n", "shell": 'if [ -n "$A" ]; then a --b; fi\n'}
+    for name in sent():
+        tags = identify.identify.tags_from_filename(name)
+        (tmp_path / name).write_text(next((kinds[one] for one in kinds if one in tags), "all:\n"))
+    for name, line in (("run", "#!/usr/bin/fish"), ("go.now", "#!/bin/sh"), ("be", "#!/bin/tcsh")):
+        (tmp_path / name).write_text(f"{line}\nif test -n a; b; end\n")
+    names = sorted(one.name for one in tmp_path.iterdir())
+    assert {"one.zsh", "Makefile.am", ".envrc", "PKGBUILD", "one.wsgi", "run"} <= set(names)
+    command = [sys.executable, "-m", "ddpify", "check", "--no-cache", *names]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
