@@ -24,11 +24,11 @@ class Patterns:
         found = (one for one in reversed(self.lines) if one.names(relative, is_folder))
         return next((not one.takes_back for one in found), None)
 
-    def cover(self, path: str) -> bool:
-        """Whether they leave out the file ``path``, or a folder that holds it."""
+    def cover(self, path: str, is_folder: bool = False) -> bool:
+        """Whether they leave out ``path``, or a folder that holds it."""
         inner = path.removeprefix(self.folder).strip("/").split("/")
         folders = ("/".join((self.folder, *inner[:n])) for n in range(1, len(inner)))
-        return any(self.says(one, True) for one in folders) or bool(self.says(path, False))
+        return any(self.says(one, True) for one in folders) or bool(self.says(path, is_folder))
 
 
 @dataclass(frozen=True)

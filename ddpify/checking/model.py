@@ -17,7 +17,8 @@ class CheckError(Exception):
 class Asked:
     """The flags of one run; None and () were not given.
 
-    ``text`` is what standard input holds, as if it were the file ``stdin``.
+    ``text`` is what standard input holds, as if it were the file ``stdin``. ``force_exclude``: what
+    the settings exclude is left out though it is named.
     """
 
     paths: tuple[Path, ...]
@@ -30,6 +31,7 @@ class Asked:
     cache_dir: Path | None = None
     stdin: Path | None = None
     text: bytes = b""
+    force_exclude: bool = False
 
 
 @dataclass(frozen=True)

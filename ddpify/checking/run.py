@@ -41,16 +41,24 @@ def check(asked: Asked) -> Checked:
 
 
 def _groups(asked: Asked) -> tuple[Group, ...]:
+    paths = (asked.stdin,) if asked.stdin else asked.paths
+    if asked.force_exclude:
+        paths = tuple(path for path in paths if not _is_excluded(path.resolve()))
     if asked.stdin:
-        file = asked.stdin.resolve()
-        return (Group(root_of(file), (file,)),)
-    return find(asked.paths, _excluded)
+        files = [path.resolve() for path in paths]
+        return tuple(Group(root_of(file), (file,)) for file in files)
+    return find(paths, _excluded)
 
 
 def _excluded(folder: Path) -> tuple[Patterns, ...]:
     """What the settings of a folder leave out."""
     patterns = load(folder, {}).exclude
     return (matching(patterns, _home(folder)),) if patterns else ()
+
+
+def _is_excluded(path: Path) -> bool:
+    """Whether the settings leave out a path, or a folder that holds it."""
+    return any(one.cover(path.as_posix(), path.is_dir()) for one in _excluded(path.parent))
 
 
 def _home(start: Path) -> Path:

@@ -27,6 +27,9 @@ _FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "junit")
 @click.option(
     "--extend-select", multiple=True, metavar="CODES", help="These rules besides the chosen ones."
 )
+@click.option(
+    "--force-exclude", is_flag=True, help="Leave out what `exclude` names even if it is named here."
+)
 @click.option("--fix", is_flag=True, help="Make the safe fixes, in all files or in none.")
 @click.option("--unsafe-fixes", is_flag=True, help="With --fix or --diff: the unsafe fixes, too.")
 @click.option("--diff", is_flag=True, help="Print what --fix would change; write nothing.")
@@ -165,6 +168,7 @@ def _asked(paths: tuple[Path, ...], flags: _Flags) -> Asked:
         flags.jobs,
         not flags.on("no_cache"),
         flags.path("cache_dir"),
+        force_exclude=flags.on("force_exclude"),
     )
     name = flags.path("stdin_filename")
     if _STDIN not in paths:

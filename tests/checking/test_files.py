@@ -130,6 +130,27 @@ def test_exclude_of_the_settings(project: Path, check: Check) -> None:
     assert check("a_old.py").places == ["a_old.py:1 DDP701"]
 
 
+@pytest.mark.parametrize("flags", [[], ["--force-exclude"]])
+def test_force_exclude(project: Path, check: Check, flags: list[str]) -> None:
+    settings = '[tool.ddpify]\nexclude = ["legacy", "*_old.py"]\n'
+    names = ["a.py", "a_old.py", "legacy/b.py", "legacy/deep/c.py"]
+    write(project, {"pyproject.toml": settings, **dict.fromkeys(names, BAD)})
+    left = ["a.py:1 DDP701"] if flags else [f"{name}:1 DDP701" for name in names]
+    assert check(*flags, *names).places == left
+    assert bool(check(*flags, "legacy").places) is not bool(flags)
+    assert bool(check(*flags, "legacy/deep").places) is not bool(flags)
+    said = check(*flags, "-", "--stdin-filename", "legacy/b.py", stdin=BAD)
+    assert bool(said.places) is not bool(flags)
+
+
+def test_standard_input_that_is_excluded_is_given_back(project: Path, check: Check) -> None:
+    settings = '[tool.ddpify]\nexclude = ["legacy"]\n'
+    write(project, {"pyproject.toml": settings})
+    flags = ["--fix", "--force-exclude", "--stdin-filename", "legacy/b.py"]
+    said = check("-", *flags, stdin="slow()\n")
+    assert (said.code, said.out) == (0, "slow()\n")
+
+
 def test_files_are_grouped_by_project(project: Path, check: Check, linter: Linter) -> None:
     write(project, {"a.py": BAD, "other/setup.py": "", "other/b.py": BAD, "sub/c.py": BAD})
     assert len(check().places) == 3

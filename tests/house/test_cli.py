@@ -31,9 +31,9 @@ FLAGS = {
     "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
-        "--fix --format --ignore --jobs --no-cache --no-color --output-file --output-format "
-        "--quiet --select --show-source --statistics --stdin-filename --unsafe-fixes "
-        "-e -j -o -q".split()
+        "--fix --force-exclude --format --ignore --jobs --no-cache --no-color --output-file "
+        "--output-format --quiet --select --show-source --statistics --stdin-filename "
+        "--unsafe-fixes -e -j -o -q".split()
     ),
     "plan": sorted((*SETTINGS_FLAGS, *COMMON, "--measure", "--nproc", "--python", "--timeout")),
     "rule": sorted("--all --format --output-format".split()),
