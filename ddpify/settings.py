@@ -5,8 +5,9 @@ Frozen and complete before anything is analysed, so that no layer asks the envir
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -67,33 +68,53 @@ def load(start: Path, flags: Mapping[str, object]) -> Settings:
     Raises:
         SettingsError: the project's ``pyproject.toml`` or a flag cannot be used.
     """
-    file = nearest_pyproject(start)
-    settings = read_pyproject(file) if file else Settings()
+    found = _pyprojects(start)
+    settings = _read(found) if found else Settings()
     given = {name: value for name, value in flags.items() if value is not None}
     return checked(replace(settings, **given), "")  # type: ignore[arg-type]
 
 
 def nearest_pyproject(start: Path) -> Path | None:
-    """The first ``pyproject.toml`` in ``start`` or a folder above it."""
-    absolute = start.absolute()
-    for folder in (absolute, *absolute.parents):
-        file = folder / "pyproject.toml"
-        if file.is_file():
-            return file
-    return None
-
-
-def read_pyproject(file: Path) -> Settings:
-    """Settings of ``file``; line length falls back to the one its formatter is set to.
+    """The file that ``load`` reads: the nearest with ``[tool.ddpify]``, else the nearest.
 
     Raises:
-        SettingsError: it is not TOML, or a key or value of ``[tool.ddpify]`` is wrong.
+        SettingsError: one on the way is not TOML.
     """
+    found = _pyprojects(start)
+    return _own(found)[0] if found else None
+
+
+def _pyprojects(start: Path) -> list[tuple[Path, Mapping[str, Any]]]:
+    """Each ``pyproject.toml`` in ``start`` or above, with ``[tool]``, up to the first of ours."""
+    absolute = start.absolute()
+    found: list[tuple[Path, Mapping[str, Any]]] = []
+    for folder in (absolute, *absolute.parents):
+        file = folder / "pyproject.toml"
+        if os.path.isfile(file):
+            found.append((file, _tool(file)))
+            if "ddpify" in found[-1][1]:
+                break
+    return found
+
+
+def _own(found: Sequence[tuple[Path, Mapping[str, Any]]]) -> tuple[Path, Mapping[str, Any]]:
+    return found[-1] if "ddpify" in found[-1][1] else found[0]
+
+
+def _tool(file: Path) -> Mapping[str, Any]:
     try:
         with file.open("rb") as stream:
             tool = tomllib.load(stream).get("tool", {})
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file}: cannot be read ({error})") from error
+    if not isinstance(tool, dict):
+        raise SettingsError(f"{file}: [tool] must be a table")
+    return tool
+
+
+def _read(found: Sequence[tuple[Path, Mapping[str, Any]]]) -> Settings:
+    """Settings of the file that counts; the formatter that is nearest says how long lines are."""
+    file, tool = _own(found)
     table = tool.get("ddpify", {})
     where = f"{file}: [tool.ddpify] "
     if not isinstance(table, dict):
@@ -103,7 +124,8 @@ def read_pyproject(file: Path) -> Settings:
     if unknown:
         raise SettingsError(f"{where}has no key {unknown[0]!r}; keys are {', '.join(known)}")
     values = {known[key]: _frozen(value) for key, value in table.items()}
-    values.setdefault("line_length", _formatter_line_length(tool))
+    lengths = (_formatter_line_length(tool) for _, tool in found)
+    values.setdefault("line_length", next(filter(None, lengths), Settings.line_length))
     return checked(replace(Settings(), **values), where)
 
 
@@ -159,9 +181,9 @@ def _frozen(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _formatter_line_length(tool: Mapping[str, Any]) -> int:
+def _formatter_line_length(tool: Mapping[str, Any]) -> int | None:
     for name in ("black", "ruff"):
         table = tool.get(name)
         if isinstance(table, dict) and _is_length(table.get("line-length")):
             return int(table["line-length"])
-    return Settings.line_length
+    return None

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ddpify.checking.ignored import Ignored, Patterns, above
 from ddpify.checking.model import CheckError
 from ddpify.roots import ROOT_MARKS, SKIPPED
 
+Excluded = Callable[[Path], tuple[Patterns, ...]]
 _WEAK = "requirements.txt"  # examples within a project have one, too
 _STRONG = tuple(mark for mark in ROOT_MARKS if mark != _WEAK)
 _PYTHON = (".py", ".pyw", ".pyt", ".tac", ".wsgi", ".gyp", ".gypi")  # of folders, the first only
@@ -53,13 +54,11 @@ class _Places:
         return self.known[folder]
 
 
-def find(
-    paths: Sequence[Path], excluded: Callable[[Path], tuple[Patterns, ...]]
-) -> tuple[Group, ...]:
+def find(paths: Sequence[Path], excluded: Excluded) -> tuple[Group, ...]:
     """The groups of files, in order of their roots.
 
     A file that is named is read whatever its name or the .gitignore. ``excluded`` gives what the
-    settings of a folder leave out.
+    settings of a folder leave out; below it, those of the nearest pyproject.toml count.
 
     Raises:
         CheckError: there is no such file, or it is none that can be read.
@@ -68,7 +67,7 @@ def find(
     for path in paths:
         absolute = path.resolve()
         if absolute.is_dir():
-            files |= dict.fromkeys(_walk(absolute, excluded(absolute)))
+            files |= dict.fromkeys(_walk(absolute, excluded))
         else:
             _check_readable(path)
             files[absolute] = None
@@ -82,7 +81,7 @@ def root_of(file: Path) -> Path:
 
 def files_below(root: Path) -> Iterator[Path]:
     """Every file of a project that may matter."""
-    return _walk(root, ())
+    return _walk(root, lambda folder: ())
 
 
 def is_python(path: Path) -> bool:
@@ -112,11 +111,11 @@ def _check_readable(path: Path) -> None:
         raise CheckError(f"{path}: neither a Python file nor a launch script")
 
 
-def _walk(folder: Path, always: tuple[Patterns, ...]) -> Iterator[Path]:
-    yield from _below(folder.as_posix(), above(folder, always))
+def _walk(folder: Path, excluded: Excluded) -> Iterator[Path]:
+    yield from _below(folder.as_posix(), above(folder, excluded(folder)), excluded)
 
 
-def _below(folder: str, ignored: Ignored) -> Iterator[Path]:
+def _below(folder: str, ignored: Ignored, excluded: Excluded) -> Iterator[Path]:
     try:
         with os.scandir(folder) as listing:
             items = list(listing)
@@ -126,10 +125,12 @@ def _below(folder: str, ignored: Ignored) -> Iterator[Path]:
     if "pyvenv.cfg" in names:
         return
     inner = ignored.below(folder) if ".gitignore" in names else ignored
+    if "pyproject.toml" in names:
+        inner = replace(inner, always=excluded(Path(folder)))
     for item in items:
         if item.is_dir(follow_symlinks=False):
             if not _skipped(item.name) and not inner.leaves_out(item.path, True):
-                yield from _below(item.path, inner)
+                yield from _below(item.path, inner, excluded)
         elif _is_wanted(item) and not inner.leaves_out(item.path, False):
             yield Path(item.path)
 

@@ -15,7 +15,7 @@ from ddpify.checking.model import Asked, Checked, Named
 from ddpify.checking.places import moved, order
 from ddpify.roots import shown
 from ddpify.rules.base import Finding
-from ddpify.settings import Settings, load, nearest_pyproject
+from ddpify.settings import Settings, SettingsError, load, nearest_pyproject
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,10 @@ def _groups(asked: Asked) -> tuple[Group, ...]:
 
 def _excluded(folder: Path) -> tuple[Patterns, ...]:
     """What the settings of a folder leave out."""
-    patterns = load(folder, {}).exclude
+    try:
+        patterns = load(folder, {}).exclude
+    except SettingsError:  # said where a file of that folder is read
+        return ()
     return (matching(patterns, _home(folder)),) if patterns else ()
 
 

@@ -130,6 +130,24 @@ def test_exclude_of_the_settings(project: Path, check: Check) -> None:
     assert check("a_old.py").places == ["a_old.py:1 DDP701"]
 
 
+def test_settings_of_a_folder_count_wherever_the_run_begins(project: Path, check: Check) -> None:
+    """As its choice of rules does; a pyproject.toml without a word of ours changes nothing."""
+    top = '[tool.ddpify]\nexclude = ["*_old.py", "/b/c.py"]\n'
+    inner = '[tool.ddpify]\nexclude = ["legacy"]\n'
+    write(project, {"pyproject.toml": top, "a/pyproject.toml": "", "b/pyproject.toml": inner})
+    names = ["a/x.py", "a/x_old.py", "b/x_old.py", "b/c.py", "b/legacy/x.py"]
+    write(project, dict.fromkeys(names, BAD))
+    assert check("b").places == ["b/c.py:1 DDP701", "b/x_old.py:1 DDP701"]
+    assert check().places == ["a/x.py:1 DDP701", *check("b").places]
+
+
+def test_wrong_settings_matter_where_a_file_is_read(project: Path, check: Check) -> None:
+    write(project, {"a.py": BAD, "samples/pyproject.toml": "{{ name }}\n"})
+    assert check().places == ["a.py:1 DDP701"]
+    write(project, {"samples/a.py": BAD})
+    assert check().code == 2
+
+
 @pytest.mark.parametrize("flags", [[], ["--force-exclude"]])
 def test_force_exclude(project: Path, check: Check, flags: list[str]) -> None:
     settings = '[tool.ddpify]\nexclude = ["legacy", "*_old.py"]\n'

@@ -61,6 +61,24 @@ def test_the_nearest_pyproject_counts(tmp_path: Path) -> None:
     assert load(inner, {}).line_length == 90
 
 
+def test_a_pyproject_without_our_table_hides_none_above(tmp_path: Path) -> None:
+    project(tmp_path, '[tool.ddpify]\nignore = ["DDP5"]\n[tool.ruff]\nline-length = 100\n')
+    inner = tmp_path / "src"
+    (inner / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    assert load(inner / "main.py", {}) == Settings(ignore=("DDP5",), line_length=100)
+    (inner / "pyproject.toml").write_text("[tool.black]\nline-length = 79\n")
+    assert load(inner / "main.py", {}) == Settings(ignore=("DDP5",), line_length=79)
+
+
+def test_without_our_table_the_nearest_formatter_counts(tmp_path: Path) -> None:
+    project(tmp_path, "[tool.black]\nline-length = 120\n")
+    inner = tmp_path / "src"
+    (inner / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    assert load(inner / "main.py", {}).line_length == 120
+    (inner / "pyproject.toml").write_text("[tool.ruff]\nline-length = 79\n")
+    assert load(inner / "main.py", {}).line_length == 79
+
+
 def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
     script = project(tmp_path, '[tool.ddpify]\nbatch-size = "per-rank"\n')
     assert load(script, {"batch_size": None, "runtime": "import"}) == Settings(
@@ -74,6 +92,7 @@ def test_a_flag_that_was_not_given_changes_nothing(tmp_path: Path) -> None:
         pytest.param("[tool.ddpify\n", "cannot be read", id="not-toml"),
         pytest.param("[tool.ddpify]\nbatchsize = 1\n", "no key 'batchsize'; keys are", id="key"),
         pytest.param("[tool]\nddpify = 3\n", "must be a table", id="not-a-table"),
+        pytest.param("tool = 3\n", "[tool] must be a table", id="no-tools"),
         pytest.param('[tool.ddpify]\nstrategy = "zero"\n', 'strategy must be "ddp"', id="strategy"),
         pytest.param("[tool.ddpify]\nselect = [1]\n", "a list of rule codes", id="select"),
         pytest.param('[tool.ddpify]\nselect = "D2"\n', "a list of rule codes", id="not-a-list"),
