@@ -85,9 +85,9 @@ class Source:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the user's `"\d"` is not ours to report
                 return ast.parse(self.text)
-        except (SyntaxError, ValueError, RecursionError) as error:
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None) or 1
-            message = getattr(error, "msg", None) or str(error)
+            message = getattr(error, "msg", None) or str(error) or "nested too deeply"
             raise UnreadableSource(f"{self.path}:{line}: not valid Python 3 ({message})") from error
 
     def span(self, node: ast.AST) -> Span:

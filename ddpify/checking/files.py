@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -46,9 +47,9 @@ class _Places:
         """The project that ``folder`` belongs to."""
         if folder not in self.known:
             chain = (folder, *folder.parents)
-            weak = (one for one in chain if (one / _WEAK).exists())
+            weak = (one for one in chain if os.path.exists(one / _WEAK))
             named = (one for one in self.named if folder.is_relative_to(one))
-            strong = (one for one in chain if any((one / mark).exists() for mark in _STRONG))
+            strong = (one for one in chain if any(os.path.exists(one / mark) for mark in _STRONG))
             found = next(strong, None) or next(weak, None) or next(named, None)
             self.known[folder] = found or folder
         return self.known[folder]
@@ -65,8 +66,9 @@ def find(paths: Sequence[Path], excluded: Excluded) -> tuple[Group, ...]:
     """
     files: dict[Path, None] = {}
     for path in paths:
+        is_folder = _is_folder(path)
         absolute = path.resolve()
-        if absolute.is_dir():
+        if is_folder:
             files |= dict.fromkeys(_walk(absolute, excluded))
         else:
             _check_readable(path)
@@ -101,9 +103,20 @@ def _grouped(files: dict[Path, None], places: _Places) -> tuple[Group, ...]:
     return tuple(Group(root, tuple(p), tuple(q)) for root, (p, q) in sorted(roots.items()))
 
 
+def _is_folder(path: Path) -> bool:
+    """Whether it is one, and not a file. Raises CheckError where it is neither."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CheckError(f"{path}: no such file or folder") from error
+    except (OSError, ValueError) as error:
+        raise CheckError(f"{path}: cannot be read ({error})") from error
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        raise CheckError(f"{path}: a pipe; `ddpify check -` reads standard input")
+    return stat.S_ISDIR(mode)
+
+
 def _check_readable(path: Path) -> None:
-    if not path.exists():
-        raise CheckError(f"{path}: no such file or folder")
     if path.suffix == ".ipynb":
         why = "a notebook; export it as a script first (jupyter nbconvert)"
         raise CheckError(f"{path}: {why}")

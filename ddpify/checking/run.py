@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from os.path import realpath
 from pathlib import Path
 from posixpath import normpath
 
@@ -43,7 +44,7 @@ def check(asked: Asked) -> Checked:
 def _groups(asked: Asked) -> tuple[Group, ...]:
     paths = (asked.stdin,) if asked.stdin else asked.paths
     if asked.force_exclude:
-        paths = tuple(path for path in paths if not _is_excluded(path.resolve()))
+        paths = tuple(path for path in paths if not _is_excluded(Path(realpath(path))))
     if asked.stdin:
         files = [path.resolve() for path in paths]
         return tuple(Group(root_of(file), (file,)) for file in files)

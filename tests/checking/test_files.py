@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -235,6 +236,27 @@ def test_what_cannot_be_read_is_an_error(
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith("ddpify: ")
     assert sentence in said.err
+
+
+def test_what_is_neither_file_nor_folder_is_an_error(project: Path, check: Check) -> None:
+    os.mkfifo(project / "pipe.py")
+    (project / "loop.py").symlink_to("loop.py")
+    write(project, {"a.py": BAD})
+    for path, sentence in (
+        ("pipe.py", "a pipe"),
+        ("loop.py", "cannot be read"),
+        ("a.py/b.py", "no"),
+    ):
+        for flags in ([], ["--force-exclude"]):
+            said = check("a.py", path, *flags)
+            assert (said.code, said.out) == (2, "")
+            assert said.err.startswith(f"ddpify: {path}: {sentence}")
+    assert check().places == ["a.py:1 DDP701"]
+
+
+def test_what_is_nested_too_deeply_is_a_finding(project: Path, check: Check) -> None:
+    write(project, {"a.py": f"x = {'-' * 50_000}1\n", "b.py": BAD})
+    assert check().places == ["a.py:1 DDP000", "b.py:1 DDP701"]
 
 
 def test_a_folder_without_python_files_is_fine(project: Path, check: Check) -> None:
