@@ -144,6 +144,8 @@ def _run(paths: tuple[Path, ...], flags: _Flags) -> int:
     checked = run(asked)
     for line in checked.unread:
         click.echo(f"ddpify: {line}", err=True)
+    if not checked.files and not flags.on("quiet"):
+        click.echo("ddpify: no Python file or launch script was there to be read", err=True)
     if flags.on("diff"):
         return _show_diff(asked, checked, flags)
     if flags.on("add_noqa"):

@@ -260,8 +260,13 @@ def test_what_is_nested_too_deeply_is_a_finding(project: Path, check: Check) -> 
 
 
 def test_a_folder_without_python_files_is_fine(project: Path, check: Check) -> None:
+    """It is said: perhaps a wrong folder was named. A file without findings is no such case."""
     said = check()
     assert (said.code, said.out) == (0, "No findings.\n")
+    assert said.err == "ddpify: no Python file or launch script was there to be read\n"
+    assert check("-q").err == ""
+    write(project, {"a.py": CLEAN, ".hidden/b.py": BAD})
+    assert check().err == ""
 
 
 def test_a_file_that_cannot_be_parsed_is_one_finding_and_the_rest_go_on(
