@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ddpify.checking.model import CheckError
 from ddpify.checking.wildmatch import Line, parsed
+
+_BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
+_WHY = (
+    " (patterns are those of a .gitignore, from this folder; `!` takes back what one before names)"
+)
 
 
 @dataclass(frozen=True)
@@ -69,8 +76,39 @@ def above(folder: Path, always: tuple[Patterns, ...] = ()) -> Ignored:
 
 
 def matching(patterns: Iterable[str], folder: Path) -> Patterns:
-    """Patterns of a project's settings, read as a .gitignore in ``folder``."""
-    return _patterns(patterns, folder.as_posix())
+    """Patterns of a project's settings, read as a .gitignore in ``folder``.
+
+    Besides, ``{a,b}`` stands for both, and paths may begin with ``./`` or be absolute.
+
+    Raises:
+        CheckError: a pattern would never match, so that something else was meant.
+    """
+    lines: list[Line] = []
+    for pattern in patterns:
+        for one in _alternatives(pattern):
+            line = parsed(_relative(one, folder.as_posix()))
+            if line is None or line.matches_nothing or (line.takes_back and not lines):
+                raise CheckError(f"{folder / 'pyproject.toml'}: no file matches {pattern!r}{_WHY}")
+            lines.append(line)
+    return Patterns(folder.as_posix(), tuple(lines))
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """The patterns that one with braces stands for."""
+    found = _BRACES.search(pattern)
+    if found is None:
+        return [pattern]
+    before, after = pattern[: found.start()], pattern[found.end() :]
+    parts = found[1].split(",")
+    return [one for part in parts for one in _alternatives(f"{before}{part}{after}")]
+
+
+def _relative(pattern: str, folder: str) -> str:
+    mark = "!" if pattern.startswith("!") else ""
+    path = pattern.removeprefix(mark)
+    if path.startswith(f"{folder}/"):
+        return mark + path.removeprefix(folder)
+    return mark + path.removeprefix(".") if path.startswith("./") else pattern
 
 
 def _read(file: Path, folder: str) -> Patterns | None:

@@ -23,6 +23,7 @@ _KINDS = {
     "xdigit": "a-fA-F0-9",
 }
 _NEVER = r"(?!)"
+_IMPOSSIBLE = re.compile(r"\(\?!\)|//|(?:^|/)(?:\\\.){1,2}(?:/|$)")
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,11 @@ class Line:
     path: re.Pattern[str]
     takes_back: bool
     folders_only: bool
+
+    @property
+    def matches_nothing(self) -> bool:
+        """Whether there can be no such path: parts that are empty or lead up, open brackets."""
+        return _IMPOSSIBLE.search(self.path.pattern) is not None
 
     def names(self, path: str, is_folder: bool) -> bool:
         """Whether it is about ``path``, which begins at the folder of the patterns."""

@@ -68,6 +68,41 @@ def test_a_file_that_cannot_be_read_is_said_whatever_is_selected(
     assert check(*flags).places == (["main.py:1 DDP000"] if said else [])
 
 
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [
+        pytest.param("./a.py", ["pkg/a.py", "pkg/b.py"], id="dot"),
+        pytest.param("{pkg,lib}/*.py", ["a.py"], id="braces"),
+        pytest.param("{,pkg/}{a,c}.py", ["pkg/b.py"], id="several-braces"),
+        pytest.param("HERE/pkg/a.py", ["a.py", "pkg/b.py"], id="absolute"),
+        pytest.param("pkg", ["a.py"], id="folder"),
+        pytest.param("/a.py", ["pkg/a.py", "pkg/b.py"], id="from-the-top"),
+    ],
+)
+def test_patterns_of_the_settings(
+    project: Path, check: Check, pattern: str, kept: list[str]
+) -> None:
+    write(project, dict.fromkeys(("a.py", "pkg/a.py", "pkg/b.py"), "bad()\n"))
+    pattern = pattern.replace("HERE", str(project))
+    for settings in (f'per-file-ignores = {{"{pattern}" = ["DDP7"]}}', f'exclude = ["{pattern}"]'):
+        write(project, {"pyproject.toml": f"[tool.ddpify]\n{settings}\n"})
+        assert check(".").places == [f"{name}:1 DDP701" for name in kept]
+
+
+@pytest.mark.parametrize(
+    "pattern", ["!pkg/*", "!", "../a.py", "a//b", "[a", " ", "#a", "a/./b", "/"]
+)
+def test_a_pattern_that_matches_nothing_is_an_error(
+    project: Path, check: Check, pattern: str
+) -> None:
+    write(project, {"a.py": "bad()\n"})
+    for settings in (f'per-file-ignores = {{"{pattern}" = ["DDP7"]}}', f'exclude = ["{pattern}"]'):
+        write(project, {"pyproject.toml": f"[tool.ddpify]\n{settings}\n"})
+        said = check(".")
+        assert (said.code, said.out) == (2, "")
+        assert f"pyproject.toml: no file matches {pattern!r} (patterns are" in said.err
+
+
 def test_per_file_ignores_begin_at_the_pyproject(project: Path, check: Check) -> None:
     settings = '[tool.ddpify]\nper-file-ignores = {"tests/*" = ["DDP7"]}\n'
     write(project, {"pyproject.toml": settings, "tests/a.py": "bad()\n", "a.py": "bad()\n"})
