@@ -18,22 +18,23 @@ def with_noqa(text: str, codes: Mapping[int, Iterable[str]]) -> tuple[str, int]:
     before a backslash, has it at the end of its statement.
     """
     lines = list(io.StringIO(text, newline=""))
-    ends = _ends(text)
+    ends, comments = _read(text)
     wanted: dict[int, list[str]] = {}
     for line, new in codes.items():
         wanted.setdefault(ends.get(line, line), []).extend(new)
     written = 0
     for line, new in wanted.items():
-        changed = _line(lines[line - 1], sorted(set(new)))
+        changed = _line(lines[line - 1], comments.get(line), sorted(set(new)))
         written += changed != lines[line - 1]
         lines[line - 1] = changed
     return "".join(lines), written
 
 
-def _line(line: str, codes: list[str]) -> str:
+def _line(line: str, comment: int | None, codes: list[str]) -> str:
+    """``comment``: the column where the line's comment begins; what is before it is code."""
     body = line.rstrip("\r\n")
     end = line[len(body) :]
-    match = _NOQA.search(body)
+    match = _NOQA.search(body, comment) if comment is not None else None
     if match is None:
         return f"{body.rstrip()}  # noqa: {', '.join(codes)}{end}"
     there = re.findall(r"[A-Z]+[0-9]+", match["codes"].upper())
@@ -44,15 +45,19 @@ def _line(line: str, codes: list[str]) -> str:
     return f"{body[:at]}, {', '.join(more)}{body[at:]}{end}"
 
 
-def _ends(text: str) -> dict[int, int]:
-    """For each line in which no comment can stand the next one in which one can."""
+def _read(text: str) -> tuple[dict[int, int], dict[int, int]]:
+    """For each line in which no comment can stand the next one in which one can; and the columns
+    in which the comments begin, by line."""
     waiting: list[int] = []
     found: dict[int, int] = {}
+    comments: dict[int, int] = {}
     seen = 0
     for token in tokenize.generate_tokens(io.StringIO(text, newline="").readline):
         waiting += [n for n in range(seen + 1, token.end[0] + 1)]
         seen = max(seen, token.end[0])
-        if token.type in (tokenize.NEWLINE, tokenize.NL):
+        if token.type == tokenize.COMMENT:
+            comments[token.start[0]] = token.start[1]
+        elif token.type in (tokenize.NEWLINE, tokenize.NL):
             found |= dict.fromkeys(waiting, token.start[0])
             waiting = []
-    return found
+    return found, comments

@@ -159,6 +159,21 @@ def test_unused_comments_are_removed(project: Path, check: Check, before: str, a
         pytest.param("bad()", "bad()  # noqa: DDP701", id="no-line-end"),
         pytest.param("bad()\r\nx = 1\r\n", "bad()  # noqa: DDP701\r\nx = 1\r\n", id="crlf"),
         pytest.param("bad()  # noqa\n", "bad()  # noqa\n", id="silent-already"),
+        pytest.param(
+            'bad("see # noqa: E501", 1)\n',
+            'bad("see # noqa: E501", 1)  # noqa: DDP701\n',
+            id="in-a-text",
+        ),
+        pytest.param(
+            'bad("# noqa: E501")  # NOQA : F401 why\n',
+            'bad("# noqa: E501")  # NOQA : F401, DDP701 why\n',
+            id="in-a-text-and-a-comment",
+        ),
+        pytest.param(
+            "bad('''\n# noqa: E501''', [\n  1,  # noqa: F401\n])\n",
+            "bad('''\n# noqa: E501''', [  # noqa: DDP701\n  1,  # noqa: F401\n])\n",
+            id="in-a-long-text",
+        ),
     ],
 )
 def test_add_noqa(project: Path, check: Check, before: str, after: str) -> None:
