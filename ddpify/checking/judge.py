@@ -6,18 +6,19 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
 from ddpify.checking.cache import Entry
 from ddpify.checking.catalogue import named
-from ddpify.checking.files import Group
-from ddpify.checking.ignored import Patterns
+from ddpify.checking.files import Group, find
+from ddpify.checking.ignored import Patterns, matching
 from ddpify.checking.places import moved, order
 from ddpify.checking.suppress import UNUSED, may_hold, silenced
 from ddpify.names import HEADER_PREFIX
 from ddpify.rules.base import Finding
-from ddpify.settings import Settings
+from ddpify.settings import Settings, nearest_pyproject
 from ddpify.site import Site
 from ddpify.source import Source, UnreadableSource
 
@@ -49,8 +50,7 @@ class Judge:
     """One group of files under one choice of rules.
 
     ``contents`` are the bytes of its files; ``texts`` those that are not as on disk. ``patterns``
-    are the settings' per-file ignores with their codes; ``whole``: folders were named, so that
-    everything that can reach a file was read.
+    are the settings' per-file ignores with their codes; ``whole``: folders were named.
     """
 
     def __init__(
@@ -154,8 +154,20 @@ class Judge:
         on = self._on(path)
         python = file in self._group.python or file.suffix == ".py"
         kept, unused = silenced(path, text, findings, on, python)
-        complete = self._whole or b"__main__" in raw
-        return kept + (unused if python and complete and on(UNUSED) else [])
+        told = bool(unused) and python and on(UNUSED) and self._complete
+        return kept + (unused if told else [])
+
+    @cached_property
+    def _complete(self) -> bool:
+        """Whether the whole project is read: what a comment silences may show only from another
+        file, which calls what is here."""
+        root, exclude = self._group.root, self._settings.exclude
+        file = nearest_pyproject(root)
+        patterns = (matching(exclude, file.parent.resolve()),) if file and exclude else ()
+        everything = find((root,), lambda _: patterns) if self._whole else ()
+        return any(
+            one.root == root and set(one.python) <= set(self._group.python) for one in everything
+        )
 
     def _commented(self) -> Iterator[str]:
         """Files in which a comment may turn out to be unused."""

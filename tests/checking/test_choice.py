@@ -224,11 +224,28 @@ def test_unused_comments_are_reported(
     assert message in said.out
 
 
-def test_a_module_alone_cannot_tell_that_a_comment_is_unused(project: Path, check: Check) -> None:
-    """What is wrong in it may show only when a script that calls it is read, too."""
-    write(project, {"utils.py": "x = 1  # noqa: DDP701\n"})
-    assert check("utils.py").places == []
-    assert check(".").places == ["utils.py:1 DDP005"]
+@pytest.mark.parametrize(
+    ("named", "told"),
+    [
+        pytest.param(["."], True, id="project"),
+        pytest.param([], True, id="nothing-named"),
+        pytest.param(["src", "train.py"], True, id="all-of-it"),
+        pytest.param(["src"], False, id="a-folder"),
+        pytest.param(["src/util.py"], False, id="a-script"),
+        pytest.param(["src/util.py", "train.py", "--no-cache"], False, id="files"),
+    ],
+)
+def test_only_the_whole_project_tells_that_a_comment_is_unused(
+    project: Path, check: Check, named: list[str], told: bool
+) -> None:
+    """What is wrong in a file may show only when a script that calls it is read, too."""
+    util = 'x = 1  # noqa: DDP701\nif __name__ == "__main__":\n    print(x)\n'
+    settings = '[tool.ddpify]\nexclude = ["old"]\n'
+    write(project, {"pyproject.toml": settings, "old/a.py": "x = 1\n"})
+    write(project, {"src/util.py": util, "train.py": CLEAN})
+    assert check(*named).places == (["src/util.py:1 DDP005"] if told else [])
+    check(*named, "--fix")
+    assert ("noqa" in (project / "src/util.py").read_text()) is not told
 
 
 def test_the_order_is_that_of_places(project: Path, check: Check) -> None:
