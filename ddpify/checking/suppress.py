@@ -1,13 +1,14 @@
 """Comments that silence findings: ``# ddpify: ignore[CODE]`` and ``# noqa: CODE``.
 
 A comment counts for the logical line it stands in, so that one behind the last bracket of a call
-silences what is said of its first line.
+silences what is said of its first line; ``# ddpify: ignore-file`` counts for the whole file.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import sys
 import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,24 +18,34 @@ from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.site import Site, Span
 
 UNUSED = "DDP005"
-_CODE = r"[A-Za-z]+[0-9]+"
+_CODE = r"(?:[A-Za-z]+[0-9]+|DDP\b)"
+_OWN_CODE = "DDP[0-9]+"
 _COMMENT = re.compile(
-    rf"#\s*(?:ddpify:\s*(?P<own>ignore)\s*(?:\[(?P<ignored>[^\]]*)\]|(?!\[))"
+    r"#\s*(?:ddpify:\s*(?P<own>ignore(?:-file)?)"
+    r"(?:\s*\[(?P<ignored>[^\]]*)\]"
+    rf"|\s*:?\s*(?P<unbracketed>{_OWN_CODE}(?:[\s,]+{_OWN_CODE})*)"
+    r"|(?P<odd>[\w-]+|\s*[:\[])?)"
     rf"|noqa(?![\w-]|\s*:)|noqa\s*:\s*(?P<noqa>{_CODE}(?:[\s,]+{_CODE})*))",
     re.IGNORECASE,
 )
+_ALL, _EVERY = "ALL", "DDP"
+_FILE = "ignore-file"
 _SKIPPED = frozenset((tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING))
 
 
 @dataclass(frozen=True)
 class Comment:
-    """One such comment: where it stands, the lines it counts for, and its codes (None: all)."""
+    """One such comment: where it stands, the lines it counts for, and its codes (None: all).
+
+    ``own``: the word of ddpify's own form; ``odd``: it is not written as one that is understood.
+    """
 
     span: Span
     first: int
     last: int
-    own: bool
+    own: str
     codes: tuple[str, ...] | None
+    odd: bool = False
 
     def silences(self, finding: Finding) -> bool:
         """Whether it is about this finding."""
@@ -44,7 +55,8 @@ class Comment:
 
 def may_hold(raw: bytes) -> bool:
     """Whether there can be such a comment; nothing else is tokenized."""
-    return b"ddpify:" in raw or b"noqa" in raw.lower()
+    low = raw.lower()
+    return b"ddpify:" in low or b"noqa" in low
 
 
 def comments(text: str, python: bool = True) -> tuple[Comment, ...]:
@@ -74,8 +86,11 @@ def silenced(
 
 
 def _meant(comment: Comment, finding: Finding) -> bool:
-    """Whether an unused comment is to stay: only one that says so by the code."""
-    return comment.codes is not None and UNUSED in comment.codes and comment.silences(finding)
+    """Whether an unused comment is to stay: only one that says so by the code, or all of a file
+    in which another one is for everything."""
+    if comment.codes is None:
+        return comment.own == _FILE and comment.span != finding.site.span
+    return UNUSED in comment.codes and comment.silences(finding)
 
 
 def _unused(
@@ -89,6 +104,14 @@ def _unused(
     if comment.codes is None:
         if comment.own and not here and all(map(on, known())):
             yield _finding(path, lines, comment, (), "nothing is wrong here that it could silence")
+        return
+    if not comment.codes:
+        why = (
+            f"it is not written `# ddpify: {comment.own}[CODE]`"
+            if comment.odd
+            else "it names no rule"
+        )
+        yield _finding(path, lines, comment, (), why)
         return
     idle = tuple(code for code in comment.codes if _is_idle(code, comment, here, on))
     unknown = [code for code in idle if not any(one.startswith(code) for one in known())]
@@ -112,22 +135,23 @@ def _finding(
 ) -> Finding:
     left = [code for code in comment.codes or () if code not in idle]
     site = Site(path, comment.span)
+    line = lines[comment.span.line - 1]
     return Finding(
         UNUSED,
         site,
         f"unused suppression: {why}",
         Severity.WARNING,
-        _removal(site, lines[comment.span.line - 1], left, comment.own),
-        "remove it, lest it hides the next finding",
+        () if comment.odd else _removal(site, line, left, comment.own),
+        "write it so" if comment.odd else "remove it, lest it hides the next finding",
     )
 
 
-def _removal(site: Site, line: str, left: Sequence[str], own: bool) -> tuple[Edit, ...]:
+def _removal(site: Site, line: str, left: Sequence[str], own: str) -> tuple[Edit, ...]:
     """The comment goes, or its idle codes; one in a line of its own is left to the user."""
     span = site.span
     if left:
         listed = ", ".join(left)
-        code = f"# ddpify: ignore[{listed}]" if own else f"# noqa: {listed}"
+        code = f"# ddpify: {own}[{listed}]" if own else f"# noqa: {listed}"
         return (Edit(How.TEXT, site, code),)
     before, after = line[: span.column], line[span.end_column :].strip()
     if after and not after.startswith("#"):
@@ -168,7 +192,17 @@ def _tokens(text: str) -> Iterator[tokenize.TokenInfo]:
 def _comment(match: re.Match[str], at: tuple[int, int], first: int, last: int) -> Comment:
     line, column = at
     span = Span(line, column + match.start(), line, column + match.end())
-    own = match["own"] is not None
-    listed = match["ignored"] if own else match["noqa"]
-    codes = None if listed is None else tuple(re.findall(_CODE, listed.upper()))
-    return Comment(span, first, last, own, codes)
+    own = (match["own"] or "").lower()
+    if own == _FILE:
+        first, last = 0, sys.maxsize
+    odd = match["odd"] is not None
+    return Comment(span, first, last, own, () if odd else _codes(match), odd)
+
+
+def _codes(match: re.Match[str]) -> tuple[str, ...] | None:
+    """Those it lists, in ddpify's own brackets whatever they are; None: it lists none."""
+    if match["ignored"] is not None:
+        words = re.findall(r"[^\s,]+", match["ignored"].upper())
+        return tuple(_EVERY if one == _ALL else one for one in words)
+    listed = match["unbracketed"] or match["noqa"]
+    return tuple(re.findall(_CODE, listed.upper())) if listed else None

@@ -129,6 +129,16 @@ def test_diff_of_standard_input(project: Path, check: Check) -> None:
             id="ours",
         ),
         pytest.param("x = 1  # noqa: DDP701 why\n", "x = 1  # why\n", id="with-a-reason"),
+        pytest.param("x = 1  # ddpify: ignore[]\n", "x = 1\n", id="empty"),
+        pytest.param("x = 1  # ddpify: ignore: DDP701\n", "x = 1\n", id="colon"),
+        pytest.param(
+            "x = 1  # ddpify: ignored, why\n", "x = 1  # ddpify: ignored, why\n", id="odd"
+        ),
+        pytest.param(
+            "bad()  # ddpify: ignore-file[DDP402,DDP7]\n",
+            "bad()  # ddpify: ignore-file[DDP7]\n",
+            id="file",
+        ),
         pytest.param("x = 1  # noqa: DDP701  # why\n", "x = 1  # why\n", id="with-a-comment"),
         pytest.param("x = 1  # why  # noqa: DDP701\n", "x = 1  # why\n", id="behind-a-comment"),
         pytest.param(
