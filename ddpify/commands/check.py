@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 _STDIN = Path("-")
 _FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "junit")
+_APART = (
+    ("--add-noqa", "--diff"),
+    ("--add-noqa", "--fix"),
+    ("--add-noqa", "--statistics"),
+    ("--diff", "--statistics"),
+)
+_COUNTED = ("text", "concise", "json")
 
 
 @click.command()
@@ -140,6 +147,7 @@ def _run(paths: tuple[Path, ...], flags: _Flags) -> int:
     from ddpify.checking.run import check as run
     from ddpify.roots import shown
 
+    _check_flags(flags)
     asked = _asked(paths, flags)
     checked = run(asked)
     for line in checked.unread:
@@ -156,6 +164,15 @@ def _run(paths: tuple[Path, ...], flags: _Flags) -> int:
         checked = replace(checked, texts={shown(asked.stdin.resolve()): asked.text})
     _print(_rendered(asked, checked, flags), flags, to_error=flags.on("fix") and bool(asked.stdin))
     return TO_DO if checked.wanting and not flags.on("exit_zero") else CLEAN
+
+
+def _check_flags(flags: _Flags) -> None:
+    """No flag is passed over for another one without a word."""
+    for pair in _APART:
+        if all(flags.on(one.removeprefix("--").replace("-", "_")) for one in pair):
+            raise Stop(f"{' and '.join(pair)} exclude each other: choose one.")
+    if flags.on("statistics") and flags.form not in _COUNTED:
+        raise Stop(f"--statistics has no form for {flags.form}: choose {', '.join(_COUNTED)}.")
 
 
 def _asked(paths: tuple[Path, ...], flags: _Flags) -> Asked:

@@ -200,3 +200,30 @@ def test_add_noqa_names_what_has_no_line_for_it(project: Path, check: Check) -> 
     said = check("--add-noqa")
     assert "a.py:1: DDP000 has no line" in said.err
     assert check().places == ["a.py:1 DDP000"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        pytest.param(["--diff", "--add-noqa"], "--add-noqa and --diff exclude", id="diff"),
+        pytest.param(["--fix", "--add-noqa"], "--add-noqa and --fix exclude", id="fix"),
+        pytest.param(["--add-noqa", "--statistics"], "exclude each other", id="noqa-statistics"),
+        pytest.param(["--diff", "--statistics"], "exclude each other", id="diff-statistics"),
+        pytest.param(["--statistics", "--format", "sarif"], "no form for sarif", id="sarif"),
+        pytest.param(["--statistics", "--format", "github"], "no form for github", id="github"),
+    ],
+)
+def test_flags_that_exclude_each_other_are_an_error(
+    project: Path, check: Check, flags: list[str], why: str
+) -> None:
+    write(project, {"main.py": MIXED})
+    said = check(*flags)
+    assert (said.code, said.out) == (2, "")
+    assert why in said.err
+    assert (project / "main.py").read_text() == MIXED
+
+
+@pytest.mark.parametrize("form", ["text", "concise", "json"])
+def test_statistics_have_these_forms(project: Path, check: Check, form: str) -> None:
+    write(project, {"main.py": MIXED})
+    assert check("--statistics", "--output-format", form).code == 1
