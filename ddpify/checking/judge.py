@@ -123,7 +123,7 @@ class Judge:
         header = HEADER_PREFIX.encode()
         copies = {f.stem for f in self._group.python if self._contents[f].startswith(header)}
         default = self._settings.runtime_module.rpartition(".")[2] or _RUNTIME
-        marks = (_INSTALLED, *(stem.encode() for stem in {*copies, default}))
+        marks = (_INSTALLED, *(os.fsencode(stem) for stem in {*copies, default}))
         return [
             file
             for file in self._group.python

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -24,6 +25,7 @@ _APART = (
     ("--add-noqa", "--statistics"),
     ("--diff", "--statistics"),
 )
+_UNNAMED = re.compile("[\ud800-\udfff]")  # bytes of a file's name that are no UTF-8
 _COUNTED = ("text", "concise", "json")
 
 
@@ -265,9 +267,8 @@ def _rendered(asked: Asked, checked: Checked, flags: _Flags) -> str:
             quiet=flags.on("quiet"),
             source=flags.on("show_source"),
         )
-    if form == "sarif":
-        return _sarif(asked, checked)
-    return _for_programs(form)(checked)
+    text = _sarif(asked, checked) if form == "sarif" else _for_programs(form)(checked)
+    return _UNNAMED.sub("\ufffd", text)
 
 
 def _for_programs(form: str) -> Callable[[Checked], str]:
@@ -298,6 +299,6 @@ def _print(text: str, flags: _Flags, to_error: bool = False) -> None:
         return
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, "utf-8")
+        target.write_text(text, "utf-8", "surrogateescape")
     except OSError as error:
         raise Stop(f"{target}: cannot be written ({error.strerror})") from error

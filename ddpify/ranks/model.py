@@ -78,7 +78,7 @@ class Thing:
     def __post_init__(self) -> None:
         """Keep the hash, which is alike in every process: sets of things have one order."""
         line = self.site.span.line if self.site is not None else 0
-        self._hash = hash((line, crc32(self.name.encode())))
+        self._hash = hash((line, crc32(self.name.encode("utf-8", "surrogatepass"))))
 
     def __hash__(self) -> int:
         return self._hash

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree as xml
 
 from ddpify.checking.model import Checked
 from ddpify.rules.base import Finding
+
+# What XML cannot hold, and the control characters that it should not.
+_ILLEGAL = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def render(checked: Checked) -> str:
@@ -19,7 +23,7 @@ def render(checked: Checked) -> str:
     if not count:
         xml.SubElement(suite, "testcase", {"name": "no findings", "classname": "ddpify"})
     xml.indent(suites)
-    text = xml.tostring(suites, encoding="unicode")
+    text = _ILLEGAL.sub("\ufffd", xml.tostring(suites, encoding="unicode"))
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}\n'
 
 
@@ -36,13 +40,8 @@ def _case(suite: xml.Element, found: Finding, checked: Checked) -> None:
             "line": str(span.line),
         },
     )
-    attributes = {"type": found.severity.value, "message": _legal(found.message)}
+    attributes = {"type": found.severity.value, "message": found.message}
     failure = xml.SubElement(case, "failure", attributes)
     because = (f"{site}: {why}" for site, why in found.because)
     place = f"{found.site.path}:{span.line}:{span.column + 1}: {found.rule} {found.message}"
-    failure.text = _legal("\n".join(part for part in (place, *because, found.advice) if part))
-
-
-def _legal(text: str) -> str:
-    """Without what XML cannot hold."""
-    return "".join(one for one in text if one in "\t\n\r" or one.isprintable() or ord(one) > 0x9F)
+    failure.text = "\n".join(part for part in (place, *because, found.advice) if part)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import io
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -114,7 +115,7 @@ def _location(site: Site, message: str = "") -> dict[str, Any]:
 def _artifact(path: str) -> dict[str, str]:
     if Path(path).is_absolute():
         return {"uri": Path(path).as_uri()}
-    return {"uri": quote(path), "uriBaseId": _BASE}
+    return {"uri": quote(os.fsencode(path)), "uriBaseId": _BASE}
 
 
 def _region(span: Span) -> dict[str, int]:

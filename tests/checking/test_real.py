@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
+from xml.etree import ElementTree as xml
 
 import jsonschema
 import pytest
@@ -85,3 +87,49 @@ def test_silenced_once_and_for_all(case: Case, run: Runs) -> None:
     """The comments that --add-noqa writes leave nothing, themselves included."""
     run("--add-noqa")
     assert [path for _, path, _ in run.found() if path.endswith(".py")] == []
+
+
+ALONE = """\
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+if dist.get_rank() == 0:
+    dist.barrier()
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def odd_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Programs whose names are no text."""
+    monkeypatch.chdir(tmp_path)
+    for name in (b"bad\xff.py", b"ctl\x01.py"):
+        try:
+            Path(os.fsdecode(name)).write_text(ALONE)
+        except OSError:
+            pytest.skip("no such names here")
+    return tmp_path
+
+
+@pytest.mark.parametrize("form", ["json", "sarif", "github", "gitlab", "junit"])
+def test_reports_are_text_whatever_the_names(odd_names: Path, run: Runs, form: str) -> None:
+    printed = run("--output-format", form)
+    run("--output-format", form, "-o", "report")
+    written = (odd_names / "report").read_text("utf-8")
+    assert written == printed
+    assert written.count("DDP801") >= 2
+    if form == "junit":
+        assert [one.get("file") for one in xml.fromstring(written)[0]] == [
+            "bad\ufffd.py",
+            "ctl\ufffd.py",
+        ]
+    elif form == "sarif":
+        assert '"uri": "bad%FF.py"' in written
+    elif form != "github":
+        assert "bad\ufffd.py" in written
+        json.loads(written)
+
+
+def test_text_in_a_file_has_the_names_as_they_are(odd_names: Path, run: Runs) -> None:
+    run("-o", "report")
+    assert b"bad\xff.py:5:5: DDP801 " in (odd_names / "report").read_bytes()

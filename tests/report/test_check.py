@@ -258,6 +258,9 @@ def test_junit_without_findings_is_a_test_that_passes() -> None:
 
 
 def test_junit_holds_no_control_characters() -> None:
-    odd = replace(PRINT, message="a\x00b\x1bc<&>", severity=Severity.ERROR)
+    site = Site("a\x01\udcff\ufffe.py", PRINT.site.span)
+    odd = replace(PRINT, site=site, message="a\x00b\x1bc<&>", severity=Severity.ERROR)
     document = xml.fromstring(junit.render(replace(ALL, findings=(odd,))))
-    assert document[0][0][0].get("message") == "abc<&>"
+    assert document[0][0].get("file") == "a\ufffd\ufffd\ufffd.py"
+    assert document[0][0].get("classname") == "a\ufffd\ufffd\ufffd"
+    assert document[0][0][0].get("message") == "a\ufffdb\ufffdc<&>"
