@@ -66,7 +66,9 @@ OURS: dict[str, set[str]] = {
     "checking.judge": {"checking", "launchers", "lint", "names", "pipeline", "project"}
     | {"rules.base", "settings", "site", "source"},
     "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
-    "checking.actions": {"checking", "plan", "rules.base", "settings", "source", "write"},
+    "checking.noqa": {"checking.suppress", "launchers"},
+    "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
+    | {"write"},
     "report": DATA | {"report", "checking.model"},
     "report.sarif": DATA | {"__version__", "report", "checking.model"},
     **{

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify.checking.codes import UNREADABLE
+from ddpify.checking.files import is_python
 from ddpify.checking.fixing import Fixed, fix
 from ddpify.checking.model import Asked, Checked, CheckError
-from ddpify.checking.noqa import with_noqa
+from ddpify.checking.noqa import Shell, in_shell, with_noqa
 from ddpify.checking.run import check
 from ddpify.checking.suppress import UNUSED
 from ddpify.plan import Change
@@ -58,26 +59,55 @@ def silence(asked: Asked, findings: Iterable[Finding]) -> tuple[int, tuple[str, 
     by_path: dict[str, list[Finding]] = {}
     left = []
     for one in findings:
-        if one.site.path.endswith(".py") and one.rule not in (UNUSED, UNREADABLE):
-            by_path.setdefault(one.site.path, []).append(one)
-        else:
+        if one.rule in (UNUSED, UNREADABLE):
             left.append(f"{one.site}: {one.rule} has no line in which a comment could stand")
+        else:
+            by_path.setdefault(one.site.path, []).append(one)
     files = Files(asked)
-    silenced = [_silenced(path, files.read(path), group) for path, group in by_path.items()]
-    _apply([change for change, _ in silenced])
-    return sum(count for _, count in silenced), tuple(left)
+    changes, count = [], 0
+    for path, group in by_path.items():
+        change, written, why = _silenced(path, files.read(path), group)
+        changes.append(change)
+        count += written
+        left += why
+    _apply(changes)
+    return count, tuple(left)
 
 
-def _silenced(path: str, raw: bytes, findings: Sequence[Finding]) -> tuple[Change, int]:
+def _silenced(
+    path: str, raw: bytes, findings: Sequence[Finding]
+) -> tuple[Change, int, Sequence[str]]:
+    """What becomes of one file, how many comments it gets, and which it cannot get."""
     codes: dict[int, list[str]] = {}
     for one in findings:
         codes.setdefault(one.site.span.line, []).append(one.rule)
+    if not is_python(Path(path)):
+        return _silenced_launcher(path, raw, codes)
     try:
         source = Source.from_bytes(raw, Path(path), path)
     except UnreadableSource as error:
         raise CheckError(str(error)) from error
     text, count = with_noqa(source.text, codes)
-    return Change(path, raw, source.encode(text), ()), count
+    return Change(path, raw, source.encode(text), ()), count, ()
+
+
+def _silenced_launcher(
+    path: str, raw: bytes, codes: Mapping[int, list[str]]
+) -> tuple[Change, int, Sequence[str]]:
+    """A shell script; what people read and what make reads is left to them."""
+    from ddpify.launchers.discover import Kind, kind_of
+
+    source = Source.plain(raw, Path(path), path)
+    if kind_of(path) in (Kind.MAKE, Kind.MARKDOWN):
+        done = Shell(source.text, 0, tuple(codes))
+    else:
+        done = in_shell(path, source.text, codes)
+    why = [
+        f"{path}:{line}: no comment was written for {', '.join(codes[line])}; write `# noqa: "
+        f"{', '.join(codes[line])}` in a line of the command, or ignore it in the settings"
+        for line in done.left
+    ]
+    return Change(path, raw, source.encode(done.text), ()), done.count, why
 
 
 def _apply(changes: Iterable[Change]) -> None:

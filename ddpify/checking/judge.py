@@ -148,11 +148,11 @@ class Judge:
         raw = self._contents.get(file)
         if raw is None:  # reached from a file that was named
             raw = file.read_bytes() if file.is_file() else b""
-        text = _text(raw, file, path) if may_hold(raw) else None
+        python = file in self._group.python or file.suffix == ".py"
+        text = _text(raw, file, path, python) if may_hold(raw) else None
         if text is None:
             return findings
         on = self._on(path)
-        python = file in self._group.python or file.suffix == ".py"
         kept, unused = silenced(path, text, findings, on, python)
         told = bool(unused) and python and on(UNUSED) and self._complete
         return kept + (unused if told else [])
@@ -199,9 +199,10 @@ def _unique(findings: Iterable[Finding]) -> Iterator[Finding]:
     return iter(best.values())
 
 
-def _text(raw: bytes, file: Path, path: str) -> str | None:
+def _text(raw: bytes, file: Path, path: str, python: bool) -> str | None:
+    read = Source.from_bytes if python else Source.plain
     try:
-        return Source.from_bytes(raw, file, path).text
+        return read(raw, file, path).text
     except UnreadableSource:
         return None
 

@@ -6,6 +6,13 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ddpify.checking.suppress import joined
+
+if TYPE_CHECKING:
+    from ddpify.launchers.script import Script
 
 _CODES = r"[A-Z]+[0-9]+(?:[,\s]+[A-Z]+[0-9]+)*"
 _NOQA = re.compile(rf"#\s*noqa\s*:\s*(?P<codes>{_CODES})", re.IGNORECASE)
@@ -28,6 +35,52 @@ def with_noqa(text: str, codes: Mapping[int, Iterable[str]]) -> tuple[str, int]:
         written += changed != lines[line - 1]
         lines[line - 1] = changed
     return "".join(lines), written
+
+
+@dataclass(frozen=True)
+class Shell:
+    """The text of a shell script, silenced, and the lines of commands behind which no comment
+    can stand (they end within a text)."""
+
+    text: str
+    count: int
+    left: tuple[int, ...]
+
+
+def in_shell(path: str, text: str, codes: Mapping[int, Iterable[str]]) -> Shell:
+    """As ``with_noqa`` for a shell script: the comment stands behind a command's last line.
+
+    It is written only where the shell reads the same commands as before.
+    """
+    from ddpify.launchers.script import Script
+
+    count, left = 0, []
+    for line, new in sorted(codes.items()):
+        script = Script.parse(path, text)
+        lines = list(io.StringIO(text, newline=""))
+        _, last = joined(lines)[line - 1]
+        before = lines[last - 1]
+        lines[last - 1] = _line(before, _shell_comments(script).get(last), sorted(set(new)))
+        changed = Script.parse(path, "".join(lines))
+        if last in _shell_comments(changed) and _commands(changed) == _commands(script):
+            count += lines[last - 1] != before
+            text = changed.text
+        else:
+            left.append(line)
+    return Shell(text, count, tuple(left))
+
+
+def _shell_comments(script: Script) -> dict[int, int]:
+    """The columns in which comments begin, by line."""
+    from ddpify.launchers.script import nodes
+
+    found = (one for one in nodes(script.root) if one.type == "comment")
+    spans = (script.span(one.start_byte, one.end_byte) for one in found)
+    return {span.line: span.column for span in spans}
+
+
+def _commands(script: Script) -> list[list[str]]:
+    return [[word.text for word in one.words] for one in script.commands]
 
 
 def _line(line: str, comment: int | None, codes: list[str]) -> str:

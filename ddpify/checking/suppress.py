@@ -60,15 +60,28 @@ def may_hold(raw: bytes) -> bool:
 
 
 def comments(text: str, python: bool = True) -> tuple[Comment, ...]:
-    """All of a file; of other than Python files those that stand in the line they are about."""
+    """All of a file; in a launcher they are about the lines of the command they stand in."""
     if python:
         return tuple(_of_tokens(text))
+    lines = list(io.StringIO(text, newline=""))
     found = (
-        _comment(match, (number, 0), number, number)
-        for number, line in enumerate(text.splitlines(), 1)
+        _comment(match, (number, 0), *lines_of)
+        for number, (line, lines_of) in enumerate(zip(lines, joined(lines), strict=True), 1)
         for match in _COMMENT.finditer(line)
     )
     return tuple(found)
+
+
+def joined(lines: Sequence[str]) -> list[tuple[int, int]]:
+    """For each line of a launcher the first and the last of those that backslashes make one."""
+    found: list[tuple[int, int]] = []
+    for number, line in enumerate(lines, 1):
+        body = line.rstrip("\r\n")
+        slashes = len(body) - len(body.rstrip("\\"))
+        goes_on = slashes % 2 and not body.lstrip().startswith("#") and number < len(lines)
+        if not goes_on:
+            found += [(len(found) + 1, number)] * (number - len(found))
+    return found
 
 
 def silenced(

@@ -227,3 +227,70 @@ def test_flags_that_exclude_each_other_are_an_error(
 def test_statistics_have_these_forms(project: Path, check: Check, form: str) -> None:
     write(project, {"main.py": MIXED})
     assert check("--statistics", "--output-format", form).code == 1
+
+
+LAUNCH = "python -m torch.distributed.launch"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(f"{LAUNCH} a.py\n", f"{LAUNCH} a.py  # noqa: DDP003\n", id="line"),
+        pytest.param(
+            f"{LAUNCH} \\\n  --nproc_per_node 2 \\\n  a.py\necho\n",
+            f"{LAUNCH} \\\n  --nproc_per_node 2 \\\n  a.py  # noqa: DDP003\necho\n",
+            id="several",
+        ),
+        pytest.param(
+            f"{LAUNCH} \\\r\n a.py  # why\r\n",
+            f"{LAUNCH} \\\r\n a.py  # why  # noqa: DDP003\r\n",
+            id="crlf",
+        ),
+        pytest.param(f"{LAUNCH} a.py # noqa: X1", f"{LAUNCH} a.py # noqa: X1, DDP003", id="more"),
+        pytest.param(
+            f"{LAUNCH} a.py '# noqa: X1'\n",
+            f"{LAUNCH} a.py '# noqa: X1'  # noqa: DDP003\n",
+            id="in-a-text",
+        ),
+        pytest.param(
+            f"# all \\\n{LAUNCH} a.py\n",
+            f"# all \\\n{LAUNCH} a.py  # noqa: DDP003\n",
+            id="a-comment-goes-no-further",
+        ),
+    ],
+)
+@pytest.mark.parametrize("head", ["", "#!/bin/bash\n# \xe4\n"])
+def test_add_noqa_in_shell_scripts(
+    project: Path, check: Check, head: str, before: str, after: str
+) -> None:
+    name = "run" if head else "run.sh"
+    (project / name).write_bytes((head + before).encode("latin-1"))
+    line = (head + before[: before.index(LAUNCH)]).count("\n") + 1
+    assert check(name).places == [f"{name}:{line} DDP003"]
+    assert check(name, "--add-noqa").out == "Wrote 1 noqa comment.\n"
+    assert (project / name).read_bytes() == (head + after).encode("latin-1")
+    assert check(name).places == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        pytest.param("run.sh", f'{LAUNCH} a.py "x\ny" b\n', id="ends-in-a-text"),
+        pytest.param("Makefile", f"all:\n\t{LAUNCH} a.py\n", id="makefile"),
+        pytest.param("README.md", f"```bash\n{LAUNCH} a.py\n```\n", id="markdown"),
+    ],
+)
+def test_add_noqa_leaves_other_launchers_to_the_user(
+    project: Path, check: Check, name: str, text: str
+) -> None:
+    write(project, {name: text})
+    said = check("--add-noqa")
+    assert said.out == "Wrote 0 noqa comments.\n"
+    assert f"{name}:{text[: text.index(LAUNCH)].count(chr(10)) + 1}: no comment" in said.err
+    assert (project / name).read_text() == text
+
+
+def test_add_noqa_in_a_script_without_a_suffix(project: Path, check: Check) -> None:
+    write(project, {"train": "#!/usr/bin/env python\nbad()\n"})
+    assert check("train", "--add-noqa").out == "Wrote 1 noqa comment.\n"
+    assert (project / "train").read_text() == "#!/usr/bin/env python\nbad()  # noqa: DDP701\n"
