@@ -141,6 +141,25 @@ def test_the_action_passes_paths_and_arguments(project: Path, runner: Path) -> N
     assert not (project / ".ddpify_cache").exists()
 
 
+@pytest.mark.parametrize(
+    ("paths", "args", "code"),
+    [
+        pytest.param("right.py\nmain.py\n", "", 1, id="paths"),
+        pytest.param("right.py\n\n  other\n", "", 0, id="blank-lines"),
+        pytest.param("main.py", "--no-cache\n--ignore\nDDP6\n", 0, id="arguments"),
+        pytest.param("", "\n", 1, id="none"),
+    ],
+)
+def test_the_action_reads_all_lines_of_its_inputs(
+    project: Path, runner: Path, paths: str, args: str, code: int
+) -> None:
+    (project / "other").mkdir()
+    (project / "right.py").write_text("x = 1\n")
+    done = step("Check", project, runner, {"paths": paths, "args": args, "sarif": ""})
+    assert done.returncode == code, done.stdout + done.stderr
+    assert (CODE in done.stdout) is bool(code)
+
+
 def test_the_action_writes_sarif(project: Path, runner: Path) -> None:
     done = step("Check", project, runner, {"paths": ".", "args": "", "sarif": "out/ddpify.sarif"})
     assert done.returncode == 1
