@@ -30,7 +30,7 @@ _COUNTED = ("text", "concise", "json")
 
 
 @click.command()
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATHS]...")
+@click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATHS]...")
 @click.option("--select", multiple=True, metavar="CODES", help="Only these rules (or prefixes).")
 @click.option("--ignore", multiple=True, metavar="CODES", help="Not these rules (or prefixes).")
 @click.option(
@@ -87,7 +87,7 @@ _COUNTED = ("text", "concise", "json")
 @click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings, but no summary.")
 @color_flag
-def check(paths: tuple[Path, ...], **flags: object) -> int:
+def check(paths: tuple[str, ...], **flags: object) -> int:
     """Find distributed-training bugs: hangs, wrong numbers, damaged files.
 
     PATHS are files, folders (all Python files and launch scripts in them, .gitignore honoured) or
@@ -98,9 +98,15 @@ def check(paths: tuple[Path, ...], **flags: object) -> int:
     from ddpify.settings import SettingsError
 
     try:
-        return _run(paths, _Flags(flags))
+        return _run(tuple(map(_path, paths)), _Flags(flags))
     except (CheckError, SettingsError) as error:
         raise Stop(str(error)) from error
+
+
+def _path(given: str) -> Path:
+    if not given:  # an unset variable, which Path takes for the current folder
+        raise Stop("a path is empty; name a file or a folder, or nothing for the current folder.")
+    return Path(given)
 
 
 class _Flags:
@@ -123,7 +129,10 @@ class _Flags:
         from ddpify.checking.codes import split
 
         value = self._given[name]
-        return split(value) if isinstance(value, tuple) else ()
+        codes = split(value) if isinstance(value, tuple) else ()
+        if value and not codes:
+            raise Stop(f"--{name.replace('_', '-')} has no code; `ddpify rule --all` lists them.")
+        return codes
 
     @property
     def form(self) -> str:

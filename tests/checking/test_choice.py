@@ -129,6 +129,27 @@ def test_an_unknown_code_is_an_error(
     assert hint in said.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        pytest.param(["--select", ""], "--select has no code", id="select"),
+        pytest.param(["--select", " , "], "--select has no code", id="select-commas"),
+        pytest.param(["--extend-select", ""], "--extend-select has no code", id="extend"),
+        pytest.param(["--ignore", ""], "--ignore has no code", id="ignore"),
+        pytest.param([""], "a path is empty", id="path"),
+        pytest.param(["main.py", ""], "a path is empty", id="second-path"),
+    ],
+)
+def test_what_is_given_empty_is_an_error(
+    project: Path, check: Check, arguments: list[str], why: str
+) -> None:
+    """Most often it is a variable of a script that is not set; all is not what it stands for."""
+    write(project, {"main.py": ALL})
+    said = check(*arguments)
+    assert (said.code, said.out) == (2, "")
+    assert why in said.err
+
+
 def test_a_wrong_setting_is_an_error(project: Path, check: Check) -> None:
     write(project, {"pyproject.toml": "[tool.ddpify]\nper-file-ignores = 3\n", "main.py": ALL})
     said = check()
