@@ -146,6 +146,11 @@ def _size(m: Machine, f: Frame, one: Call) -> Value | None:
     return constant(sizes.world_size()) if whole else None
 
 
+def _rank_and_size(m: Machine, f: Frame, one: Call) -> Value:
+    rank = m.rank_value(RANK, one.name, one.site)
+    return replace(result(one), items=(rank, constant(sizes.world_size())))
+
+
 def _true(m: Machine, f: Frame, one: Call) -> Value:
     return TRUE
 
@@ -278,6 +283,7 @@ _HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     **dict.fromkeys(words.RANK_CALLS, _rank),
     **dict.fromkeys(words.LOCAL_RANK_CALLS, _local_rank),
     **dict.fromkeys(words.SIZE_CALLS, _size),
+    **dict.fromkeys(words.RANK_AND_SIZE_CALLS, _rank_and_size),
     **dict.fromkeys(words.TRUE_CALLS, _true),
     words.DDP: _wrap,
     words.FSDP: _wrap,

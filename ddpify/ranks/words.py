@@ -172,6 +172,10 @@ LOCAL_RANK_CALLS: Final = frozenset(
     {"torch.distributed.get_node_local_rank", "horovod.torch.local_rank"}
 )
 SIZE_CALLS: Final = frozenset({"torch.distributed.get_world_size", "horovod.torch.size"})
+# These give both, the rank first.
+RANK_AND_SIZE_CALLS: Final = frozenset(
+    {"mmcv.runner.get_dist_info", "mmengine.dist.get_dist_info", "mmengine.get_dist_info"}
+)
 TRUE_CALLS: Final = frozenset(
     {
         "torch.distributed.is_available",
