@@ -10,7 +10,7 @@ from ddpify.ranks import fields, library, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
 from ddpify.ranks.functions import enter
-from ddpify.ranks.model import RANK0, RANK1, Call, Thing, Value
+from ddpify.ranks.model import IDENTITY, RANK0, RANK1, Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo
 from ddpify.ranks.values import key_of, of, per_rank, symbol
 
@@ -69,8 +69,14 @@ def given(
             kwargs.update(dict(value.keys))
         else:
             star = True
-            kwargs["**"] = value  # under which names is not known
+            kwargs["**"] = _ranks_in(value)  # under which names is not known
     return Given(node, receiver, tuple(args), kwargs, star, alone)
+
+
+def _ranks_in(value: Value) -> Value:
+    """What is known of arguments whose names are not: that the rank is among them."""
+    why = frozenset(origin for origin in value.all_origins if origin.kind in IDENTITY)
+    return replace(symbol("**"), origins=why)
 
 
 def call_value(m: Machine, f: Frame, callee: Value, given: Given) -> Value:
