@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import io
+import sys
 import tokenize
 import warnings
 from dataclasses import dataclass, field
@@ -88,7 +89,11 @@ class Source:
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             line = getattr(error, "lineno", None) or 1
             message = getattr(error, "msg", None) or str(error) or "nested too deeply"
-            raise UnreadableSource(f"{self.path}:{line}: not valid Python 3 ({message})") from error
+            raise UnreadableSource(
+                f"{self.path}:{line}: not valid Python 3 ({message}; read with Python"
+                f" {sys.version_info.major}.{sys.version_info.minor}; run ddpify with a newer one"
+                " for newer syntax)"
+            ) from error
 
     def span(self, node: ast.AST) -> Span:
         """The span of ``node``, its UTF-8 byte columns converted to characters.
