@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call, Run
+from ddpify.ranks.words import DDP, DIST
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples_process import PROCESS, TRAINING
 from ddpify.rules.placing import backends, chosen, elsewhere
 
+_MOVE_TENSORS = frozenset(
+    "all_reduce broadcast reduce all_gather all_gather_into_tensor reduce_scatter_tensor".split()
+)
 BARRIER = "torch.distributed.barrier"
 
 
@@ -18,7 +22,7 @@ def lint(run: Run) -> Iterable[Finding]:
     if run.session is None or run.frameworks or backends(run) != {"nccl"}:
         return
     for call in run.named(BARRIER):
-        if chosen(run, call.order):
+        if chosen(run, call.order) or _has_worked(run, call):
             return
         if call.everywhere and not _says_device(call) and not elsewhere(run, call):
             yield Finding(
@@ -30,6 +34,15 @@ def lint(run: Run) -> Iterable[Finding]:
                 because=((run.session.site, "the group is opened without device_id"),),
             )
             return
+
+
+def _has_worked(run: Run, barrier: Call) -> bool:
+    """Whether NCCL has moved tensors before: the barrier takes the GPU of those."""
+    return any(
+        call.name == DDP or (call.name.startswith(DIST) and call.method in _MOVE_TENSORS)
+        for call in run.calls
+        if call.order < barrier.order
+    )
 
 
 def _says_device(call: Call) -> bool:
