@@ -11,6 +11,7 @@ from ddpify.rules.beginnings import before_launch
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.meetings import one_was_first
+from ddpify.rules.outputs import is_locked
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -35,7 +36,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in run.calls:
         if not call.everywhere or not _downloads(call) or _own_folder(call):
             continue
-        if before_launch(run, call) or one_was_first(run, call):
+        if is_locked(call) or before_launch(run, call) or one_was_first(run, call):
             continue
         if not _one_goes_first(run, call):
             yield Finding(

@@ -160,11 +160,16 @@ def by_all(run: Run, call: Call) -> bool:
     """Whether it is sure that all ranks come to a call, each as a process of its own."""
     if not call.everywhere or in_parent(run, call) or not (run.session or run.frameworks):
         return False
-    if any("lock" in name.lower() for value in call.contexts for name in value.names()):
-        return False  # one after the other, and mostly only one
+    if is_locked(call):
+        return False
     if any(_unsure(guard) or _ruled_out(guard) for guard in call.guards):
         return False
     return not any(_may_leave(run, entered, call) for entered in call.stack)
+
+
+def is_locked(call: Call) -> bool:
+    """Whether ranks do it one after the other, and mostly only one."""
+    return any("lock" in name.lower() for value in call.contexts for name in value.names())
 
 
 def _may_leave(run: Run, entered: Call, call: Call) -> bool:
