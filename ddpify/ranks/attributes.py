@@ -129,7 +129,7 @@ def _unknown_attribute(
     return value
 
 
-_AGREED = frozenset("shape dtype device ndim layout requires_grad".split())
+_AGREED = frozenset("shape dtype device ndim layout requires_grad world_size".split())
 _POSITIONS = {"dataset": 0, "sampler": 0}
 
 
