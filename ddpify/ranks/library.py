@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -76,7 +77,13 @@ def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
         return with_origin(result(one), FILES, name, one)
     if one.receiver is not None:
         return _method(m, f, one)
-    return result(one)
+    return _by_its_name(m, one) or result(one)
+
+
+def _by_its_name(m: Machine, one: Call) -> Value | None:
+    """``is_main_process()`` of a module that is not here: nothing but the name says what it is."""
+    known = one.name.partition(".")[0] in (*sys.stdlib_module_names, "torch", "numpy")
+    return None if known else m.by_name(one.method.removeprefix("get_"), one.site)
 
 
 def _is_true(value: Value | None) -> bool:

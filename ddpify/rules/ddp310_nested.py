@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.values import Made
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_gradients import trained
 from ddpify.rules.wrapped import exclusive
@@ -24,7 +25,7 @@ def lint(run: Run) -> Iterable[Finding]:
         module = call.arg(0, "module")
         things = module.things if module is not None else ()
         inside = {_wrapper(thing, call) for thing in things}
-        if len(inside) != 1 or None in inside:
+        if len(inside) != 1 or None in inside or not _is_certain(module):
             continue
         inner = inside.pop()
         assert inner is not None
@@ -37,6 +38,11 @@ def lint(run: Run) -> Iterable[Finding]:
             advice="use one wrapper",
             because=((inner.site, f"{_NAMES[inner.name]} here"),),
         )
+
+
+def _is_certain(module: Value | None) -> bool:
+    """Whether it is one object, not one of several: `model.module if wrapped else model`."""
+    return module is not None and isinstance(module.atoms[0], Made)
 
 
 def _wrapper(thing: Thing, call: Call) -> Call | None:

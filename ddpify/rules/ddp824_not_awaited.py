@@ -9,7 +9,7 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call, Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples_ranks import on_ranks
-from ddpify.rules.syntax import definitions, is_read, parents, scope, variable
+from ddpify.rules.syntax import definitions, parents, reads, scope, variable
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -30,7 +30,7 @@ def _dropped(call: Call) -> bool:
     if _only_collected(call):
         return True
     name = variable(call)
-    return name is not None and not is_read(scope(call), name, call.node) and not call.loops
+    return name is not None and not reads(scope(call), name, call.node) and not call.loops
 
 
 def _only_collected(call: Call) -> bool:

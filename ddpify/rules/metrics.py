@@ -84,13 +84,16 @@ def _left_out(run: Run) -> frozenset[Thing]:
 def _put_together(run: Run, loader: Thing) -> bool:
     """Whether anything that comes from it is sent to other ranks."""
     for call in run.calls:
-        if call.name.startswith(_OWN_METRICS) or _reduces(call):
-            values = (*call.args, *call.kwargs.values())
-            if call.receiver is not None:
-                values = (*values, call.receiver)
+        if call.name.startswith(_OWN_METRICS) or _reduces(call) or _hands_over(call):
+            values = call.given if call.receiver is None else (*call.given, call.receiver)
             if any(loader in value.sources() for value in values):
                 return True
     return False
+
+
+def _hands_over(call: Call) -> bool:
+    """Whether it writes a file of this rank's own, ``part_{rank}.pkl``, for another to read."""
+    return call.method in ("dump", "save") and any(map(_says_rank, call.given[1:]))
 
 
 def _reduces(call: Call) -> bool:

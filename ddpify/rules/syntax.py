@@ -76,23 +76,31 @@ def is_used(call: Call) -> bool:
     while isinstance(holder, _THROUGH):
         node, holder = holder, above.get(holder)
     if isinstance(holder, (ast.Return, ast.Lambda)):
-        return bool(call.stack) and is_used(call.stack[-1])
+        return _is_used_by_caller(call)
     if isinstance(holder, ast.Assign):
         target = holder.targets[0]
-        return isinstance(target, ast.Name) and is_read(scope(call), target.id, call.node)
+        uses = reads(scope(call), target.id, call.node) if isinstance(target, ast.Name) else []
+        if uses and all(isinstance(above.get(one), ast.Return) for one in uses):
+            return _is_used_by_caller(call)  # `ret = all_reduce(x); return ret`
+        return bool(uses)
     return isinstance(holder, _USES)
 
 
-def is_read(root: ast.AST, name: str, after: ast.AST) -> bool:
-    """Whether a variable is read in ``root`` on a later line than ``after``."""
+def _is_used_by_caller(call: Call) -> bool:
+    return bool(call.stack) and is_used(call.stack[-1])
+
+
+def reads(root: ast.AST, name: str, after: ast.AST) -> list[ast.Name]:
+    """Where a variable is read in ``root`` on a later line than ``after``."""
     line = getattr(after, "end_lineno", 0)
-    return any(
-        isinstance(node, ast.Name)
+    return [
+        node
+        for node in ast.walk(root)
+        if isinstance(node, ast.Name)
         and node.id == name
         and isinstance(node.ctx, ast.Load)
         and node.lineno > line
-        for node in ast.walk(root)
-    )
+    ]
 
 
 def variable(call: Call) -> str | None:
