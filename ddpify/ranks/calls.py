@@ -32,6 +32,12 @@ class Given:
     star: bool = False  # there may be more arguments
     alone: bool = False  # the call is a whole statement
 
+    def on(self, receiver: Value | None) -> Given:
+        """The same, with another receiver."""
+        if receiver is self.receiver:
+            return self
+        return Given(self.node, receiver, self.args, self.kwargs, self.star, self.alone)
+
 
 def call(m: Machine, f: Frame, node: ast.Call, alone: bool = False) -> Value:
     """The value of a call expression."""
@@ -146,16 +152,16 @@ def record(
 def _call_thing(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     if thing.kind == "function":
         own = given.receiver if thing.receiver is not None else None
-        one = record(m, f, thing.name, replace(given, receiver=own), thing.info)
+        one = record(m, f, thing.name, given.on(own), thing.info)
         one.result = enter(m, f, thing, given.args, given.kwargs, one)
         return one.result
     if thing.kind == "class":
-        one = record(m, f, thing.name, replace(given, receiver=None))
+        one = record(m, f, thing.name, given.on(None))
         one.result = instantiate(m, f, thing, given.args, given.kwargs, one)
         return one.result
     if thing.kind == "external":
         known = given.receiver is not None and _is_object(given.receiver)
-        bare = given if known else replace(given, receiver=None)
+        bare = given if known else given.on(None)
         return library.called(m, f, record(m, f, thing.name, bare))
     if thing.name == "functools.partial" and thing.call is not None and thing.call.args:
         inner = thing.call
@@ -175,7 +181,7 @@ def _call_method(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     owner = thing.receiver
     assert owner is not None
     if owner.kind == "class":
-        return applied(m, f, owner, record(m, f, thing.name, replace(given, receiver=None)))
+        return applied(m, f, owner, record(m, f, thing.name, given.on(None)))
     method = thing.name.rpartition(".")[2]
     known = _root(owner).kind == "result" and not owner.name.startswith(".")
     base = next(iter(owner.cls.external_bases()), "") if owner.cls is not None else ""
@@ -186,7 +192,7 @@ def _call_method(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     else:
         name = f".{method}"
     if given.receiver is None or owner not in given.receiver.things:
-        given = replace(given, receiver=of(owner))  # `step = loader.sampler.set_epoch; step(1)`
+        given = given.on(of(owner))  # `step = loader.sampler.set_epoch; step(1)`
     return library.called(m, f, record(m, f, name, given))
 
 
@@ -200,7 +206,7 @@ def _root(thing: Thing) -> Thing:
 def _call_object(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     """``thing(…)``: a model's forward, an object with ``__call__``, something unknown."""
     name = f"{thing.name}.__call__" if thing.kind != "parameter" else ".__call__"
-    one = record(m, f, name, replace(given, receiver=of(thing)))
+    one = record(m, f, name, given.on(of(thing)))
     method = thing.cls.method("__call__") if thing.cls is not None else None
     forward = thing.cls.method("forward") if thing.cls is not None else None
     if method is not None:

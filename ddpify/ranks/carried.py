@@ -13,12 +13,26 @@ from ddpify.ranks.trace import events
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
     from ddpify.ranks.machine import Machine
+    from ddpify.ranks.modules import Module
 
 LoopNode = ast.For | ast.AsyncFor | ast.While
 
 
-def changed(node: LoopNode) -> set[str]:
+def changed(module: Module, node: LoopNode) -> set[str]:
     """The names that a loop's body sets."""
+    return _known(module, node)[0]
+
+
+def _known(module: Module, node: LoopNode) -> tuple[set[str], set[str]]:
+    """The names that a loop's body sets, and those of them that decide whether it goes on."""
+    found = module.carried.get(node)
+    if found is None:
+        names = _set_in(node)
+        found = module.carried[node] = (names, names & _asked(node) if names else names)
+    return found
+
+
+def _set_in(node: LoopNode) -> set[str]:
     return {
         one.id
         for statement in node.body
@@ -29,9 +43,8 @@ def changed(node: LoopNode) -> set[str]:
 
 def read_rounds(m: Machine, f: Frame, node: LoopNode, read: Callable[[], None]) -> None:
     """Read a loop; once more if a round makes something each rank's own that the next asks for."""
-    if node not in m.asked:
-        m.asked[node] = changed(node) & _asked(node)
-    before = {name: f.names[name] for name in m.asked[node] if name in f.names}
+    asked = _known(f.module, node)[1]
+    before = {name: f.names[name] for name in asked if name in f.names}
     mark, items = m.mark(), len(m.items)
     read()
     known = m.live == ALL and node in m.reread  # what there is to find was found

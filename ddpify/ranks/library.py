@@ -82,7 +82,7 @@ def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
 
 def _by_its_name(m: Machine, one: Call) -> Value | None:
     """``is_main_process()`` of a module that is not here: nothing but the name says what it is."""
-    known = one.name.partition(".")[0] in (*sys.stdlib_module_names, "torch", "numpy")
+    known = one.name.startswith("torch.") or one.name.partition(".")[0] in sys.stdlib_module_names
     return None if known else m.by_name(one.method.removeprefix("get_"), one.site)
 
 

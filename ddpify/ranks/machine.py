@@ -62,7 +62,7 @@ class Machine:
         self.readings: dict[FunctionInfo, tuple[int, int, list[Item]]] = {}
         self.remembered: dict[tuple[FunctionInfo, Thing | None], int] = {}  # by which ranks
         self.made: set[tuple[ast.If, Thing]] = set()  # what all ranks have made at its first use
-        self.asked: dict[ast.AST, set[str]] = {}  # by a loop: what its rounds set, and ask for
+        self.submodules: dict[tuple[Module, str, int], Value | None] = {}
         self.reread: list[ast.AST] = []  # loops of which two rounds were read
         self.namespaces: dict[Module, Thing] = {}
         self.resolving: set[tuple[Module, str]] = set()

@@ -354,6 +354,14 @@ class Run:
     complete: bool = True  # nothing was left out for its size
     entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
 
+    @cached_property
+    def exits_of(self) -> dict[FunctionInfo | None, list[Exit]]:
+        """The exits by the function that they stand in."""
+        found: dict[FunctionInfo | None, list[Exit]] = {}
+        for one in self.exits:
+            found.setdefault(one.function, []).append(one)
+        return found
+
     def named(self, *names: str) -> Iterator[Call]:
         """Calls of these qualified names, in order."""
         return _in_order(self._by_name, names)

@@ -9,6 +9,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ddpify.ranks.model import Place, Thing
@@ -119,6 +120,7 @@ class Module:
     imports: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     stars: list[tuple[str, int]] = field(default_factory=list)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
+    carried: dict[ast.AST, tuple[set[str], set[str]]] = field(default_factory=dict)  # by a loop
     _sites: dict[ast.AST, Site] = field(default_factory=dict)
 
     @property
@@ -136,6 +138,25 @@ class Module:
     def text(self, node: ast.AST) -> str:
         """The source of a node."""
         return self.source.segment(self.source.span(node))
+
+    @cached_property
+    def assigned(self) -> list[tuple[str, ast.expr]]:
+        """Every attribute that is assigned in the file, as it is written, and what it is given."""
+        nodes = (n for n in ast.walk(self.tree) if isinstance(n, (ast.Assign, ast.AnnAssign)))
+        return [
+            (ast.unparse(target), node.value)
+            for node in nodes
+            for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+            if isinstance(target, ast.Attribute) and node.value is not None
+        ]
+
+    @cached_property
+    def asserted(self) -> frozenset[str]:
+        """What the file asserts, anywhere."""
+        if "assert" not in self.source.text:
+            return frozenset()
+        nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Assert))
+        return frozenset(ast.unparse(node.test) for node in nodes)
 
     def all_functions(self) -> Iterator[FunctionInfo]:
         """Functions and methods of the top level."""

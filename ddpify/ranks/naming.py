@@ -121,9 +121,12 @@ def imported(m: Machine, module: Module, dotted: str, attribute: str, level: int
 
 def submodule(m: Machine, module: Module, dotted: str, level: int = 0) -> Value | None:
     """A module in a folder without ``__init__.py``, which is a package all the same."""
-    file = m.modules.find(module.file, dotted, level)
-    found = m.modules.load(file) if file is not None else None
-    return of(namespace(m, found)) if found is not None else None
+    key = (module, dotted, level)
+    if key not in m.submodules:
+        file = m.modules.find(module.file, dotted, level)
+        found = m.modules.load(file) if file is not None else None
+        m.submodules[key] = of(namespace(m, found)) if found is not None else None
+    return m.submodules[key]
 
 
 def member(m: Machine, module: Module, name: str) -> Value:

@@ -178,7 +178,7 @@ def _looped(
 
 def _forget(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
     """Constants that the loop's body changes are not known in it: it runs again and again."""
-    for name in changed(node):
+    for name in changed(f.module, node):
         value = f.names.get(name)
         if value is not None and value.known and same(*value.atoms) and not value.things:
             one = symbol(f"{name}@{f.module.path}:{node.lineno}")

@@ -127,6 +127,10 @@ def split_by_rank(
     things: tuple[Thing, ...], sources: tuple[list[Value], list[Value]]
 ) -> tuple[tuple[Thing, int], ...]:
     """The things that only one rank's values may be."""
+    first, second = sources
+    alike = len(first) == len(second) and all(map(operator.is_, first, second))
+    if alike and not any(value.apart for value in first):
+        return ()
     found = []
     for thing in things:
         ranks = 0

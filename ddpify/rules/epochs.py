@@ -80,8 +80,10 @@ def _concerns(call: Call, loader: Thing) -> bool:
         return True
     ours = {loader, *(t for value in samplers_of(loader) for t in value.sources())}
     found = {t for t in (*receiver.sources(), *roots) if t is not None}
-    found |= {t for thing in found for v in thing.attrs.values() for t in v.sources()}
-    return not ours.isdisjoint(found)
+    if not ours.isdisjoint(found):
+        return True
+    holders = (thing for thing in found if thing.kind in ("instance", "result", "attribute"))
+    return any(t in ours for one in holders for v in one.attrs.values() for t in v.sources())
 
 
 def _root(thing: Thing) -> Thing | None:

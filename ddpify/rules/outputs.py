@@ -199,10 +199,7 @@ def _ruled_out(guard: Guard) -> bool:
         return False
     said = ast.unparse(guard.node)
     contrary = f"not {said}" if guard.holds else said
-    return any(
-        isinstance(node, ast.Assert) and ast.unparse(node.test) == contrary
-        for node in ast.walk(guard.module.tree)
-    )
+    return contrary in guard.module.asserted
 
 
 def in_parent(run: Run, call: Call | Store) -> bool:

@@ -113,9 +113,12 @@ def variable(call: Call) -> str | None:
 
 def definitions(call: Call, target: ast.expr) -> Iterator[ast.expr]:
     """What is assigned to a name in the call's scope, or to ``self.name`` anywhere in the file."""
-    inside = scope(call) if isinstance(target, ast.Name) else call.module.tree
-    wanted = ast.dump(target).replace("Load()", "Store()")
-    for node in ast.walk(inside):
+    if isinstance(target, ast.Attribute):
+        written = ast.unparse(target)
+        yield from (value for name, value in call.module.assigned if name == written)
+        return
+    wanted = _stored(target)
+    for node in ast.walk(scope(call)):
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if any(_stored(one) == wanted for one in targets):

@@ -120,8 +120,8 @@ class Window:
 def _before(run: Run, one: Moment) -> Iterator[Exit]:
     """The exits that a call of the same round, or of the same function call, comes after."""
     entered = one.stack[-1].order if one.stack else 0
-    for end in run.exits:
-        if not entered < end.order < one.order or end.function is not one.function:
+    for end in run.exits_of.get(one.function, ()):
+        if not entered < end.order < one.order:
             continue
         if end.kind == "return" or (end.loops and end.loops == one.loops):
             yield end
