@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
+from ddpify.ranks.imports import Modules
 from ddpify.ranks.model import Place, Run
-from ddpify.ranks.modules import Modules
 from ddpify.ranks.read import Reading, room
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules

@@ -126,6 +126,7 @@ THEIRS: dict[str, set[str]] = {
     "torch": {"verify.observe", "verify.observer"},
     "tree_sitter": {"launchers"},
     "tree_sitter_bash": {"launchers"},
+    "wcmatch": {"checking.wildmatch"},
 }
 
 

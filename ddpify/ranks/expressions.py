@@ -13,18 +13,9 @@ from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import DATA, IDENTITY, Guard, Loop, Origin, Symbol, Value
 from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.results import told_apart
-from ddpify.ranks.values import (
-    binary,
-    compare,
-    constant,
-    differs,
-    key_of,
-    merge,
-    per_rank,
-    symbol,
-    text,
-)
+from ddpify.ranks.values import constant, differs, key_of, merge, per_rank, symbol, text
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame

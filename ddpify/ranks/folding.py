@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ddpify.ranks import sizes
 from ddpify.ranks.logic import chain
 from ddpify.ranks.model import Call, Value
-from ddpify.ranks.values import differs, gathered, power
+from ddpify.ranks.operations import power
+from ddpify.ranks.values import differs, gathered
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame

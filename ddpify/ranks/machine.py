@@ -11,6 +11,7 @@ from ddpify.names import HEADER_PREFIX
 from ddpify.ranks import expressions, narrowing, statements, streams, words
 from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.imports import Modules
 from ddpify.ranks.interest import Interest
 from ddpify.ranks.model import (
     ALL,
@@ -29,7 +30,7 @@ from ddpify.ranks.model import (
     Thing,
     Value,
 )
-from ddpify.ranks.modules import FunctionInfo, Module, Modules
+from ddpify.ranks.modules import FunctionInfo, Module
 from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split, Unread
 from ddpify.ranks.values import asks_presence, constant, merge, narrowed, truth
 

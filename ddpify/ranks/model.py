@@ -227,7 +227,6 @@ class Call:
     contexts: tuple[Value, ...]  # open `with` blocks, outermost first
     swallows: tuple[ast.Try, ...]  # `try` statements around it whose handlers go on
     grad: bool  # not under no_grad or inference_mode
-    training: bool | None = None
     target: FunctionInfo | None = None
     result: Value | None = None
     alone: bool = False  # a statement of its own: the result is not used

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ddpify.ranks import assigning, calls, iterating, naming
-from ddpify.ranks.carried import changed, read_rounds
+from ddpify.ranks import assigning, calls, naming
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.lazily import first_use
-from ddpify.ranks.model import Guard, Loop, Symbol, Value
+from ddpify.ranks.looping import go_on_while, go_through
+from ddpify.ranks.model import Symbol, Value
 from ddpify.ranks.modules import FunctionInfo, class_info, note_import
-from ddpify.ranks.rounds import Round, run_rounds
-from ddpify.ranks.trace import Repeat, Split, ends
 from ddpify.ranks.values import constant, same, spread, symbol, text
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
     from ddpify.ranks.machine import Machine
-
-BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 
 
 def execute(m: Machine, f: Frame, body: list[ast.stmt]) -> None:
@@ -116,7 +111,14 @@ def leave(m: Machine, f: Frame, node: ast.AST, value: Value) -> None:
 def _raise(m: Machine, f: Frame, node: ast.Raise) -> None:
     if node.exc is not None:
         m.evaluate(f, node.exc)
-    m.end(f, "abort", node)  # one that is caught is DDP810's
+    # one that is caught is DDP810's; SystemExit alone is the end of this rank, and no error
+    m.end(f, "stop" if _is_plain_exit(node.exc) else "abort", node)
+
+
+def _is_plain_exit(raised: ast.expr | None) -> bool:
+    return raised is not None and ast.unparse(raised) in (
+        *("SystemExit", "SystemExit()", "SystemExit(0)", "SystemExit(None)"),
+    )
 
 
 def _break(m: Machine, f: Frame, node: ast.Break) -> None:
@@ -132,115 +134,6 @@ def _assert(m: Machine, f: Frame, node: ast.Assert) -> None:
     test = m.evaluate(f, node.test)
     if test.by_rank and m.may(test, m.live, True) != m.live:
         m.branch(f, test, node.test, (lambda: None, lambda: m.end(f, "abort", node)))
-
-
-def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
-    over = m.evaluate(f, node.iter)
-    trains = _trains(f, node)
-    loop = Loop(node, f.module, over, trains)
-    counts = iterating.rounds_by_rank(over)
-    if counts is not None:
-        run_rounds(m, f, node, loop, _counted(over, counts))
-        return
-    unrolled = iterating.unrolled(over)
-    if unrolled is not None:
-        run_rounds(m, f, node, loop, map(iterating.by_holders, unrolled))
-        return
-    local = None
-    _forget(m, f, node)
-    if iterating.own_length(m, over):
-        local = Guard(over, node.iter, f.module, True, m.live)
-    read_rounds(m, f, node, lambda: _looped(m, f, node, loop, _key(f, node.iter), local, over))
-    _otherwise(m, f, node)
-
-
-def _counted(over: Value, counts: tuple[int, int]) -> Iterator[Round]:
-    """``range`` of a number that each rank knows: as often as it says, by each."""
-    for number in range(max(counts)):
-        ranks = sum(1 << rank for rank in (0, 1) if number < counts[rank])
-        yield ranks, constant(number), replace(over, atoms=counts)
-
-
-def _looped(
-    m: Machine,
-    f: Frame,
-    node: ast.For | ast.AsyncFor,
-    loop: Loop,
-    key: str,
-    local: Guard | None,
-    over: Value,
-) -> None:
-    with m.looping(loop, key, local):
-        element = iterating.element(m, f, over, loop)
-        assigning.assign(m, f, node.target, element)
-        execute(m, f, node.body)
-
-
-def _forget(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
-    """Constants that the loop's body changes are not known in it: it runs again and again."""
-    for name in changed(f.module, node):
-        value = f.names.get(name)
-        if value is not None and value.known and same(*value.atoms) and not value.things:
-            one = symbol(f"{name}@{f.module.path}:{node.lineno}")
-            m.write(f.names, name, replace(value, atoms=one.atoms))
-
-
-def _while(m: Machine, f: Frame, node: ast.While) -> None:
-    _forget(m, f, node)
-    read_rounds(m, f, node, lambda: _while_once(m, f, node))
-
-
-def _while_once(m: Machine, f: Frame, node: ast.While) -> None:
-    test = m.evaluate(f, node.test)
-    live = m.may(test, m.live, True)
-    if not live:
-        execute(m, f, node.orelse)
-        return
-    loop = Loop(node, f.module, None, _trains(f, node))
-    local = Guard(test, node.test, f.module, True, m.live) if m.is_local(test, m.live) else None
-    outside, m.live = m.live, live
-    guards = m.guards
-    if live != outside:
-        m.guards = (*guards, Guard(test, node.test, f.module, True, live))
-    with m.looping(loop, _key(f, node.test), local):
-        execute(m, f, node.body)
-        again = m.evaluate(f, node.test) if m.live else test
-    m.guards = guards
-    if local is None and m.is_local(again, m.live) and m.items:
-        _leave_locally(m, f, again, node)
-    m.live = outside
-    _otherwise(m, f, node)
-
-
-def _otherwise(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
-    """``else`` of a loop: a ``break`` skips it, and goes on after it."""
-    live, items = m.live, m.items
-    loop = items[-1] if items else None
-    within = isinstance(loop, Repeat) and loop.node is node and loop.ranks == live
-    if isinstance(loop, Repeat) and within and any(e.exit.kind == "break" for e in ends(loop.body)):
-        m.items = loop.orelse
-        execute(m, f, node.orelse)
-        m.live, m.items = live, items
-    else:
-        execute(m, f, node.orelse)
-
-
-def _leave_locally(m: Machine, f: Frame, test: Value, node: ast.While) -> None:
-    """``while not stop`` whose body sets ``stop`` to what each rank has for itself."""
-    last = m.items[-1]
-    if isinstance(last, Repeat):
-        guard = Guard(test, node.test, f.module, True, m.live)
-        m.items[-1] = Split(guard, ([last], []), m.live)
-
-
-def _trains(f: Frame, node: ast.AST) -> bool:
-    first, last = node.lineno, node.end_lineno or node.lineno  # type: ignore[attr-defined]
-    lines = f.module.source.lines[first - 1 : last]
-    return any(BACKWARD.search(line) for line in lines)
-
-
-def _key(f: Frame, node: ast.expr) -> str:
-    return ast.unparse(node)
 
 
 def _with(m: Machine, f: Frame, node: ast.With | ast.AsyncWith) -> None:
@@ -354,12 +247,13 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Machine, Frame, Any], None]] = {
     ast.Break: _break,
     ast.Continue: _continue,
     ast.Assert: _assert,
-    ast.For: _for,
-    ast.AsyncFor: _for,
-    ast.While: _while,
+    ast.For: go_through,
+    ast.AsyncFor: go_through,
+    ast.While: go_on_while,
     ast.With: _with,
     ast.AsyncWith: _with,
     ast.Try: _try,
+    getattr(ast, "TryStar", ast.Try): _try,  # from Python 3.11 on
     ast.FunctionDef: _function,
     ast.AsyncFunctionDef: _function,
     ast.ClassDef: _class,

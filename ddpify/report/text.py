@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddpify.outcome import Outcome, Refusal
+from ddpify.report.concise import plural
 from ddpify.roots import prefix as prefix
 
 
@@ -26,10 +27,6 @@ def refusal(one: Refusal) -> str:
     """One line for standard error."""
     place = f"{one.site}: " if one.site and not one.message.startswith(one.site.path) else ""
     return f"ddpify: {place}{one.message}"
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def left_by_hand(outcome: Outcome, before: str = "") -> tuple[Left, ...]:
@@ -56,7 +53,7 @@ def summary(outcome: Outcome, before: str = "", written: Sequence[Path] | None =
     """What was written (None: nothing was meant to be), how to run it, what is left to do."""
     lines: list[str] = []
     if written is not None:
-        lines += _section(f"Wrote {_plural(len(written), 'file')}", map(_shown, written))
+        lines += _section(f"Wrote {plural(len(written), 'file')}", map(_shown, written))
         lines += _section("Run it (arguments as before)", commands(outcome, before))
     by_hand = left_by_hand(outcome, before)
     lines += _section("Left to do by hand", (f"{left.place}: {left.text}" for left in by_hand))

@@ -9,8 +9,9 @@ from ddpify.ranks.model import ALL, Call, Loop, Run, Thing
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT
 from ddpify.rules.examples_feeds import PADDED, PADDED_MEAN, STRIDED
-from ddpify.rules.feeds import backwards, dealt_by, enclosing, taken_over, trained
+from ddpify.rules.feeds import backwards, dealt_by, taken_over, trained
 from ddpify.rules.quotients import is_size, loops_over
+from ddpify.rules.syntax import scope
 
 _REDUCTIONS = frozenset({"torch.distributed.all_reduce", "torch.distributed.reduce"})
 
@@ -52,7 +53,7 @@ def _pads(sampler: Thing) -> bool:
     drop = call.arg(5, "drop_last")
     if drop is not None and drop.constant is not False:
         return False
-    return not any(_tests_length(enclosing(one)) for one in (call, *call.stack))
+    return not any(_tests_length(scope(one)) for one in (call, *call.stack))
 
 
 def _tests_length(function: ast.AST) -> bool:

@@ -9,7 +9,7 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call, Run, Thing
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_feeds import OVER_SHARE, OVER_WHOLE, SHOWN_OVER_WHOLE
-from ddpify.rules.feeds import dataset_of, dealt_by, enclosing, is_loader
+from ddpify.rules.feeds import dataset_of, dealt_by, is_loader
 from ddpify.rules.quotients import (
     Added,
     added,
@@ -19,7 +19,7 @@ from ddpify.rules.quotients import (
     divisions,
     loops_over,
 )
-from ddpify.rules.syntax import resolved
+from ddpify.rules.syntax import resolved, scope
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -46,7 +46,7 @@ def _division(call: Call, one: Added) -> ast.AST | None:
     whole = dealt_by(one.loader) and call.args and _is_whole(call, one.loader)
     if not whole or counts(one.value) or call.module is not one.loop.module:
         return None
-    function = enclosing(call)
+    function = scope(call)
     for left, right, node in divisions(function):
         if base(right) is call.node and ast.unparse(base(left)) == one.name:
             inside = any(n is one.node for n in ast.walk(function))
@@ -92,7 +92,7 @@ def _averages(run: Run, call: Call) -> bool:
     names = {ast.unparse(node) for node in given}
     return any(
         ast.unparse(base(left)) in names and node.lineno > call.node.lineno
-        for left, right, node in divisions(enclosing(call))
+        for left, right, node in divisions(scope(call))
         if any(found in worlds for _, found in resolved(call, right))
     )
 

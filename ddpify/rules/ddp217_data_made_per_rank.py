@@ -9,8 +9,9 @@ from ddpify.ranks.model import Call, Run, Thing
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
-from ddpify.rules.feeds import dealt_sets, enclosing, identifiers
+from ddpify.rules.feeds import dealt_sets, identifiers
 from ddpify.rules.seeds import Stream, stream
+from ddpify.rules.syntax import scope
 
 _TORCH = "torch.randn torch.rand torch.randint torch.normal torch.randn_like torch.rand_like"
 _NUMPY = "randn rand randint normal uniform random standard_normal choice integers"
@@ -85,7 +86,7 @@ def _subscripted(method: ast.AST) -> set[str]:
 
 def _sorted(call: Call, sets: set[Thing]) -> bool:
     """Whether the names are sorted: by a function on the way, or in the class that lists."""
-    nodes = [enclosing(one) for one in (call, *call.stack)]
+    nodes = [scope(one) for one in (call, *call.stack)]
     if call.function is not None and call.function.owner is not None:
         nodes.append(call.function.owner.node)
     return any(not _SORTS.isdisjoint(identifiers(node)) for node in nodes) or any(

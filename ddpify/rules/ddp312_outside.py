@@ -9,7 +9,7 @@ from ddpify.ranks.model import Call, Run, Thing
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_gradients import trained
 from ddpify.rules.parameters import has_parameters
-from ddpify.rules.wrapped import Wrap, backwards, forwards, live, parameters_of, wraps
+from ddpify.rules.wrapped import Wrap, backwards, forwards, live, parameters_of, receives, wraps
 
 _REDUCES = frozenset({"all_reduce", "all_reduce_coalesced", "all_gather", "reduce_scatter_tensor"})
 
@@ -43,14 +43,10 @@ def _trained(run: Run, owner: Thing, held: list[Wrap]) -> bool:
         assert backward.receiver is not None
         sources = live(backward.receiver)
         made = {thing.call for thing in sources}
-        through = owner in sources or any(_receives(c, owner) for c in made if c is not None)
+        through = owner in sources or any(receives(c, owner) for c in made if c is not None)
         if through and any(call in made for call in calls):
             return True
     return False
-
-
-def _receives(call: Call, owner: Thing) -> bool:
-    return call.receiver is not None and owner in call.receiver.things
 
 
 def _by_hand(run: Run) -> bool:

@@ -9,7 +9,7 @@ from itertools import islice
 from ddpify.ranks.model import Call, Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples_feeds import EQUAL_MEANS, UNEQUAL_AVERAGE, UNEQUAL_MEANS
-from ddpify.rules.feeds import by_rank, dataset_of, dealt_by, enclosing
+from ddpify.rules.feeds import by_rank, dataset_of, dealt_by
 from ddpify.rules.quotients import (
     Added,
     added,
@@ -21,6 +21,7 @@ from ddpify.rules.quotients import (
     loops_over,
     selects,
 )
+from ddpify.rules.syntax import scope
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -47,7 +48,7 @@ def lint(run: Run) -> Iterable[Finding]:
 def _unequal(call: Call, sums: list[Added]) -> Iterator[tuple[Call, Added]]:
     """The count by which the reduced value was divided, where it differs between ranks."""
     for place, value in _places(call):
-        function = enclosing(place)
+        function = scope(place)
         for left, right, node in divisions(function):
             if node not in value:
                 continue
@@ -84,7 +85,7 @@ def _written(call: Call, given: ast.expr) -> set[ast.AST]:
     """An argument's expression, and those that its name was last given."""
     found: set[ast.AST] = set(ast.walk(given))
     name = ast.unparse(given)
-    for node in ast.walk(enclosing(call)):
+    for node in ast.walk(scope(call)):
         before = getattr(node, "lineno", 0) < call.node.lineno
         if before and isinstance(node, ast.Assign):
             if any(ast.unparse(target) == name for target in node.targets):

@@ -218,11 +218,6 @@ def in_one_process(run: Run, call: Call) -> bool:
     return False
 
 
-def enclosing(call: Call) -> ast.AST:
-    """The function a call stands in, or its module."""
-    return call.function.node if call.function is not None else call.module.tree
-
-
 def identifiers(node: ast.AST) -> set[str]:
     """Every name, attribute and text in it, in lower case."""
     found = set()

@@ -7,7 +7,6 @@ import re
 from ddpify.ranks.model import Call, Run, Thing, Value
 
 PARSE = ("parse_args", "parse_known_args")
-ADD = "argparse.ArgumentParser.add_argument"
 _LOCAL = re.compile(r"--?local[_-]rank")
 
 

@@ -112,7 +112,7 @@ show(3)
         "    dist.barrier()\n",
         "if rank == 0 and args.verbose:\n    show(1)\ndist.barrier()\n",
         "if dist.get_world_size() == 1:\n    dist.barrier()\n",
-        "if rank == 0:\n    raise SystemExit\ndist.barrier()\n",
+        "if rank == 0:\n    raise SystemExit(2)\ndist.barrier()\n",
     ],
 )
 def test_balanced_code_is_not_reported(body: str, tmp_path: Path) -> None:
@@ -132,6 +132,11 @@ def test_balanced_code_is_not_reported(body: str, tmp_path: Path) -> None:
          "exit", 3),
         ("for i in range(9):\n    if i == 3 and rank == 1:\n        continue\n"
          "    dist.barrier()\n", "exit", 3),
+        ("if rank == 0:\n    raise SystemExit\ndist.barrier()\n", "exit", 2),
+        ("try:\n    show(1)\nexcept* ValueError:\n    show(2)\nif rank == 0:\n"
+         "    dist.barrier()\n", "guard", 6),
+        ("try:\n    if rank == 0:\n        dist.barrier()\nexcept* ValueError:\n    show(2)\n",
+         "guard", 3),
         ("start = time.time()\nwhile time.time() - start < 9:\n    dist.barrier()\n", "local", 2),
         ("for i in range(9):\n    dist.barrier()\n    if random.random() > 0.5:\n        break\n",
          "local", 4),

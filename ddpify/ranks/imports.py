@@ -1,0 +1,125 @@
+"""The files of one project, parsed once, and how imports find them."""
+
+from __future__ import annotations
+
+import ast
+import os
+import warnings
+from pathlib import Path
+
+from ddpify.ranks.modules import Module, index
+from ddpify.source import Source, UnreadableSource
+
+
+class Modules:
+    """The files of one project, and how imports find them."""
+
+    def __init__(self, root: Path, texts: dict[Path, bytes] | None = None) -> None:
+        self.root = root.resolve()
+        self.texts = texts or {}
+        self.loaded: dict[Path, Module | None] = {}
+        self.failures: dict[str, str] = {}
+        self.words: dict[Path, str] = {}
+        self._listings: dict[Path, frozenset[str]] = {}
+        self._found: dict[tuple[Path, str], Path | None] = {}
+
+    def relative(self, file: Path) -> str:
+        """``file`` as reports name it."""
+        try:
+            return file.relative_to(self.root).as_posix()
+        except ValueError:
+            return file.as_posix()
+
+    def load(self, file: Path) -> Module | None:
+        """The module of a (resolved) file, parsed once; None when it cannot be read."""
+        if file not in self.loaded:
+            self.loaded[file] = self._parse(file)
+        return self.loaded[file]
+
+    def check(self, file: Path) -> None:
+        """Note it among the failures if it cannot be parsed; its tree is not kept."""
+        if file not in self.loaded and not self._compiles(file):
+            self._parse(file)  # which says where and why
+
+    def _compiles(self, file: Path) -> bool:
+        raw = self.texts.get(file)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(file.read_bytes() if raw is None else raw)
+        except Exception:  # whatever it is, it is said by the slower way
+            return False
+        return True
+
+    def says(self, file: Path, name: str) -> bool:
+        """Whether a file may define a name; told from its text, so that it need not be parsed."""
+        if file not in self.words:
+            try:
+                raw = self.texts.get(file) or file.read_bytes()
+            except OSError:
+                raw = b""
+            self.words[file] = raw.decode("utf-8", "replace")
+        text = self.words[file]
+        return name in text or "import *" in text
+
+    def _parse(self, file: Path) -> Module | None:
+        path = self.relative(file)
+        try:
+            raw = self.texts.get(file)
+            source = Source.read(file, path) if raw is None else Source.from_bytes(raw, file, path)
+            tree = source.parse()
+        except UnreadableSource as error:
+            self.failures[path] = str(error)
+            return None
+        name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+        module = Module(name, source, tree, file)
+        index(module, tree.body)
+        return module
+
+    def find(self, importer: Path, dotted: str, level: int) -> Path | None:
+        """The project's file that an import of ``importer`` names, or None."""
+        folder = importer.parent
+        if level:
+            for _ in range(level - 1):
+                folder = folder.parent
+            return _module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+        key = (folder, dotted)
+        if key not in self._found:
+            self._found[key] = self._search(folder, dotted)
+        found = self._found[key]
+        if found == importer and folder != self.root:
+            return self._search(folder.parent, dotted)  # `import utils` in pkg/utils.py
+        return found
+
+    def _may_hold(self, folder: Path, parts: list[str]) -> bool:
+        """Whether the first part of a name is there: most imports are of libraries."""
+        if folder not in self._listings:
+            self._listings[folder] = _names(folder)
+        names = self._listings[folder]
+        return parts[0] in names or f"{parts[0]}.py" in names
+
+    def _search(self, folder: Path, dotted: str) -> Path | None:
+        parts = dotted.split(".")
+        while True:
+            found = _module_file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
+            if found is not None:
+                return found
+            if folder == self.root or folder == folder.parent:
+                break
+            folder = folder.parent
+        return _module_file(self.root.joinpath("src", *parts))
+
+
+def _names(folder: Path) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
+
+
+def _module_file(stem: Path) -> Path | None:
+    module = stem.with_name(stem.name + ".py") if stem.name else stem
+    if module.is_file():
+        return module
+    package = stem / "__init__.py"
+    return package if package.is_file() else None

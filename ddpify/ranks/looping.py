@@ -1,0 +1,136 @@
+"""Loops, as two ranks run them: once for all rounds, or each round by itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ddpify.ranks import assigning, iterating
+from ddpify.ranks.carried import LoopNode, changed, read_rounds
+from ddpify.ranks.model import Guard, Loop, Value
+from ddpify.ranks.rounds import Round, run_rounds
+from ddpify.ranks.trace import Repeat, Split, ends
+from ddpify.ranks.values import constant, same, symbol
+
+if TYPE_CHECKING:
+    from ddpify.ranks.frames import Frame
+    from ddpify.ranks.machine import Machine
+
+BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
+
+
+def go_through(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
+    """``for``."""
+    over = m.evaluate(f, node.iter)
+    trains = _trains(f, node)
+    loop = Loop(node, f.module, over, trains)
+    counts = iterating.rounds_by_rank(over)
+    if counts is not None:
+        run_rounds(m, f, node, loop, _counted(over, counts))
+        return
+    unrolled = iterating.unrolled(over)
+    if unrolled is not None:
+        run_rounds(m, f, node, loop, map(iterating.by_holders, unrolled))
+        return
+    local = None
+    _forget(m, f, node)
+    if iterating.own_length(m, over):
+        local = Guard(over, node.iter, f.module, True, m.live)
+    read_rounds(m, f, node, lambda: _looped(m, f, node, loop, _key(f, node.iter), local, over))
+    _otherwise(m, f, node)
+
+
+def _counted(over: Value, counts: tuple[int, int]) -> Iterator[Round]:
+    """``range`` of a number that each rank knows: as often as it says, by each."""
+    for number in range(max(counts)):
+        ranks = sum(1 << rank for rank in (0, 1) if number < counts[rank])
+        yield ranks, constant(number), replace(over, atoms=counts)
+
+
+def _looped(
+    m: Machine,
+    f: Frame,
+    node: ast.For | ast.AsyncFor,
+    loop: Loop,
+    key: str,
+    local: Guard | None,
+    over: Value,
+) -> None:
+    with m.looping(loop, key, local):
+        element = iterating.element(m, f, over, loop)
+        assigning.assign(m, f, node.target, element)
+        m.execute(f, node.body)
+
+
+def _forget(m: Machine, f: Frame, node: LoopNode) -> None:
+    """Constants that the loop's body changes are not known in it: it runs again and again."""
+    for name in changed(f.module, node):
+        value = f.names.get(name)
+        if value is not None and value.known and same(*value.atoms) and not value.things:
+            one = symbol(f"{name}@{f.module.path}:{node.lineno}")
+            m.write(f.names, name, replace(value, atoms=one.atoms))
+
+
+def go_on_while(m: Machine, f: Frame, node: ast.While) -> None:
+    """``while``."""
+    _forget(m, f, node)
+    read_rounds(m, f, node, lambda: _while_once(m, f, node))
+
+
+def _while_once(m: Machine, f: Frame, node: ast.While) -> None:
+    test = m.evaluate(f, node.test)
+    live = m.may(test, m.live, True)
+    if not live:
+        m.execute(f, node.orelse)
+        return
+    loop = Loop(node, f.module, None, _trains(f, node))
+    local = Guard(test, node.test, f.module, True, m.live) if m.is_local(test, m.live) else None
+    outside, m.live = m.live, live
+    guards = m.guards
+    if live != outside:
+        m.guards = (*guards, Guard(test, node.test, f.module, True, live))
+    with m.looping(loop, _key(f, node.test), local):
+        m.execute(f, node.body)
+        again = m.evaluate(f, node.test) if m.live else test
+    m.guards = guards
+    if local is None and m.is_local(again, m.live) and m.items:
+        _leave_locally(m, f, again, node)
+    m.live = outside
+    _otherwise(m, f, node)
+
+
+def _otherwise(m: Machine, f: Frame, node: LoopNode) -> None:
+    """``else`` of a loop: a ``break`` skips it, and goes on after it."""
+    live, items = m.live, m.items
+    loop = items[-1] if items else None
+    within = isinstance(loop, Repeat) and loop.node is node and loop.ranks == live
+    if isinstance(loop, Repeat) and within and any(e.exit.kind == "break" for e in ends(loop.body)):
+        m.items = loop.orelse
+        m.execute(f, node.orelse)
+        m.live, m.items = live, items
+    else:
+        m.execute(f, node.orelse)
+
+
+def _leave_locally(m: Machine, f: Frame, test: Value, node: ast.While) -> None:
+    """``while not stop`` whose body sets ``stop`` to what each rank has for itself."""
+    last = m.items[-1]
+    if isinstance(last, Repeat):
+        guard = Guard(test, node.test, f.module, True, m.live)
+        m.items[-1] = Split(guard, ([last], []), m.live)
+
+
+def _trains(f: Frame, node: LoopNode) -> bool:
+    """Whether it holds a ``backward()``; looked for in the text first, where comments count."""
+    last = node.end_lineno or node.lineno
+    if not any(BACKWARD.search(line) for line in f.module.source.lines[node.lineno - 1 : last]):
+        return False
+    calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
+    return any(ast.unparse(func).endswith("backward") for func in calls)
+
+
+def _key(f: Frame, node: ast.expr) -> str:
+    return ast.unparse(node)

@@ -1,0 +1,122 @@
+"""Arithmetic and comparisons of values, rank by rank."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from ddpify.ranks import sizes
+from ddpify.ranks.model import DATA, Symbol, Value
+from ddpify.ranks.values import Made, differs, gathered, spread, text
+
+
+def power(a: Any, b: Any) -> Any:
+    """``a ** b``. Raises OverflowError where that would be a number of many digits."""
+    if abs(a) > 1 << 32 or abs(b) > 64:
+        raise OverflowError
+    return a**b
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "Add": operator.add,
+    "Sub": operator.sub,
+    "Mult": operator.mul,
+    "Div": operator.truediv,
+    "FloorDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "BitAnd": operator.and_,
+    "BitOr": operator.or_,
+    "BitXor": operator.xor,
+    "Pow": power,
+    "LShift": lambda a, b: a * power(2, b),
+    "RShift": lambda a, b: a // power(2, b),
+}
+
+
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "Eq": operator.eq,
+    "NotEq": operator.ne,
+    "Lt": operator.lt,
+    "LtE": operator.le,
+    "Gt": operator.gt,
+    "GtE": operator.ge,
+    "Is": operator.is_,
+    "IsNot": operator.is_not,
+    "In": lambda a, b: a in b,
+    "NotIn": lambda a, b: a not in b,
+}
+
+
+def binary(name: str, a: Value, b: Value) -> Value:
+    """An arithmetic expression."""
+    atoms = tuple(_binary(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
+    deps, origins = gathered((a, b))
+    items = None
+    if name == "Add" and a.items is not None and b.items is not None:
+        items = (*a.items, *b.items)
+    if name == "Mult" and a.items is not None and len(a.items) == 1:
+        items = a.items
+    return Value((atoms[0], atoms[1]), (), deps, origins, items)
+
+
+def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
+    if not isinstance(x, Symbol) and not isinstance(y, Symbol):
+        x, y = _with_two(x, y, a, b)
+        if name == "Mult" and not (isinstance(x, (int, float)) and isinstance(y, (int, float))):
+            return Symbol("product")
+        try:
+            return sizes.apply(_BINARY[name], x, y) if name in _BINARY else Symbol(f"{x}{name}{y}")
+        except Exception:  # arithmetic of the user's constants may fail
+            return Symbol(f"{x}{name}{y}")
+    # An unknown number of other nodes or of processes on this one: one node with two is read.
+    if differs(a) and a.known and not differs(b) and name in ("Add", "Sub", "Mod", "Mult"):
+        return x
+    if differs(b) and b.known and not differs(a) and name in ("Add", "Mult"):
+        return y
+    return Symbol(f"({text(x)}{name}{text(y)})", (name, x, y))
+
+
+def _with_two(x: Any, y: Any, a: Value, b: Value) -> tuple[Any, Any]:
+    """The ranks that are read are those of two processes: ``rank == world_size - 1`` is the other
+    one than rank 0."""
+    return (sizes.with_two(x), sizes.with_two(y)) if differs(a) or differs(b) else (x, y)
+
+
+def compare(name: str, a: Value, b: Value) -> Value:
+    """A comparison of two values."""
+    atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
+    deps, origins = gathered((a, b))
+    if name in ("Is", "IsNot") and not any(isinstance(v.constant, bool) for v in (a, b)):
+        # whether there is one: ranks agree though their samples differ
+        origins = frozenset(o for o in origins if o.kind != DATA)
+    if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
+        origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)
+    return Value((atoms[0], atoms[1]), (), deps, origins)
+
+
+def _is_dict(value: Value) -> bool:
+    return value.keys is not None or any(text(a).startswith("dict@") for a in value.atoms)
+
+
+def _compare(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
+    if name in ("In", "NotIn") and b.items is not None and all(i.known for i in b.items):
+        y = [item.atoms[0] for item in b.items]
+    if name in ("Is", "IsNot") and isinstance(x, Made) and y is None:
+        return name == "IsNot"
+    if name in ("Eq", "NotEq") and isinstance(x, Made) and y is None:
+        return name == "NotEq"
+    if isinstance(x, Symbol) or isinstance(y, Symbol):
+        positive = name.replace("Not", "") if name in ("IsNot", "NotEq", "NotIn") else name
+        key = f"({text(x)} {positive} {text(y)})"
+        return Symbol(key if positive == name else f"not {key}", (name, x, y))
+    try:
+        truths = sizes.in_worlds(_COMPARE[name], *_with_two(x, y, a, b))
+        return truths[0] if len(set(truths)) == 1 else _by_size(truths, name, x, y)
+    except Exception:  # comparing the user's constants may fail
+        return Symbol(f"({x!r} {name} {y!r})")
+
+
+def _by_size(truths: tuple[bool, ...], name: str, x: Any, y: Any) -> Symbol:
+    key, holds = sizes.condition(truths)
+    return Symbol(key if holds else f"not {key}", (name, x, y))
