@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -41,6 +42,7 @@ CHECKPOINTS = {
     "safetensors.torch.save_model": (1, "filename"),
     "torch.onnx.export": (2, "f"),
 }
+_LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
 OPENS = frozenset({"builtins.open", "io.open", "codecs.open", "gzip.open", "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 SPAWN = "torch.multiprocessing.spawn"
@@ -169,7 +171,8 @@ def by_all(run: Run, call: Call) -> bool:
 
 def is_locked(call: Call) -> bool:
     """Whether ranks do it one after the other, and mostly only one."""
-    return any("lock" in name.lower() for value in call.contexts for name in value.names())
+    names = (name for value in call.contexts for name in value.names())
+    return any(_LOCK.search(part) for name in names for part in name.split("."))
 
 
 def _may_leave(run: Run, entered: Call, call: Call) -> bool:
