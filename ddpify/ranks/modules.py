@@ -68,7 +68,7 @@ class ClassInfo:
     thing: Thing | None = None
 
     def set_later(self) -> set[str]:
-        """Attributes that a method other than ``__init__`` sets, and not to one constant alone."""
+        """Attributes that a method other than ``__init__`` sets, and not always alike."""
         if not hasattr(self, "_set_later"):
             sets = {method: list(_sets(method.node)) for method in self.methods.values()}
             every = Counter(name for found in sets.values() for name, _ in found)
@@ -76,8 +76,8 @@ class ClassInfo:
                 name
                 for method, found in sets.items()
                 if method.name not in ("__init__", "__post_init__")
-                for name, is_constant in found
-                if every[name] > 1 or not is_constant
+                for name, alike in found
+                if every[name] > 1 or not alike
             }
         return self._set_later
 
@@ -164,17 +164,25 @@ class Module:
 
 
 def _sets(method: FunctionNode) -> Iterator[tuple[str, bool]]:
-    """The attributes of its own object that a method sets, each with whether to a constant."""
+    """The attributes of its own object that a method sets, each with whether always alike."""
     own = next((argument.arg for argument in method.args.args), None)
-    assigns = [node for node in ast.walk(method) if isinstance(node, ast.Assign)]
-    constants = {
-        t for node in assigns if isinstance(node.value, ast.Constant) for t in node.targets
+    nodes = list(ast.walk(method))
+    varying = {n.arg for n in nodes if isinstance(n, ast.arg)}
+    varying |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    alike = {
+        target
+        for node in nodes
+        if isinstance(node, ast.Assign) and varying.isdisjoint(_names_in(node.value))
+        for target in node.targets
     }
-    attributes = (node for node in ast.walk(method) if isinstance(node, ast.Attribute))
-    for node in attributes:
-        holder = node.value.id if isinstance(node.value, ast.Name) else None
-        if holder == own and isinstance(node.ctx, ast.Store):
-            yield node.attr, node in constants
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            holder = node.value.id if isinstance(node.value, ast.Name) else None
+            yield from [(node.attr, node in alike)] if holder == own else []
+
+
+def _names_in(node: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
 
 
 def index(module: Module, body: list[ast.stmt]) -> None:

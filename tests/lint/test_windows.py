@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import Symbol, Value
-from ddpify.ranks.values import binary, chain, compare, constant, negation
+from ddpify.ranks.operations import binary, compare
+from ddpify.ranks.values import constant
 from ddpify.rules.windows import evaluate, symbols
 
 ROUND = Value((Symbol("i"), Symbol("i")))

@@ -87,7 +87,8 @@ class FileWatch:
         folders = path.relative_to(self._watch).parents
         ways = [self._watch / part for part in reversed(folders)]
         for place in [*ways, path] if through else ways:
-            if self._leads_out(place):
+            # a folder that is not there may be just what another rank is replacing
+            if self._leads_out(place) or (place != path and not os.path.lexists(place)):
                 with self._alone():
                     if self._leads_out(place):  # still, now that no other rank changes it
                         _replace_link(place, emptied and place == path)
