@@ -7,10 +7,10 @@ started by torchrun. ``Call.ranks`` and every other mask are bit sets: 1 is rank
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zlib import crc32
 
 from ddpify.source import Site
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ddpify.ranks.trace import Mismatch
 
 RANK0, RANK1, ALL = 1, 2, 3
+T = TypeVar("T")
 Place = tuple[str, int]  # where a function starts: path and line
 
 
@@ -351,7 +352,15 @@ class Run:
     frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
     quiet: bool = False  # print was replaced: only one rank prints
     complete: bool = True  # nothing was left out for its size
+    kept: dict[Any, Any] = field(default_factory=dict)  # what `once` has read
     entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
+
+    def once(self, read: Callable[[Run], T]) -> T:
+        """What ``read`` gives for this run, kept for the next rule that asks."""
+        if read not in self.kept:
+            self.kept[read] = read(self)
+        found: T = self.kept[read]
+        return found
 
     @cached_property
     def exits_of(self) -> dict[FunctionInfo | None, list[Exit]]:

@@ -138,8 +138,16 @@ def _around(call: Call, hold: Call) -> Value | None:
     return next((v for v in call.contexts if any(thing in v.things for thing in things)), None)
 
 
-def accumulations(run: Run) -> Iterator[Accumulation]:
+def accumulations(run: Run) -> tuple[Accumulation, ...]:
     """The accumulating loops: the step happens in some rounds only, or after a loop over parts."""
+    return run.once(_accumulations)
+
+
+def _accumulations(run: Run) -> tuple[Accumulation, ...]:
+    return tuple(_accumulating(run))
+
+
+def _accumulating(run: Run) -> Iterator[Accumulation]:
     steps = list(_steps(run))
     for wrap in wraps(run):
         mine = forwards(run, wrap)

@@ -36,8 +36,16 @@ class Told:
     calls: tuple[Call, ...]
 
 
-def repeated(run: Run) -> Iterator[Told]:
+def repeated(run: Run) -> tuple[Told, ...]:
     """The repeated passes over loaders with a shuffling DistributedSampler."""
+    return run.once(_repeated)
+
+
+def _repeated(run: Run) -> tuple[Told, ...]:
+    return tuple(_told(run))
+
+
+def _told(run: Run) -> Iterator[Told]:
     for one in passes(run):
         epochs = one.epochs
         samplers = [t for t in dealt_by(one.loader) if _shuffles(t)]

@@ -87,6 +87,10 @@ def backwards(run: Run) -> Iterator[Call]:
 
 def passes(run: Run) -> list[Pass]:
     """Every loader that is trained on, with its loop: the innermost around a ``backward``."""
+    return run.once(_passes)
+
+
+def _passes(run: Run) -> list[Pass]:
     found: dict[tuple[Thing, Loop], Pass] = {}
     for call in backwards(run):
         for depth in reversed(range(len(call.loops))):
@@ -100,6 +104,10 @@ def passes(run: Run) -> list[Pass]:
 
 def trained(run: Run) -> set[Thing]:
     """The loaders that losses are computed from."""
+    return run.once(_trained)
+
+
+def _trained(run: Run) -> set[Thing]:
     found = {one.loader for one in passes(run)}
     for call in backwards(run):
         for value in (call.receiver, *call.args):
