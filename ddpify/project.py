@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ddpify.roots import project_root as project_root
-from ddpify.source import Source, UnreadableSource
+from ddpify.source import Source, UnreadableSource, module_file
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Project:
         """The local file an absolute import names: a module, a package, or None (not local)."""
         parts = dotted.split(".")
         for folder in self._search_path():
-            found = _module_file(folder.joinpath(*parts))
+            found = module_file(folder.joinpath(*parts))
             if found is not None:
                 return found
         return None
@@ -66,7 +66,7 @@ class Project:
         folder = importer.resolve().parent
         for _ in range(level - 1):
             folder = folder.parent
-        return _module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+        return module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
 
     def dotted(self, file: Path) -> str:
         """The absolute name under which the entry's process imports ``file``."""
@@ -85,11 +85,3 @@ class Project:
         while folder != self.root and folder != folder.parent:
             folder = folder.parent
             yield folder
-
-
-def _module_file(stem: Path) -> Path | None:
-    module = stem.with_name(stem.name + ".py") if stem.name else stem
-    if module.is_file():
-        return module
-    package = stem / "__init__.py"
-    return package if package.is_file() else None

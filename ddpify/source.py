@@ -129,3 +129,12 @@ class Source:
 def _split_lines(text: str) -> list[str]:
     """Lines as Python's tokenizer counts them: only \\n, \\r\\n and \\r end a line."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+
+
+def module_file(stem: Path) -> Path | None:
+    """The file that an import of this path means: a module, or a package's ``__init__.py``."""
+    module = stem.with_name(stem.name + ".py") if stem.name else stem
+    if module.is_file():
+        return module
+    package = stem / "__init__.py"
+    return package if package.is_file() else None

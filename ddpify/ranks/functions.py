@@ -42,11 +42,7 @@ def enter(
         m.inline(known or [])
         return symbol(f"{info.qualname}()@{m.tick()}", *args, *kwargs.values())
 
-    outer = m.closures.get(thing)
-    frame = Frame(info.module, info, {}, outer)
-    frame.on_yield = on_yield
-    frame.cls = info.owner
-    bind_parameters(m, frame, info, args, kwargs)
+    frame = _frame(m, thing, args, kwargs, on_yield)
     kept = (m.items, m.live, m.stack, m.grad, m.guards, m.contexts)
     m.items = []
     before = m.spent
@@ -71,6 +67,21 @@ def enter(
     value = _returned(m, frame, info, rest)
     ours = info.name in COLLECTIVES and info.module.source.text.startswith(HEADER_PREFIX)
     return agreed(value) if ours else value
+
+
+def _frame(
+    m: Machine,
+    thing: Thing,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+    on_yield: Callable[[Value], None] | None,
+) -> Frame:
+    info: FunctionInfo = thing.info
+    frame = Frame(info.module, info, {}, m.closures.get(thing))
+    frame.on_yield = on_yield
+    frame.cls = info.owner
+    bind_parameters(m, frame, info, args, kwargs)
+    return frame
 
 
 def _once(m: Machine, thing: Thing, items: list[Item], asked: bool) -> None:

@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 
 from ddpify.ranks.modules import Module, index
-from ddpify.source import Source, UnreadableSource
+from ddpify.source import Source, UnreadableSource, module_file
 
 
 class Modules:
@@ -82,7 +82,7 @@ class Modules:
         if level:
             for _ in range(level - 1):
                 folder = folder.parent
-            return _module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+            return module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
         key = (folder, dotted)
         if key not in self._found:
             self._found[key] = self._search(folder, dotted)
@@ -101,13 +101,13 @@ class Modules:
     def _search(self, folder: Path, dotted: str) -> Path | None:
         parts = dotted.split(".")
         while True:
-            found = _module_file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
+            found = module_file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
             if found is not None:
                 return found
             if folder == self.root or folder == folder.parent:
                 break
             folder = folder.parent
-        return _module_file(self.root.joinpath("src", *parts))
+        return module_file(self.root.joinpath("src", *parts))
 
 
 def _names(folder: Path) -> frozenset[str]:
@@ -115,11 +115,3 @@ def _names(folder: Path) -> frozenset[str]:
         return frozenset(os.listdir(folder))
     except OSError:
         return frozenset()
-
-
-def _module_file(stem: Path) -> Path | None:
-    module = stem.with_name(stem.name + ".py") if stem.name else stem
-    if module.is_file():
-        return module
-    package = stem / "__init__.py"
-    return package if package.is_file() else None

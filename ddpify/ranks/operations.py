@@ -18,7 +18,7 @@ def power(a: Any, b: Any) -> Any:
     return a**b
 
 
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add,
     "Sub": operator.sub,
     "Mult": operator.mul,
@@ -34,7 +34,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "Eq": operator.eq,
     "NotEq": operator.ne,
     "Lt": operator.lt,
@@ -66,7 +66,11 @@ def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
         if name == "Mult" and not (isinstance(x, (int, float)) and isinstance(y, (int, float))):
             return Symbol("product")
         try:
-            return sizes.apply(_BINARY[name], x, y) if name in _BINARY else Symbol(f"{x}{name}{y}")
+            return (
+                sizes.apply(ARITHMETIC[name], x, y)
+                if name in ARITHMETIC
+                else Symbol(f"{x}{name}{y}")
+            )
         except Exception:  # arithmetic of the user's constants may fail
             return Symbol(f"{x}{name}{y}")
     # An unknown number of other nodes or of processes on this one: one node with two is read.
@@ -111,7 +115,7 @@ def _compare(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
         key = f"({text(x)} {positive} {text(y)})"
         return Symbol(key if positive == name else f"not {key}", (name, x, y))
     try:
-        truths = sizes.in_worlds(_COMPARE[name], *_with_two(x, y, a, b))
+        truths = sizes.in_worlds(COMPARISONS[name], *_with_two(x, y, a, b))
         return truths[0] if len(set(truths)) == 1 else _by_size(truths, name, x, y)
     except Exception:  # comparing the user's constants may fail
         return Symbol(f"({x!r} {name} {y!r})")

@@ -6,27 +6,16 @@ are then the same, however they are written, and a condition that is not underst
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ddpify.ranks.model import Call, Exit, Guard, Loop, Read, Run, Store, Symbol, Value
+from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 
 MICRO: Final = 4  # what an unknown number of micro-batches is taken to be
-_OPERATORS: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "Add": operator.add,
-    "Sub": operator.sub,
-    "Mult": operator.mul,
-    "FloorDiv": operator.floordiv,
-    "Mod": operator.mod,
-    "Eq": operator.eq,
-    "NotEq": operator.ne,
-    "Lt": operator.lt,
-    "LtE": operator.le,
-    "Gt": operator.gt,
-    "GtE": operator.ge,
-}
+_WHOLE: Final = "Add Sub Mult FloorDiv Mod Eq NotEq Lt LtE Gt GtE".split()  # of whole numbers
+_OPERATORS: Final = {name: {**ARITHMETIC, **COMPARISONS}[name] for name in _WHOLE}
 
 Moment = Call | Store | Read
 
