@@ -30,10 +30,10 @@ def same_beginning(run: Run, call: Call) -> bool:
     opening = next(run.named(*_OPENINGS), None)
     if opening is None or call.order > opening.order or not _is_whole(call):
         return False
-    if any(value.all_origins for value in (*call.args, *call.kwargs.values())):
+    if any(value.all_origins for value in call.given):
         return False
     return not any(
-        use.order > opening.order or any(v.all_origins for v in (*use.args, *use.kwargs.values()))
+        use.order > opening.order or any(value.all_origins for value in use.given)
         for use in _uses(run, call)
     )
 
@@ -51,6 +51,6 @@ def _uses(run: Run, opened: Call) -> Iterator[Call]:
     """What all ranks do with a file that a call opened."""
     things = set(opened.result.things) if opened.result is not None else set()
     for call in run.calls:
-        given = [*call.args, *call.kwargs.values(), *([call.receiver] if call.receiver else [])]
+        given = call.given if call.receiver is None else (*call.given, call.receiver)
         if call.everywhere and any(not things.isdisjoint(value.things) for value in given):
             yield call
