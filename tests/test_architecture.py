@@ -15,12 +15,20 @@ import pytest
 from ddpify.settings import tomllib
 
 ROOT = Path(__file__).parents[1]
-# What rules share: every module beside them that is not one, nor the list of them.
-TOOLBOX = {
-    f"rules.{path.stem}"
-    for path in (ROOT / "ddpify" / "rules").glob("*.py")
-    if not path.stem.startswith(("ddp", "__", "registry"))
+RULES = ROOT / "ddpify" / "rules"
+FAMILIES = sorted(p.name for p in RULES.iterdir() if p.is_dir() and p.name[0] != "_")
+FAMILIES = [name for name in FAMILIES if name not in ("examples", "shared")]
+TOOLBOX = {"source", "site", "facts", "names", "ranks", "settings"} | {
+    f"rules.{name}" for name in ("base", "edits", "examples", "shared")
 }
+
+
+def own_tools(family: str) -> set[str]:
+    """The modules of a family that are no rules: nobody else may import them."""
+    files = (RULES / family).glob("*.py")
+    return {f"rules.{family}.{p.stem}" for p in files if not p.stem.startswith(("ddp", "__"))}
+
+
 DATA = {"source", "site", "roots", "rules.base", "plan", "outcome", "launchers.model"}
 PLAN = {"advice.model", "advice.memory"}
 VERIFY = {
@@ -50,8 +58,13 @@ OURS: dict[str, set[str]] = {
     # The reading of programs that are distributed already knows neither facts nor rules.
     "ranks": {"names", "project", "ranks", "roots", "site", "source"},
     "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},
-    # A rule reads facts and shares a toolbox; no rule knows another rule.
-    "rules": {"source", "site", "facts", "names", "ranks", "settings"} | TOOLBOX,
+    # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
+    # are its own.
+    "rules": set(),
+    "rules.edits": TOOLBOX,
+    "rules.shared": TOOLBOX,
+    "rules.examples": {"names", "rules.base", "rules.examples"},
+    **{f"rules.{family}": TOOLBOX | own_tools(family) for family in FAMILIES},
     "rules.base": {"site", "facts.model", "ranks.model", "settings"},
     "discover": {"launchers", "outcome", "roots"},
     "vendor": {"__version__", "names", "project", "rules.base", "settings", "source"},

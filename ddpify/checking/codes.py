@@ -21,8 +21,9 @@ _ALL = "ALL"
 
 def known() -> tuple[str, ...]:
     """All codes, sorted; a rule's file begins with its code."""
-    names = os.listdir(Path(__file__).parents[1] / "rules")
-    return tuple(sorted({*OWN, *(n[:6].upper() for n in names if _FILE.fullmatch(n))}))
+    folders = os.walk(Path(__file__).parents[1] / "rules")
+    names = (name for _, _, files in folders for name in files if _FILE.fullmatch(name))
+    return tuple(sorted({*OWN, *(name[:6].upper() for name in names)}))
 
 
 def near(code: str) -> tuple[str, ...]:

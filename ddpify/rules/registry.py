@@ -10,8 +10,8 @@ from ddpify.rules.base import Rule
 
 
 def all_rules() -> tuple[Rule, ...]:
-    """The RULE of every module named ``ddpNNN_…`` in this folder."""
-    names = sorted(
-        m.name for m in pkgutil.iter_modules(package.__path__) if m.name.startswith("ddp")
-    )
-    return tuple(importlib.import_module(f"ddpify.rules.{name}").RULE for name in names)
+    """The RULE of every module named ``ddpNNN_…`` in a family's folder."""
+    found = pkgutil.walk_packages(package.__path__, f"{package.__name__}.")
+    modules = {name.rpartition(".")[2]: name for _, name, _ in found}
+    rules = sorted(name for name in modules if name.startswith("ddp"))
+    return tuple(importlib.import_module(modules[name]).RULE for name in rules)

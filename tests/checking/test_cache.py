@@ -176,9 +176,10 @@ PROGRAM = f"""
 import sys
 from ddpify.cli import main
 code = main(["check", "--jobs", "1", *sys.argv[1:]])
-ours = ("ddpify.rules.ddp", "ddpify.facts", "ddpify.ranks", "ddpify.lint", "ddpify.launchers")
+ours = ("ddpify.facts", "ddpify.ranks", "ddpify.lint", "ddpify.launchers", "ddpify.rewrite")
+light = {{"ddpify.rules", "ddpify.rules.base"}}
 loaded = set(sys.modules) & set({HEAVY!r})
-loaded |= {{name for name in sys.modules if name.startswith((*ours, "ddpify.rewrite"))}}
+loaded |= {{name for name in sys.modules if name.startswith((*ours, "ddpify.rules"))}} - light
 print("loaded:", sorted(loaded))
 sys.exit(code)
 """

@@ -12,7 +12,7 @@ from textwrap import indent
 import pytest
 
 from ddpify.facts.model import Share
-from ddpify.rules import ddp401_sum_loss
+from ddpify.rules.gradients import ddp401_sum_loss
 from tests.facts.marks import facts_of
 from tests.projects import judged
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ddpify.rules.examples_single import SINGLE
+from ddpify.rules.examples.single import SINGLE
 from tests.projects import judged, put, read
 
 FILES = dict(SINGLE.files)

@@ -10,7 +10,7 @@ from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import Symbol, Value
 from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.values import constant
-from ddpify.rules.windows import evaluate, symbols
+from ddpify.rules.gradients.windows import evaluate, symbols
 
 ROUND = Value((Symbol("i"), Symbol("i")))
 TOTAL = Value((Symbol("len(loader)"), Symbol("len(loader)")))

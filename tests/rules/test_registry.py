@@ -13,7 +13,16 @@ from ddpify.rules.base import Rule
 from ddpify.rules.registry import all_rules
 from tests.lint.cases import all_cases
 
-FILES = sorted(Path(ddpify.rules.__file__).parent.glob("ddp*.py"))
+FOLDER = Path(ddpify.rules.__file__).parent
+FILES = sorted(FOLDER.rglob("ddp*.py"), key=lambda file: file.stem)
+FAMILIES = dict(
+    zip(
+        "0123456789",
+        "project process data model gradients effects checkpoints metrics collectives"
+        " frameworks".split(),
+        strict=True,
+    )
+)
 RULES = [pytest.param(rule, id=rule.id) for rule in all_rules()]
 
 
@@ -30,9 +39,11 @@ def test_names_are_not_shared() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_file_is_named_after_its_rule_and_says_so(file: Path) -> None:
-    module = importlib.import_module(f"ddpify.rules.{file.stem}")
+    family = file.parent.name
+    module = importlib.import_module(f"ddpify.rules.{family}.{file.stem}")
     code = file.stem.partition("_")[0].upper()
     assert re.fullmatch(r"DDP\d{3}", code)
+    assert FAMILIES[code[3]] == family
     assert module.RULE.id == code
     assert module.__doc__.startswith(f"{code}: ")
 

@@ -1,0 +1,91 @@
+"""DDP601: every rank writes the checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.model import Facts, Status
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import (
+    BY_HAND,
+    CORRECT,
+    LEARNER,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
+from ddpify.rules.shared.meetings import at_once
+from ddpify.rules.shared.outputs import by_all, checkpoints, its_own
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per ``torch.save`` that all ranks run."""
+    saves = tuple(e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT)
+    for site, calls in once(saves).items():
+        if all(c.where.one_rank() for c in calls):
+            continue
+        ours = facts.status is not Status.DISTRIBUTED
+        yield Finding(
+            "DDP601",
+            site,
+            "every rank would write this checkpoint at the same time",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, calls[0].callee, "save_on_main"),) if ours else (),
+            "" if ours else "save on rank 0 only, and let the others wait before they read it",
+        )
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per checkpoint that every rank writes to one path."""
+    for write in checkpoints(run):
+        if its_own(write) or not by_all(run, write.call):
+            continue
+        if at_once(run, write.call):
+            yield Finding(
+                "DDP601",
+                write.call.site,
+                "every rank writes this checkpoint: a damaged file, when two write at once",
+                Severity.ERROR,
+                advice="save on the rank with number 0 only",
+            )
+
+
+RULE = Rule(
+    "DDP601",
+    "save-on-every-rank",
+    "Two processes that write one file leave it damaged (3 of 20 files unreadable when payload"
+    " sizes differ). Rank 0 writes to a temporary name and renames; the others wait.",
+    "pytorch#12042; BUGS K01, K03",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")',
+                'torch.save(unwrap(net).state_dict(), "net.pt")  # DDP601',
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                'save_on_main(state, f"{self.folder}/pupil.pt")',
+                'torch.save(state, f"{self.folder}/pupil.pt")  # DDP601',
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ("            torch.save(model.module.state", "        torch.save(model.module.state"),
+            ('"model.pt")\n', '"model.pt")  # DDP601\n'),
+        ),
+        marked(SINGLE, "DDP601", '"net.pth")'),
+        marked(LEARNER, "DDP601", '"core.pt")'),
+    ),
+    good=CORRECT,
+    lint=lint,
+)

@@ -1,0 +1,125 @@
+"""DDP602: a checkpoint holds the wrapper's keys or the wrapper itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.checkpoints.states import (
+    plain_into_wrapper,
+    prefix_expected,
+    saved_wrappers,
+    wrapped_states,
+)
+from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import (
+    BY_HAND,
+    CORRECT,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per ``state_dict()`` or whole-model save of a wrapped model."""
+    states = tuple(c for c in facts.calls if c.name == ".state_dict")
+    for calls in once(states).values():
+        site = calls[0].receiver_site
+        if site is not None and any(c.receiver and c.receiver.of(Kind.WRAPPED) for c in calls):
+            yield _finding(facts, site, "its keys would begin with `module.`")
+    saves = tuple(e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT)
+    ours = tuple(c for c in facts.calls if c.name == "ddpify.runtime.save_on_main")
+    for calls in once((*saves, *ours)).values():
+        site = calls[0].arg_site(0, "obj")
+        value = calls[0].arg(0, "obj")
+        if site is not None and value is not None and value.of(Kind.WRAPPED):
+            yield _finding(facts, site, "the wrapper itself would be pickled")
+
+
+def _finding(facts: Facts, site: Site, message: str) -> Finding:
+    ours = facts.status is not Status.DISTRIBUTED
+    fix: tuple[Edit, ...] = (edit(facts, How.REPLACE, site, "unwrap({})"),) if ours else ()
+    advice = "" if fix else "save model.module.state_dict()"
+    return Finding("DDP602", site, message, Severity.ERROR, fix, advice)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per saved state with a wrapper's names in it."""
+    for call in saved_wrappers(run):
+        yield Finding(
+            "DDP602",
+            call.site,
+            "the wrapper itself is pickled: it can only be loaded where a process group is open",
+            Severity.WARNING,
+            advice="save the state_dict() of the model inside the wrapper",
+        )
+    for call, save in plain_into_wrapper(run):
+        yield Finding(
+            "DDP602",
+            call.site,
+            "every key is missing: the file holds the state of the model inside the wrapper",
+            Severity.ERROR,
+            advice="load it into the model inside the wrapper: `….module.load_state_dict(…)`",
+            because=((save.site, "written here, without `module.` before the keys"),),
+        )
+    found = list(wrapped_states(run))
+    if not found or prefix_expected(run):
+        return
+    for call, prefix in found:
+        yield Finding(
+            "DDP602",
+            call.site,
+            f"every key begins with `{prefix}`: a model that is not wrapped cannot load it",
+            Severity.WARNING,
+            advice="save the state of the model inside the wrapper",
+        )
+
+
+RULE = Rule(
+    "DDP602",
+    "checkpoint-of-wrapper",
+    "A wrapper's state_dict has `module.` before every key: a single process cannot load it, and"
+    " with strict=False loads nothing without a word. A pickled wrapper needs a process group.",
+    "pytorch#3805, #9176; BUGS K05",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")',
+                'save_on_main(net.state_dict(), "net.pt")  # DDP602',
+            ),
+        ),
+        changed(
+            PROJECT,
+            (
+                '{"brain": unwrap(brain).state_dict(), "lap": lap}, "top.pt")',
+                '{"brain": brain.state_dict(), "lap": lap}, "top.pt")  # DDP602',
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                '{"pupil": unwrap(self.pupil).state_dict(), "lesson": number}',
+                '{"pupil": self.pupil.state_dict(), "lesson": number}  # DDP602',
+            ),
+        ),
+        changed(
+            BY_HAND, ('model.module.state_dict(), "model.pt")', 'model, "model.pt")  # DDP602')
+        ),
+        marked(SINGLE, "DDP602", '"net.pth")'),
+    ),
+    good=CORRECT,
+    lint=lint,
+    severity=Severity.WARNING,
+)

@@ -1,0 +1,152 @@
+"""DDP604: all ranks read a file that rank 0 may still be writing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import takewhile
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.roles import backwards
+from ddpify.names import COLLECTIVES
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, is_local, statement_of
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, changed
+from ddpify.rules.shared.meetings import early_reads
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+COPIES = frozenset(
+    "shutil.copy shutil.copy2 shutil.copyfile shutil.move os.rename os.replace".split()
+)
+MEETS = frozenset("barrier all_reduce all_gather broadcast broadcast_object_list".split())
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per load on all ranks that may overtake a write on one rank."""
+    loads = tuple(c for c in facts.named("torch.load") if not c.where.one_rank())
+    writes, meetings = list(_writes(facts)), _meetings(facts)
+    for load in loads:
+        early = [write for write in writes if _overtakes(write, load, meetings)]
+        if early:
+            yield Finding(
+                "DDP604",
+                _statement(facts, early[-1], load),
+                "other ranks may load this file before rank 0 has written it",
+                Severity.ERROR,
+                _fix(facts, early[-1], load),
+                "let all ranks wait (barrier) between the write and the load",
+                because=((early[-1].site, "written here by rank 0 alone"),),
+            )
+
+
+def _writes(facts: Facts) -> Iterable[Call]:
+    """Files that rank 0 makes, or will, without the others waiting for it."""
+    by_hand = facts.status is Status.DISTRIBUTED
+    for effect in facts.effects:
+        saves = effect.kind is EffectKind.CHECKPOINT and effect.call.where.one_rank()
+        if effect.call.name in COPIES or (by_hand and saves):
+            yield effect.call
+
+
+def _meetings(facts: Facts) -> list[int]:
+    """When all ranks meet: nobody passes before rank 0 is there."""
+    ours = {f"ddpify.runtime.{name}" for name in COLLECTIVES}
+    theirs = {f"torch.distributed.{name}" for name in MEETS}
+    calls = [*facts.named(*ours, *theirs), *backwards(facts.calls)]
+    calls += [e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT]
+    return [call.order for call in calls if not call.where.one_rank()]
+
+
+def _overtakes(write: Call, load: Call, meetings: list[int]) -> bool:
+    return write.order < load.order and not any(write.order < m < load.order for m in meetings)
+
+
+def _fix(facts: Facts, write: Call, load: Call) -> tuple[Edit, ...]:
+    """A barrier before the load, unless some ranks may not come there."""
+    local = any(is_local(facts, guard.test) for guard in load.where.conditions())
+    if local or facts.status is Status.DISTRIBUTED:
+        return ()
+    return (edit(facts, How.BEFORE, _statement(facts, write, load), "barrier()"),)
+
+
+def _statement(facts: Facts, write: Call, load: Call) -> Site:
+    """The statement that loads, itself or in what it calls, in the function where both happen."""
+    ways = zip(write.where.stack, load.where.stack, strict=False)
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], ways))
+    deeper = load.where.stack[shared:]
+    return statement_of(facts, deeper[0]) if deeper else load.where.statement
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per read of a file that another rank may still be writing."""
+    for read, write in early_reads(run):
+        yield Finding(
+            "DDP604",
+            read.site,
+            "other ranks may read this file before it is written: no file, half of one, or the old",
+            Severity.ERROR,
+            advice="let all ranks wait between the write and the read: torch.distributed.barrier()",
+            because=((write.site, "written here on one rank"),),
+        )
+
+
+RULE = Rule(
+    "DDP604",
+    "read-too-early",
+    "Rank 0 alone writes, all ranks read: without a meeting point in between the others find no"
+    " file, half of one, or the one before (FileNotFoundError, or different weights per rank).",
+    "DDP tutorial, save and load checkpoints; BUGS K03",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import shutil\n\nimport torch\nimport"),
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n',
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n'
+                "if is_main_process():\n"
+                '    shutil.copyfile("net.pt", "best.pt")\n'
+                'kept = torch.load("best.pt", map_location=device)  # DDP604\n',
+            ),
+        ),
+        changed(
+            BY_HAND,
+            (
+                '            torch.save(model.module.state_dict(), "model.pt")\n',
+                '            torch.save(model.module.state_dict(), "model.pt")\n'
+                '        kept = torch.load("model.pt", map_location="cpu")  # DDP604\n',
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(  # the ranks meet in between
+            SCRIPT,
+            ("import torch\nimport", "import shutil\n\nimport torch\nimport"),
+            ("import (", "import (barrier, "),
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n',
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n'
+                "if is_main_process():\n"
+                '    shutil.copyfile("net.pt", "best.pt")\n'
+                "barrier()\n"
+                'kept = torch.load("best.pt", map_location=device)\n',
+            ),
+        ),
+        changed(  # the file is of the run before
+            SCRIPT,
+            ("import torch\nimport", "import shutil\n\nimport torch\nimport"),
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n',
+                'kept = torch.load("net.pt", map_location=device)\n'
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n'
+                "if is_main_process():\n"
+                '    shutil.copyfile("net.pt", "best.pt")\n',
+            ),
+        ),
+    ),
+    lint=lint,
+)

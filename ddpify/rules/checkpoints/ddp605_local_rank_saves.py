@@ -1,0 +1,99 @@
+"""DDP605: the local rank decides who writes a file that all nodes share."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.ranks.model import ALL, LOCAL_RANK, RANK, Call, Guard, Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.process import PROCESS, TRAINING
+from ddpify.rules.shared.outputs import checkpoints, its_own
+
+# What names a disk or a folder of one node.
+NODE_ROOTS = ("/tmp", "/dev/shm", "/local", "/scratch", "/var/tmp")
+NODE_VARIABLES = ("GROUP_RANK", "NODE_RANK", "SLURM_NODEID", "HOSTNAME", "TMPDIR", "SLURM_TMPDIR")
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per checkpoint that the first process of every node writes."""
+    if _one_node(run):
+        return
+    for write in checkpoints(run):
+        guard = _by_local_rank(run, write.call)
+        if guard is not None and not its_own(write) and not _on_node(write.call):
+            yield Finding(
+                "DDP605",
+                write.call.site,
+                "the first process of every node writes this checkpoint: damaged on a shared disk",
+                Severity.WARNING,
+                advice="ask for the global rank: RANK, or torch.distributed.get_rank()",
+                because=((guard.site, "decided by the local rank"),),
+            )
+
+
+def _one_node(run: Run) -> bool:
+    """Whether the group is opened with the local rank as the rank: right on one node only."""
+    rank = run.session.kwargs.get("rank") if run.session is not None else None
+    return rank is not None and rank.has(LOCAL_RANK)
+
+
+def _by_local_rank(run: Run, call: Call) -> Guard | None:
+    """The condition on the local rank that lets one process of a node come here."""
+    if call.ranks == ALL or not call.ranks:
+        return None
+    if any(guard.test.has(RANK) for guard in call.guards) or _left_by_rank(run, call):
+        return None
+    known = [g for g in call.guards if g.test.has(LOCAL_RANK) and g.ranks != ALL]
+    return known[-1] if known else None
+
+
+def _left_by_rank(run: Run, call: Call) -> bool:
+    """Whether other ranks have left a function before because of their global rank."""
+    return any(
+        leave.order < call.order and any(guard.test.has(RANK) for guard in leave.guards)
+        for leave in run.exits
+    )
+
+
+def _on_node(call: Call) -> bool:
+    """Whether the path is on a disk of the node, or may have the node's name in it."""
+    functions = [one.function for one in (call, *call.stack) if one.function is not None]
+    if any(name in function.text for function in functions for name in NODE_VARIABLES):
+        return True
+    nodes = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+    texts = [n.value for node in nodes for n in ast.walk(node) if isinstance(n, ast.Constant)]
+    texts += [value.constant for value in (*call.args, *call.kwargs.values())]
+    return any(isinstance(text, str) and text.startswith(NODE_ROOTS) for text in texts)
+
+
+RULE = Rule(
+    "DDP605",
+    "save-under-local-rank",
+    "LOCAL_RANK is 0 once on every node. On several nodes with a shared disk, a checkpoint guarded"
+    " by it is written by several processes at once, as if it were not guarded at all; it works"
+    " only as long as there is one node.",
+    "apex#886, imagenet18#16; BUGS K02",
+    bad=(
+        changed(
+            PROCESS,
+            ("dist.get_rank() == 0", "local_rank == 0"),
+            ('"net.pt")\n', '"net.pt")  # DDP605\n'),
+        ),
+        changed(
+            TRAINING, ("self.rank == 0", "self.gpu == 0"), ('"plain.pt")', '"plain.pt")  # DDP605')
+        ),
+    ),
+    good=(
+        PROCESS,
+        TRAINING,
+        changed(  # a copy for each node, on its own disk
+            PROCESS,
+            ("dist.get_rank() == 0", "local_rank == 0"),
+            ('"net.pt"', '"/tmp/net.pt"'),
+        ),
+    ),
+    lint=lint,
+    severity=Severity.WARNING,
+)

@@ -1,0 +1,156 @@
+"""State dicts of a distributed program: whose keys they have, and whether they are saved."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.words import DDP
+from ddpify.rules.shared.meetings import one_path
+from ddpify.rules.shared.outputs import CHECKPOINTS
+
+_WRITERS = frozenset({*CHECKPOINTS, "pickle.dump"})
+_STRIPS = "consume_prefix_in_state_dict_if_present"
+
+
+def wrapped_states(run: Run) -> Iterator[tuple[Call, str]]:
+    """``state_dict()`` calls whose keys have a wrapper's prefix and that end up in a file."""
+    saved = {
+        thing for call in run.calls if call.name in _WRITERS for thing in held(call.arg(0, "obj"))
+    }
+    for call in run.methods("state_dict"):
+        made = call.result.things if call.result is not None else ()
+        prefix = _prefix(run, call)
+        if prefix and not saved.isdisjoint(made):
+            yield call, prefix
+
+
+def saved_wrappers(run: Run) -> Iterator[Call]:
+    """Calls that write the wrapper itself, not its state."""
+    for call in run.calls:
+        if call.name in _WRITERS and any(
+            thing.kind == "result" and thing.name == DDP for thing in held(call.arg(0, "obj"))
+        ):
+            yield call
+
+
+def held(value: Value | None, depth: int = 4) -> Iterator[Thing]:
+    """The things that a value is, or that its elements are."""
+    if value is None or depth == 0:
+        return
+    yield from value.things
+    for item in value.items or ():
+        yield from held(item, depth - 1)
+    for _, item in value.keys or ():
+        yield from held(item, depth - 1)
+
+
+def _prefix(run: Run, call: Call) -> str:
+    """What a wrapper puts before the names of parameters."""
+    if call.receiver is not None and _all_wrappers(call):
+        return "" if _unwrapped(run, call.receiver.things) else "module."
+    return "_orig_mod." if _is_compiled(run, call) else ""
+
+
+def _unwrapped(run: Run, things: tuple[Thing, ...]) -> bool:
+    """Whether it came out of a function of the project that takes wrappers off, perhaps again."""
+    return any(
+        call.target is not None
+        and call.result is not None
+        and not set(things).isdisjoint(call.result.things)
+        and (".module" in call.target.text or "_orig_mod" in call.target.text)
+        for call in run.calls
+    )
+
+
+def _is_compiled(run: Run, call: Call) -> bool:
+    """Whether the name before ``.state_dict()`` was bound to what torch.compile gave."""
+    if call.function is None or not isinstance(call.node.func, ast.Attribute):
+        return False
+    name = ast.unparse(call.node.func.value)
+    compiled = {c.node for c in run.named("torch.compile") if c.function is call.function}
+    bound = [
+        node.value
+        for node in ast.walk(call.function.node)
+        if isinstance(node, ast.Assign) and any(ast.unparse(t) == name for t in node.targets)
+    ]
+    return bool(bound) and all(value in compiled for value in bound)
+
+
+def prefix_expected(run: Run) -> bool:
+    """Whether what is loaded has the prefix too, or the prefix is taken off somewhere."""
+    for call in run.methods("load_state_dict"):
+        if call.receiver is not None and call.receiver.made_by(DDP) is not None:
+            return True
+    if any(call.method == _STRIPS for call in run.calls):
+        return True
+    return any(_strips(module.tree) for module in run.modules.values())
+
+
+def _strips(tree: ast.Module) -> bool:
+    """Whether a text "module." is an argument, of ``replace`` or ``startswith`` for instance."""
+    return any(
+        isinstance(argument, ast.Constant) and argument.value in ("module.", "_orig_mod.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        for argument in node.args
+    )
+
+
+def plain_into_wrapper(run: Run) -> Iterator[tuple[Call, Call]]:
+    """(load, save): what was saved without the prefix is given to the wrapper."""
+    read = {
+        thing: call
+        for call in run.named("torch.load")
+        if call.result is not None
+        for thing in call.result.things
+    }
+    for call in run.methods("load_state_dict"):
+        given = call.arg(0, "state_dict")
+        if given is None or not _all_wrappers(call) or not _is_strict(call):
+            continue
+        for load in (read[thing] for thing in given.things if thing in read):
+            yield from ((call, save) for save in _plain_saves(run, load))
+
+
+def _plain_saves(run: Run, load: Call) -> Iterator[Call]:
+    """The writing of the state of a model inside a wrapper to the file that is loaded."""
+    path = load.arg(0, "f")
+    states = {
+        thing
+        for call in run.methods("state_dict")
+        if call.result is not None and call.receiver is not None
+        if any(t.wrapper is not None for t in call.receiver.things)
+        if not any(t.name == DDP for t in call.receiver.things)
+        for thing in call.result.things
+    }
+    for call in run.named("torch.save"):
+        state, where = call.arg(0, "obj"), call.arg(1, "f")
+        if state is None or where is None or path is None or not one_path(where, path):
+            continue
+        if not states.isdisjoint(state.things):
+            yield call
+
+
+def _all_wrappers(call: Call) -> bool:
+    things = call.receiver.things if call.receiver is not None else ()
+    return bool(things) and all(t.kind == "result" and t.name == DDP for t in things)
+
+
+def _is_strict(call: Call) -> bool:
+    strict = call.arg(1, "strict")
+    return not call.star and (strict is None or strict.constant is True)
+
+
+def loaded(run: Run) -> Iterator[Call]:
+    """``torch.load`` calls of which something is given to ``load_state_dict``."""
+    used = {
+        thing
+        for call in run.methods("load_state_dict")
+        for value in (*call.args, *call.kwargs.values())
+        for thing in value.sources()
+    }
+    for call in run.named("torch.load"):
+        if call.result is not None and not used.isdisjoint(call.result.things):
+            yield call

@@ -1,0 +1,93 @@
+"""DDP811: the process group is destroyed also when this rank has failed."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Run
+from ddpify.rules.base import Example, Finding, Rule, Severity
+from ddpify.rules.collectives.exchanges import exchanges
+from ddpify.rules.examples.ranks import on_ranks
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per destroy in a ``finally`` whose block holds collectives."""
+    for call in run.named(f"{words.DIST}destroy_process_group"):
+        for block in _blocks(call):
+            entered = next((c for c in exchanges(run) if _reaches(c, block.body)), None)
+            if entered is not None:
+                yield Finding(
+                    "DDP811",
+                    call.site,
+                    "a rank that fails waits here for peers that are inside a collective: its error"
+                    " may not be seen before the time limit",
+                    Severity.WARNING,
+                    advice="destroy the group after success only; torchrun ends the others",
+                    because=((entered.site, "the others may be here"),),
+                )
+                break
+
+
+def _blocks(call: Call) -> Iterator[ast.Try]:
+    """The ``try`` statements in whose ``finally`` a call is made."""
+    for module in {one.module for one in (call, *call.stack)}:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Try) and _reaches(call, node.finalbody):
+                yield node
+
+
+def _reaches(call: Call, body: list[ast.stmt]) -> bool:
+    nodes = {one.node for one in (call, *call.stack)}
+    return any(below in nodes for one in body for below in ast.walk(one))
+
+
+def _closed(end: str, close: str = "    pass") -> Example:
+    text = f"""import torch
+import torch.distributed as dist
+
+
+def close():
+{close}
+
+
+def main():
+    dist.init_process_group("gloo")
+    try:
+        value = torch.ones(1)
+        dist.all_reduce(value)
+    finally:
+        {end}
+
+
+if __name__ == "__main__":
+    main()
+"""
+    return Example((("main.py", text),))
+
+
+RULE = Rule(
+    "DDP811",
+    "destroy-in-finally",
+    "`finally` also runs on the rank that has just failed. destroy_process_group() then meets peers"
+    " that wait inside a collective: with NCCL it may block until the time limit, so that the job"
+    " hangs and the error is shown late or never. A rank that simply ends with its error is noticed"
+    " by torchrun, which ends the others.",
+    "torchtitan PR#1342; BUGS C19",
+    lint=lint,
+    bad=(
+        _closed("dist.destroy_process_group()  # DDP811"),
+        _closed("close()", "    dist.destroy_process_group()  # DDP811"),
+    ),
+    good=(
+        on_ranks("""
+            stream = open(f"log{rank}.txt", "w")
+            try:
+                dist.all_reduce(value)
+            finally:
+                stream.close()
+            """),
+    ),
+    severity=Severity.WARNING,
+)

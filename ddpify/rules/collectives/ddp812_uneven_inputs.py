@@ -1,0 +1,200 @@
+"""DDP812: ranks go over shards of different length, and meet in every round."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from ddpify.ranks import words
+from ddpify.ranks.model import DATA, Call, Loop, Origin, Run, Symbol, Thing, Value
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.exchanges import exchanges
+from ddpify.rules.examples.gradients import trained
+from ddpify.site import Site
+
+_JOINS: Final = (
+    "torch.distributed.algorithms.join.Join",
+    "torch.distributed.algorithms.Join",
+    f"{words.DDP}.join",
+)
+_SUBSET: Final = "torch.utils.data.Subset"
+_SPLITS: Final = frozenset({"tensor_split", "array_split"})
+_GOES_OVER: Final = frozenset({words.LOADER, "builtins.enumerate", "builtins.iter"})
+_SAMPLED: Final = ((3, "sampler"), (4, "batch_sampler"))
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per loop over a strided shard with a collective in it."""
+    seen: set[ast.AST] = set()
+    for call in exchanges(run):
+        if not call.everywhere or call.within(*_JOINS):
+            continue
+        for loop in call.loops:
+            cut = _strided(run, loop) if loop.node not in seen else None
+            if cut is not None:
+                seen.add(loop.node)
+                yield _finding(call, loop, cut)
+
+
+def _finding(call: Call, loop: Loop, cut: Site) -> Finding:
+    return Finding(
+        "DDP812",
+        loop.site,
+        "one rank has a sample more than another where the samples do not divide evenly: its last"
+        " round meets nobody",
+        Severity.ERROR,
+        advice="deal with DistributedSampler (it pads), cut to equal lengths, or train within Join",
+        because=((cut, "every N-th sample goes to a rank"), (call.site, "the ranks meet here")),
+    )
+
+
+def _strided(run: Run, loop: Loop) -> Site | None:
+    """Where what a loop goes over was dealt with a stride, without making the parts equal."""
+    if loop.over is None or _sampled(loop.over):
+        return None
+    for value in _fed(run, loop.over):
+        for origin in value.origins:
+            if origin.kind == DATA and _is_stride(run, origin) and not _in_equal_numbers(value):
+                return origin.site
+        subset = value.made_by(_SUBSET)
+        indices = subset.call.arg(1, "indices") if subset is not None and subset.call else None
+        if indices is not None and _strides(indices):
+            return subset.site if subset is not None else None
+    return None
+
+
+def _fed(run: Run, over: Value) -> Iterator[Value]:
+    """What gives a loop its rounds: itself, what a loader or ``enumerate`` goes over, or, in
+    ``range(len(rows))``, the rows."""
+    yield over
+    for thing in over.things:
+        if thing.kind == "result" and thing.call is not None and thing.call.args:
+            if thing.name in _GOES_OVER or thing.name.startswith("tqdm"):
+                yield from _fed(run, thing.call.args[0])
+            elif thing.name == "builtins.range" and len(thing.call.args) == 1:
+                number = thing.call.args[0]
+                counted = (c for c in run.named("builtins.len") if c.result is number and c.args)
+                yield from (rows for call in counted for rows in _fed(run, call.args[0]))
+        elif thing.cls is not None and (rounds := thing.cls.method("__iter__")) is not None:
+            yield from (v for k, v in thing.attrs.items() if f"self.{k}" in rounds.text)
+
+
+def _sampled(over: Value) -> bool:
+    """Whether a sampler decides how many batches there are."""
+    loaders = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
+    return any(
+        thing.call is not None and thing.call.arg(*place) is not None
+        for thing in loaders
+        for place in _SAMPLED
+    )
+
+
+def _is_stride(run: Run, origin: Origin) -> bool:
+    """Whether an origin is ``rows[rank::world]`` of rows that were not cut before."""
+    module = run.modules.get(origin.site.path)
+    if module is None:
+        return False
+    nodes = list(ast.walk(module.tree))
+    cuts = [n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Slice)]
+    found = next((n for n in cuts if module.site(n) == origin.site), None)
+    if found is None or not isinstance(found.slice, ast.Slice):
+        return False
+    if found.slice.step is None or found.slice.lower is None or found.slice.upper is not None:
+        return False
+    name = ast.unparse(found.value)
+    return not _is_slice(found.value) and not any(_bounds(node, name) for node in nodes)
+
+
+def _is_slice(node: ast.expr) -> bool:
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+
+
+def _in_equal_numbers(value: Value) -> bool:
+    """Whether what was dealt are the parts of a split into a multiple of the world size."""
+    for thing in value.sources():
+        call = thing.call
+        if call is not None and call.method in _SPLITS:
+            number = call.arg(0 if call.receiver is not None else 1, "indices_or_sections")
+            if number is not None and _is_multiple(number.atoms[0]):
+                return True
+    return False
+
+
+def _is_multiple(atom: Any) -> bool:
+    """Of 2: a run has two ranks."""
+    if isinstance(atom, Symbol):
+        return atom.parts[:1] == ("Mult",) and any(_is_multiple(one) for one in atom.parts[1:])
+    return isinstance(atom, int) and atom % 2 == 0
+
+
+def _bounds(node: ast.AST, name: str) -> bool:
+    """Whether ``name`` is cut or added to: perhaps to make its length a multiple."""
+    if isinstance(node, ast.AugAssign):
+        return ast.unparse(node.target) == name
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
+        return False
+    same = any(ast.unparse(target) == name for target in node.targets)
+    return same and isinstance(node.value.slice, ast.Slice)
+
+
+def _strides(indices: Value) -> bool:
+    """Whether these are ``range(rank, len(rows), world)``."""
+    made: Thing | None = indices.made_by("builtins.range")
+    if made is None and indices.made_by("builtins.list") is not None:
+        return any(_strides(arg) for arg in _arguments(indices.made_by("builtins.list")))
+    args = list(_arguments(made))
+    if len(args) != 3 or not args[0].by_rank or args[2].by_rank:
+        return False
+    end = args[1].atoms[0]
+    return isinstance(end, Symbol) and end.key.startswith("len(") and "[:]" not in end.key
+
+
+def _arguments(thing: Thing | None) -> Iterator[Value]:
+    if thing is not None and thing.call is not None:
+        yield from thing.call.args
+
+
+_SHARDED: Final = """
+mine = Subset(rows, range(dist.get_rank(), {}, dist.get_world_size()))
+own = DataLoader(mine, batch_size=1, shuffle=True)
+model = DDP(nn.Linear(16, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+_LOOP: Final = """
+for x, y in own:{}
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+_TOP: Final = (
+    "from torch.distributed.algorithms.join import Join\nfrom torch.utils.data import Subset\n"
+)
+
+RULE = Rule(
+    "DDP812",
+    "uneven-inputs",
+    "Dealt with a stride, nine samples are five for rank 0 and four for rank 1. Every round of"
+    " training meets in the backward, so the fifth of rank 0 meets nobody: measured, a timeout, or"
+    " a gradient that is added to a metric. DistributedSampler pads, so its parts are equal; Join"
+    " lets the short ranks answer for the rest.",
+    "pytorch#38174, #33148; lightning#20404; torch.distributed.algorithms.Join; BUGS C11",
+    lint=lint,
+    bad=(
+        trained(_SHARDED.format("len(rows)"), _LOOP.format("  # DDP812"), _TOP),
+        trained(loop="""
+            for x in rows.tensors[0][dist.get_rank() :: dist.get_world_size()]:  # DDP812
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+            """),
+    ),
+    good=(
+        trained(_SHARDED.format("256"), _LOOP.format(""), _TOP),
+        trained(
+            _SHARDED.format("len(rows)"),
+            "with Join([model]):" + _LOOP.format("").replace("\n", "\n    "),
+            _TOP,
+        ),
+    ),
+)

@@ -1,0 +1,96 @@
+"""DDP814: the model's size is counted from this rank's part of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.ranks.model import DATA, Call, Run, Symbol, Thing, Value
+from ddpify.ranks.values import spread
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.wrapped import wraps
+
+_COUNTED: Final = frozenset({"set", "Counter", "unique", "nunique", "max", "amax"})
+_ALIKE: Final = ("shape", "size", "dim")  # of samples: the same on all ranks
+_PLACING: Final = frozenset({"device", "dtype"})
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per wrapped model that was made with a number of this rank's data."""
+    for wrap in wraps(run):
+        for made in (thing.call for thing in wrap.inner if thing.call is not None):
+            counted = [c for value in _arguments(made) if (c := _counted(value)) is not None]
+            if counted:
+                yield _finding(wrap.call, made, counted[0])
+
+
+def _arguments(call: Call) -> Iterator[Value]:
+    yield from call.args
+    yield from (value for name, value in call.kwargs.items() if name not in _PLACING)
+
+
+def _counted(value: Value) -> Thing | None:
+    """What was counted in this rank's own data to get a number; None if the ranks agree on it."""
+    sources = list(value.sources())
+    if any(t.synced or t.name.rpartition(".")[2] in _ALIKE for t in sources):
+        return None
+    length = isinstance(value.atoms[0], Symbol) and value.atoms[0].key.startswith("len(")
+    for thing in sources:
+        counts = thing.kind == "result" and thing.name.rpartition(".")[2] in _COUNTED
+        counts = counts or (thing.kind == "instance" and length)
+        if counts and thing.call is not None and _is_own(thing.call):
+            return thing
+    return None
+
+
+def _is_own(call: Call) -> bool:
+    values = [*call.args, *([call.receiver] if call.receiver is not None else [])]
+    return any(origin.kind == DATA for value in values for origin in spread(value))
+
+
+def _finding(wrap: Call, made: Call, counted: Thing) -> Finding:
+    because = [(made.site, "the model is made here")]
+    if counted.site is not None:
+        because.insert(0, (counted.site, "counted in this rank's part of the data"))
+    return Finding(
+        "DDP814",
+        wrap.site,
+        "the model is as large as this rank's data make it: DDP fails where the parts differ",
+        Severity.ERROR,
+        advice="count before the data is dealt out, or all_reduce the number with MAX",
+        because=tuple(because),
+    )
+
+
+_BODY: Final = """
+torch.manual_seed(0)
+table = torch.tensor([[0, 1, 0, 1], [0, 1, 2, 3]])
+labels = table[rank]
+classes = {}
+model = DDP(nn.Linear(2, classes)){}
+model(torch.ones(4, 2)).mean().backward()
+"""
+
+RULE = Rule(
+    "DDP814",
+    "model-from-local-data",
+    "A vocabulary or a set of labels that is taken from this rank's part gives layers of different"
+    " widths. DDP compares the shapes when it wraps: measured, 'params[0] in this process with"
+    " sizes [4, 2] appears not to match', and the others lose their connection.",
+    "DistributedDataParallel docstring; BUGS C13",
+    lint=lint,
+    bad=(
+        on_ranks(_BODY.format("len(set(labels.tolist()))", "  # DDP814")),
+        on_ranks(_BODY.format("int(labels.max()) + 1", "  # DDP814")),
+    ),
+    good=(
+        on_ranks(_BODY.format("len(set(table.flatten().tolist()))", "")),
+        on_ranks(
+            _BODY.replace(
+                "classes = ",
+                "top = labels.max()\ndist.all_reduce(top, op=dist.ReduceOp.MAX)\nclasses = ",
+            ).format("int(top.item()) + 1", "")
+        ),
+    ),
+)

@@ -1,0 +1,116 @@
+"""DDP815: only some ranks load a checkpoint into what all of them train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks import words
+from ddpify.ranks.model import ALL, Call, Run, Thing
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.collectives.exchanges import exchanges
+from ddpify.rules.examples.ranks import on_ranks
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per load_state_dict of some ranks that nothing makes up for."""
+    for call in run.methods("load_state_dict"):
+        if call.everywhere or call.receiver is None or not call.ranks:
+            continue
+        told = next((w for t in call.receiver.things if (w := _shared(t, call)) is not None), None)
+        if told is not None and _trained_later(run, call) and not _others_too(run, call):
+            yield _finding(call, told)
+
+
+def _shared(thing: Thing, load: Call) -> Call | None:
+    """What made ``thing`` one of all ranks before the load: its wrapper, or its optimizer's."""
+    if thing.name in words.WRAPPERS:
+        return thing.call
+    if thing.wrapper is not None and thing.wrapper.call is not None:
+        return thing.wrapper.call if thing.wrapper.call.order < load.order else None
+    if thing.name.startswith("torch.optim.") and thing.call is not None:
+        for value in thing.call.args[:1]:
+            for one in value.sources():
+                if one.name in words.WRAPPERS or one.wrapper is not None:
+                    return thing.call
+    return None
+
+
+def _trained_later(run: Run, load: Call) -> bool:
+    """Whether all ranks go on with a wrapped model afterwards."""
+    return any(
+        call.order > load.order and call.everywhere and call.method == "backward"
+        for call in exchanges(run)
+    )
+
+
+def _others_too(run: Run, load: Call) -> bool:
+    """Whether the other ranks load into the same, or get what was loaded."""
+    things = set(load.receiver.things) if load.receiver is not None else set()
+    ranks = load.ranks
+    for call in run.methods("load_state_dict"):
+        if call.receiver is not None and things & set(call.receiver.things):
+            ranks |= call.ranks
+    later = any(call.order > load.order and _sends(call, things) for call in run.calls)
+    return ranks == ALL or later
+
+
+def _sends(call: Call, things: set[Thing]) -> bool:
+    """Whether a broadcast may carry what was loaded: the model's or optimizer's own tensors."""
+    if call.method not in ("broadcast", "broadcast_object_list", "_sync_module_states"):
+        return False
+    return any(not things.isdisjoint(value.sources()) for value in call.given)
+
+
+def _finding(load: Call, shared: Call) -> Finding:
+    guard = next((g for g in reversed(load.guards) if g.ranks != ALL), None)
+    because = [(shared.site, "shared by all ranks from here on")]
+    if guard is not None:
+        because.append((guard.site, "the condition"))
+    return Finding(
+        "DDP815",
+        load.site,
+        "only some ranks load the checkpoint: the others train on with what they had, and equal"
+        " gradients do not bring them together",
+        Severity.ERROR,
+        advice="load on all ranks, or on one before DistributedDataParallel(), which broadcasts",
+        because=tuple(because),
+    )
+
+
+_LOAD = 'model.load_state_dict(torch.load("model.pt", map_location="cpu"))'
+_LOAD_INNER = _LOAD.replace("model.load", "model.module.load")
+_STEP = "model(torch.ones(1, 4)).mean().backward()"
+
+RULE = Rule(
+    "DDP815",
+    "resume-on-one-rank",
+    "DDP copies rank 0's weights to the others once, when it wraps. What rank 0 alone loads later,"
+    " into the model or the optimizer, stays with it: gradients are averaged, weights are not"
+    " (measured: 2.94 against -0.06, for ever). A first epoch that only rank 0 knows shifts every"
+    " collective (measured: two epochs apart). Loading before the wrap is fine.",
+    "DistributedDataParallel docstring; pytorch#75870; BUGS C14",
+    lint=lint,
+    bad=(
+        on_ranks(
+            f"model = DDP(nn.Linear(4, 1))\nif rank == 0:\n" f"    {_LOAD_INNER}  # DDP815\n{_STEP}"
+        ),
+        on_ranks(
+            "model = DDP(nn.Linear(4, 1))\noptimizer = torch.optim.Adam(model.parameters())\n"
+            "resume(optimizer, rank)\n" + _STEP,
+            """
+
+            def resume(optimizer, rank):
+                if rank != 0:
+                    return
+                state = torch.load("optimizer.pt", map_location="cpu")
+                optimizer.load_state_dict(state)  # DDP815
+            """,
+        ),
+    ),
+    good=(
+        on_ranks(
+            f"model = nn.Linear(4, 1)\nif rank == 0:\n    {_LOAD}\nmodel = DDP(model)\n{_STEP}"
+        ),
+        on_ranks(f"model = DDP(nn.Linear(4, 1))\n{_LOAD_INNER}\n{_STEP}"),
+    ),
+)

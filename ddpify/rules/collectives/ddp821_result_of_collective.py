@@ -1,0 +1,72 @@
+"""DDP821: what a collective returns is used, and it returns None."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks import words
+from ddpify.ranks.collective import collective
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.syntax import is_used
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per use of the None that a synchronous collective gives."""
+    for call in run.calls:
+        shared = collective(call)
+        if shared is None or call.method in words.SESSION_OPS or call.alone or call.star:
+            continue
+        if shared.gives_none and is_used(call):
+            yield Finding(
+                "DDP821",
+                call.site,
+                f"{call.method}() returns None: it changes its argument in place",
+                Severity.ERROR,
+                advice="call it as a statement of its own and use the argument afterwards",
+            )
+
+
+RULE = Rule(
+    "DDP821",
+    "in-place-result-used",
+    "The collectives of torch.distributed change their argument and return None (a handle with"
+    " async_op=True), so what is computed from the result fails or is None. The functional ones"
+    " (torch.distributed._functional_collectives, torch.distributed.nn) do return tensors.",
+    "torch.distributed documentation; measured for all of them; BUGS L09",
+    lint=lint,
+    bad=(
+        on_ranks("""
+            total = dist.all_reduce(value)  # DDP821
+            print(rank, total / world)
+            """),
+        on_ranks("print(rank, dist.all_reduce(value).item())  # DDP821"),
+        on_ranks(
+            "print(rank, summed(value).item())",
+            """
+
+            def summed(tensor):
+                return dist.all_reduce(tensor)  # DDP821
+            """,
+        ),
+    ),
+    good=(
+        on_ranks("""
+            dist.all_reduce(value)
+            print(rank, value / world)
+            """),
+        on_ranks("""
+            work = dist.all_reduce(value, async_op=True)
+            work.wait()
+            """),
+        on_ranks(
+            "synchronize()",
+            """
+
+            def synchronize():
+                return dist.barrier()
+            """,
+        ),
+    ),
+)

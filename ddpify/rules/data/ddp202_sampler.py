@@ -1,0 +1,197 @@
+"""DDP202: every rank would train on all samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Loader, Role, Status
+from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.values import Thing
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data.loaders import (
+    dataset_name,
+    direct,
+    sampler_name,
+    shuffled,
+    training_condition,
+)
+from ddpify.rules.data.undealt import undealt
+from ddpify.rules.edits import edit, fresh, proof, statement_of
+from ddpify.rules.examples import (
+    BY_HAND,
+    CORRECT,
+    LEARNER,
+    LEGACY,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per loader that gives each rank the same samples to train on."""
+    for loader, wrapper in undealt(run):
+        if loader.call is not None:
+            yield Finding(
+                "DDP202",
+                loader.call.site,
+                "every rank trains on all samples: the loader has no distributed sampler",
+                Severity.ERROR,
+                (),
+                "give it sampler=DistributedSampler(dataset), and shuffle=False",
+                ((wrapper.site, "gradients are averaged over the ranks here"),),
+            )
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per call that makes an unsharded training loader."""
+    for loader in facts.loaders:
+        if Role.TRAINING not in loader.roles or _sharded(facts, loader):
+            continue
+        fix: tuple[Edit, ...] = ()
+        why_not = _unsupported(facts, loader)
+        if not why_not:
+            fix, why_not = _fix(facts, loader)
+        yield Finding(
+            "DDP202",
+            loader.call.site,
+            "each rank would train on all samples: the loader has no distributed sampler",
+            Severity.ERROR,
+            fix,
+            why_not,
+            proof(loader.things),
+        )
+
+
+def _sharded(facts: Facts, loader: Loader) -> bool:
+    """Whether a sampler or the data set itself gives each rank its share."""
+    for thing in loader.things:
+        for name in ("sampler", "batch_sampler"):
+            given = thing.detail.get(name)
+            if given is not None and any(_shares(facts, t) for t in given.things):
+                return True
+    return False
+
+
+def _shares(facts: Facts, sampler: Thing) -> bool:
+    """torch's DistributedSampler, a class that inherits it, or the runtime's.
+
+    A distributed program's own sampler is taken at its word: how it shares is not followed.
+    """
+    names: tuple[str, ...] = (sampler.name,)
+    if isinstance(sampler.ref, ClassInfo):
+        if facts.status is Status.DISTRIBUTED:
+            return True
+        names = sampler.ref.external_bases()
+    torchs = [n for n in names if n.startswith("torch.") and n.endswith(".DistributedSampler")]
+    return bool(torchs) or sampler.name == "ddpify.runtime.distributed_sampler"
+
+
+def _unsupported(facts: Facts, loader: Loader) -> str:
+    for thing in loader.things:
+        for name in ("sampler", "batch_sampler"):
+            given = thing.detail.get(name)
+            if given is not None and not (given.known and given.const is None):
+                return (
+                    f"it has its own `{name}`: give each rank its share of that order by hand"
+                    " (same seed everywhere, every world_size-th index)"
+                )
+        dataset = thing.detail.get("dataset")
+        if dataset is not None and any(_iterable(t) for t in dataset.things):
+            return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
+    if loader.call.bound:
+        return "it is made through functools.partial: call DataLoader itself, then run again"
+    if facts.status is Status.DISTRIBUTED:
+        return "pass sampler=DistributedSampler(dataset) and drop shuffle=True"
+    return ""
+
+
+def _iterable(thing: Thing) -> bool:
+    bases = thing.ref.external_bases() if isinstance(thing.ref, ClassInfo) else ()
+    return any(base.endswith("IterableDataset") for base in bases)
+
+
+def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
+    call = loader.call
+    statement = statement_of(facts, call.site)
+    if not direct(facts, call):
+        return (), "made inside an expression: give it a statement of its own, then run again"
+    condition = ""
+    if loader.roles != {Role.TRAINING}:
+        if set(loader.calls) == set(loader.training):
+            return (), (
+                "the same loader is evaluated too, and its shares are padded with repeated samples:"
+                " evaluate a loader of its own over the same data set"
+            )
+        found = training_condition(loader)
+        if found is None:
+            return (), (
+                "one call makes the training and another loader and no argument tells them apart:"
+                " make them in two calls"
+            )
+        condition = found
+    return _edits(facts, call, statement, condition), ""
+
+
+def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[Edit, ...]:
+    sampler = fresh(facts, call.site, sampler_name(facts, call, "train_sampler"))
+    dataset = dataset_name(facts, call, sampler)
+    shuffle = shuffled(facts, call, sampler)
+    arguments = [dataset.name, f"shuffle={shuffle.given}"]
+    drop_last = _drop_last(facts, call)
+    if drop_last:
+        arguments.append(f"drop_last={drop_last}")
+    made = f"{sampler} = distributed_sampler({', '.join(arguments)})"
+    if condition:
+        made += f" if {condition} else None"
+    return (
+        *dataset.edits,
+        edit(facts, How.BEFORE, statement, dataset.lines + made + shuffle.lines),
+        *shuffle.edits,
+        edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
+    )
+
+
+def _drop_last(facts: Facts, call: Call) -> str:
+    """The argument's text, or what is known of it where it comes by ``**settings``."""
+    site, value = call.kwarg_sites.get("drop_last"), call.kwargs.get("drop_last")
+    if site is not None:
+        return facts.text(site)
+    return repr(value.const) if value is not None and value.known and value.const else ""
+
+
+RULE = Rule(
+    "DDP202",
+    "missing-distributed-sampler",
+    "Without a distributed sampler every rank iterates over the whole data set: N ranks do the"
+    " same epoch N times, and with one seed they even train on the same batches.",
+    "torch.utils.data.distributed.DistributedSampler; BUGS D04",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("feed = DataLoader(\n", "feed = DataLoader(  # DDP202\n"),
+            ("    shuffle=row_sampler is None,\n    sampler=row_sampler,\n", "    shuffle=True,\n"),
+        ),
+        changed(
+            TRAINER,
+            ("past, size, shuffle=order is None, sampler=order),", "past, size),  # DDP202"),
+        ),
+        changed(
+            BY_HAND,
+            ("batch_size=16, sampler=sampler)", "batch_size=16, shuffle=True)  # DDP202"),
+        ),
+        marked(SINGLE, "DDP202", "opt.bs, shuffle=True)"),
+        marked(LEARNER, "DDP202", "batch_size=64, shuffle=True),"),
+        marked(LEGACY, "DDP202", "batch_size=128, shuffle=True)"),
+    ),
+    good=CORRECT,
+    lint=lint,
+    severity=Severity.ERROR,
+)

@@ -1,0 +1,120 @@
+"""DDP203: every rank would take the whole batch size, so the global batch grows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Loader, Role, Status
+from ddpify.facts.values import Value
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data.loaders import option_site, spread, training_condition
+from ddpify.rules.edits import edit
+from ddpify.rules.examples import (
+    CORRECT,
+    LEARNER,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
+from ddpify.settings import Settings
+
+SPLIT = "ddpify.runtime.per_rank_batch_size"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per training loader whose batch size is not split."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for loader in facts.loaders:
+        if Role.TRAINING not in loader.roles or _is_split(loader):
+            continue
+        if settings.batch_size == "per-rank":
+            yield _kept(loader)
+            continue
+        yield Finding(
+            "DDP203",
+            loader.call.site,
+            "the batch size is not divided by the number of ranks: the global batch would grow",
+            Severity.ERROR,
+            _fix(facts, loader),
+            "divide the batch size by the number of ranks",
+        )
+
+
+def _kept(loader: Loader) -> Finding:
+    return Finding(
+        "DDP203",
+        loader.call.site,
+        "the batch size stays per rank, as asked: the global batch is N times as large",
+        Severity.NOTE,
+        (),
+        "the learning rate may have to grow with it, with a warm-up (linear: Goyal et al. 2017)",
+    )
+
+
+def _is_split(loader: Loader) -> bool:
+    return any(
+        t.name == SPLIT
+        for call in loader.calls
+        for t in (call.arg(1, "batch_size") or Value()).things
+    )
+
+
+def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
+    call = loader.call
+    if call.bound:
+        return ()
+    code = "per_rank_batch_size({})"
+    if Role.EVALUATION in loader.roles:
+        condition = training_condition(loader)
+        if condition is None:
+            return ()
+        code += f" if {condition} else {{}}"
+    site = call.arg_site(1, "batch_size")
+    if site is not None:
+        return (edit(facts, How.REPLACE, site, code),)
+    given = spread(facts, call, "batch_size")
+    if given is not None:
+        own = option_site(facts, call, given, "batch_size")
+        if own is not None:
+            return (edit(facts, How.REPLACE, own, "per_rank_batch_size({})"),)
+        size = f'per_rank_batch_size({facts.text(given)}["batch_size"])'
+        return (edit(facts, How.REPLACE, given, f'{{**{{}}, "batch_size": {size}}}'),)
+    node = facts.tree(call.site).expression(call.site)
+    if isinstance(node, ast.Call) and any(k.arg is None for k in node.keywords):
+        return ()
+    return (edit(facts, How.ARGUMENT, call.site, "per_rank_batch_size(1)", "batch_size"),)
+
+
+RULE = Rule(
+    "DDP203",
+    "global-batch-grows",
+    "The batch size a script is given is the global one. Left as it is, N ranks take N times as"
+    " many samples per optimizer step: another training, with another best learning rate.",
+    "Goyal et al. 2017, Accurate, Large Minibatch SGD; nnue-pytorch#390; CONTRACT: Data",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("feed = DataLoader(\n", "feed = DataLoader(  # DDP203\n"),
+            ("per_rank_batch_size(256)", "256"),
+        ),
+        changed(
+            TRAINER,
+            ("per_rank_batch_size(flags.size)", "flags.size"),
+            ("is None, sampler=order),\n", "is None, sampler=order),  # DDP203\n"),
+        ),
+        changed(
+            PROJECT,
+            ("        DataLoader(\n", "        DataLoader(  # DDP203\n"),
+            ("per_rank_batch_size(batch)", "batch"),
+        ),
+        marked(SINGLE, "DDP203", "opt.bs, shuffle=True)"),
+        marked(LEARNER, "DDP203", "batch_size=64, shuffle=True),"),
+    ),
+    good=CORRECT,
+)

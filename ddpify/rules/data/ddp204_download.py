@@ -1,0 +1,162 @@
+"""DDP204: every rank downloads the data set at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Role, Status
+from ddpify.ranks.model import ALL, Call, Run
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once, statement_of
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.shared.beginnings import before_launch
+from ddpify.rules.shared.meetings import one_was_first
+from ddpify.rules.shared.outputs import is_locked
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+FIRST = "ddpify.runtime.main_process_first"
+
+# What fetches into a file by itself, whatever it is told.
+_FETCHERS = frozenset(
+    {
+        "urllib.request.urlretrieve",
+        "nltk.download",
+        "wget.download",
+        "gdown.download",
+        "gdown.download_folder",
+        "torchvision.datasets.utils.download_url",
+        "torchvision.datasets.utils.download_and_extract_archive",
+    }
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per download that all ranks make at once."""
+    for call in run.calls:
+        if not call.everywhere or not _downloads(call) or _own_folder(call):
+            continue
+        if is_locked(call) or before_launch(run, call) or one_was_first(run, call):
+            continue
+        if not _one_goes_first(run, call):
+            yield Finding(
+                "DDP204",
+                call.site,
+                "all ranks download into the same folder at once: half-written files are read",
+                Severity.WARNING,
+                (),
+                "let one rank of each node download first, the others after a barrier",
+            )
+
+
+def _downloads(call: Call) -> bool:
+    if call.target is not None or call.name in _FETCHERS:
+        return call.name in _FETCHERS
+    flag = call.kwargs.get("download")
+    locked = call.name.startswith(("datasets.", "transformers.", "huggingface_hub."))
+    return flag is not None and flag.constant is True and not locked
+
+
+def _own_folder(call: Call) -> bool:
+    """Whether what it is given depends on the rank."""
+    return any(value.by_rank for value in (*call.args, *call.kwargs.values()))
+
+
+def _one_goes_first(run: Run, call: Call) -> bool:
+    """Between a barrier of some ranks and one of the others, or in a framework's block."""
+    barriers = [c for c in run.calls if c.method in ("barrier", "wait_for_everyone")]
+    before = [c.ranks for c in barriers if c.order < call.order]
+    after = [c.ranks for c in barriers if c.order > call.order]
+    if any(a | b == ALL and a != ALL for a in before for b in after):
+        return True
+    return any(c.startswith(("accelerate.", "lightning.")) for c in _contexts(call))
+
+
+def _contexts(call: Call) -> Iterable[str]:
+    return (thing.name for value in call.contexts for thing in value.things)
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per data set made with ``download=True`` on all ranks."""
+    inline = _inline(facts)
+    found = tuple(c for c in facts.calls if c.site in facts.preparations and c.site not in inline)
+    for site, calls in once(found).items():
+        if all(c.where.one_rank() or c.where.inside(FIRST) for c in calls):
+            continue
+        statement = statement_of(facts, site)
+        ours = facts.status is not Status.DISTRIBUTED
+        fix = (edit(facts, How.INDENT, statement, "with main_process_first():"),) if ours else ()
+        yield Finding(
+            "DDP204",
+            site,
+            "all ranks would download into the same folder at once",
+            Severity.WARNING,
+            fix,
+            "" if ours else "let rank 0 download first, the others after a barrier",
+        )
+
+
+def _inline(facts: Facts) -> set[Site]:
+    """Data sets written inside an unsharded training loader: hoisted with their sampler."""
+    found: set[Site] = set()
+    for loader in facts.loaders:
+        site = loader.call.arg_site(0, "dataset")
+        if Role.TRAINING in loader.roles and "sampler" not in loader.call.kwargs and site:
+            found.add(site)
+    return found
+
+
+RULE = Rule(
+    "DDP204",
+    "download-on-every-rank",
+    "N processes that download and unpack into one folder overwrite each other's half-written"
+    " files. Rank 0 goes first, the others after a barrier find the files there.",
+    "composer#1201, mmpretrain#273; BUGS K09",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "import DataLoader, TensorDataset",
+                "import DataLoader\nfrom torchvision import datasets",
+            ),
+            (
+                "TensorDataset(torch.randn(4096, 20), torch.randint(0, 2, (4096,)))",
+                "datasets.FakeData(4096, download=True)  # DDP204",
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                'Series("past.pt"), Series("future.pt")',
+                'Series("past.pt", download=True), Series("future.pt")  # DDP204',
+            ),
+            ("def __init__(self, path):", "def __init__(self, path, download=False):"),
+        ),
+        changed(
+            BY_HAND,
+            ("import DataLoader, TensorDataset", "import DataLoader\nfrom corpora import Corpus"),
+            (
+                "TensorDataset(torch.randn(512, 32), torch.randint(0, 10, (512,)))",
+                'Corpus("texts", download=True)  # DDP204',
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            (
+                "import DataLoader, TensorDataset",
+                "import DataLoader\nfrom torchvision import datasets",
+            ),
+            ("is_main_process,\n", "is_main_process, main_process_first,\n"),
+            (
+                "rows = TensorDataset(torch.randn(4096, 20), torch.randint(0, 2, (4096,)))",
+                "with main_process_first():\n    rows = datasets.FakeData(4096, download=True)",
+            ),
+        ),
+    ),
+    lint=lint,
+    severity=Severity.WARNING,
+)

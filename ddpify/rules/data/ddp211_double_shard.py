@@ -1,0 +1,57 @@
+"""DDP211: samples are dealt twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks.model import Call, Run, Thing
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.feeds import DEALT_TWICE, PREPARED, PREPARED_ALONE
+from ddpify.rules.shared.feeds import dealt_by, is_loader
+
+_PREPARE = frozenset(
+    {"accelerate.Accelerator.prepare", "accelerate.Accelerator.prepare_data_loader"}
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per DistributedSampler in a loader that accelerate deals once more."""
+    for call in run.calls:
+        if call.name in _PREPARE and not _told_otherwise(call):
+            for sampler in _samplers(call):
+                yield Finding(
+                    "DDP211",
+                    sampler.site or call.site,
+                    "accelerate deals this loader's batches once more: half of the data is lost"
+                    " with two ranks",
+                    Severity.ERROR,
+                    (),
+                    "make the loader with shuffle=True and no sampler: prepare() puts one in",
+                    ((call.site, "prepared here"),),
+                )
+
+
+def _samplers(call: Call) -> dict[Thing, None]:
+    loaders = [t for value in call.args for t in value.things if is_loader(t)]
+    return dict.fromkeys(sampler for loader in loaders for sampler in dealt_by(loader))
+
+
+def _told_otherwise(call: Call) -> bool:
+    """The Accelerator was made with options on how loaders are dealt."""
+    options = ("dataloader_config", "split_batches", "dispatch_batches")
+    things = call.receiver.sources() if call.receiver is not None else ()
+    return any(t.call is not None and set(options) & set(t.call.kwargs) for t in things)
+
+
+RULE = Rule(
+    "DDP211",
+    "double-shard",
+    "accelerate's prepare() gives each rank every n-th batch of the loader that it is handed. Of a"
+    " loader that has a DistributedSampler already, two ranks of two got 2 of 8 samples each: half"
+    " of the data is never trained on, and no error is raised.",
+    "accelerate#3520; BUGS D12",
+    bad=(DEALT_TWICE, PREPARED_ALONE),
+    good=(PREPARED,),
+    lint=lint,
+    severity=Severity.ERROR,
+)

@@ -1,0 +1,111 @@
+"""DDP212: the sum of one rank's share is divided by the length of the whole data set."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from ddpify.ranks.collective import collective
+from ddpify.ranks.model import Call, Run, Thing
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.feeds import OVER_SHARE, OVER_WHOLE, SHOWN_OVER_WHOLE
+from ddpify.rules.shared.feeds import dataset_of, dealt_by, is_loader
+from ddpify.rules.shared.quotients import (
+    Added,
+    added,
+    base,
+    changed_between,
+    counts,
+    divisions,
+    loops_over,
+)
+from ddpify.rules.shared.syntax import resolved, scope
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per division of a share's sum by the whole length."""
+    sums = [one for loop, loader in loops_over(run) for one in added(loop, loader)]
+    for call in run.named("builtins.len"):
+        for one in sums:
+            node = _division(call, one)
+            if node is not None and _stays_wrong(run, call, one):
+                yield Finding(
+                    "DDP212",
+                    call.module.site(node),
+                    "one rank's sum over the length of all samples: too small by the world size",
+                    Severity.ERROR,
+                    (),
+                    "add the sums over the ranks first, or divide by len(loader.sampler)",
+                    ((one.loop.module.site(one.node), "added up over this rank's share"),),
+                )
+                break
+
+
+def _division(call: Call, one: Added) -> ast.AST | None:
+    """Where what ``one`` adds up is divided by this length of the whole data set."""
+    whole = dealt_by(one.loader) and call.args and _is_whole(call, one.loader)
+    if not whole or counts(one.value) or call.module is not one.loop.module:
+        return None
+    function = scope(call)
+    for left, right, node in divisions(function):
+        if base(right) is call.node and ast.unparse(base(left)) == one.name:
+            inside = any(n is one.node for n in ast.walk(function))
+            if inside and not changed_between(function, one.name, one.loop.node, node):
+                return node
+    return None
+
+
+def _is_whole(call: Call, loader: Thing) -> bool:
+    """``len(dataset)`` or ``len(loader.dataset)``."""
+    dataset = dataset_of(loader)
+    for thing in call.args[0].things:
+        if dataset is not None and thing in dataset.things and not is_loader(thing):
+            return True
+        if thing.kind == "attribute" and thing.receiver is loader:
+            return thing.name.endswith(".dataset")
+    return False
+
+
+def _stays_wrong(run: Run, call: Call, one: Added) -> bool:
+    """No later sum over the ranks makes it right; a mean over them does not."""
+    later = (c for c in _reductions(run) if c.order > call.order)
+    return all(_averages(run, other) for other in later if _takes(other, one.loader))
+
+
+def _reductions(run: Run) -> Iterator[Call]:
+    names = ("all_reduce", "reduce", "all_gather", "all_gather_object", "gather", "gather_object")
+    return (c for c in run.calls if c.method in names)
+
+
+def _takes(call: Call, loader: Thing) -> bool:
+    return any(loader in value.sources() for value in call.given)
+
+
+def _averages(run: Run, call: Call) -> bool:
+    """Whether a mean is made: by the operation, or by dividing what was reduced afterwards."""
+    shared = collective(call)
+    operation = shared.node("op") if shared is not None else call.node_of(1, "op")
+    if operation is not None and ast.unparse(operation).endswith("AVG"):
+        return True
+    worlds = {c.node for c in run.named("torch.distributed.get_world_size")}
+    given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+    names = {ast.unparse(node) for node in given}
+    return any(
+        ast.unparse(base(left)) in names and node.lineno > call.node.lineno
+        for left, right, node in divisions(scope(call))
+        if any(found in worlds for _, found in resolved(call, right))
+    )
+
+
+RULE = Rule(
+    "DDP212",
+    "full-length-divisor",
+    "A loader with a DistributedSampler yields a share of the samples, but len(loader.dataset) is"
+    " the number of all. The loss of one rank's share over the length of the whole was .5 instead"
+    " of 1.0 with two ranks. A sum that is all-reduced before or after is right.",
+    "narumiruna/pytorch-distributed-example#1; BUGS D13",
+    bad=(OVER_WHOLE, SHOWN_OVER_WHOLE),
+    good=(OVER_SHARE,),
+    lint=lint,
+    severity=Severity.ERROR,
+)

@@ -1,0 +1,100 @@
+"""DDP216: each rank splits or shuffles the data set in its own way before it is dealt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.words import NUMPY, PYTHON, TORCH
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import BY_HAND, CORRECT, changed
+from ddpify.rules.shared.feeds import dealt_sets
+from ddpify.rules.shared.seeds import Stream, stream
+
+_SPLITS = {
+    "torch.utils.data.random_split": TORCH,
+    "torch.randperm": TORCH,
+    "numpy.random.permutation": NUMPY,
+    "numpy.random.shuffle": NUMPY,
+    "sklearn.model_selection.train_test_split": NUMPY,
+    "random.shuffle": PYTHON,
+    "random.sample": PYTHON,
+}
+_IN_PLACE = ("shuffle",)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per split whose draws differ between ranks."""
+    sets = dealt_sets(run)
+    for call in run.calls:
+        library = _SPLITS.get(call.name)
+        fixed = "shuffle" in call.kwargs and call.kwargs["shuffle"].constant is False
+        if library is None or fixed or not call.everywhere or not _made(call) & sets:
+            continue
+        how, seeding = stream(run, call, library)
+        if how is not Stream.SAME and not _agreed(run, call):
+            yield _finding(run, call, how, seeding)
+
+
+def _finding(run: Run, call: Call, how: Stream, seeding: Call | None) -> Finding:
+    dealt = next(iter(run.named(words.SAMPLER)), None)
+    because = (
+        ((dealt.site, "the indices are dealt as if all ranks had one data set"),) if dealt else ()
+    )
+    why = "with no seed" if how is Stream.UNSEEDED else "with a seed of its own"
+    return Finding(
+        "DDP216",
+        call.site,
+        f"each rank splits {why}: what one holds out, another trains on",
+        Severity.ERROR,
+        (),
+        "give it a generator with a fixed seed (random_state=0, Generator().manual_seed(0))",
+        ((seeding.site, "the seed differs between ranks"),) if seeding is not None else because,
+    )
+
+
+def _made(call: Call) -> set[Thing]:
+    """What holds the drawn order afterwards."""
+    if call.method in _IN_PLACE:
+        return set(call.args[0].things) if call.args else set()
+    value = call.result
+    return {t for t in value.sources() if t.call is call} if value is not None else set()
+
+
+def _agreed(run: Run, call: Call) -> bool:
+    """Whether the order is told to the other ranks after it is drawn, before it is dealt."""
+    made = _made(call)
+    dealt = max((sampler.order for sampler in run.named(words.SAMPLER)), default=0)
+    for other in run.calls:
+        told = call.order < other.order < dealt and other.method in words.AGREEING_OPS
+        if told and any(not made.isdisjoint(value.sources()) for value in other.given):
+            return True
+    return False
+
+
+_SPLIT = "    data, held_out = random_split(data, [448, 64])  # DDP216\n    sampler ="
+_FIXED = (
+    "    data, held_out = random_split(data, [448, 64], torch.Generator().manual_seed(0))\n"
+    "    sampler ="
+)
+_IMPORT = ("import DataLoader, TensorDataset", "import DataLoader, TensorDataset, random_split")
+
+RULE = Rule(
+    "DDP216",
+    "split-per-rank",
+    "Every process of a job that is not seeded starts with another random state. A split or a"
+    " permutation drawn from it (or after torch.manual_seed(seed + rank)) differs between ranks:"
+    " the whole held-out set of rank 0 was in the training set of rank 1, and a sampler's indices"
+    " mean other samples on each rank.",
+    "lightning#7728, #18638; OpenTau#498; BUGS D09",
+    bad=(
+        changed(BY_HAND, _IMPORT, ("    sampler =", _SPLIT)),
+        changed(
+            BY_HAND, _IMPORT, ("    sampler =", f"    torch.manual_seed(dist.get_rank())\n{_SPLIT}")
+        ),
+    ),
+    good=(*CORRECT, changed(BY_HAND, _IMPORT, ("    sampler =", _FIXED))),
+    lint=lint,
+    severity=Severity.ERROR,
+)

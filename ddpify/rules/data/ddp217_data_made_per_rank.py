@@ -1,0 +1,128 @@
+"""DDP217: the ranks make different data sets and index them as if they were one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.words import NUMPY, PYTHON, TORCH
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import BY_HAND, CORRECT, changed
+from ddpify.rules.shared.feeds import dealt_sets, identifiers
+from ddpify.rules.shared.seeds import Stream, stream
+from ddpify.rules.shared.syntax import scope
+
+_TORCH = "torch.randn torch.rand torch.randint torch.normal torch.randn_like torch.rand_like"
+_NUMPY = "randn rand randint normal uniform random standard_normal choice integers"
+_LISTINGS = frozenset({"os.listdir", "os.scandir", "glob.glob", "glob.iglob"})
+_SORTS = frozenset({"sorted", "sort", "natsorted", "argsort"})
+_PATHS = frozenset({"iterdir", "glob", "rglob"})
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per draw or listing that differs between ranks and is dealt by index."""
+    sets = dealt_sets(run)
+    for call in run.calls:
+        if call.everywhere and call.loops == () and not sets.isdisjoint(_results(call)):
+            why = _differs(run, call, sets)
+            if why:
+                yield Finding(
+                    "DDP217",
+                    call.site,
+                    f"{why}: the sampler's indices mean other samples on each rank",
+                    Severity.WARNING,
+                    (),
+                    "make the data with one seed on all ranks, or sort the names",
+                )
+
+
+def _results(call: Call) -> set[Thing]:
+    things = call.result.things if call.result is not None else ()
+    return {thing for thing in things if thing.call is call}
+
+
+def _differs(run: Run, call: Call, sets: set[Thing]) -> str:
+    library = _library(call)
+    if library:
+        how, _ = stream(run, call, library)
+        return "drawn with a seed per rank" if how is Stream.APART else ""
+    if _lists(call) and _indexed(call, sets) and not _sorted(call, sets):
+        return "files come in the order of the disk"
+    return ""
+
+
+def _library(call: Call) -> str:
+    if call.name in _TORCH.split():
+        return TORCH
+    if call.name.startswith("numpy.random.") and call.method in _NUMPY.split():
+        return NUMPY
+    return PYTHON if call.name in ("random.sample", "random.choices") else ""
+
+
+def _lists(call: Call) -> bool:
+    return call.name in _LISTINGS or (call.name.startswith("pathlib.") and call.method in _PATHS)
+
+
+def _indexed(call: Call, sets: set[Thing]) -> bool:
+    """Whether ``__getitem__`` takes the n-th of what is made from the listing."""
+    for thing in sets:
+        method = thing.cls.method("__getitem__") if thing.cls is not None else None
+        for name, value in thing.attrs.items() if method is not None else ():
+            made = not _results(call).isdisjoint(value.sources())
+            if made and method is not None and name in _subscripted(method.node):
+                return True
+    return False
+
+
+def _subscripted(method: ast.AST) -> set[str]:
+    """``paths`` of ``self.paths[index]``."""
+    return {
+        node.value.attr
+        for node in ast.walk(method)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
+    }
+
+
+def _sorted(call: Call, sets: set[Thing]) -> bool:
+    """Whether the names are sorted: by a function on the way, or in the class that lists."""
+    nodes = [scope(one) for one in (call, *call.stack)]
+    if call.function is not None and call.function.owner is not None:
+        nodes.append(call.function.owner.node)
+    return any(not _SORTS.isdisjoint(identifiers(node)) for node in nodes) or any(
+        thing.name.endswith("sorted") for thing in sets
+    )
+
+
+_ROWS = "    data = TensorDataset(torch.randn(512, 32), torch.randint(0, 10, (512,)))\n"
+_APART = (
+    "    torch.manual_seed(dist.get_rank())\n    rows = torch.randn(512, 32)  # DDP217\n"
+    "    data = TensorDataset(rows, torch.zeros(512, dtype=torch.long))\n"
+)
+_DRAWN = (
+    "    np.random.seed(7 + dist.get_rank())\n"
+    "    rows = torch.from_numpy(np.random.normal(size=(512, 32)))  # DDP217\n"
+    "    data = TensorDataset(rows.float(), torch.zeros(512, dtype=torch.long))\n"
+)
+
+RULE = Rule(
+    "DDP217",
+    "data-made-per-rank",
+    "A sampler deals indices of one data set. Where every rank makes its own, with a seed per rank"
+    " or from file names in the order in which its disk lists them, index 7 is another sample on"
+    " each rank: some are trained on twice in an epoch and others never.",
+    "torch.utils.data.distributed.DistributedSampler; BUGS D10, C12",
+    bad=(
+        changed(BY_HAND, (_ROWS, _APART)),
+        changed(BY_HAND, (_ROWS, _DRAWN), ("import os\n", "import os\n\nimport numpy as np\n")),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            BY_HAND,
+            (_ROWS, _APART.replace("dist.get_rank()", "0").replace("  # DDP217", "")),
+        ),
+    ),
+    lint=lint,
+    severity=Severity.WARNING,
+)

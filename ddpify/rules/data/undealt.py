@@ -1,0 +1,126 @@
+"""Loaders that give every rank the same samples to train on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ddpify.ranks.model import FILES, RANDOM, Call, Run, Thing, Value
+from ddpify.rules.shared.feeds import (
+    GRADIENTS,
+    argument,
+    by_rank,
+    dataset_of,
+    dealt_by,
+    held,
+    identifiers,
+    in_one_process,
+    is_plain,
+    iterated,
+    literals,
+    passes,
+    samplers_of,
+    taken_over,
+    trained,
+)
+
+_WORDS = re.compile(r"[a-z]+")
+_ITERABLE = "torch.utils.data.IterableDataset"
+# Where these are used, some ranks are meant to get the same batches.
+_SAME_BATCHES = (
+    "torch.distributed.tensor.parallel.",
+    "torch.distributed.pipelining.",
+    "torch.distributed.tensor.",
+    "megatron.",
+)
+
+
+def undealt(run: Run) -> Iterator[tuple[Thing, Call]]:
+    """Loaders of a map-style data set that are trained on and deal nothing, with the wrapper."""
+    made = (c for c in run.calls if c.name in GRADIENTS and not _never_made(run, c))
+    wrapper = next(made, None)
+    if wrapper is None or any(c.name.startswith(_SAME_BATCHES) for c in run.calls):
+        return
+    spared = _evaluated_as_well(run)
+    for loader in trained(run) - spared:
+        if _everyone_reads_all(run, loader) and not _is_iterable(dataset_of(loader)):
+            yield loader, wrapper
+
+
+def _never_made(run: Run, wrapper: Call) -> bool:
+    """Whether the option that asks for a wrapper is off here: the program joins no group."""
+    joins = run.session is not None or bool(run.frameworks) or not (run.script and run.complete)
+    return not joins and bool(literals(wrapper.guards))
+
+
+def _evaluated_as_well(run: Run) -> set[Thing]:
+    """``for batch in loaders[phase]``: of several loaders, those that do not shuffle."""
+    spared: set[Thing] = set()
+    for one in passes(run):
+        several = iterated(one.loop)
+        shuffling = [t for t in several if _shuffles(t)]
+        if len(several) > 1:
+            spared |= set(several) - set(shuffling or several[:1])
+        if any(dealt_by(loader) for loader in several):
+            spared |= set(several)
+    return spared
+
+
+def _shuffles(loader: Thing) -> bool:
+    shuffle = argument(loader, 2, "shuffle")
+    return shuffle is not None and shuffle.constant is True
+
+
+def whole_streams(run: Run) -> Iterator[tuple[Thing, Thing]]:
+    """Loaders trained on whose IterableDataset says nothing of ranks, with that data set."""
+    for loader in trained(run):
+        dataset = dataset_of(loader)
+        streams = [t for t in dataset.things if _is_stream(t)] if dataset is not None else []
+        if streams and _everyone_reads_all(run, loader):
+            yield loader, streams[0]
+
+
+def _everyone_reads_all(run: Run, loader: Thing) -> bool:
+    call, dataset = loader.call, dataset_of(loader)
+    if call is None or dataset is None or call.star or not call.everywhere:
+        return False
+    if not all(is_plain(sampler) for sampler in samplers_of(loader)):
+        return False
+    if by_rank(dataset) or dataset.has(RANDOM) or dataset.has(FILES) or _knows_ranks(dataset):
+        return False
+    return not taken_over(run, loader) and not in_one_process(run, call)
+
+
+def _is_iterable(dataset: Value | None) -> bool:
+    return dataset is not None and any(_is_stream(thing) for thing in dataset.things)
+
+
+def _is_stream(thing: Thing) -> bool:
+    return thing.cls is not None and thing.cls.inherits(_ITERABLE)
+
+
+_DEALING = (
+    "webdataset.",
+    "datasets.",
+    "torchdata.",
+    "streaming.",
+    "litdata.",
+)  # may deal themselves
+_SAYS_RANK = frozenset(
+    "rank ranks world shard shards sharded replica replicas node nodes dist distributed process"
+    " processes".split()
+)
+
+
+def _knows_ranks(dataset: Value) -> bool:
+    """Whether its classes may deal by themselves: they speak of ranks. A reason to be silent."""
+    for thing in held(dataset):
+        if thing.kind == "parameter":
+            return True
+        if thing.cls is None and thing.name.startswith(_DEALING):
+            return True
+        if thing.cls is not None and thing.kind == "instance":
+            said = {name for info in thing.cls.mro() for name in identifiers(info.node)}
+            if not _SAYS_RANK.isdisjoint(word for name in said for word in _WORDS.findall(name)):
+                return True
+    return False

@@ -1,0 +1,1 @@
+"""Family 5: what is written, printed and drawn."""

@@ -1,0 +1,92 @@
+"""DDP501: every rank prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.model import Facts
+from ddpify.ranks.model import ALL, Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.effects.effects import gated
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed, marked
+from ddpify.rules.shared.outputs import by_all
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per console statement that all ranks run."""
+    message = "every rank would print this line"
+    yield from gated(facts, "DDP501", (EffectKind.CONSOLE,), message, Severity.WARNING)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per line that every rank prints in a training loop."""
+    if run.quiet or any(s.key == "stdout" and s.ranks != ALL for s in run.stores):
+        return
+    training = {loop.node for call in run.methods("backward") for loop in call.loops}
+    for call in run.named("builtins.print"):
+        inside = any(loop.trains or loop.node in training for loop in call.loops)
+        if not inside or not by_all(run, call):
+            continue
+        says_rank = any(value.by_rank for value in (*call.args, *call.kwargs.values()))
+        some = any(guard.test.local and not guard.test.known for guard in call.guards)
+        if not (says_rank or some or "file" in call.kwargs):
+            yield Finding(
+                "DDP501",
+                call.site,
+                "every rank prints this line",
+                Severity.NOTE,
+                advice="print on the rank with number 0 only, or say the rank",
+            )
+
+
+RULE = Rule(
+    "DDP501",
+    "console-on-every-rank",
+    "N processes share one terminal: each line appears N times, interleaved, and numbers of"
+    " different ranks cannot be told apart.",
+    "timm#1309; BUGS M07",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "    if is_main_process():\n        print(n, running / len(feed))\n",
+                "    print(n, running / len(feed))  # DDP501\n",
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ('print("epoch", epoch, "done")', "pass"),
+            (
+                "        train(model, loader, optimizer, gpu)\n",
+                '        train(model, loader, optimizer, gpu)\n        print("done")  # DDP501\n',
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                "gap / count, number)\n",
+                'gap / count, number)\n        tqdm.write(f"lesson {number}")  # DDP501\n',
+            ),
+        ),
+        marked(SINGLE, "DDP501", "accuracy(net, holdout))"),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            BY_HAND,
+            ("if dist.get_rank() == 0:", "if gpu == 0:"),
+        ),
+        changed(
+            SCRIPT,
+            (
+                "    if is_main_process():\n        print(n",
+                "    if not is_main_process():\n        continue\n    else:\n        print(n",
+            ),
+        ),
+    ),
+    lint=lint,
+    severity=Severity.NOTE,
+)

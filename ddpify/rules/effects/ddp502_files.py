@@ -1,0 +1,113 @@
+"""DDP502: every rank writes the same file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Call as SeenCall
+from ddpify.facts.model import Facts, Status
+from ddpify.ranks.model import FILES, Call, Run
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import MAIN, edit, gate, once
+from ddpify.rules.effects.effects import gated, opened
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.shared.beginnings import same_beginning
+from ddpify.rules.shared.meetings import at_once, one_was_first
+from ddpify.rules.shared.outputs import by_all, copies_console, files, its_own
+from ddpify.settings import Settings
+
+MESSAGE = "every rank would write this file"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per file that all ranks write or open for writing."""
+    yield from gated(facts, "DDP502", (EffectKind.FILE,), MESSAGE, Severity.ERROR)
+    opens = tuple(
+        e.call
+        for e in facts.effects
+        if e.kind in (EffectKind.OPEN, EffectKind.LOGGING_FILE)
+        and e.call.where.function not in facts.helpers
+    )
+    for site, calls in once(opens).items():
+        if all(c.where.one_rank() for c in calls):
+            continue
+        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        yield Finding(
+            "DDP502", site, MESSAGE, Severity.ERROR, fix, "" if fix else "open it on rank 0 only"
+        )
+
+
+def _fix(facts: Facts, call: SeenCall) -> tuple[Edit, ...]:
+    if call.name == "logging.basicConfig":
+        return (gate(facts, call.where.statement),)
+    if call.name.startswith("logging."):
+        code = f"{{}} if {MAIN} else {call.name.split('.')[0]}.NullHandler()"
+        return (edit(facts, How.REPLACE, call.site, code),)
+    return (opened(facts, call),)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per file that every rank writes under one path."""
+    for write in files(run):
+        if its_own(write) or not by_all(run, write.call):
+            continue
+        if same_beginning(run, write.call) or _there_already(run, write.call):
+            continue
+        if at_once(run, write.call) and not copies_console(run, write.call):
+            yield Finding(
+                "DDP502",
+                write.call.site,
+                "every rank writes this file: lines are lost or repeated",
+                Severity.ERROR,
+                advice="write it on the rank with number 0 only, or put the rank into its name",
+            )
+
+
+def _there_already(run: Run, call: Call) -> bool:
+    """Whether it is written if it is missing, and one rank has written it before."""
+    asked = any(guard.test.has(FILES) for guard in call.guards)
+    return asked and one_was_first(run, call)
+
+
+RULE = Rule(
+    "DDP502",
+    "file-on-every-rank",
+    "N processes that open one path truncate and interleave each other's writes; the file ends up"
+    " with lines repeated or lost.",
+    "baby-llama2#56; BUGS K01, M07",
+    check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                "            if is_main_process():\n"
+                '                with open(f"{self.folder}/diary.txt", "a") as diary:\n'
+                '                    diary.write(f"{number}\\n")\n',
+                '            with open(f"{self.folder}/diary.txt", "a") as diary:  # DDP502\n'
+                '                diary.write(f"{number}\\n")\n',
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import json\n\nimport torch\nimport"),
+            (
+                "    if is_main_process():\n        print(n, running / len(feed))\n",
+                '    json.dump(running, open("running.json", "w"))  # DDP502\n',
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ("import os\n", "import logging\nimport os\n"),
+            (
+                "    gpu = int",
+                '    logging.basicConfig(filename="train.log")  # DDP502\n    gpu = int',
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(SCRIPT, ("device = ", 'options = open("options.txt").read()\ndevice = ')),
+    ),
+    lint=lint,
+)

@@ -1,0 +1,84 @@
+"""DDP503: every rank makes the same directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.model import Facts
+from ddpify.ranks.model import Call, Run, Value
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.effects.effects import gated
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.shared.meetings import at_once
+from ddpify.rules.shared.outputs import by_all, caught, own
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per directory that all ranks make."""
+    message = "every rank would make this directory: whoever comes second fails"
+    yield from gated(facts, "DDP503", (EffectKind.DIRECTORY,), message, Severity.WARNING)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per directory that every rank makes, though it must not be there."""
+    for call in run.calls:
+        path = _made(call)
+        if path is None or own(path) or _may_exist(call):
+            continue
+        if by_all(run, call) and at_once(run, call) and not caught(call):
+            yield Finding(
+                "DDP503",
+                call.site,
+                "every rank makes this directory: FileExistsError on those that come second",
+                Severity.ERROR,
+                advice="pass exist_ok=True, or make it on the rank with number 0 only",
+            )
+
+
+def _made(call: Call) -> Value | None:
+    """The path of the directory that a call makes."""
+    if call.name in ("os.mkdir", "os.makedirs"):
+        return call.arg(0, "path" if call.name == "os.mkdir" else "name")
+    if call.method != "mkdir" or call.receiver is None:
+        return None
+    paths = any(thing.name.startswith("pathlib.") for thing in call.receiver.sources())
+    return call.receiver if paths else None
+
+
+def _may_exist(call: Call) -> bool:
+    """Whether it is no error that the directory is there."""
+    allowed = call.arg(-1 if call.name == "os.mkdir" else 2, "exist_ok")
+    return call.star or (allowed is not None and allowed.constant is not False)
+
+
+RULE = Rule(
+    "DDP503",
+    "directory-on-every-rank",
+    "Between `if not exists` and `makedirs` another rank makes the directory: FileExistsError."
+    " Only the rank that writes needs it.",
+    "neuralforecast#1460; BUGS K04 (12 FileExistsError in 400 runs)",
+    check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                "        if is_main_process():\n            os.makedirs(folder, exist_ok=True)\n",
+                "        os.makedirs(folder, exist_ok=True)  # DDP503\n",
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "from pathlib import Path\n\nimport torch\nimport"),
+            (
+                "fork_random_streams()\nfor",
+                'Path("plots").mkdir(exist_ok=True)  # DDP503\nfork_random_streams()\nfor',
+            ),
+        ),
+        changed(BY_HAND, ("    gpu = int", '    os.mkdir("weights")  # DDP503\n    gpu = int')),
+    ),
+    good=CORRECT,
+    lint=lint,
+    severity=Severity.ERROR,
+)

@@ -1,0 +1,108 @@
+"""DDP504: every rank opens the experiment tracker."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.ranks.model import ALL, Run
+from ddpify.ranks.model import Call as RankCall
+from ddpify.rules.base import Edit, Finding, Rule, Severity
+from ddpify.rules.edits import once
+from ddpify.rules.effects.effects import gated, gated_statement, null_writer
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.shared.meetings import at_once
+from ddpify.rules.shared.outputs import by_all
+from ddpify.settings import Settings
+
+MESSAGE = "every rank would log to the tracker"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per tracker made, and per module-level tracker call."""
+    yield from gated(facts, "DDP504", (EffectKind.TRACKER,), MESSAGE, Severity.WARNING)
+    made = tuple(c for c in facts.calls if any(t.born == c.site for t in c.result.of(Kind.TRACKER)))
+    for site, calls in once(made).items():
+        if all(c.where.one_rank() for c in calls):
+            continue
+        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        yield Finding(
+            "DDP504", site, MESSAGE, Severity.WARNING, fix, "" if fix else "make it on rank 0 only"
+        )
+
+
+def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
+    if call.alone:
+        return gated_statement(facts, call)
+    node = facts.tree(call.site).statement(call.site)
+    if isinstance(node, ast.With):
+        return ()
+    return (null_writer(facts, call.site),)
+
+
+# What opens a tracker or a run of it.
+OPENS = frozenset(
+    """wandb.init torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.writer.SummaryWriter
+    tensorboardX.SummaryWriter mlflow.start_run comet_ml.Experiment neptune.init_run
+    neptune.init clearml.Task.init aim.Run swanlab.init""".split()
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per tracker that every rank opens as the same."""
+    if any(s.key in ("WANDB_MODE", "WANDB_DISABLED") and s.ranks != ALL for s in run.stores):
+        return
+    for call in run.calls:
+        if call.name not in OPENS or _tells_ranks_apart(call):
+            continue
+        if by_all(run, call) and at_once(run, call):
+            yield Finding(
+                "DDP504",
+                call.site,
+                "every rank opens the tracker: one training shows as several runs",
+                Severity.WARNING,
+                advice="open it on the rank with number 0 only",
+            )
+
+
+def _tells_ranks_apart(call: RankCall) -> bool:
+    return call.star or any(value.by_rank for value in (*call.args, *call.kwargs.values()))
+
+
+RULE = Rule(
+    "DDP504",
+    "tracker-on-every-rank",
+    "Every rank that opens a tracker makes a run of its own (wandb) or an event file of its own"
+    " (TensorBoard): one training shows as N curves.",
+    "BUGS M07; PATTERNS A11",
+    check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                "SummaryWriter(folder) if is_main_process() else NullWriter()",
+                "SummaryWriter(folder)  # DDP504",
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import torch\nimport wandb\nimport"),
+            (
+                "    if is_main_process():\n        print(n, running / len(feed))\n",
+                '    wandb.log({"running": running})  # DDP504\n',
+            ),
+        ),
+        changed(
+            BY_HAND,
+            ("import torch\nimport torch.dist", "import torch\nimport wandb\nimport torch.dist"),
+            ("    gpu = int", '    wandb.init(project="images")  # DDP504\n    gpu = int'),
+        ),
+    ),
+    good=CORRECT,
+    lint=lint,
+    severity=Severity.WARNING,
+)

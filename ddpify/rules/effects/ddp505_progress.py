@@ -1,0 +1,114 @@
+"""DDP505: every rank draws a progress bar."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.values import Kind
+from ddpify.ranks.model import Call as RankCall
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.shared.meetings import at_once
+from ddpify.rules.shared.outputs import by_all
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per tqdm bar that is shown on all ranks."""
+    bars = tuple(
+        c for c in facts.calls if any(t.born == c.site for t in c.result.of(Kind.PROGRESS))
+    )
+    for site, calls in once(bars).items():
+        disable = calls[0].kwargs.get("disable")
+        if (disable is not None and disable.dep(Kind.RANK)) or calls[0].where.one_rank():
+            continue
+        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        yield Finding(
+            "DDP505",
+            site,
+            "every rank would draw a progress bar",
+            Severity.WARNING,
+            fix,
+            "" if fix else "pass disable=rank != 0",
+        )
+
+
+def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
+    code = "not is_main_process()"
+    if "disable" in call.kwarg_sites:
+        code = f"{{}} or {code}"
+    return (edit(facts, How.ARGUMENT, call.site, code, "disable"),)
+
+
+BARS = frozenset(
+    f"{place}{name}"
+    for place in ("tqdm.", "tqdm.auto.", "tqdm.std.", "tqdm.notebook.", "tqdm.rich.")
+    for name in ("tqdm", "trange", "tqdm_notebook")
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per bar that every rank draws in the same place."""
+    for call in run.calls:
+        if call.name not in BARS or _apart(call) or not by_all(run, call):
+            continue
+        if at_once(run, call):
+            yield Finding(
+                "DDP505",
+                call.site,
+                "every rank draws a progress bar",
+                Severity.NOTE,
+                advice="pass disable=rank != 0",
+            )
+
+
+def _apart(call: RankCall) -> bool:
+    """Whether it is switched off somewhere, or each rank's bar has a place or a name."""
+    disable = call.kwargs.get("disable")
+    if call.star or "file" in call.kwargs:
+        return True
+    if disable is not None and disable.constant is not False:
+        return True
+    return any(value.by_rank for name, value in call.kwargs.items() if name != "iterable")
+
+
+RULE = Rule(
+    "DDP505",
+    "progress-bar-on-every-rank",
+    "N bars overwrite each other in one terminal.",
+    "tqdm's `disable` argument; BUGS M07",
+    check,
+    bad=(
+        changed(
+            TRAINER,
+            (
+                'tqdm(self.streams["past"], disable=not is_main_process()):',
+                'tqdm(self.streams["past"]):  # DDP505',
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import torch\nfrom tqdm.auto import trange\nimport"),
+            ("for n in range(20):\n", "for n in trange(20):  # DDP505\n"),
+        ),
+        changed(
+            BY_HAND,
+            ("import os\n", "import os\n\nimport tqdm\n"),
+            ("in loader:\n", "in tqdm.tqdm(loader):  # DDP505\n"),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            BY_HAND,
+            ("import os\n", "import os\n\nimport tqdm\n"),
+            ("in loader:\n", "in tqdm.tqdm(loader, disable=dist.get_rank() != 0):\n"),
+        ),
+    ),
+    lint=lint,
+    severity=Severity.NOTE,
+)

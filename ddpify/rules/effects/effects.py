@@ -1,0 +1,100 @@
+"""Gate what should happen once; shared by the console, file, directory and tracker rules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Call
+from ddpify.facts.marks_left import changes, leaves_marks
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.tree import Tree
+from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.rules.edits import MAIN, edit, gate, once, statement_of
+from ddpify.rules.effects.collectives import needs_all_ranks
+from ddpify.rules.effects.gates import widest_gate
+from ddpify.source import Site
+
+
+def gated(
+    facts: Facts, rule: str, kinds: tuple[EffectKind, ...], message: str, severity: Severity
+) -> Iterable[Finding]:
+    """One finding per statement with an effect of these kinds that all ranks would run."""
+    lifted = _lifted(facts, kinds)
+    for site, calls in once((*_direct(facts, kinds), *lifted)).items():
+        if all(c.where.one_rank() for c in calls):
+            continue
+        fix = gated_statement(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        yield Finding(rule, site, message, severity, fix, "" if fix else _advice(facts, calls[0]))
+
+
+def _direct(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
+    return [
+        e.call
+        for e in facts.effects
+        if e.kind in kinds and e.call.alone and e.call.where.function not in facts.helpers
+    ]
+
+
+def _lifted(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
+    """Calls of helpers whose first effect is of these kinds."""
+    found = []
+    for call in facts.calls:
+        if call.target in facts.helpers and call.where.function not in facts.helpers:
+            first = next(e for e in facts.effects if e.call.where.function is call.target)
+            kind = EffectKind.FILE if first.kind is EffectKind.OPEN else first.kind
+            if kind in kinds:
+                found.append(call)
+    return found
+
+
+def gated_statement(facts: Facts, call: Call) -> tuple[Edit, ...]:
+    """Gate the statement of a call, unless that would leave other ranks out of a collective."""
+    if needs_all_ranks(facts, call.where.statement):
+        return ()
+    return (widest_gate(facts, call.where.statement),)
+
+
+def _advice(facts: Facts, call: Call) -> str:
+    if needs_all_ranks(facts, call.where.statement):
+        return (
+            "compute its values before it, on all ranks, and run the rest on the main process only"
+        )
+    return "run it on the main process only"
+
+
+def null_writer(facts: Facts, site: Site) -> Edit:
+    """Give the other ranks a writer that swallows everything."""
+    return edit(facts, How.REPLACE, site, f"{{}} if {MAIN} else NullWriter()")
+
+
+def opened(facts: Facts, call: Call) -> Edit:
+    """Gate a whole ``with open(...)`` block, or open a stand-in on the other ranks."""
+    tree = facts.tree(call.site)
+    node = tree.statement(call.site)
+    statement = statement_of(facts, call.site)
+    if needs_all_ranks(facts, statement):
+        return null_writer(facts, call.site)
+    if call.alone or isinstance(node, ast.Expr):
+        return gate(facts, statement)
+    called = [c.target for c in facts.calls if c.site.within(statement) and c.target is not None]
+    marks = any(leaves_marks(target.node, facts.trees.values()) for target in called)
+    if isinstance(node, ast.With) and not marks and _self_contained(tree, node):
+        return gate(facts, statement)
+    return null_writer(facts, call.site)
+
+
+def _self_contained(tree: Tree, node: ast.With) -> bool:
+    """Nothing bound in the block is read after it, and it cannot leave the function."""
+    if len(node.items) != 1:
+        return False
+    inner = [n for s in node.body for n in ast.walk(s)]
+    if any(
+        isinstance(n, (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.Global)) for n in inner
+    ):
+        return False
+    bound = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    if any(changes(n, bound) for n in inner):
+        return False
+    return not any(tree.read_after(node, name) for name in bound)

@@ -1,0 +1,1 @@
+"""Family 9: FSDP, Lightning."""

@@ -1,0 +1,127 @@
+"""DDP901: a sharded model computes without its forward hooks."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.ranks.model import Call, Run, Thing
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.sharded import SHARDED
+from ddpify.rules.frameworks.fields import computing, holds_parameters
+from ddpify.rules.frameworks.sharded import shard_of
+from ddpify.rules.shared.wrapped import receives
+
+_REGISTER = "register_fsdp_forward_method"
+_SUMMON = "torch.distributed.fsdp.FullyShardedDataParallel.summon_full_params"
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per call that reaches parameters of a sharded model past its hooks."""
+    for call in run.calls:
+        for thing in call.receiver.things if call.receiver is not None else ():
+            shard = shard_of(thing)
+            if shard is None or shard.order > call.order or not _bypasses(run, call, thing):
+                continue
+            if not _inside(call, thing) and not _prepared(run, call, thing):
+                yield Finding(
+                    "DDP901",
+                    call.site,
+                    "this does not gather the sharded parameters: a crash, or after a regular"
+                    " forward gradients that are not averaged",
+                    Severity.ERROR,
+                    advice="call the model itself, or register_fsdp_forward_method(model, name)",
+                    because=((shard.site, "the model is sharded here"),),
+                )
+                break
+
+
+def _bypasses(run: Run, call: Call, thing: Thing) -> bool:
+    if call.method == "__call__":
+        # FSDP1: the module inside is called, not the wrapper
+        return thing.sharded is None and not _wrapper_instead(run, call, thing)
+    if thing.cls is None:
+        return call.method == "forward" and thing.name.startswith("torch.nn.")
+    name = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+    reads = computing(thing.cls, name) if call.target is not None else {name}
+    return any(
+        holds_parameters(run, thing.cls, part) and not _sharded_itself(run, thing, part)
+        for part in reads
+    )
+
+
+def _wrapper_instead(run: Run, call: Call, thing: Thing) -> bool:
+    """Whether what is called here is the wrapper or, where it was not wrapped, the module."""
+    return any(
+        other.node is call.node and other.stack == call.stack
+        for other in run.methods("__call__")
+        if thing.wrapper is not None and receives(other, thing.wrapper)
+    )
+
+
+def _sharded_itself(run: Run, thing: Thing, part: str) -> bool:
+    """Whether the layer may have hooks of its own: it, or what is found in it, was sharded."""
+    for other in run.named("torch.distributed.fsdp.fully_shard"):
+        module = other.arg(0, "module")
+        if module is None or thing in module.things:
+            continue
+        for source in module.sources():
+            owner = source.receiver if source.kind == "attribute" else None
+            if owner is thing and source.name.endswith(f".{part}"):
+                return True
+            maker = source.call.receiver if source.call is not None else None
+            if maker is not None and thing in maker.things:  # model.modules() and the like
+                return True
+    return False
+
+
+def _inside(call: Call, thing: Thing) -> bool:
+    """Whether the model's own forward, or a method that is judged itself, led here."""
+    around = {thing, thing.wrapper}
+    return call.within(_SUMMON) or any(
+        outer.receiver is not None and not around.isdisjoint(outer.receiver.things)
+        for outer in call.stack
+    )
+
+
+def _prepared(run: Run, call: Call, thing: Thing) -> bool:
+    """Whether the method was registered as a forward, or the parameters gathered by hand."""
+    for other in run.calls:
+        if other.order > call.order:
+            return False
+        if other.method == _REGISTER and other.args and thing in other.args[0].things:
+            name = other.arg(1, "method_name")
+            if name is None or name.constant in (None, call.method):
+                return True
+        if other.method == "unshard" and other.receiver and thing in other.receiver.things:
+            return True
+    return False
+
+
+RULE = Rule(
+    "DDP901",
+    "sharded-forward-bypass",
+    "FSDP gathers parameters and averages gradients in hooks around the model's forward. Another"
+    " method, .forward() or a layer called directly runs without them: 'got mixed torch.Tensor and"
+    " DTensor', or, once a regular forward has run, gradients that differ between ranks (measured:"
+    " 1 and 2) and no error.",
+    "torch.distributed.fsdp.fully_shard, register_fsdp_forward_method; BUGS G02",
+    lint=lint,
+    bad=(
+        changed(SHARDED, ("= loss_of(model(x), y)", "= loss_of(model.forward(x), y)  # DDP901")),
+        changed(SHARDED, ("= loss_of(model(x), y)", "= model.score(x).mean()  # DDP901")),
+    ),
+    good=(
+        SHARDED,
+        changed(
+            SHARDED,
+            ("import fully_shard", "import fully_shard, register_fsdp_forward_method"),
+            (
+                "    fully_shard(model)\n",
+                "    fully_shard(model)\n" + "    " + _REGISTER + '(model, "score")\n',
+            ),
+            ("= loss_of(model(x), y)", "= model.score(x).mean()"),
+        ),
+    ),
+)

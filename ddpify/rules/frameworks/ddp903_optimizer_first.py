@@ -1,0 +1,91 @@
+"""DDP903: the optimizer holds the parameters that the model had before it was sharded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks.model import Call, Run
+from ddpify.ranks.words import FSDP
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.sharded import FLAT, SHARDED
+from ddpify.rules.frameworks.sharded import shards_of, steps
+
+_MADE = "    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per optimizer that is stepped after its model was sharded."""
+    for call in run.calls:
+        if not _is_optimizer(call) or call.result is None:
+            continue
+        value = call.arg(0, "params")
+        for shard in shards_of(run, value, call.order) if value is not None else ():
+            if _replaces(shard) and steps(run, call.result.things[0], shard.order):
+                yield _finding(call, shard)
+                break
+
+
+def _is_optimizer(call: Call) -> bool:
+    last = call.name.rpartition(".")[2]
+    return (
+        call.name.startswith("torch.optim.") and last[:1].isupper() and "lr_sched" not in call.name
+    )
+
+
+def _replaces(shard: Call) -> bool:
+    """Whether the parameters are new objects afterwards. FSDP1 may keep the original ones."""
+    if shard.name != FSDP:
+        return True
+    flag = shard.kwargs.get("use_orig_params")
+    return not shard.star if flag is None else flag.constant is False
+
+
+def _finding(call: Call, shard: Call) -> Finding:
+    return Finding(
+        "DDP903",
+        call.site,
+        "the model is sharded after this: the optimizer steps parameters that are no longer used",
+        Severity.ERROR,
+        advice="make the optimizer after the model is sharded",
+        because=((shard.site, "here the parameters are replaced by shards"),),
+    )
+
+
+RULE = Rule(
+    "DDP903",
+    "optimizer-before-shard",
+    "fully_shard (and FSDP1 without use_orig_params=True) replaces the parameters. An optimizer"
+    " made before holds the old ones: the model never changes, zero_grad() clears nothing, and"
+    " there is no error.",
+    "torch.distributed.fsdp.fully_shard; accelerate#3256, pytorch#149205; BUGS G18",
+    lint=lint,
+    bad=(
+        changed(
+            SHARDED,
+            (_MADE, ""),
+            ("    fully_shard(model)\n", _MADE[:-1] + "  # DDP903\n    fully_shard(model)\n"),
+        ),
+        changed(
+            FLAT,
+            (_MADE, ""),
+            (
+                "    model = FSDP",
+                "    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)  # DDP903\n"
+                "    model = FSDP",
+            ),
+        ),
+    ),
+    good=(
+        SHARDED,
+        changed(
+            FLAT,
+            (_MADE, ""),
+            (
+                "    model = FSDP(net, device_id=local_rank)",
+                "    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+                "    model = FSDP(net, device_id=local_rank, use_orig_params=True)",
+            ),
+        ),
+    ),
+)

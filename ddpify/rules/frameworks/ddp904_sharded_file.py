@@ -1,0 +1,137 @@
+"""DDP904: rank 0 writes its shard as if it were the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.values import spread
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.sharded import SHARDED
+from ddpify.rules.frameworks.sharded import sharded_here
+from ddpify.rules.shared.wrapped import exclusive
+
+_GETTERS = frozenset({"get_model_state_dict", "get_optimizer_state_dict", "get_state_dict"})
+_END = "    dist.destroy_process_group()\n"
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per file that gets a shard of the model or of the optimizer's state."""
+    for save in run.named("torch.save"):
+        payload, path = save.arg(0, "obj"), save.arg(1, "f")
+        if payload is None or (path is not None and spread(path)):
+            continue
+        shard = _shard(payload)
+        if shard is not None and not _told_apart(run, shard):
+            yield Finding(
+                "DDP904",
+                save.site,
+                "the file holds this rank's shard of the weights, the rest is lost",
+                Severity.ERROR,
+                advice="get_model_state_dict(model, options=StateDictOptions(full_state_dict=True,"
+                " cpu_offload=True)) on all ranks, or torch.distributed.checkpoint.save",
+                because=((shard.site, "a state dict of shards"),),
+            )
+
+
+def _told_apart(run: Run, shard: Call) -> bool:
+    """Whether the other arm of a condition gets the state of a sharded model."""
+    gets = (one for one in run.calls if one.method in _GETTERS)
+    return any(exclusive(one, shard) or _returned(one, shard) for one in gets)
+
+
+def _returned(one: Call, shard: Call) -> bool:
+    """``if sharded: … return``, and then what is for the others."""
+    nodes = {guard.node for guard in shard.guards}
+    under = any(guard.node not in nodes for guard in one.guards)
+    return one.function is not None and one.function is shard.function and under
+
+
+def _shard(payload: Value) -> Call | None:
+    """The call that gave shards, unless something on the way made them full."""
+    sources = list(payload.sources())
+    if any(thing.name.endswith((".full_tensor", "full_tensor")) for thing in sources):
+        return None
+    return next((t.call for t in sources if t.call is not None and _gives_shards(t)), None)
+
+
+def _gives_shards(thing: Thing) -> bool:
+    call = thing.call
+    assert call is not None
+    if call.method in _GETTERS:
+        model = call.arg(0, "model")
+        return model is not None and sharded_here(model, call.order) and not _is_full(call)
+    if call.method != "state_dict" or call.receiver is None or call.args or call.kwargs:
+        return False
+    return any(_is_sharded(owner, call.order) for owner in call.receiver.things)
+
+
+def _is_sharded(owner: Thing, order: int) -> bool:
+    """A sharded model, or an optimizer over its parameters."""
+    if owner.sharded is not None:
+        return owner.sharded.order < order
+    made = owner.call
+    if made is None or not owner.name.startswith("torch.optim."):
+        return False
+    given = made.arg(0, "params")
+    return given is not None and sharded_here(given, made.order)
+
+
+def _is_full(call: Call) -> bool:
+    """Whether the options ask, or may ask, for full tensors."""
+    options = call.kwargs.get("options")
+    if options is None:
+        return call.star
+    for thing in options.things:
+        if thing.call is not None and thing.name.endswith("StateDictOptions"):
+            flag = thing.call.kwargs.get("full_state_dict")
+            if flag is None:
+                flag = thing.call.arg(0, "")
+            return thing.call.star or (flag is not None and flag.constant is not False)
+    return True
+
+
+RULE = Rule(
+    "DDP904",
+    "sharded-state-dict-saved",
+    "state_dict() of a fully_shard model and of its optimizer holds DTensors; torch.save writes"
+    " this rank's part of them. The file of rank 0 has half of the rows (measured: 4 of 8) and"
+    " loads into no plain model: 'got mixed torch.Tensor and DTensor'.",
+    "torch.distributed.checkpoint.state_dict; pytorch#136336, lightning#17702; BUGS K07",
+    lint=lint,
+    bad=(
+        changed(
+            SHARDED,
+            (
+                _END,
+                "    if dist.get_rank() == 0:\n"
+                '        torch.save(model.state_dict(), "model.pt")  # DDP904\n' + _END,
+            ),
+        ),
+    ),
+    good=(
+        changed(
+            SHARDED,
+            (
+                "from torch.distributed.fsdp import",
+                "from torch.distributed.checkpoint.state_dict import StateDictOptions,"
+                " get_model_state_dict\nfrom torch.distributed.fsdp import",
+            ),
+            (
+                _END,
+                "    options = StateDictOptions(full_state_dict=True, cpu_offload=True)\n"
+                "    weights = get_model_state_dict(model, options=options)\n"
+                "    if dist.get_rank() == 0:\n"
+                '        torch.save(weights, "model.pt")\n' + _END,
+            ),
+        ),
+        changed(
+            SHARDED,
+            (
+                _END,
+                '    torch.save(model.state_dict(), f"model-{dist.get_rank()}.pt")\n' + _END,
+            ),
+        ),
+    ),
+)

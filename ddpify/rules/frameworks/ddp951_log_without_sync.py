@@ -1,0 +1,119 @@
+"""DDP951: what a Lightning module logs in an evaluation is this rank's part."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.lightning import LIGHTNING
+from ddpify.rules.frameworks.fields import kept, qualified
+from ddpify.rules.frameworks.lightnings import evaluating, logs, several
+
+_AGREED = frozenset(
+    "compute all_gather all_reduce gather reduce broadcast all_gather_object sync_dist".split()
+)
+_LOG = 'self.log("val_loss", loss_of(self.net(x), y), sync_dist=True)'
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per number that is logged in an evaluation and not reduced."""
+    if not several(run):
+        return
+    for call in logs(run):
+        hook = evaluating(call)
+        if hook is None or call.star or not _unsynced(call):
+            continue
+        batch = _batch(hook)
+        if any(_is_local(value, batch) for value in _logged(call)):
+            yield Finding(
+                "DDP951",
+                call.site,
+                "the number is that of rank 0's part of the data, not of all of it",
+                Severity.ERROR,
+                # on some ranks only, a reduction would wait for the others
+                (Edit(How.ARGUMENT, call.site, "True", "sync_dist"),) if call.everywhere else (),
+                "log it on all ranks with sync_dist=True",
+                because=((hook.site, "Lightning gives each rank its part of the data"),),
+            )
+
+
+def _unsynced(call: Call) -> bool:
+    flags = [call.kwargs.get(name) for name in ("sync_dist", "rank_zero_only")]
+    return all(flag is None or flag.constant is False for flag in flags)
+
+
+def _logged(call: Call) -> Iterator[Value]:
+    value = call.arg(1, "value") if call.method == "log" else call.arg(0, "dictionary")
+    if value is not None:
+        yield from (one for _, one in value.keys) if value.keys is not None else (value,)
+
+
+def _batch(hook: FunctionInfo) -> str:
+    """What a hook calls the batch it is given."""
+    names = [arg.arg for arg in hook.node.args.args]
+    return names[1] if len(names) > 1 else ""
+
+
+def _is_local(value: Value, batch: str) -> bool:
+    """Whether it is computed from batches, and by nothing that gathers or may be a metric."""
+    sources = list(value.sources())
+    computed = any(
+        (t.kind == "result" and t.name.startswith("torch."))
+        or (t.kind == "parameter" and t.name == batch)
+        for t in sources
+    )
+    agreed = any(t.name.rpartition(".")[2] in _AGREED or t.synced for t in sources)
+    metric = any(_may_be_metric(thing, thing in value.things) for thing in sources)
+    return computed and not agreed and not metric
+
+
+def _may_be_metric(thing: Thing, outermost: bool) -> bool:
+    """Whether ``self.x`` or ``self.x(…)`` may be a torchmetrics object or what it gives."""
+    if thing.name.startswith("torchmetrics."):
+        return True
+    owner, name = _attribute(thing)
+    if owner is None:
+        return False
+    makers = list(kept(owner, name))
+    if any(_made_by(*maker).startswith(("torchmetrics.", "torchmetrics")) for maker in makers):
+        return True
+    torch_only = bool(makers) and all(_made_by(*maker).startswith("torch.") for maker in makers)
+    return outermost and not torch_only
+
+
+def _attribute(thing: Thing) -> tuple[ClassInfo | None, str]:
+    """The class and the name of ``self.name`` behind a value, or behind what it returned."""
+    if thing.kind == "attribute" and thing.receiver is not None:
+        return thing.receiver.cls, thing.name.rpartition(".")[2]
+    call = thing.call
+    if thing.kind != "result" or call is None or not isinstance(call.node.func, ast.Attribute):
+        return None, ""
+    things = call.receiver.things if call.receiver is not None else ()
+    return next((t.cls for t in things if t.cls is not None), None), call.node.func.attr
+
+
+def _made_by(module: Module, node: ast.expr) -> str:
+    """The name of what is called to make an attribute, wherever in the expression it stands."""
+    names = [qualified(module, n.func) for n in ast.walk(node) if isinstance(n, ast.Call)]
+    metrics = [name for name in names if name.startswith("torchmetrics")]
+    return (metrics or names or [""])[0]
+
+
+RULE = Rule(
+    "DDP951",
+    "log-without-sync",
+    "Lightning deals the validation and test data to the ranks. self.log without sync_dist=True"
+    " keeps each rank's own mean, and what is shown, saved and compared is that of rank 0"
+    " (measured: 6.5 and 8.5 where 7.5 is right). torchmetrics objects reduce themselves.",
+    "lightning#20153, PR#21841; BUGS M04",
+    lint=lint,
+    bad=(changed(LIGHTNING, (_LOG, _LOG.replace(", sync_dist=True", "") + "  # DDP951")),),
+    good=(
+        LIGHTNING,
+        changed(LIGHTNING, (_LOG, 'self.log("epoch", float(self.current_epoch))')),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Family 4: the training step and its gradients."""

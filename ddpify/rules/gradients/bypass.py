@@ -1,0 +1,78 @@
+"""Calls of the module inside a wrapper that are differentiated: DDP's hooks are not armed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddpify.ranks.model import Call, Run, Thing
+from ddpify.rules.gradients.cleared import is_cleared
+from ddpify.rules.shared.wrapped import (
+    PLAIN,
+    Wrap,
+    backwards,
+    comes_after,
+    forwards,
+    innermost,
+    live,
+    receives,
+    wraps,
+)
+
+
+def bypasses(run: Run) -> Iterator[tuple[Call, Call, Wrap]]:
+    """Such calls, with the backward that goes through them."""
+    for wrap in wraps(run):
+        calls = [call for call in run.calls if _computes(call, wrap)]
+        if not calls:
+            continue
+        armed = [f for f in forwards(run, wrap)]
+        forward = run.methods("__call__", "forward")
+        through_wrapper = {c.node for c in forward if receives(c, wrap.wrapper)}
+        for call in calls:
+            if call.node in through_wrapper or _nested(call, calls, armed):
+                continue
+            backward = _backward(run, call, armed)
+            if backward is not None and not is_cleared(run, backward, wrap):
+                yield call, backward, wrap
+
+
+def _computes(call: Call, wrap: Wrap) -> bool:
+    """Whether it is a call of the inner module or a part, with gradient, after the wrap."""
+    if call.receiver is None or not call.grad:
+        return False
+    things = [thing for thing in call.receiver.things if not _of_other_wrapper(thing)]
+    if not things or not all(wrap.holds(thing) for thing in things):
+        return False
+    return call.method not in PLAIN and comes_after(call, wrap)
+
+
+def _of_other_wrapper(thing: Thing) -> bool:
+    """``model.module`` where ``model`` may be a wrapper of another kind, or none."""
+    return thing.kind == "attribute" and thing.name.endswith(".module")
+
+
+def _nested(call: Call, calls: list[Call], armed: list[Call]) -> bool:
+    """Whether it happens inside another one, or inside a forward of the wrapper."""
+    return any(one in calls or one in armed for one in call.stack)
+
+
+def _backward(run: Run, call: Call, armed: list[Call]) -> Call | None:
+    for backward in backwards(run):
+        if backward.order < call.order or innermost(backward) is not innermost(call):
+            continue
+        assert backward.receiver is not None
+        if _goes_through(call, live(backward.receiver)) and not _armed(backward, armed):
+            return backward
+    return None
+
+
+def _goes_through(call: Call, sources: set[Thing]) -> bool:
+    if any(t.call is call or (t.call is not None and call in t.call.stack) for t in sources):
+        return True
+    own = set(call.receiver.things) if call.receiver is not None else set()
+    return call.target is not None and not call.alone and not own.isdisjoint(sources)
+
+
+def _armed(backward: Call, armed: list[Call]) -> bool:
+    """A forward of the wrapper in the same iteration arms its hooks."""
+    return any(f.order < backward.order and innermost(f) is innermost(backward) for f in armed)

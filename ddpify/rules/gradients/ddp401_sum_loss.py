@@ -1,0 +1,218 @@
+"""DDP401: the loss is no mean over the batch, and DDP averages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Share, Status
+from ddpify.facts.roles import backwards
+from ddpify.facts.values import Kind, Measure, Thing
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.gradients.summed import summed
+from ddpify.settings import Settings
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield a finding per backward of a sum and per mean over a rank's own count.
+
+    A note where the loss is not followed, or its count cannot be made that of all ranks.
+    """
+    if facts.status is Status.DISTRIBUTED:
+        return
+    yield from (_shared(facts, share) for share in facts.shares)
+    for site, calls in once(backwards(facts.calls)).items():
+        call = calls[0]
+        loss = call.receiver
+        if loss is None or loss.dep(Kind.WORLD) or call.receiver_site is None:
+            continue
+        if loss.measure is Measure.SUM:
+            yield Finding(
+                "DDP401",
+                site,
+                "the loss is a sum over the batch: averaging over N ranks makes its gradient 1/N",
+                Severity.ERROR,
+                (edit(facts, How.REPLACE, call.receiver_site, "({} * get_world_size())"),),
+            )
+        elif loss.dep(Kind.RATIO):
+            yield from (_varying(call, ratio) for ratio in loss.dep(Kind.RATIO))
+        elif loss.measure is not Measure.MEAN and loss.dep(Kind.BATCH):
+            yield _unproven(call)
+
+
+def _shared(facts: Facts, share: Share) -> Finding:
+    """A count, or a mean, that is to be of all ranks."""
+    if share.mean_over:
+        code = f"global_mean({{}}, {share.mean_over})"
+        message = "the loss is a mean over the targets that count, and ranks have unequally many"
+    elif share.at_least:
+        code = f"per_rank_count({share.counted}, at_least={share.at_least})"
+        message = "the loss divides by a count of this rank's samples, which differs between ranks"
+    else:
+        code = "per_rank_count({})"
+        message = "the loss divides by a count of this rank's samples, which differs between ranks"
+    fix = (edit(facts, How.REPLACE, share.site, code),)
+    return Finding("DDP401", share.site, message, Severity.ERROR, fix)
+
+
+def _varying(call: Call, ratio: Thing) -> Finding:
+    return Finding(
+        "DDP401",
+        call.site,
+        "the loss divides by a count or by weights that differ between ranks",
+        Severity.NOTE,
+        (),
+        "averaging the ranks is then not exact: divide by per_rank_count(count), or weigh the mean"
+        " by global_mean(mean, count), where every rank comes by",
+        ((ratio.born, "divided"),),
+    )
+
+
+def _unproven(call: Call) -> Finding:
+    return Finding(
+        "DDP401",
+        call.site,
+        "the loss could not be shown to be a mean over the batch",
+        Severity.NOTE,
+        (),
+        "check it: a mean needs nothing, a sum must be multiplied by get_world_size(), and a mean"
+        " over a varying count (masks, positives) needs the count of all ranks",
+    )
+
+
+MASKED = (
+    "            objective = nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+    "            use = (label < 3).cuda()\n"
+    "            each = nn.functional.cross_entropy(\n"
+    '                net(signal.cuda()), label.cuda(), reduction="none"\n            )\n'
+    "            objective = (each * use).sum() / use.sum()\n",
+)
+POSITIVES = """class Positives(nn.Module):
+    def forward(self, scores, wanted):
+        positive = wanted > 0
+        number = positive.sum().clamp(min=1)
+        kept = scores[positive.unsqueeze(1).expand_as(scores)].view(-1, 4)
+        off = nn.functional.mse_loss(kept, kept * 0, reduction="sum")
+        return off / number
+
+
+"""
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per backward of a wrapped model's plain sum over the batch."""
+    for backward, made in summed(run):
+        yield Finding(
+            "DDP401",
+            backward.site,
+            "the loss is a sum over this rank's samples, and DDP averages over ranks: the gradient"
+            " is 1/N of that of one process with all samples",
+            Severity.WARNING,
+            (),
+            "use a mean, or multiply the loss by the world size",
+            ((made.site, "summed here"),),
+        )
+
+
+RULE = Rule(
+    "DDP401",
+    "loss-no-mean",
+    "DistributedDataParallel averages the ranks' gradients. For a mean over samples, as many on"
+    " each rank, that gives the gradient of the global mean; for a sum it gives 1/N of it, and for"
+    " a mean over a count that differs between ranks (masks, positives, ignore_index) something"
+    " else: the count is then that of all ranks.",
+    "DistributedDataParallel docstring (gradients are averaged); PATTERNS B1.5",
+    check,
+    lint=lint,
+    bad=(
+        changed(
+            SCRIPT,
+            ("y.to(device))\n", 'y.to(device), reduction="sum")\n'),
+            ("cost.backward()\n", "cost.backward()  # DDP401\n"),
+        ),
+        changed(
+            LEARNER,
+            ("nn.MSELoss()", 'nn.MSELoss(reduction="sum")'),
+            ("off.backward()\n", "off.backward()  # DDP401\n"),
+        ),
+        changed(
+            TRAINER,
+            (
+                "F.mse_loss(self.pupil(run.to(local_device())), then.to(local_device()))",
+                "(self.pupil(run.to(local_device())) - then.to(local_device())).abs().sum()",
+            ),
+            ("off.backward()\n", "off.backward()  # DDP401\n"),
+        ),
+        changed(  # a mean over the targets that are not ignored
+            SINGLE,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "LOSS(net(signal.cuda()), label.cuda())  # DDP401\n",
+            ),
+            ("    adam = ", "    LOSS = nn.CrossEntropyLoss(ignore_index=3)\n    adam = "),
+        ),
+        changed(  # weights that may be missing: the sum of weights cannot be written
+            SINGLE,
+            ("nn.functional.cross_entropy(", "nn.CrossEntropyLoss(torch.ones(4).cuda())("),
+            ("objective.backward()\n", "objective.backward()  # DDP401\n"),
+        ),
+        changed(SINGLE, MASKED, ("use.sum()\n", "use.sum()  # DDP401\n")),
+        changed(  # a count of which more is made: it is divided by where it stands
+            SINGLE,
+            MASKED,
+            (
+                "(each * use).sum() / use.sum()\n",
+                "(each * use).sum()\n            used = use.sum()\n            print(used)\n"
+                "            objective = objective / used  # DDP401\n",
+            ),
+        ),
+        changed(  # and one that the outputs are in has a gradient of its own
+            SINGLE,
+            MASKED,
+            ("/ use.sum()\n", "/ each.sum()\n"),
+            ("objective.backward()\n", "objective.backward()  # DDP401\n"),
+        ),
+        changed(  # a criterion of one's own, and how many positives there are
+            SINGLE,
+            ("nn.functional.cross_entropy(", "Positives()("),
+            ("def accuracy", f"{POSITIVES}def accuracy"),
+            ("clamp(min=1)\n", "clamp(min=1)  # DDP401\n"),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            ("y.to(device))\n", 'y.to(device), reduction="sum")\n'),
+            ("cost.backward()", "(cost * get_world_size()).backward()"),
+            ("is_main_process,\n", "get_world_size, is_main_process,\n"),
+        ),
+        changed(  # a sum that the script divides by its batch itself
+            SCRIPT,
+            ("y.to(device))\n", 'y.to(device), reduction="sum") / len(x)\n'),
+        ),
+        changed(  # what the fixes make
+            SINGLE,
+            MASKED,
+            ("/ use.sum()\n", "/ per_rank_count(use.sum())\n"),
+            ("import argparse\n", "import argparse\nfrom ddp_utils import per_rank_count\n"),
+        ),
+        changed(
+            SINGLE,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "global_mean(LOSS(net(signal.cuda()), label.cuda()), (label != 3).sum())\n",
+            ),
+            ("    adam = ", "    LOSS = nn.CrossEntropyLoss(ignore_index=3)\n    adam = "),
+            ("import argparse\n", "import argparse\nfrom ddp_utils import global_mean\n"),
+        ),
+        changed(  # a sum per sample over a count per sample
+            SINGLE,
+            MASKED,
+            ("(each * use).sum() / use.sum()", "((each * use).sum(1) / use.sum(1)).mean()"),
+        ),
+    ),
+)

@@ -1,0 +1,114 @@
+"""DDP402: gradient accumulation synchronises in every micro-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, TrainingLoop
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
+from ddpify.rules.gradients.accumulation import accumulations
+from ddpify.settings import Settings
+
+SKIPS = (".no_sync", "ddpify.runtime.gradient_sync", ".set_requires_gradient_sync")
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one note per training loop whose optimizer steps less often than it goes backward."""
+    if any(call.name in SKIPS for call in facts.calls):
+        return
+    for loop in facts.training:
+        if _accumulates(loop, facts.steps):
+            yield Finding(
+                "DDP402",
+                loop.backward.site,
+                "gradients are accumulated, and every micro-batch is all-reduced: right but slower",
+                Severity.NOTE,
+                (),
+                "put forward and backward of the micro-batches that do not step under"
+                " `with gradient_sync(model, sync=<the step's condition>):`",
+            )
+
+
+def _accumulates(loop: TrainingLoop, steps: tuple[Call, ...]) -> bool:
+    mine = [s for s in steps if loop.batch in s.where.loops()]
+    held = {g.site for g in loop.backward.where.guards}
+    return bool(mine) and all({g.site for g in s.where.guards} - held for s in mine)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per accumulation in which every micro-batch is all-reduced."""
+    if any(run.methods("no_sync", "set_requires_gradient_sync")):
+        return
+    for one in accumulations(run):
+        if not one.switches and one.wrap.flag("find_unused_parameters") is False:
+            yield Finding(
+                "DDP402",
+                one.backward.site,
+                "where gradients are accumulated, every micro-batch is all-reduced: right but"
+                " slower",
+                Severity.NOTE,
+                (),
+                "run forward and backward of the micro-batches that do not step under"
+                " `with model.no_sync():`",
+                ((one.step.site, "the step"),),
+            )
+
+
+RULE = Rule(
+    "DDP402",
+    "accumulation-without-no-sync",
+    "DistributedDataParallel all-reduces in every backward. With accumulation only the backward"
+    " before the optimizer step needs it; the others can run under no_sync().",
+    "DistributedDataParallel.no_sync; pytorch#43201; BUGS G06",
+    check,
+    lint=lint,
+    severity=Severity.NOTE,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "    for x, y in feed:\n        solver.zero_grad()\n",
+                "    for i, (x, y) in enumerate(feed):\n",
+            ),
+            ("cost.backward()\n", "(cost / 4).backward()  # DDP402\n"),
+            (
+                "        solver.step()\n",
+                "        if (i + 1) % 4 == 0:\n            solver.step()\n"
+                "            solver.zero_grad()\n",
+            ),
+        ),
+        changed(
+            LEARNER,
+            ("for inputs, wanted in self", "for part, (inputs, wanted) in enumerate(self"),
+            ('feeds["fit"]:\n            self.solver.zero_grad()\n', 'feeds["fit"]):\n'),
+            ("off.backward()\n", "off.backward()  # DDP402\n"),
+            (
+                "            self.solver.step()\n",
+                "            if part % 2:\n                self.solver.step()\n"
+                "                self.solver.zero_grad()\n",
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            (
+                "    for x, y in feed:\n        solver.zero_grad()\n",
+                "    for i, (x, y) in enumerate(feed):\n",
+            ),
+            (
+                "        cost = nn.functional.cross_entropy(net(x.to(device)), y.to(device))\n"
+                "        cost.backward()\n        solver.step()\n",
+                "        last = (i + 1) % 4 == 0\n        with gradient_sync(net, sync=last):\n"
+                "            cost = nn.functional.cross_entropy(net(x.to(device)), y.to(device))\n"
+                "            (cost / 4).backward()\n        if last:\n            solver.step()\n"
+                "            solver.zero_grad()\n",
+            ),
+            ("is_main_process,\n", "gradient_sync, is_main_process,\n"),
+        ),
+    ),
+)

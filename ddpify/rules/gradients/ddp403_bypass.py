@@ -1,0 +1,116 @@
+"""DDP403: the gradient path goes around the wrapper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.roles import whole
+from ddpify.facts.values import Kind
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
+from ddpify.rules.gradients.bypass import bypasses
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+ADVICE = "route the call through forward() (for example with a mode argument), then run again"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per method, part or raw alias of a trained model that is differentiated."""
+    seen: set[Site] = set()
+    for call in facts.bypasses:
+        receiver = call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
+        if call.site not in seen and any(_is_trained(facts, whole(t).born) for t in receiver):
+            seen.add(call.site)
+            yield _finding(
+                call.site, f"`{facts.text(call.callee)}` is differentiated without forward()"
+            )
+    if facts.status is Status.DISTRIBUTED:
+        return
+    homes = any(model.home is not None or model.wrapped for model in facts.models)
+    bare = [f for f in facts.training_forwards if f.model.kind is Kind.MODEL]
+    for forward in bare if homes else ():
+        site = forward.call.site
+        if site not in seen and _is_trained(facts, forward.model.born):
+            seen.add(site)
+            yield _finding(site, "this call reaches the bare model, not the wrapper")
+
+
+def _is_trained(facts: Facts, born: Site) -> bool:
+    return any(t.born == born for model in facts.models for t in model.things)
+
+
+def _finding(site: Site, message: str) -> Finding:
+    return Finding(
+        "DDP403", site, f"{message}: its gradients are never averaged", Severity.ERROR, (), ADVICE
+    )
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per call that goes around the wrapper into a loss."""
+    for call, backward, wrap in bypasses(run):
+        text = call.module.text(call.node.func)
+        yield Finding(
+            "DDP403",
+            call.site,
+            f"`{text}` goes around DistributedDataParallel into the loss: its gradients are never"
+            " averaged",
+            Severity.ERROR,
+            (),
+            "call the wrapper, and route what else is needed through forward()",
+            ((backward.site, "the backward"), (wrap.call.site, "wrapped here")),
+        )
+
+
+RULE = Rule(
+    "DDP403",
+    "bypassed-wrapper",
+    "Only calling the wrapper arms its gradient hooks. A loss computed by a method or part of the"
+    " inner module trains on local gradients: no error, and the ranks drift apart.",
+    "icefall#226; BUGS G01; PATTERNS B1.1",
+    check,
+    lint=lint,
+    bad=(
+        changed(
+            SCRIPT,
+            (
+                "cross_entropy(net(x.to(device)), y.to(device))\n",
+                "cross_entropy(unwrap(net)(x.to(device)), y.to(device))  # DDP403\n",
+            ),
+        ),
+        changed(
+            PROJECT,
+            ("from ddp_utils import reduce_sum\n", "from ddp_utils import reduce_sum, unwrap\n"),
+            (
+                "F.cross_entropy(brain(picture), kind).backward()",
+                "unwrap(brain).loss(picture, kind).backward()",
+            ),
+            (
+                "        return self.head(self.body(picture).relu())\n",
+                "        return self.head(self.body(picture).relu())\n\n"
+                "    def loss(self, picture, kind):\n"
+                "        return nn.functional.cross_entropy(self(picture), kind)  # DDP403\n",
+            ),
+        ),
+        changed(
+            BY_HAND,
+            (
+                "cross_entropy(model(image.to(gpu))",
+                "cross_entropy(model.module.score(image.to(gpu))",
+            ),
+            ("target.to(gpu)).backward()\n", "target.to(gpu)).backward()  # DDP403\n"),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(  # not differentiated
+            SCRIPT,
+            (
+                "        cost.backward()\n",
+                "        cost.backward()\n        probe = unwrap(net)(x.to(device))\n",
+            ),
+        ),
+    ),
+)

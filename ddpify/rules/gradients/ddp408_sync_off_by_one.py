@@ -1,0 +1,60 @@
+"""DDP408: the optimizer steps in a round that is not synchronised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import trained
+from ddpify.rules.gradients.accumulation import accumulations, disagrees, skips
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per accumulation whose step and sync disagree."""
+    for one in accumulations(run) if skips(run) else ():
+        if (one.holds or one.switches) and disagrees(one):
+            yield Finding(
+                "DDP408",
+                one.site,
+                "the optimizer steps after a micro-batch that is not synchronised: the ranks step"
+                " with different gradients",
+                Severity.ERROR,
+                advice="decide once, before the forward, and use that for no_sync() and for step()",
+                because=((one.step.site, "the step"),),
+            )
+
+
+RULE = Rule(
+    "DDP408",
+    "no-sync-off-by-one",
+    "A step needs the backward right before it to be synchronised: that one all-reduces all that"
+    " was accumulated. Where the sync is decided by `i % k` and the step by `(i + 1) % k`, every"
+    " step is made with local gradients: measured 4.5 on one rank and 7.5 on the other, with no"
+    " error.",
+    "FunASR#3472; DistributedDataParallel.no_sync; BUGS G08",
+    lint=lint,
+    bad=(
+        trained(loop="""
+            for i, (x, y) in enumerate(loader):
+                with model.no_sync() if i % 4 != 0 else nullcontext():  # DDP408
+                    loss = F.cross_entropy(model(x), y) / 4
+                    loss.backward()
+                if (i + 1) % 4 == 0 or i + 1 == len(loader):
+                    optimizer.step()
+                    optimizer.zero_grad()
+            """),
+    ),
+    good=(
+        trained(loop="""
+            for i, (x, y) in enumerate(loader):
+                last = i % 4 == 3 or i == len(loader) - 1
+                with model.no_sync() if not last else nullcontext():
+                    loss = F.cross_entropy(model(x), y) / 4
+                    loss.backward()
+                if (i + 1) % 4 == 0 or i + 1 == len(loader):
+                    optimizer.step()
+                    optimizer.zero_grad()
+            """),
+    ),
+)

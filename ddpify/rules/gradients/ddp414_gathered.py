@@ -1,0 +1,150 @@
+"""DDP414: a loss over gathered tensors, which carry no gradient."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.wrapped import backwards, forwards, live, wraps
+
+_GATHERS = frozenset(
+    f"{words.DIST}{name}" for name in ("all_gather", "all_gather_into_tensor", "all_gather_single")
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per gather of outputs whose result is trained on as it is."""
+    calls = {call for wrap in wraps(run) for call in forwards(run, wrap)}
+    for gather in run.named(*_GATHERS) if calls else ():
+        into, given = _arguments(gather)
+        if into is None or given is None or not gather.grad or _in_function(gather):
+            continue
+        if calls.isdisjoint({thing.call for thing in live(given)}):
+            continue
+        made = _own(into)
+        if made and _is_trained_on(run, gather, made) and not _put_back(run, gather, made):
+            yield Finding(
+                "DDP414",
+                gather.site,
+                f"what {gather.method}() fills in has no gradient: this part of the loss does not"
+                " train the model",
+                Severity.ERROR,
+                advice="put this rank's own tensor back into the list, or gather with an"
+                " autograd function",
+            )
+
+
+def _arguments(gather: Call) -> tuple[Value | None, Value | None]:
+    if gather.method == "all_gather":
+        return gather.arg(0, "tensor_list"), gather.arg(1, "tensor")
+    return gather.arg(0, "output_tensor"), gather.arg(1, "input_tensor")
+
+
+def _in_function(gather: Call) -> bool:
+    """Whether it is part of an autograd function, which has its own backward."""
+    owners = [gather.function, *(call.target for call in gather.stack)]
+    return any(
+        owner is not None
+        and owner.owner is not None
+        and owner.owner.inherits("torch.autograd.Function")
+        for owner in owners
+    )
+
+
+def _own(into: Value) -> set[Thing]:
+    """The tensors that were made to be filled."""
+    made = {t for t in into.things if t.kind == "result"}
+    for item in into.items or ():
+        made |= {t for t in item.things if t.kind == "result"}
+    return made
+
+
+def _is_trained_on(run: Run, gather: Call, made: set[Thing]) -> bool:
+    for backward in backwards(run):
+        assert backward.receiver is not None
+        if backward.order < gather.order:
+            continue
+        sources = live(backward.receiver)
+        if made & sources or _returned(gather, {thing.call for thing in sources}):
+            return True
+    return False
+
+
+def _returned(gather: Call, calls: set[Call | None]) -> bool:
+    """Whether a module that the loss goes through gathers, and returns what comes of that."""
+    into = gather.node_of(0, "")
+    function = gather.function
+    if function is None or not isinstance(into, ast.Name) or not gather.stack:
+        return False
+    return gather.stack[-1] in calls and into.id in _returned_names(function.node)
+
+
+def _returned_names(function: ast.AST) -> set[str]:
+    """The names that a function's return values are computed from."""
+    wanted: set[str] = set()
+    size = -1
+    while size != len(wanted):
+        size = len(wanted)
+        for node in ast.walk(function):
+            returns = isinstance(node, ast.Return)
+            if isinstance(node, ast.Assign):
+                returns = any(_names(target) & wanted for target in node.targets)
+            if returns and isinstance(node, (ast.Return, ast.Assign)) and node.value is not None:
+                wanted |= _names(node.value)
+    return wanted
+
+
+def _names(node: ast.expr) -> set[str]:
+    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+def _put_back(run: Run, gather: Call, made: set[Thing]) -> bool:
+    """Whether an element is set after the gather, or the list is taken apart."""
+    for store in run.stores:
+        if store.element and store.order > gather.order and made & set(store.base.sources()):
+            return True
+    return any(
+        call.order > gather.order
+        and call.method in ("pop", "insert", "remove")
+        and call.receiver is not None
+        and made & set(call.receiver.sources())
+        for call in run.calls
+    )
+
+
+RULE = Rule(
+    "DDP414",
+    "gather-without-gradient",
+    "torch.distributed.all_gather() copies numbers into tensors that know of no graph (measured:"
+    " requires_grad is False). A contrastive loss over gathered embeddings then trains nothing, or"
+    " only the side that was not gathered.",
+    "fromage#33, vissl#123, open_clip#616; BUGS G15",
+    lint=lint,
+    bad=(
+        trained(loop="""
+            for x, y in loader:
+                out = model(x)
+                parts = [torch.zeros_like(out) for _ in range(dist.get_world_size())]
+                dist.all_gather(parts, out)  # DDP414
+                optimizer.zero_grad()
+                torch.cat(parts).pow(2).mean().backward()
+                optimizer.step()
+            """),
+    ),
+    good=(
+        trained(loop="""
+            for x, y in loader:
+                out = model(x)
+                parts = [torch.zeros_like(out) for _ in range(dist.get_world_size())]
+                dist.all_gather(parts, out)
+                parts[dist.get_rank()] = out
+                optimizer.zero_grad()
+                torch.cat(parts).pow(2).mean().backward()
+                optimizer.step()
+            """),
+    ),
+)

@@ -1,0 +1,85 @@
+"""DDP421: names of automatic mixed precision that torch has moved."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from ddpify.ranks.model import Call, Run
+from ddpify.ranks.words import canonical
+from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
+from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.syntax import spelled
+
+_OLD = {
+    f"torch.{device}.amp.{prefix}{name}": (device, name)
+    for device in ("cuda", "cpu")
+    for prefix, name in (
+        ("", "autocast"),
+        ("autocast_mode.", "autocast"),
+        ("", "GradScaler"),
+        ("grad_scaler.", "GradScaler"),
+    )
+}
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a note per call of a deprecated name; a variable may hold another one as well."""
+    for call in run.named(*_OLD):
+        if canonical(spelled(call.module, call.node.func) or "") != call.name:
+            continue
+        device, name = _OLD[call.name]
+        yield Finding(
+            "DDP421",
+            call.site,
+            f"torch.{device}.amp.{name} is deprecated: torch prints a FutureWarning on every rank",
+            Severity.NOTE,
+            _fix(call, device, name),
+            f'use torch.amp.{name}("{device}", …)',
+        )
+
+
+def _fix(call: Call, device: str, name: str) -> tuple[Edit, ...]:
+    """The new call; ``autocast`` took its arguments in another order."""
+    inside = [call.module.text(one) for one in (*call.node.args, *map(_value, call.node.keywords))]
+    text = call.module.text(call.node)
+    if "{" in text or "#" in text or (name == "autocast" and call.node.args) or call.star:
+        return ()
+    given = inside[: len(call.node.args)]
+    given += [
+        f"{one.arg}={value}"
+        for one, value in zip(call.node.keywords, inside[len(call.node.args) :], strict=True)
+    ]
+    code = f"{name}({', '.join([repr(device).replace(chr(39), chr(34)), *given])})"
+    return (Edit(How.REPLACE, call.site, code, imports=(Import("torch.amp", name),)),)
+
+
+def _value(keyword: ast.keyword) -> ast.expr:
+    return keyword.value
+
+
+_LOOP = """
+for x, y in loader:
+    optimizer.zero_grad()
+    with torch.cuda.amp.autocast():  # DDP421
+        loss = F.cross_entropy(model(x), y)
+    loss.backward()
+    optimizer.step()
+"""
+
+RULE = Rule(
+    "DDP421",
+    "deprecated-amp",
+    "torch.cuda.amp and torch.cpu.amp were merged into torch.amp in 2.4. The old names still work"
+    " and print a FutureWarning, once per rank.",
+    "TorchFix TOR101; torch.amp docs; BUGS L14",
+    lint=lint,
+    severity=Severity.NOTE,
+    safe=False,  # torch.amp.GradScaler needs torch 2.3
+    bad=(trained(loop=_LOOP),),
+    good=(
+        trained(
+            loop=_LOOP.replace("torch.cuda.amp.autocast():  # DDP421", 'torch.autocast("cuda"):')
+        ),
+    ),
+)

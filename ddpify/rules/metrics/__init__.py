@@ -1,0 +1,1 @@
+"""Family 7: metrics and what is decided by them."""

@@ -1,0 +1,160 @@
+"""DDP701: a loop's sums are those of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ddpify.facts.events import LoopEnd
+from ddpify.facts.model import Facts, Status
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.rules.examples import (
+    CORRECT,
+    LEARNER,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
+from ddpify.rules.examples.collected import FORMS, NEAR
+from ddpify.rules.examples.dealt import DEALT, HANDED_ON
+from ddpify.rules.examples.dealt import NEAR as NOT_DEALT
+from ddpify.rules.metrics.metrics import decided, evaluations, shown
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per evaluated loader whose numbers only one rank's samples went into."""
+    for one in evaluations(run):
+        uses = [call.site for call in shown(run, one)]
+        uses += [guard.site for guard in decided(run, one)]
+        if uses:
+            yield Finding(
+                "DDP701",
+                uses[0],
+                "this is rank 0's share of the samples only: the other ranks' results are left out",
+                Severity.ERROR,
+                (),
+                "all_reduce the sums and counts before they are divided",
+                ((one.loader.site or uses[0], "its loader deals the samples"),),
+            )
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per loop over a sharded loader whose results are used after it."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    done: set[Site] = set()
+    for end in facts.ends:
+        lines = _lines(_everywhere(facts, end))
+        if not lines or end.loop.site in done:
+            continue
+        done.add(end.loop.site)
+        names = ", ".join((*end.sums, *end.means, *end.meters, *end.samples, *end.batches))
+        yield Finding(
+            "DDP701",
+            end.loop.site,
+            f"after this loop {names} would be of one rank's samples only",
+            Severity.ERROR,
+            tuple(_after(facts, end, line) for line in lines),
+        )
+
+
+def _everywhere(facts: Facts, end: LoopEnd) -> LoopEnd:
+    """Without what another call of the same function leaves behind as something else."""
+    twins = [e for e in facts.ends if e.loop.site == end.loop.site]
+    others = {name for twin in twins for name in twin.others}
+
+    def kept(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if name not in others)
+
+    return replace(
+        end,
+        sums=kept(end.sums),
+        means=kept(end.means),
+        samples=kept(end.samples),
+        batches=kept(end.batches),
+    )
+
+
+def _lines(end: LoopEnd) -> list[str]:
+    lines = []
+    for names, how in (
+        (end.sums, "reduce_sum"),
+        (end.means, "reduce_mean"),
+        (end.samples, "gather_samples"),
+        (end.batches, "gather_batches"),
+    ):
+        if names:
+            joined = ", ".join(names)
+            lines.append(f"{joined} = {how}({joined})")
+    if end.meters:
+        lines.append(f"reduce_meter({', '.join(end.meters)})")
+    return ["\n".join(lines)] if lines else []
+
+
+def _after(facts: Facts, end: LoopEnd, code: str) -> Edit:
+    return edit(facts, How.AFTER, end.loop.site, code)
+
+
+RULE = Rule(
+    "DDP701",
+    "metric-not-reduced",
+    "Each rank sees its share of the samples. Sums and counts are added over the ranks before they"
+    " are divided, lists of predictions are put together in the order of the samples; batch means"
+    " are averaged. Otherwise ranks print, compare and save different numbers, and a decision made"
+    " from them splits the job.",
+    "ignite#615, transformer-xl#14; BUGS M01, M02",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("    for x, y in feed:\n", "    for x, y in feed:  # DDP701\n"),
+            ("    running = reduce_mean(running)\n", ""),
+        ),
+        changed(
+            PROJECT,
+            (
+                "    for picture, kind in stream:\n        guess",
+                "    for picture, kind in stream:  # DDP701\n        guess",
+            ),
+            ("    hits, seen = reduce_sum(hits, seen)\n", ""),
+        ),
+        changed(
+            TRAINER,
+            ("disable=not is_main_process()):\n", "disable=not is_main_process()):  # DDP701\n"),
+            ("        gap, count = reduce_sum(gap, count)\n", ""),
+        ),
+        *(
+            marked(form, "DDP701", "for signal, label in pairs:")
+            for form in (SINGLE, *FORMS, *DEALT)
+        ),
+        changed(
+            HANDED_ON,
+            (
+                "    for picture, kind in stream:\n        guess",
+                "    for picture, kind in stream:  # DDP701\n        guess",
+            ),
+            ("    hits = reduce_sum(hits)\n", ""),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        *NEAR,
+        *NOT_DEALT,
+        HANDED_ON,
+        LEARNER,
+        changed(  # nothing is read after the loop
+            SCRIPT,
+            ("    running = reduce_mean(running)\n", ""),
+            ("print(n, running / len(feed))", "print(n)"),
+        ),
+    ),
+    lint=lint,
+    severity=Severity.ERROR,
+)

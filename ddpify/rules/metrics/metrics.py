@@ -1,0 +1,172 @@
+"""What evaluations leave behind and who shows it: shared by the rules on metrics."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, Call, Guard, Loop, Run, Thing, Value
+from ddpify.ranks.values import spread
+from ddpify.rules.shared.feeds import trained
+from ddpify.rules.shared.quotients import loops_over
+from ddpify.site import Site
+
+_REDUCING = frozenset(
+    "all_reduce reduce all_gather gather all_gather_object gather_object all_gather_into_tensor"
+    " all_gather_single broadcast broadcast_object_list reduce_scatter_tensor gather_for_metrics"
+    " isend send all_reduce_coalesced sync_all_reduce all_gather_coalesced".split()
+)
+# Libraries whose metrics are put together over the ranks by themselves.
+_OWN_METRICS = ("torchmetrics.", "evaluate.", "ignite.", "torcheval.", "accelerate.", "lightning.")
+_SEEN = ("torch.", "builtins.", "numpy.", "functools.", "einops.")
+_SAYS_SO = re.compile("reduce|gather|sync|merge|broadcast")
+_STARTS = ("torch.zeros", "torch.tensor", "torch.zeros_like")
+_KEEPS = ("save", "copy")
+_SHOWN = frozenset(
+    "print info warning log log_metric log_metrics add_scalar add_scalars dump dumps write writerow"
+    " record report scalar".split()
+)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A loader that is gone over without learning, and the loops that do it.
+
+    ``left_out``: where other results of it are put together, the tensors that are not.
+    """
+
+    loader: Thing
+    loops: tuple[Loop, ...]
+    left_out: frozenset[Thing] | None = None
+
+    def inside(self, call: Call) -> bool:
+        """Whether a call is made within the loops."""
+        nodes = {loop.node for loop in self.loops}
+        return any(loop.node in nodes for loop in call.loops)
+
+    def gave(self, value: Value) -> bool:
+        """Whether a value is this rank's own, from samples of the loader."""
+        sites = {loop.site for loop in self.loops}
+        if not any(o.kind == DATA and o.site in sites for o in spread(value)):
+            return False
+        sources = set(value.sources())
+        return self.loader in sources and (self.left_out is None or bool(self.left_out & sources))
+
+
+def evaluations(run: Run) -> Iterator[Evaluation]:
+    """The evaluations of which nothing, or not everything, is put together over the ranks."""
+    learning = trained(run)
+    found: dict[Thing, list[Loop]] = {}
+    for loop, loader in loops_over(run):
+        if loader not in learning and loader.call is not None and loader.call.everywhere:
+            found.setdefault(loader, []).append(loop)
+    for loader, loops in found.items():
+        some = _put_together(run, loader)
+        yield Evaluation(loader, tuple(loops), _left_out(run) if some else None)
+
+
+def _left_out(run: Run) -> frozenset[Thing]:
+    """Tensors that start at a number in a function that reduces others such, and are not."""
+    calls = run.named("torch.distributed.all_reduce", "torch.distributed.reduce")
+    values = [call.arg(0, "tensor") for call in calls]
+    reduced = {thing for value in values if value is not None for thing in value.things}
+    functions = {t.call.function for t in reduced if t.call is not None and t.name in _STARTS}
+    return frozenset(
+        thing
+        for call in run.named(*_STARTS)
+        if call.function in functions and call.result is not None
+        for thing in call.result.things
+        if thing not in reduced and not thing.synced
+    )
+
+
+def _put_together(run: Run, loader: Thing) -> bool:
+    """Whether anything that comes from it is sent to other ranks."""
+    for call in run.calls:
+        if call.name.startswith(_OWN_METRICS) or _reduces(call) or _hands_over(call):
+            values = call.given if call.receiver is None else (*call.given, call.receiver)
+            if any(loader in value.sources() for value in values):
+                return True
+    return False
+
+
+def _hands_over(call: Call) -> bool:
+    """Whether it writes a file of this rank's own, ``part_{rank}.pkl``, for another to read."""
+    return call.method in ("dump", "save") and any(map(_says_rank, call.given[1:]))
+
+
+def _reduces(call: Call) -> bool:
+    """Whether it sends values to other ranks, or its name says so where its code is not seen."""
+    if call.method in _REDUCING:
+        return True
+    unseen = call.target is None and not call.name.startswith(_SEEN)
+    return unseen and _SAYS_SO.search(call.method) is not None
+
+
+def shown(run: Run, of: Evaluation) -> Iterator[Call]:
+    """Calls that present what it gave, after its loop, and not as one rank's of several."""
+    for call in run.calls:
+        if call.ranks & RANK0 and _shows(call) and call.target is None:
+            values = [*call.args, *call.kwargs.values()]
+            into = [*values, call.receiver] if call.receiver is not None else values
+            whose = any(_says_rank(value) for value in into) and call.everywhere
+            if not whose and not of.inside(call) and any(of.gave(value) for value in values):
+                yield call
+
+
+def _shows(call: Call) -> bool:
+    """Whether it prints, writes or logs: ``torch.log`` does not."""
+    computes = call.name.startswith(("torch.", "math.", "numpy."))
+    return call.method in _SHOWN and (not computes or "tensorboard" in call.name)
+
+
+def _says_rank(value: Value) -> bool:
+    return any(origin.kind in IDENTITY for origin in spread(value))
+
+
+def decided(run: Run, of: Evaluation) -> Iterator[Guard]:
+    """Conditions on what it gave under which rank 0 keeps a model."""
+    for call in run.calls:
+        if call.ranks == RANK0 and call.method.startswith(_KEEPS) and not of.inside(call):
+            yield from (guard for guard in call.guards if of.gave(guard.test))
+
+
+def acted_on(run: Run, site: Site) -> Iterable[tuple[Site, str]]:
+    """Where all ranks act on a value with an origin at ``site``, and how."""
+    for guard in _guards(run):
+        if guard.ranks == ALL and _decides(guard, site):
+            yield guard.site, "all ranks decide by it"
+    for store in run.stores:
+        tuned = any(t.name.startswith("torch.optim.") for t in store.base.sources())
+        if tuned and store.ranks == ALL and _has(store.value, site):
+            yield store.site, "every rank sets its optimizer by it"
+    for call in run.calls:
+        stepped = call.method == "step" and call.name.startswith("torch.optim.lr_scheduler.")
+        if call.everywhere and stepped and any(_has(value, site) for value in call.args):
+            yield call.site, "every rank's schedule is stepped by it"
+
+
+def _guards(run: Run) -> Iterator[Guard]:
+    """Conditions of what all ranks may do, apart from showing something or ending the job."""
+    ending = {(g.node, g.holds) for e in run.exits if e.kind == "abort" for g in e.guards[-1:]}
+    for call in run.calls:
+        if call.everywhere and not _shows(call):
+            yield from (guard for guard in call.guards if (guard.node, guard.holds) not in ending)
+    for store in run.stores:
+        if store.ranks == ALL:
+            yield from store.guards
+    for one in run.exits:
+        if one.ranks == ALL and one.kind != "abort":
+            yield from one.guards
+
+
+def _decides(guard: Guard, site: Site) -> bool:
+    """Whether the outcome depends on it: a dict is true if it has entries, whatever they are."""
+    if guard.test.keys is not None or guard.test.items is not None:
+        return any(origin.site == site for origin in guard.test.origins)
+    return _has(guard.test, site)
+
+
+def _has(value: Value, site: Site) -> bool:
+    return any(origin.site == site for origin in spread(value))

@@ -1,0 +1,1 @@
+"""Family 3: the model and its wrapper."""

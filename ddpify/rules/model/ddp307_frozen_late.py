@@ -1,0 +1,175 @@
+"""DDP307: requires_grad of a part changes after the wrap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ddpify.ranks.model import Call, Run, Store, Thing, Value
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import NET, trained
+from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, parameters_of, rewrapped, wraps
+
+ADVICE = (
+    "freeze before the wrap, or wrap again (`model = DDP(model.module)`) when what is trained"
+    " changes; for freezing, find_unused_parameters=True works too"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """``requires_grad`` of the parameters of ``owners`` is set to ``on`` (None: not known)."""
+
+    where: Store | Call
+    owners: frozenset[Thing]
+    on: bool | None
+    chosen: bool  # by a condition on the parameter: not all of them
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per change of what is trained that the wrapper does not see."""
+    changes = list(_changes(run))
+    for wrap in wraps(run) if changes else ():
+        mine = [c for c in changes if c.owners and all(wrap.covers(t) for t in c.owners)]
+        for change in mine:
+            order = change.where.order
+            if not comes_after(change.where, wrap) or rewrapped(run, wrap, order):
+                continue
+            if not _matters(wrap, change, mine):
+                continue
+            if followed(wrap, order, change.where.loops, run):
+                yield _finding(wrap, change)
+
+
+def _matters(wrap: Wrap, change: Change, changes: list[Change]) -> bool:
+    """Freezing all and unfreezing all is how GANs take turns, and does no harm."""
+    partial = _partial(wrap, change)
+    if change.on is True:
+        frozen = [c for c in changes if c.on is not True]
+        return any(
+            _partial(wrap, c) or (partial and c.where.order < wrap.call.order) for c in frozen
+        )
+    later = [c for c in changes if c.where.order > change.where.order and c.on is not False]
+    partial = partial or any(_partial(wrap, c) for c in later)
+    return partial and wrap.flag("find_unused_parameters") is False
+
+
+def _partial(wrap: Wrap, change: Change) -> bool:
+    return change.chosen or not _whole(wrap, change)
+
+
+def _whole(wrap: Wrap, change: Change) -> bool:
+    return any(owner is wrap.wrapper or owner in wrap.inner for owner in change.owners)
+
+
+def _changes(run: Run) -> Iterator[Change]:
+    for store in run.stores:
+        if store.key == "requires_grad" and not store.element:
+            owners = frozenset(parameters_of(store.base)) or frozenset(store.base.things)
+            yield Change(store, owners, _truth(store.value), _chosen(store))
+    for call in run.methods("requires_grad_"):
+        assert call.receiver is not None
+        owners = frozenset(parameters_of(call.receiver)) or frozenset(call.receiver.things)
+        given = call.arg(0, "requires_grad")
+        yield Change(call, owners, True if given is None else _truth(given), _chosen(call))
+
+
+def _truth(value: Value) -> bool | None:
+    return bool(value.constant) if value.known else None
+
+
+def _chosen(one: Store | Call) -> bool:
+    """Whether a condition inside the loop over the parameters decides."""
+    if isinstance(one, Store) and not one.value.known:
+        return True
+    if not one.loops or not one.guards:
+        return False
+    return any(g.site.within(one.loops[-1].site) for g in one.guards)
+
+
+def _finding(wrap: Wrap, change: Change) -> Finding:
+    what = {
+        True: "parameters that were frozen at the wrap are trained from here on, and DDP never"
+        " averages their gradients: the ranks drift apart",
+        False: "a part is frozen after the wrap: DDP waits for its gradients, one iteration is not"
+        " averaged and the next one stops with an error",
+        None: "what is trained changes after the wrap, and DDP does not see it: gradients are not"
+        " averaged, or an iteration stops with an error",
+    }[change.on]
+    return Finding(
+        "DDP307",
+        change.where.site,
+        what,
+        Severity.ERROR,
+        advice=ADVICE,
+        because=((wrap.call.site, "wrapped here"),),
+    )
+
+
+RULE = Rule(
+    "DDP307",
+    "requires-grad-after-wrap",
+    "DistributedDataParallel looks at requires_grad when it is made. What is unfrozen later is"
+    " trained on local gradients for ever, with no error (.545 on one rank, .272 on the other)."
+    " What is frozen later is waited for: the first iteration is silently not averaged, the second"
+    " stops with 'Expected to have finished reduction'.",
+    "lightning#20340, XPhoneBERT#7, detectron2#2486; BUGS G04",
+    lint=lint,
+    bad=(
+        trained(
+            """
+            net = Net()
+            net.body.requires_grad_(False)
+            model = DDP(net)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            """
+            if epoch == 1:
+                model.module.body.requires_grad_(True)  # DDP307
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            """,
+            NET,
+        ),
+        trained(
+            """
+            model = DDP(Net())
+            for name, parameter in model.named_parameters():
+                if "body" in name:
+                    parameter.requires_grad = False  # DDP307
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            top=NET,
+        ),
+    ),
+    good=(
+        trained(
+            """
+            net = Net()
+            net.body.requires_grad_(False)
+            model = DDP(net)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            """
+            if epoch == 1:
+                net.body.requires_grad_(True)
+                model = DDP(net)
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            """,
+            NET,
+        ),
+        trained(
+            """
+            model = DDP(Net(), find_unused_parameters=True)
+            model.module.body.requires_grad_(False)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            top=NET,
+        ),
+    ),
+)

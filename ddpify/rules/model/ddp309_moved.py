@@ -1,0 +1,121 @@
+"""DDP309: a wrapped model is cast or moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks.model import Call, Run, Value
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.feeds import backwards
+from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, rewrapped, wraps
+
+_CASTS = frozenset({"half", "double", "bfloat16"})
+_MOVES = frozenset({"to", "cuda", "cpu"})
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per cast or real move of a wrapped model that trains on."""
+    for wrap in wraps(run):
+        moves = [c for c in run.methods(*_CASTS, *_MOVES) if _of(wrap, c)]
+        for call in moves:
+            if not comes_after(call, wrap) or rewrapped(run, wrap, call.order):
+                continue
+            trained_on = followed(wrap, call.order, call.loops, run) and _trains(run, call)
+            if trained_on and _changes(call, wrap, moves):
+                yield Finding(
+                    "DDP309",
+                    call.site,
+                    f"`.{call.method}()` of a wrapped model gives it new storage: gradients are no"
+                    " longer averaged, with no error",
+                    Severity.ERROR,
+                    advice="cast and move the model before DistributedDataParallel()",
+                    because=((wrap.call.site, "wrapped here"),),
+                )
+
+
+def _trains(run: Run, after: Call) -> bool:
+    """Whether gradients are computed after this moment, be it in the next round of a loop."""
+    return any(
+        one.order > after.order or any(loop in one.loops for loop in after.loops)
+        for one in backwards(run)
+    )
+
+
+def _of(wrap: Wrap, call: Call) -> bool:
+    things = call.receiver.things if call.receiver is not None else ()
+    return bool(things) and all(t is wrap.wrapper or t in wrap.inner for t in things)
+
+
+def _changes(call: Call, wrap: Wrap, moves: list[Call]) -> bool:
+    """Whether it surely does something: to go where the model is already does not."""
+    if call.method in _CASTS or _dtype(call):
+        return True
+    there = [c for c in moves if c is not call and not _dtype(c) and c.method in _MOVES]
+    if _to_cpu(call):
+        return any(c.order < call.order and not _to_cpu(c) for c in there)
+    return any(c.order > wrap.call.order and _to_cpu(c) for c in there) and any(
+        not _to_cpu(c) for c in there
+    )
+
+
+def _dtype(call: Call) -> bool:
+    """Whether ``.to(…)`` is given a type of numbers."""
+    given: list[Value] = [*call.args, *call.kwargs.values()]
+    names = {name for value in given for name in value.names()}
+    return call.method == "to" and any(
+        name in {f"torch.{t}" for t in ("float16", "half", "bfloat16", "float64", "double")}
+        for name in names
+    )
+
+
+def _to_cpu(call: Call) -> bool:
+    if call.method == "cpu":
+        return True
+    value = call.arg(0, "device")
+    if call.method != "to" or value is None:
+        return False
+    made = value.made_by("torch.device")
+    if made is not None and made.call is not None and made.call.args:
+        value = made.call.args[0]
+    return bool(value.constant == "cpu")
+
+
+RULE = Rule(
+    "DDP309",
+    "moved-after-wrap",
+    "DistributedDataParallel reduces through buckets that were made for the parameters as they"
+    " were. Casting the model or sending it away and back gives them new storage: measured, the"
+    " ranks then had gradients of 1 and 2 with no error.",
+    "pytorch#104336; DistributedDataParallel docstring; BUGS G17",
+    lint=lint,
+    bad=(
+        trained(
+            """
+            model = DDP(nn.Linear(16, 4))
+            model.double()  # DDP309
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            """
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x.double()), y).backward()
+                optimizer.step()
+            """,
+        ),
+    ),
+    good=(
+        trained(
+            """
+            model = DDP(nn.Linear(16, 4).double())
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            """
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x.double()), y).backward()
+                optimizer.step()
+            """,
+        ),
+    ),
+)

@@ -1,0 +1,128 @@
+"""DDP312: the optimizer trains a module that no wrapper averages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Run, Thing
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.parameters import has_parameters
+from ddpify.rules.shared.wrapped import (
+    Wrap,
+    backwards,
+    forwards,
+    live,
+    parameters_of,
+    receives,
+    wraps,
+)
+
+_REDUCES = frozenset({"all_reduce", "all_reduce_coalesced", "all_gather", "reduce_scatter_tensor"})
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per optimizer that steps parameters outside every wrapper."""
+    held = wraps(run)
+    if not held or _by_hand(run):
+        return
+    for call in run.calls:
+        if not call.name.startswith("torch.optim.") or "lr_scheduler" in call.name or not call.args:
+            continue
+        for owner in parameters_of(call.args[0]):
+            if not _outside(owner, held) or not has_parameters(owner):
+                continue
+            if _trained(run, owner, held):
+                yield _finding(call, owner)
+                break
+
+
+def _outside(owner: Thing, held: list[Wrap]) -> bool:
+    if owner.wrapper is not None or owner.sharded is not None or owner.name in words.WRAPPERS:
+        return False
+    return not any(wrap.covers(owner) for wrap in held)
+
+
+def _trained(run: Run, owner: Thing, held: list[Wrap]) -> bool:
+    """Whether a loss goes through this module and through a wrapper."""
+    calls = [c for w in held for c in forwards(run, w)]
+    for backward in backwards(run):
+        assert backward.receiver is not None
+        sources = live(backward.receiver)
+        made = {thing.call for thing in sources}
+        through = owner in sources or any(receives(c, owner) for c in made if c is not None)
+        if through and any(call in made for call in calls):
+            return True
+    return False
+
+
+def _by_hand(run: Run) -> bool:
+    """Whether the program reduces gradients itself."""
+    for call in run.calls:
+        if call.name.startswith(words.DIST) and call.method in _REDUCES:
+            for arg in call.given:
+                if any(t.kind == "attribute" and t.name.endswith(".grad") for t in arg.sources()):
+                    return True
+                if parameters_of(arg) or ".grad" in call.module.text(call.node):
+                    return True
+        if call.method in ("register_hook", "register_post_accumulate_grad_hook"):
+            return True
+    return False
+
+
+def _finding(call: Call, owner: Thing) -> Finding:
+    because = ((owner.site, "this module is in no wrapper"),) if owner.site is not None else ()
+    return Finding(
+        "DDP312",
+        call.site,
+        f"the optimizer also trains `{owner.name.rpartition('.')[2]}`, which is outside"
+        " DistributedDataParallel: its gradients are never averaged, and the ranks drift apart",
+        Severity.ERROR,
+        advice="put it into the wrapped module, or wrap it as well",
+        because=because,
+    )
+
+
+RULE = Rule(
+    "DDP312",
+    "parameters-outside-wrapper",
+    "Only what is inside a wrapper is averaged. A head, a loss with learnt weights or a prompt"
+    " that is trained next to the wrapped model gets each rank's own gradient, starts from each"
+    " rank's own draw, and is saved from rank 0 only.",
+    "DistributedDataParallel docstring (only parameters of the module are synchronised); BUGS 0.3",
+    lint=lint,
+    bad=(
+        trained(
+            """
+            model = DDP(nn.Linear(16, 8))
+            head = nn.Linear(8, 4)
+            both = [*model.parameters(), *head.parameters()]
+            optimizer = torch.optim.SGD(both, lr=0.1)  # DDP312
+            """,
+            """
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(head(model(x)), y).backward()
+                optimizer.step()
+            """,
+        ),
+    ),
+    good=(
+        trained(
+            """
+            model = DDP(nn.Linear(16, 8))
+            head = nn.Linear(8, 4)
+            head = DDP(head)
+            both = [*model.parameters(), *head.parameters()]
+            optimizer = torch.optim.SGD(both, lr=0.1)
+            """,
+            """
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(head(model(x)), y).backward()
+                optimizer.step()
+            """,
+        ),
+    ),
+)

@@ -1,0 +1,1 @@
+"""Family 1: processes and devices."""

@@ -1,0 +1,113 @@
+"""DDP104: the script chooses the visible GPUs itself."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.facts.tree import Tree
+from ddpify.ranks.model import ALL, Run, Value
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.process.options import default_of
+from ddpify.rules.shared.outputs import in_parent
+from ddpify.rules.shared.placing import VISIBLE
+from ddpify.settings import Settings
+
+# Known from torchrun's environment: the assignment mostly runs before there is a group.
+ALONE = "get_world_size() == 1"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per assignment to ``CUDA_VISIBLE_DEVICES``."""
+    if facts.status is Status.DISTRIBUTED:
+        return
+    for tree in facts.trees.values():
+        for node in ast.walk(tree.module):
+            if _chooses(node) and not _guarded(tree, node):
+                yield Finding(
+                    "DDP104",
+                    tree.site(node),
+                    "every rank would hide all GPUs but these; the launcher chooses them",
+                    Severity.ERROR,
+                    (edit(facts, How.GATE, tree.site(node), ALONE),),
+                )
+
+
+def _chooses(node: ast.AST) -> bool:
+    if not isinstance(node, ast.Assign):
+        return False
+    return ast.unparse(node.targets[0]) == "os.environ['CUDA_VISIBLE_DEVICES']"
+
+
+def _guarded(tree: Tree, node: ast.AST) -> bool:
+    tests = [ast.unparse(a.test) for a in tree.ancestors(node) if isinstance(a, ast.If)]
+    return any(ALONE in test or "RANK" in test for test in tests)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per choice of the visible GPUs that is the same on all ranks."""
+    if run.session is None and not run.frameworks:
+        return
+    for store in run.stores:
+        ours = store.key == VISIBLE and store.element and "os.environ" in store.base.names()
+        if not ours or store.ranks != ALL or store.value.by_rank or in_parent(run, store):
+            continue
+        if any(g.test.by_rank for g in store.guards) or not _is_choice(run, store.value):
+            continue
+        yield Finding(
+            "DDP104",
+            store.site,
+            "every rank hides all GPUs but these, which the launcher has dealt out already",
+            Severity.WARNING,
+            advice="set CUDA_VISIBLE_DEVICES for torchrun, on its command line",
+        )
+
+
+def _is_choice(run: Run, value: Value) -> bool:
+    """Whether GPUs are named here, or by an option's default; `--device 0,1` is the user's word."""
+    text = value.constant if value.constant is not None else default_of(run, value)
+    return re.fullmatch(r"\d+(,\s*\d+)*", str(text)) is not None
+
+
+RULE = Rule(
+    "DDP104",
+    "visible-devices-in-code",
+    "CUDA_VISIBLE_DEVICES set inside the program renumbers the GPUs of each rank: with one id in it"
+    " all ranks share that GPU. torchrun's command line is the place for it.",
+    "pytorch#9158, #80876; BUGS L03",
+    check,
+    bad=(
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                "setup_distributed()\ndev",
+                'os.environ["CUDA_VISIBLE_DEVICES"] = "2"  # DDP104\nsetup_distributed()\ndev',
+            ),
+        ),
+        changed(
+            TRAINER,
+            (
+                "        self.pupil.to(",
+                '        os.environ["CUDA_VISIBLE_DEVICES"] = "0"  # DDP104\n'
+                "        self.pupil.to(",
+            ),
+        ),
+    ),
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                "setup_distributed()\ndev",
+                'os.environ["OMP_NUM_THREADS"] = "4"\nsetup_distributed()\ndev',
+            ),
+        ),
+    ),
+    lint=lint,
+)

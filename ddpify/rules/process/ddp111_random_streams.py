@@ -1,0 +1,72 @@
+"""DDP111: every rank draws the same random numbers while it trains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts, Status
+from ddpify.ranks.model import Run
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
+from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
+from ddpify.rules.process.draws import same_draws
+from ddpify.settings import Settings
+
+FORK = "ddpify.runtime.fork_random_streams"
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per seed that makes all ranks draw the same augmentation."""
+    for site, why, because in same_draws(run):
+        yield Finding(
+            "DDP111",
+            site,
+            why,
+            Severity.WARNING,
+            (),
+            "add the rank to the seed once model and splits are made; samplers keep theirs",
+            because,
+        )
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding at the outermost training loop."""
+    if facts.status is Status.DISTRIBUTED or facts.named(FORK):
+        return
+    for loop in facts.training[:1]:
+        outer = loop.batch
+        while outer.parent is not None:
+            outer = outer.parent
+        yield Finding(
+            "DDP111",
+            outer.site,
+            "all ranks would draw the same augmentation and dropout",
+            Severity.WARNING,
+            (edit(facts, How.BEFORE, outer.site, "fork_random_streams()"),),
+        )
+
+
+RULE = Rule(
+    "DDP111",
+    "random-streams",
+    "Ranks share a seed (and no order of a set) while data, splits and initial weights are made:"
+    " otherwise each has another task. From there on they must differ: with one stream every rank"
+    " draws the same noise, flips and dropout masks, and the batch holds N copies of one draw.",
+    "BUGS D11, transformers#37932",
+    check,
+    bad=(
+        changed(
+            SCRIPT, ("fork_random_streams()\nfor n in range(20):", "for n in range(20):  # DDP111")
+        ),
+        changed(
+            TRAINER,
+            ("        fork_random_streams()\n", ""),
+            ("lessons):\n            set", "lessons):  # DDP111\n            set"),
+        ),
+        marked(SINGLE, "DDP111", "for round_ in range(5):"),
+        marked(LEARNER, "DDP111", "for turn in range(times):"),
+    ),
+    good=CORRECT,
+    lint=lint,
+    severity=Severity.WARNING,
+)

@@ -1,0 +1,106 @@
+"""Seeds that make every rank draw the same random augmentation."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.ranks.model import IDENTITY, Call, Run, Thing
+from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.streams import seeded_by
+from ddpify.ranks.values import spread
+from ddpify.ranks.words import SEEDERS, TORCH
+from ddpify.rules.shared.feeds import dataset_of, dealt_by, held, taken_over, trained
+from ddpify.rules.shared.seeds import process
+from ddpify.rules.shared.syntax import dotted
+from ddpify.site import Site
+
+Drawn = tuple[Site, str, tuple[tuple[Site, str], ...]]
+_TRANSFORMS = ("torchvision.transforms.", "torchvision.transforms.v2.")
+_DRAWS = ("Random", "AutoAugment", "RandAugment", "TrivialAugment", "AugMix", "ColorJitter")
+
+
+def same_draws(run: Run) -> Iterator[Drawn]:
+    """Where a seed is set that is the same on all ranks, and what then draws the same."""
+    loaders = [t for t in trained(run) if dealt_by(t) or taken_over(run, t)]
+    for loader in loaders:
+        random = _augments(loader)
+        if random is not None:
+            yield from _workers(loader, random)
+    seeding = _same_everywhere(run)
+    if seeding is not None and not all(_is_seeded(run, seeding, loader) for loader in loaders):
+        return
+    random = next((r for r in map(_augments, loaders) if r is not None), None)
+    if seeding is not None and random is not None and random.site is not None:
+        yield (
+            seeding.site,
+            "one seed for all ranks: they draw the same augmentation at the same position",
+            ((random.site, "draws at random"),),
+        )
+
+
+def _is_seeded(run: Run, seeding: Call, loader: Thing) -> bool:
+    return loader.call is None or process(run, seeding) is process(run, loader.call)
+
+
+def _augments(loader: Thing) -> Thing | None:
+    """What draws at random in the loader's data set: a transform, or a method of its class."""
+    dataset = dataset_of(loader)
+    for thing in held(dataset) if dataset is not None else ():
+        name = thing.name.rpartition(".")[2]
+        transform = thing.kind == "result" and thing.name.startswith(_TRANSFORMS)
+        if transform and name.startswith(_DRAWS):
+            return thing
+        method = thing.cls.method("__getitem__") if thing.cls is not None else None
+        if method is not None and _is_random(method):
+            return thing
+    return None
+
+
+def _is_random(method: FunctionInfo) -> bool:
+    """``__getitem__`` calls something of ``random``: ``np.random.normal``, ``random.random``."""
+    for node in ast.walk(method.node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            path = ast.unparse(node.func)
+            if path.startswith(("random.", "np.random.", "numpy.random.", "torch.rand")):
+                return True
+    return False
+
+
+def _same_everywhere(run: Run) -> Call | None:
+    """The last seed of torch, if it is set in any case and is no rank's own."""
+    found = [c for c in run.calls if c.target is None and TORCH in seeded_by(c)]
+    if not found or found[-1].name not in SEEDERS:
+        return None  # what an unknown function does beside is its own
+    last = found[-1]
+    own = any(o.kind in IDENTITY for c in found for v in c.args for o in spread(v))
+    sure = not own and last.everywhere and all(guard.test.known for guard in last.guards)
+    return last if sure and last.args and not last.args[0].local else None
+
+
+# -- workers of a loader -------------------------------------------------------------------------
+
+
+def _workers(loader: Thing, random: Thing) -> Iterator[Drawn]:
+    """``worker_init_fn`` that seeds by the worker's number alone."""
+    given = loader.call.kwargs.get("worker_init_fn") if loader.call is not None else None
+    for thing in given.things if given is not None else ():
+        info: FunctionInfo = thing.info
+        place = 0 if thing.receiver is None else 1
+        if thing.kind == "function" and len(info.node.args.args) > place:
+            for node in _seeded_by_number(info, info.node.args.args[place].arg):
+                yield (
+                    info.module.site(node),
+                    "workers are seeded by their number alone: the same draws on all ranks, and"
+                    " in every epoch",
+                    ((random.site, "draws at random"),) if random.site is not None else (),
+                )
+
+
+def _seeded_by_number(info: FunctionInfo, number: str) -> Iterator[ast.Call]:
+    for node in ast.walk(info.node):
+        if isinstance(node, ast.Call) and dotted(info.module, node.func) in SEEDERS and node.args:
+            names = {n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)}
+            calls = any(isinstance(n, (ast.Call, ast.Attribute)) for n in ast.walk(node.args[0]))
+            if names == {number} and not calls:
+                yield node

@@ -1,0 +1,1 @@
+"""Family 0: the project and how it is launched."""

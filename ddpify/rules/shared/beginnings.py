@@ -1,0 +1,56 @@
+"""What happens before the ranks know of each other, and whether it is the same on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddpify.ranks import words
+from ddpify.ranks.model import Call, Run
+from ddpify.rules.shared.outputs import FILES, MOVES, OPENS
+
+# Lightning starts the other processes there, when its first process has come so far.
+LAUNCHES = (
+    "lightning.fabric.Fabric.launch",
+    *(f"lightning.pytorch.Trainer.{name}" for name in ("fit", "validate", "test", "predict")),
+)
+_OPENINGS = (f"{words.DIST}init_process_group", "accelerate.Accelerator", *LAUNCHES)
+
+
+def before_launch(run: Run, call: Call) -> bool:
+    """Whether the process that starts the others comes here first, and alone."""
+    launch = next(run.named(*LAUNCHES), None)
+    return launch is not None and call.order < launch.order
+
+
+def same_beginning(run: Run, call: Call) -> bool:
+    """Whether a file is written before the ranks first meet, whole and with equal bytes on each.
+
+    The first rank that meets the others has written it, and nobody changes it afterwards.
+    """
+    opening = next(run.named(*_OPENINGS), None)
+    if opening is None or call.order > opening.order or not _is_whole(call):
+        return False
+    if any(value.all_origins for value in call.given):
+        return False
+    return not any(
+        use.order > opening.order or any(value.all_origins for value in use.given)
+        for use in _uses(run, call)
+    )
+
+
+def _is_whole(call: Call) -> bool:
+    """Whether the file has only what this process writes into it."""
+    if call.name in OPENS:
+        mode = call.arg(0 if call.method == "open" and call.receiver is not None else 1, "mode")
+        return mode is not None and str(mode.constant).strip("bt") == "w"
+    added = call.name.startswith("logging.") or call.name in MOVES
+    return not (call.name in FILES and added)
+
+
+def _uses(run: Run, opened: Call) -> Iterator[Call]:
+    """What all ranks do with a file that a call opened."""
+    things = set(opened.result.things) if opened.result is not None else set()
+    for call in run.calls:
+        given = call.given if call.receiver is None else (*call.given, call.receiver)
+        if call.everywhere and any(not things.isdisjoint(value.things) for value in given):
+            yield call

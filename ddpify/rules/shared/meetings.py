@@ -1,0 +1,121 @@
+"""Who has waited for whom: what a rank reads that another may still be writing.
+
+The n-th collective of one rank meets the n-th of the other. What rank 0 wrote before its n-th is
+there for everything that rank 1 does after its own n-th, and for nothing before.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from ddpify.ranks.collective import collective
+from ddpify.ranks.model import RANK0, RANK1, Call, Run, Value
+from ddpify.ranks.values import same
+from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
+from ddpify.rules.shared.outputs import (
+    OPENS,
+    caught,
+    checkpoints,
+    files,
+    opens_to_write,
+    own,
+)
+
+READS = {
+    "torch.load": (0, "f"),
+    "numpy.load": (0, "file"),
+    "numpy.loadtxt": (0, "fname"),
+    "pandas.read_csv": (0, "filepath_or_buffer"),
+    "pandas.read_parquet": (0, "path"),
+    "safetensors.torch.load_file": (0, "filename"),
+    "joblib.load": (0, "filename"),
+}
+# After these nobody has waited for rank 0: only the receiving rank does.
+_ONE_WAY = frozenset({"reduce", "gather", "gather_object", "new_group", "destroy_process_group"})
+_WAITS = frozenset({"wait_for_everyone", "barrier"})
+
+
+def early_reads(run: Run) -> Iterator[tuple[Call, Call]]:
+    """(read, write): the read may come before the write of another rank has ended."""
+    written = [
+        (write.call, write.path)
+        for write in (*files(run), *checkpoints(run))
+        if write.path is not None and write.call.ranks in (RANK0, RANK1)
+    ]
+    if not written:
+        return
+    meets = {rank: _meetings(run, rank) for rank in (RANK0, RANK1)}
+    for call, path in _reads(run):
+        early = [w for w, where in written if w.order < call.order and one_path(where, path)]
+        if early and _overtakes(early[-1], call, meets) and not _asked(run, early[-1], call, path):
+            yield call, early[-1]
+
+
+def at_once(run: Run, call: Call) -> bool:
+    """Whether ranks may come to a call at the same time: no barrier lets one go first."""
+    counts = {bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)}
+    return len(counts) == 1
+
+
+def one_was_first(run: Run, call: Call) -> bool:
+    """Whether one rank came here alone before, and all ranks have met since."""
+    now = [bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)]
+    for one in run.calls:
+        if one.node is call.node and one.order < call.order and one.ranks in (RANK0, RANK1):
+            then = [bisect_left(_meetings(run, rank), one.order) for rank in (RANK0, RANK1)]
+            if all(before < after for before, after in zip(then, now, strict=True)):
+                return True
+    return False
+
+
+def _reads(run: Run) -> Iterator[tuple[Call, Value]]:
+    for call in run.calls:
+        path = None
+        if call.name in READS:
+            path = call.arg(*READS[call.name])
+        elif call.name in OPENS and not opens_to_write(call):
+            path = call.receiver if call.receiver is not None else call.arg(0, "file")
+        if path is not None and not own(path) and not caught(call):
+            yield call, path
+
+
+def _overtakes(write: Call, read: Call, meets: dict[int, list[int]]) -> bool:
+    """Whether a rank that did not write has met the writer as rarely as at the write."""
+    reader = (RANK0 | RANK1) & ~write.ranks
+    if not read.ranks & reader:
+        return False
+    before_write = bisect_left(meets[write.ranks], write.order)
+    before_read = bisect_left(meets[reader], read.order)
+    return before_read <= before_write
+
+
+def _meetings(run: Run, rank: int) -> list[int]:
+    return [call.order for call in run.calls if call.ranks & rank and _meets(call)]
+
+
+def _meets(call: Call) -> bool:
+    shared = collective(call)
+    if shared is not None or (call.name.startswith(DIST) and call.method in COLLECTIVE_OPS):
+        return call.method not in _ONE_WAY and not (shared is not None and shared.divided)
+    if call.name in COLLECTIVE_CALLS or call.name in WRAPPERS or call.method in _WAITS:
+        return True
+    return call.method == "backward" and call.receiver is not None
+
+
+def one_path(a: Value, b: Value) -> bool:
+    """Whether two paths are surely the same."""
+    if a.known and b.known:
+        return a.constant is not None and a.constant == b.constant
+    if set(a.things) & set(b.things):
+        return True
+    return a.deps == b.deps and all(same(x, y) for x, y in zip(a.atoms, b.atoms, strict=True))
+
+
+def _asked(run: Run, write: Call, read: Call, path: Value) -> bool:
+    """Whether the program looks between the two if the file is there."""
+    return any(
+        write.order < call.order < read.order and one_path(path, call.args[0])
+        for call in run.calls
+        if call.name in FILE_TESTS and call.args
+    )

@@ -1,0 +1,231 @@
+"""What a distributed program writes: which calls, where to, and whether every rank comes there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ddpify.ranks.model import CLOCK, DATA, RANDOM, Call, Guard, Run, Store, Value
+from ddpify.rules.shared.feeds import held
+from ddpify.site import Site
+
+# Calls that write a file: where the path is among the arguments, -1 for the receiver itself.
+FILES = {
+    "numpy.save": (0, "file"),
+    "numpy.savez": (0, "file"),
+    "numpy.savez_compressed": (0, "file"),
+    "numpy.savetxt": (0, "fname"),
+    "joblib.dump": (1, "filename"),
+    "cv2.imwrite": (0, "filename"),
+    "imageio.imwrite": (0, "uri"),
+    "imageio.mimsave": (0, "uri"),
+    "torchvision.utils.save_image": (1, "fp"),
+    "matplotlib.pyplot.savefig": (0, "fname"),
+    "scipy.io.savemat": (0, "file_name"),
+    "logging.FileHandler": (0, "filename"),
+    "logging.handlers.RotatingFileHandler": (0, "filename"),
+    "logging.basicConfig": (-2, "filename"),
+    "shutil.copy": (1, "dst"),
+    "shutil.copy2": (1, "dst"),
+    "shutil.copyfile": (1, "dst"),
+    "os.replace": (1, "dst"),
+    "os.rename": (1, "dst"),
+}
+METHODS = {"savefig": (0, "fname"), "to_csv": (0, "path_or_buf"), "to_parquet": (0, "path")}
+OWN_PATH = frozenset({"write_text", "write_bytes"})
+CHECKPOINTS = {
+    "torch.save": (1, "f"),
+    "torch.jit.save": (1, "f"),
+    "safetensors.torch.save_file": (1, "filename"),
+    "safetensors.torch.save_model": (1, "filename"),
+    "torch.onnx.export": (2, "f"),
+}
+_LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
+OPENS = frozenset({"builtins.open", "io.open", "codecs.open", "gzip.open", "pathlib.Path.open"})
+MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
+SPAWN = "torch.multiprocessing.spawn"
+# What a path is made from when each process has its own, or when nothing reaches the disk.
+_OWN = (
+    "tempfile.",
+    "io.BytesIO",
+    "io.StringIO",
+    "os.getpid",
+    "os.devnull",
+    "uuid.",
+    "socket.",
+    "platform.node",
+    "multiprocessing.current_process",
+)
+
+
+@dataclass(frozen=True)
+class Write:
+    """A call that writes the file ``path``; None: it is not seen."""
+
+    call: Call
+    path: Value | None
+
+
+def files(run: Run) -> Iterator[Write]:
+    """Files that are written or opened for writing, checkpoints left out."""
+    for call in run.calls:
+        if call.name in FILES:
+            position, keyword = FILES[call.name]
+            if position != -2 or keyword in call.kwargs:
+                yield Write(call, call.arg(position, keyword))
+        elif call.name in OPENS:
+            if opens_to_write(call):
+                yield Write(call, _opened(call))
+        elif call.receiver is not None and call.method in METHODS:
+            path = call.arg(*METHODS[call.method])
+            if path is not None:
+                yield Write(call, path)
+        elif call.receiver is not None and call.method in OWN_PATH and _is_path(call.receiver):
+            yield Write(call, call.receiver)
+
+
+def checkpoints(run: Run) -> Iterator[Write]:
+    """Models and states that are written; into an open file or memory they are not counted."""
+    for call in run.calls:
+        if call.name in CHECKPOINTS:
+            path = call.arg(*CHECKPOINTS[call.name])
+            if path is None or not _is_stream(path):
+                yield Write(call, path)
+        elif call.method == "save_pretrained" and "is_main_process" not in call.kwargs:
+            yield Write(call, call.arg(0, "save_directory"))
+
+
+def opens_to_write(call: Call) -> bool:
+    """Whether an ``open`` may write: its mode is known and is not just reading."""
+    return any(letter in _mode(call) for letter in "wax+")
+
+
+def _mode(call: Call) -> str:
+    mode = call.arg(0 if call.method == "open" and call.receiver is not None else 1, "mode")
+    text = mode.constant if mode is not None else None
+    return text if isinstance(text, str) else ""
+
+
+def copies_console(run: Run, call: Call) -> bool:
+    """Whether it is opened to add to by what takes the place of ``sys.stdout``.
+
+    Then in it is what is printed, on whichever ranks, and their errors.
+    """
+    if "a" not in _mode(call) or call.result is None:
+        return False
+    consoles = [
+        store.value
+        for store in run.stores
+        if store.key in ("stdout", "stderr") and "sys" in store.base.names()
+    ]
+    return any(not held(value).isdisjoint(call.result.things) for value in consoles)
+
+
+def _opened(call: Call) -> Value | None:
+    return call.receiver if call.receiver is not None else call.arg(0, "file")
+
+
+def _is_path(value: Value) -> bool:
+    return any(thing.name.startswith("pathlib.") for thing in value.sources())
+
+
+def _is_stream(value: Value) -> bool:
+    """Whether it is an open file, or made from one at once; a path may be read from one."""
+    made = [arg for t in value.things if t.call is not None for arg in t.call.args]
+    return any(t.name in OPENS for one in (value, *made) for t in one.things)
+
+
+def own(value: Value | None) -> bool:
+    """Whether a path is each process's own, or no path at all."""
+    if value is None:
+        return False
+    if value.by_rank or any(value.has(kind) for kind in (DATA, CLOCK, RANDOM)):
+        return True
+    if value.constant == "/dev/null" or value.atoms == (None, None):
+        return True
+    return any(thing.name.startswith(_OWN) for thing in value.sources())
+
+
+def its_own(write: Write) -> bool:
+    """``own``; a path that is not seen may be among what the callers gave."""
+    if write.call.name in MOVES and own(write.call.arg(0, "src")):
+        return True  # a whole file takes the place of another
+    if write.path is not None:
+        return own(write.path)
+    given = [v for call in write.call.stack[-1:] for v in (*call.args, *call.kwargs.values())]
+    return any(own(value) for value in given)
+
+
+def by_all(run: Run, call: Call) -> bool:
+    """Whether it is sure that all ranks come to a call, each as a process of its own."""
+    if not call.everywhere or in_parent(run, call) or not (run.session or run.frameworks):
+        return False
+    if is_locked(call):
+        return False
+    if any(_unsure(guard) or _ruled_out(guard) for guard in call.guards):
+        return False
+    return not any(_may_leave(run, entered, call) for entered in call.stack)
+
+
+def is_locked(call: Call) -> bool:
+    """Whether ranks do it one after the other, and mostly only one."""
+    names = (name for value in call.contexts for name in value.names())
+    return any(_LOCK.search(part) for name in names for part in name.split("."))
+
+
+def _may_leave(run: Run, entered: Call, call: Call) -> bool:
+    """Whether some ranks may have left the function that was entered, before they come here."""
+    return any(
+        entered.order < leave.order < call.order
+        and leave.function is entered.target
+        and any(_unsure(guard) for guard in leave.guards)
+        for leave in run.exits
+    )
+
+
+def _unsure(guard: Guard) -> bool:
+    """Whether it may depend on the rank: SLURM_PROCID and the like are the rank as well.
+
+    An exception is each rank's own: the first that comes may find the file missing, no other does.
+    """
+    if guard.test.known:
+        return False
+    said = ("environ[", "except@")
+    return guard.test.by_rank or any(word in str(a) for a in guard.test.atoms for word in said)
+
+
+def _ruled_out(guard: Guard) -> bool:
+    """Whether an `assert` of the file, for distributed runs mostly, says the contrary."""
+    if guard.test.known:
+        return False
+    said = ast.unparse(guard.node)
+    contrary = f"not {said}" if guard.holds else said
+    return contrary in guard.module.asserted
+
+
+def in_parent(run: Run, call: Call | Store) -> bool:
+    """Whether it happens in the one process that starts the others."""
+    spawns = [one for one in run.named(SPAWN)]
+    return bool(spawns) and not any(
+        spawn.node is one.node for spawn in spawns for one in call.stack
+    )
+
+
+def caught(call: Call) -> bool:
+    """Whether the call's errors are handled around it."""
+    if call.swallows:
+        return True
+    around: ast.AST = call.function.node if call.function is not None else call.module.tree
+    tries = (node for node in ast.walk(around) if isinstance(node, ast.Try) and node.handlers)
+    return any(call.node in ast.walk(statement) for node in tries for statement in node.body)
+
+
+def once(calls: Iterator[Call]) -> Iterator[Call]:
+    """The first call of each place."""
+    seen: set[Site] = set()
+    for call in calls:
+        if call.site not in seen:
+            seen.add(call.site)
+            yield call
