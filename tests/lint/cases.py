@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ddpify.lint import lint
 from ddpify.rules.base import Finding
+from tests.projects import unmarked
 
 FOLDER = Path(__file__).parent / "cases"
 _FILE = re.compile(r"^--- (\S+)\n", re.MULTILINE)
@@ -44,11 +45,11 @@ class Case:
     files: tuple[tuple[str, str], ...]
 
     def put(self, folder: Path) -> Path:
-        """Write the program into ``folder``."""
+        """Write the program into ``folder``, without its marks."""
         for path, text in (("requirements.txt", "torch\n"), *self.files):
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, "utf-8")
+            file.write_text(unmarked(text), "utf-8")
         return folder
 
     def marks(self) -> tuple[Mark, ...]:
