@@ -66,7 +66,7 @@ OURS: dict[str, set[str]] = {
     "rules.shared": TOOLBOX,
     "rules.examples": {"names", "rules.base", "rules.examples"},
     **{f"rules.{family}": TOOLBOX | own_tools(family) for family in FAMILIES},
-    "rules.base": {"site", "facts.model", "ranks.model", "settings"},
+    "rules.base": {"site", "facts.model", "ranks.run", "settings"},
     "discover": {"launchers", "outcome", "roots"},
     "vendor": {"__version__", "names", "project", "rules.base", "settings", "source"},
     "plan": {"source", "rules.base"},
