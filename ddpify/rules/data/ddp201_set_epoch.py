@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Call
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Status, TrainingLoop
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Thing, Value
