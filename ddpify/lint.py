@@ -62,7 +62,9 @@ class _Request:
     codes: frozenset[str]
 
     def reading(self) -> Reading:
-        return Reading.of(self.root, self.files, self.texts, self.assume_distributed)
+        """With the words of all rules: what is found does not hang on which are switched on."""
+        words = [word for rule in all_rules() for word in rule.words]
+        return Reading.of(self.root, self.files, self.texts, self.assume_distributed, words)
 
     def rules(self) -> list[Rule]:
         return [rule for rule in all_rules() if rule.id in self.codes]

@@ -98,7 +98,8 @@ class Rule:
     """A check with its reason, its source and its examples (its tests and its page).
 
     ``check`` compares one process with several, for ``migrate``; ``lint`` reads a program that is
-    distributed already, as two ranks run it. ``safe`` says that the fix, where there is one, cannot
+    distributed already, as two ranks run it. ``words``: what a function says, one of these texts,
+    if ``lint`` has to see its calls (``.empty_cache(``); others may not be read. ``safe`` says that the fix, where there is one, cannot
     change what the program does otherwise.
     """
 
@@ -112,3 +113,4 @@ class Rule:
     lint: Callable[[Run], Iterable[Finding]] | None = None
     severity: Severity = Severity.ERROR
     safe: bool = True
+    words: tuple[str, ...] = ()

@@ -27,17 +27,15 @@ def in_helper(case: Case, mark: Mark) -> Case | None:
     given = sorted(_variables(tree, call))
     _Replaced(call, ast.Call(ast.Name(HELPER), [ast.Name(one) for one in given], [])).visit(tree)
     body = f"def {HELPER}({', '.join(given)}):\n    return {ast.unparse(call)}"
-    code = ("DDP000", *sorted(mark.codes))[-1]
-    made = ast.unparse(_with_helper(tree)).replace("'helper'", f"\n\n{body}  # {code}\n\n", 1)
+    helper = f"\n\n{body}  # {' | '.join(sorted(mark.codes))}\n\n"
+    made = ast.unparse(_with_helper(tree)).replace(f"'{HELPER}'", helper, 1)
     return replace(case, files=tuple({**files, mark.path: made}.items()))
 
 
 def _marked(tree: ast.Module, line: int) -> ast.Call | None:
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Expr, ast.Assign)) and isinstance(node.value, ast.Call):
-            if node.lineno == line:
-                return node.value
-    return None
+    statements = (n for n in ast.walk(tree) if isinstance(n, (ast.Expr, ast.Assign)))
+    values = (one.value for one in statements if one.lineno == line)
+    return next((value for value in values if isinstance(value, ast.Call)), None)
 
 
 def _variables(tree: ast.Module, call: ast.Call) -> set[str]:
@@ -59,7 +57,7 @@ def _with_helper(tree: ast.Module) -> ast.Module:
     """A place for the helper after the imports."""
     imports = (ast.Import, ast.ImportFrom)
     last = max((n for n, one in enumerate(tree.body) if isinstance(one, imports)), default=-1)
-    tree.body.insert(last + 1, ast.Expr(ast.Constant("helper")))
+    tree.body.insert(last + 1, ast.Expr(ast.Constant(HELPER)))
     return tree
 
 

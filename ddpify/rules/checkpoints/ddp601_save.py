@@ -88,4 +88,5 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
+    words=(".save(", "save_file", "save_model"),
 )

@@ -149,4 +149,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=(".load(", "read_text", "read_csv"),
 )

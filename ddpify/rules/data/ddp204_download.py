@@ -159,5 +159,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("download", "urlretrieve"),
     severity=Severity.WARNING,
 )

@@ -150,5 +150,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("LR(", "_schedule"),
     severity=Severity.ERROR,
 )

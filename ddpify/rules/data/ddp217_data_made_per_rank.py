@@ -125,5 +125,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("rand", "normal(", "listdir", "scandir", "glob(", "iterdir"),
     severity=Severity.WARNING,
 )

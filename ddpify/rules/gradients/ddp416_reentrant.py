@@ -74,6 +74,7 @@ RULE = Rule(
     " 'Expected to mark a variable ready only once'.",
     "peft#313, accelerate#2017, pytorch#106985; BUGS G19",
     lint=lint,
+    words=("use_reentrant",),
     bad=(
         trained(
             """

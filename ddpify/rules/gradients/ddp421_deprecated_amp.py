@@ -75,6 +75,7 @@ RULE = Rule(
     " and print a FutureWarning, once per rank.",
     "TorchFix TOR101; torch.amp docs; BUGS L14",
     lint=lint,
+    words=("autocast", "GradScaler"),
     severity=Severity.NOTE,
     safe=False,  # torch.amp.GradScaler needs torch 2.3
     bad=(trained(loop=_LOOP),),

@@ -131,4 +131,5 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
+    words=(".cuda(", "set_device"),
 )

@@ -111,4 +111,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("CUDA_VISIBLE",),
 )
