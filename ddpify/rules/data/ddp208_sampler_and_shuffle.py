@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call
+from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import truth
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
-from ddpify.rules.shared.feeds import is_loader
 
 
 def lint(run: Run) -> Iterable[Finding]:
