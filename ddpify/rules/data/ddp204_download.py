@@ -159,6 +159,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
-    words=("download", "urlretrieve"),
+    words=("download=", ".download", "download_url(", "download_and_extract", "urlretrieve"),
     severity=Severity.WARNING,
 )
