@@ -8,11 +8,10 @@ from ddpify.facts import counts, growth, library
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, computed, flat_deps, one
+from ddpify.names import INSTALLED
 
 if TYPE_CHECKING:
     from ddpify.facts.machine import Machine
-
-RUNTIME = "ddpify.runtime"
 
 
 MADE = {
@@ -44,7 +43,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return _of_rank_0(first, call)
     if tail == "without_module_prefix":
         return first
-    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{RUNTIME}.{tail}")
+    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
     made.detail["call"] = call
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ddpify import vendor
 from tests.support.torchrun import torchrun
 
-ROOT = Path(__file__).parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 
 pytestmark = pytest.mark.training
@@ -53,7 +52,8 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 def project(folder: Path) -> Path:
     """A folder with a vendored copy, and nothing of ours besides."""
-    shutil.copy(ROOT / "runtime" / "ddp_utils.py", folder)
+    (folder / "ddp_utils.py").write_text(vendor.core_text())
+    (folder / "ddp_metrics.py").write_text(vendor.metrics_text())
     return folder
 
 
