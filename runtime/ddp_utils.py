@@ -134,16 +134,20 @@ def gather_objects(value: T) -> list[T]:
 def main_process_first() -> Iterator[None]:
     """Run the body on rank 0, then on the first rank of other nodes, then elsewhere (*collective*).
 
-    For downloads and caches, whether nodes share the disk or not.
+    For downloads and caches, whether nodes share the disk or not. Where the body raises, the
+    ranks that wait for it raise too.
     """
     turn = 0 if is_main_process() else 1 if get_local_rank() == 0 else 2
     for _ in range(turn):
-        barrier()
+        _agree(True)
     try:
         yield
-    finally:  # a rank whose body raises must not keep the others waiting
-        for _ in range(turn, 2):
-            barrier()
+    except BaseException:
+        if turn < 2:
+            _agree(False)
+        raise
+    for _ in range(turn, 2):
+        _agree(True)
 
 
 # ---- Data
@@ -296,8 +300,10 @@ def save_on_main(obj: object, path: Any, **kwargs: Any) -> None:
     try:
         if is_main_process():
             _save(obj, path, **kwargs)
-    finally:
-        barrier()
+    except BaseException:
+        _agree(False)
+        raise
+    _agree(True)
 
 
 class NullWriter:
@@ -353,6 +359,12 @@ def _share_random_state() -> None:
         numpy.random.set_state(states[2])
     if cuda:
         torch.cuda.set_rng_state(states[3])
+
+
+def _agree(succeeded: bool) -> None:
+    """Wait for the others, and raise where one of them failed."""
+    if not all(gather_objects(succeeded)) and succeeded:
+        raise RuntimeError("another rank failed where this one waited: its traceback says why")
 
 
 def _packed(value: object) -> bytes:

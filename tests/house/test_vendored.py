@@ -136,12 +136,12 @@ def test_a_module_of_the_users_own_that_has_the_second_files_name_is_not_touched
     assert (project / "ddp_metrics_ddpify.py").exists()
 
 
+SORT = "ruff check -q --fix --isolated --select I".split()
 LAYOUTS = [
     pytest.param(["black", "-q", "-l", "60", "-C", "-S"], id="black"),
     pytest.param(["ruff", "format", "-q", "--line-length", "140"], id="ruff"),
     pytest.param(
-        ["ruff", "check", "-q", "--fix", "--isolated", "--select", "I"]
-        + ["--config", "lint.isort.force-single-line=true"],
+        [*SORT, "--config", "lint.isort.force-single-line=true"],
         id="isort",
     ),
 ]

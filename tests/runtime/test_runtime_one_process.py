@@ -85,6 +85,15 @@ def test_helpers_return_the_very_object_and_draw_nothing(
     assert not dist.is_initialized()
 
 
+@pytest.mark.parametrize(("call", "result"), SAME[:13])
+def test_a_single_rank_under_torchrun_is_one_process(
+    call: Callable[[], Any], result: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"}.items():
+        monkeypatch.setenv(name, value)
+    assert call() is result
+
+
 BOUNDED = [
     pytest.param(0, 1, 1, id="int"),
     pytest.param(3, 1, 3, id="enough"),
