@@ -141,7 +141,7 @@ LAYOUTS = [
     pytest.param(["black", "-q", "-l", "60", "-C", "-S"], id="black"),
     pytest.param(["ruff", "format", "-q", "--line-length", "140"], id="ruff"),
     pytest.param(
-        [*SORT, "--config", "lint.isort.force-single-line=true"],
+        [*SORT, "--config", "lint.isort.force-sort-within-sections=true"],
         id="isort",
     ),
 ]
