@@ -68,7 +68,10 @@ OURS: dict[str, set[str]] = {
     **{f"rules.{family}": TOOLBOX | own_tools(family) for family in FAMILIES},
     "rules.base": {"site", "facts.model", "ranks.run", "settings"},
     "discover": {"launchers", "outcome", "roots"},
-    "vendor": {"__version__", "names", "project", "rules.base", "settings", "source"},
+    "assembly": set(),
+    "seal": set(),
+    "vendor": {"__version__", "assembly", "discover", "names", "project", "rules.base", "seal"}
+    | {"settings", "source"},
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},
@@ -84,6 +87,7 @@ OURS: dict[str, set[str]] = {
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
     | {"write"},
     "report": DATA | {"report", "checking.model"},
+    "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.model"},
     **{
         f"report.{name}": DATA | PLAN | {"report"}
