@@ -100,7 +100,8 @@ def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     """What these rules find in one run."""
     if not run.distributed:
         return []
-    return [finding for rule in rules if rule.lint is not None for finding in rule.lint(run)]
+    found = (one for rule in rules if rule.lint is not None for one in rule.lint(run))
+    return [one for one in found if not run.is_ours(one.site.path)]
 
 
 def _relative(root: Path, file: Path) -> str:

@@ -10,6 +10,8 @@ from typing import Final
 
 # The first line of a vendored copy starts so; version and hash follow.
 HEADER_PREFIX: Final[str] = "# ddpify runtime "
+# The same as a package, for projects that import it instead of a copy.
+INSTALLED: Final[str] = "ddpify.runtime"
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ddpify.names import COLLECTIVES, HEADER_PREFIX
+from ddpify.names import COLLECTIVES
 from ddpify.ranks import library, naming, words
 from ddpify.ranks.frames import Frame, node_of_function
 from ddpify.ranks.model import ALL, RANK, RANK0, Call, Guard, Origin, Thing, Value
@@ -65,7 +65,7 @@ def enter(
     else:
         m.inline(items)
     value = _returned(m, frame, info, rest)
-    ours = info.name in COLLECTIVES and info.module.source.text.startswith(HEADER_PREFIX)
+    ours = info.name in COLLECTIVES and info.module.ours
     return agreed(value) if ours else value
 
 

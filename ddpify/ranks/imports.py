@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import warnings
+from functools import cache
 from pathlib import Path
 
+from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks.modules import Module, index
 from ddpify.source import Source, UnreadableSource, module_file
 
@@ -72,13 +75,16 @@ class Modules:
             self.failures[path] = str(error)
             return None
         name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        module = Module(name, source, tree, file)
+        module = Module(name, source, tree, file, is_ours(file, source.text))
         index(module, tree.body)
         return module
 
     def find(self, importer: Path, dotted: str, level: int) -> Path | None:
         """The project's file that an import of ``importer`` names, or None."""
         folder = importer.parent
+        if dotted == INSTALLED:
+            home = _installed()
+            return module_file(home) if home is not None else None
         if level:
             for _ in range(level - 1):
                 folder = folder.parent
@@ -108,6 +114,17 @@ class Modules:
                 break
             folder = folder.parent
         return module_file(self.root.joinpath("src", *parts))
+
+
+def is_ours(file: Path, text: str) -> bool:
+    """Whether a file is the helpers: a project's copy, by its first line, or the installed one."""
+    return text.startswith(HEADER_PREFIX) or file.parent == _installed()
+
+
+@cache
+def _installed() -> Path | None:
+    spec = importlib.util.find_spec(INSTALLED)  # which runs nothing of it
+    return Path(spec.origin).parent.resolve() if spec is not None and spec.origin else None
 
 
 def _names(folder: Path) -> frozenset[str]:

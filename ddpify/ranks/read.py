@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.names import HEADER_PREFIX
 from ddpify.ranks import attributes, calls, functions, naming, words
 from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import Machine
 from ddpify.ranks.model import Place, Run, Thing, Value
@@ -41,7 +41,6 @@ _SESSIONS = frozenset(
         "lightning.pytorch.Trainer",
         "deepspeed.initialize",
         "horovod.torch.init",
-        "ddp_utils.distributed_session",
     }
 )
 
@@ -155,7 +154,7 @@ def _is_distributed(run: Run) -> bool:
     for call in run.calls:
         if call.name == f"{words.DIST}init_process_group":
             return True
-        if call.module.source.text.startswith(HEADER_PREFIX):
+        if call.module.ours:
             continue  # our helpers do nothing in one process
         if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
             return True
@@ -223,7 +222,8 @@ def _guarded(machine: Machine, work: Callable[[], None]) -> None:
 def _starts(project: Project, interest: Interest) -> list[FunctionInfo]:
     found: list[FunctionInfo] = []
     for file in project.concerned:
-        if not says(project.texts[file], (*_START, _SPAWN)):
+        text = project.texts[file]
+        if is_ours(file, text) or not says(text, (*_START, _SPAWN)):
             continue
         module = project.modules.load(file)
         if module is not None:
