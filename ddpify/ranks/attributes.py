@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ddpify.ranks import autograd, functions, naming, words
+from ddpify.ranks import autograd, functions, mixing, naming, words
 from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
 from ddpify.ranks.values import key_of, of, per_rank, same, symbol
 
@@ -55,7 +55,8 @@ def _of_thing(
         found = naming.class_attribute(m, thing.info, name)
         return bound(m, f, thing, found, node) if found else symbol(f"{thing.name}.{name}")
     if name in thing.attrs:
-        return _may_have_changed(thing, name, thing.attrs[name])
+        held = _may_have_changed(thing, name, thing.attrs[name])
+        return mixing.attribute(m, f, thing, name, held, node)
     if thing.kind == "external":
         dotted = f"{thing.name}.{name}"
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)

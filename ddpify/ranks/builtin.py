@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ddpify.ranks import assigning, fields, folding, naming, sizes, words
+from ddpify.ranks import assigning, fields, folding, naming, narrowing, sizes, words
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
 from ddpify.ranks.results import result
 from ddpify.ranks.values import (
@@ -123,6 +123,8 @@ def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     name = one.args[1].constant
     base = one.args[0]
+    if name == "_orig_mod" and len(one.args) == 3:
+        return one.args[2]  # torch.compile is read as handing on what it is given
     held = any(
         t.kind in ("result", "attribute", "external")
         or name in t.attrs
@@ -167,10 +169,9 @@ def _isinstance(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     wanted = one.args[1].items or (one.args[1],)
     names = {name for value in wanted for name in value.names()}
-    things = one.args[0].things
-    wrapped = bool(things) and all(t.kind == "result" and t.name in words.WRAPPERS for t in things)
-    if wrapped and names & words.WRAPPERS:
-        return TRUE if all(t.name in names for t in things) else FALSE
+    answers = {narrowing.is_one(thing, names) for thing in one.args[0].things}
+    if answers in ({True}, {False}):
+        return TRUE if True in answers else FALSE
     return _agreed(f"isinstance@{one.site}", one)
 
 

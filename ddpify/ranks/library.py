@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ddpify.ranks import assigning, builtin, changes, sizes, streams, words
+from ddpify.ranks import assigning, builtin, changes, mixing, sizes, streams, words
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
 from ddpify.ranks.model import (
@@ -126,7 +126,8 @@ def _agree(m: Machine, f: Frame, shared: Collective) -> None:
         items = value.items
         if items is not None:
             items = tuple(item.clean() for item in items)
-        assigning.assign_quietly(m, f, node, replace(value.clean(), items=items))
+        whole = mixing.summed(m, replace(value.clean(), items=items), shared.call)
+        assigning.assign_quietly(m, f, node, whole)
 
 
 def _reduce(m: Machine, f: Frame, shared: Collective) -> None:

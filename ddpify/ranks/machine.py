@@ -55,6 +55,7 @@ class Machine:
         self.swallows: tuple[ast.Try, ...] = ()
         self.grad = True
         self.opened = not run.script  # a process group; a function is called when there is one
+        self.marks = False  # whether anything was summed over the ranks
         self.streams = streams.unseeded()
         self.items: list[Item] = []
         self.journal: list[tuple[dict[str, Value], str, Any]] = []

@@ -238,6 +238,12 @@ class Call:
         """Where the call stands."""
         return self.module.site(self.node)
 
+    @property
+    def asked(self) -> Call:
+        """The project's own call that led here: the call itself, unless the helpers make it."""
+        calls = (call for call in (self, *reversed(self.stack)) if not call.module.ours)
+        return next(calls, self)
+
     @cached_property
     def method(self) -> str:
         """The last part of the name."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ddpify import vendor
 from ddpify.lint import lint
 from ddpify.rules.base import Finding
 
@@ -45,7 +46,10 @@ class Case:
 
     def put(self, folder: Path) -> Path:
         """Write the program into ``folder``."""
-        for path, text in (("requirements.txt", "torch\n"), *self.files):
+        given = dict(self.files)
+        if "ddp_utils.py" not in given and any("from ddp_utils " in t for t in given.values()):
+            given["ddp_utils.py"] = vendor.text()
+        for path, text in {"requirements.txt": "torch\n", **given}.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")

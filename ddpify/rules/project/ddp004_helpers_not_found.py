@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePath
 
 from ddpify.names import HEADER_PREFIX
 from ddpify.ranks.model import Run
@@ -17,7 +17,7 @@ from ddpify.rules.base import Example, Finding, Rule, Severity
 class _Root:
     """A folder from which the program imports ``top``: Python looks for modules there."""
 
-    folder: Path
+    folder: PurePath
     top: str
 
     def holds(self, module: Module) -> bool:
@@ -27,7 +27,7 @@ class _Root:
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per import of the helpers that an entry, or another one, does not find."""
-    copies = {m.file for m in run.modules.values() if m.source.text.startswith(HEADER_PREFIX)}
+    copies: set[PurePath] = {m.file for m in run.modules.values() if m.ours}
     if not run.script or not copies:
         return
     home = run.modules[run.start].file.parent
@@ -54,10 +54,10 @@ def _roots(run: Run) -> Iterator[_Root]:
                 whole = file.parts[:-1] if file.name == "__init__" else file.parts
                 package = len(parts) > 1 or file.name == "__init__"
                 if parts and package and whole[-len(parts) :] == parts:
-                    yield _Root(Path(*whole[: -len(parts)]), parts[0])
+                    yield _Root(PurePath(*whole[: -len(parts)]), parts[0])
 
 
-def _imports(module: Module, copies: set[Path]) -> Iterator[tuple[ast.AST, str]]:
+def _imports(module: Module, copies: set[PurePath]) -> Iterator[tuple[ast.AST, str]]:
     """``from nets.ddp_utils import …``, without dots before it."""
     stems = {file.stem for file in copies}
     if not any(stem in module.source.text for stem in stems):
@@ -68,7 +68,7 @@ def _imports(module: Module, copies: set[Path]) -> Iterator[tuple[ast.AST, str]]
             yield node, name
 
 
-def _finds(folders: list[Path], dotted: str, copies: set[Path]) -> bool:
+def _finds(folders: list[PurePath], dotted: str, copies: set[PurePath]) -> bool:
     """Whether the copy lies where the import says, below one of these folders."""
     return any(
         folder.joinpath(*dotted.split(".")).with_suffix(".py") in copies for folder in folders
