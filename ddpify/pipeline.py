@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify import discover, launchers, vendor
+from ddpify.disposal import dispose
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
 from ddpify.outcome import Note, Outcome, Refusal
@@ -57,7 +58,7 @@ def _migrated(
     outcome = _outcome(found.root, reads, findings, others)
     if refusals:
         return replace(outcome, refusals=_unique(refusals))
-    return _rendered(outcome, reads, settings)
+    return _disposed(outcome, reads, settings)
 
 
 def check(paths: Sequence[Path], settings: Settings, *, hand_written: bool = False) -> Outcome:
@@ -210,6 +211,18 @@ def _outcome(
         notes=(*notes, *dict.fromkeys(Note(u.site, u.why) for u in unknowns)),
         files=tuple(files),
     )
+
+
+def _disposed(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
+    """The rendered outcome that the reading as several ranks accepts, or a refusal."""
+    while True:
+        rendered = _rendered(outcome, reads, settings)
+        if rendered.refusals or not rendered.changes:
+            return rendered
+        judged = dispose(rendered, settings)
+        if judged.refusals or judged.changes:
+            return judged
+        outcome = judged  # some fixes were withdrawn: fewer in each round
 
 
 def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:

@@ -88,7 +88,7 @@ class Modules:
         if level:
             for _ in range(level - 1):
                 folder = folder.parent
-            return module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+            return self._file(folder.joinpath(*dotted.split(".")) if dotted else folder)
         key = (folder, dotted)
         if key not in self._found:
             self._found[key] = self._search(folder, dotted)
@@ -100,20 +100,27 @@ class Modules:
     def _may_hold(self, folder: Path, parts: list[str]) -> bool:
         """Whether the first part of a name is there: most imports are of libraries."""
         if folder not in self._listings:
-            self._listings[folder] = _names(folder)
+            new = (file for file in self.texts if file.is_relative_to(folder))
+            names = frozenset(file.relative_to(folder).parts[0] for file in new)
+            self._listings[folder] = _names(folder) | names
         names = self._listings[folder]
         return parts[0] in names or f"{parts[0]}.py" in names
 
     def _search(self, folder: Path, dotted: str) -> Path | None:
         parts = dotted.split(".")
         while True:
-            found = module_file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
+            found = self._file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
             if found is not None:
                 return found
             if folder == self.root or folder == folder.parent:
                 break
             folder = folder.parent
-        return module_file(self.root.joinpath("src", *parts))
+        return self._file(self.root.joinpath("src", *parts))
+
+    def _file(self, stem: Path) -> Path | None:
+        """The file of a module, on disk or among the texts that are not there yet."""
+        file = stem.with_name(f"{stem.name}.py") if stem.name else stem
+        return file if file in self.texts else module_file(stem)
 
 
 def is_ours(file: Path, text: str) -> bool:

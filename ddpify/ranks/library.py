@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ddpify.ranks import assigning, builtin, changes, mixing, sizes, streams, words
+from ddpify.ranks import assigning, builtin, changes, mixing, naming, sizes, streams, words
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
 from ddpify.ranks.model import (
@@ -169,6 +169,12 @@ def _is_initialized(m: Machine, f: Frame, one: Call) -> Value:
     return constant(m.opened or not f.module.ours)
 
 
+def _imported(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``sys.modules.get("numpy")``: the module, where it is there."""
+    name = one.args[0].constant if one.args else None
+    return naming.external(m, name) if isinstance(name, str) else None
+
+
 def _second(m: Machine, f: Frame, one: Call) -> Value | None:
     """``cast(Net, model)``."""
     return one.arg(1, "val")
@@ -305,6 +311,7 @@ _HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     **dict.fromkeys(words.RANK_AND_SIZE_CALLS, _rank_and_size),
     **dict.fromkeys(words.TRUE_CALLS, _true),
     f"{words.DIST}is_initialized": _is_initialized,
+    "sys.modules.get": _imported,
     "typing.cast": _second,
     words.DDP: _wrap,
     words.FSDP: _wrap,

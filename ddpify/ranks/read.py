@@ -72,10 +72,15 @@ class Reading:
 
     def scripts(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
         """One run for each script; of ``parts`` equal shares the one with number ``part``."""
-        for file in self.project.scripts()[part::parts]:
-            module = self.project.modules.load(file)
-            if module is not None:
-                yield self._finished(_script(self.project, self.interest, module, self.limit))
+        runs = map(self.script, self.project.scripts()[part::parts])
+        return (run for run in runs if run is not None)
+
+    def script(self, file: Path) -> Run | None:
+        """The run of one script; None if it cannot be read."""
+        module = self.project.modules.load(file)
+        if module is None:
+            return None
+        return self._finished(_script(self.project, self.interest, module, self.limit))
 
     @cached_property
     def starts(self) -> dict[Place, FunctionInfo]:
