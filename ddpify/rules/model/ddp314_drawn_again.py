@@ -72,15 +72,17 @@ def _severity(run: Run, call: Call) -> Severity | None:
 
 
 def _finding(wrap: Wrap, call: Call, severity: Severity) -> Finding:
-    what = "each rank draws others" if severity is Severity.ERROR else "the ranks may draw others"
+    sure = severity is Severity.ERROR
+    what = "each rank draws others" if sure else "right only while all ranks draw alike"
+    here = (wrap.call.asked.site, "wrapped here: every rank got rank 0's parameters")
     return Finding(
         "DDP314",
         call.site,
-        f"parameters are drawn again after the wrap, which had made them equal: {what}, and the"
-        " ranks train different models",
+        "parameters are drawn again after the wrap, which had made them equal on all ranks:"
+        f" {what}",
         severity,
         advice="initialise the model before DistributedDataParallel()",
-        because=((wrap.call.asked.site, "wrapped here: every rank got rank 0's parameters"),),
+        because=(here,) if sure else (),
     )
 
 
