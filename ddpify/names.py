@@ -10,10 +10,7 @@ from typing import Final
 
 # The first line of a vendored copy starts so; version and seal follow.
 HEADER_PREFIX: Final[str] = "# ddpify runtime "
-# The same as a package, for projects that import it instead of a copy.
-INSTALLED: Final[str] = "ddpify.runtime"
-
-# What reads ``from ddpify.runtime import …``: all helpers, whichever file they are in.
+# All helpers, whichever file they are in, for projects that import them instead of a copy.
 INSTALLED: Final[str] = "ddpify.runtime"
 
 # The files, and what the second one holds; all others are in the first.

@@ -36,6 +36,11 @@ from ddpify.source import Site, Span
 PACKAGE = "core"
 _IMPORTABLE = RUNTIME_NAMES | {earlier for earlier, _ in EARLIER_NAMES}
 _NOTE = "# What this project uses of them; `ddpify migrate` adds what else it comes to use."
+# What an import names without dots before it, and an import with dots.
+_IMPORTED = re.compile(
+    r"^[ \t]*(?:from[ \t]+(?=\w)|import[ \t]+)([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE
+)
+_RELATIVE = re.compile(r"^[ \t]*from[ \t]+\.", re.MULTILINE)
 
 
 def place(project: Project, settings: Settings) -> tuple[str, str]:
@@ -44,18 +49,71 @@ def place(project: Project, settings: Settings) -> tuple[str, str]:
         return INSTALLED, ""
     known = _present(project)
     if known is not None:
-        return project.dotted(known), known.relative_to(project.root).as_posix()
-    name = settings.runtime_module or _default(project)
-    file = project.home.joinpath(*name.split(".")).with_suffix(".py")
+        return _dotted(project, known), known.relative_to(project.root).as_posix()
+    folder, package = _common(project)
+    name = settings.runtime_module
+    if name:
+        folder = project.home
+    else:
+        name = f"{package}.{CORE}" if package else CORE
+    file = folder.joinpath(*name.split(".")).with_suffix(".py")
     if any(one.exists() and not _is_runtime(one) for one in (file, _beside(file))):
         name = f"{name}_ddpify"
         file = file.with_name(f"{file.stem}_ddpify.py")
     return name, file.relative_to(project.root).as_posix()
 
 
-def _default(project: Project) -> str:
-    core = project.home / PACKAGE
-    return f"{PACKAGE}.{CORE}" if (core / "__init__.py").is_file() else CORE
+def _common(project: Project) -> tuple[Path, str]:
+    """Where every file of the program finds the copy: a folder Python searches, a package in it.
+
+    The entry's folder, unless the program takes modules from above it: a module of the package
+    ``nets`` must find the copy whoever imports ``nets``, so that it lies in ``nets`` then.
+    """
+    home = project.home
+    above = _above(project)
+    if above:
+        folder = min(above, key=lambda path: len(path.parts))
+        package, *others = sorted(set(above[folder]))
+        # In one of several packages it could make them import each other in a circle.
+        inside = not others and (folder / package / "__init__.py").is_file()
+        return folder, package if inside else ""
+    if _RELATIVE.search(_text(project)):  # started with `python -m`
+        folder = home.parent
+        while (folder / "__init__.py").is_file() and folder != project.root:
+            folder = folder.parent
+        return folder, ".".join(home.relative_to(folder).parts)
+    return home, PACKAGE if (home / PACKAGE / "__init__.py").is_file() else ""
+
+
+def _above(project: Project) -> dict[Path, list[str]]:
+    """Folders above the entry's from which modules are imported, and what is taken from each."""
+    found: dict[Path, list[str]] = {}
+    named = {
+        dotted.strip()
+        for source in project.sources.values()
+        for names in _IMPORTED.findall(source.text)
+        for dotted in names.split(",")
+    }
+    for dotted in sorted(named):
+        file = project.find(dotted)
+        if file is not None and project.relative(file) in project.sources:
+            folder = file.parents[dotted.count(".") + (file.stem == "__init__")]
+            if folder != project.home:
+                found.setdefault(folder, []).append(dotted.partition(".")[0])
+    return found
+
+
+def _text(project: Project) -> str:
+    source = project.sources.get(project.relative(project.entry))
+    return source.text if source is not None else ""
+
+
+def _dotted(project: Project, file: Path) -> str:
+    """The name under which all files import a copy that is there."""
+    folder, package = _common(project)
+    if package and file.parent == folder.joinpath(*package.split(".")):
+        return f"{package}.{file.stem}"
+    return project.dotted(file)
 
 
 def _present(project: Project) -> Path | None:
@@ -63,7 +121,8 @@ def _present(project: Project) -> Path | None:
     for path, source in project.sources.items():
         if source.text.startswith(HEADER_PREFIX) and _is_core(source.text):
             return project.root / path
-    default = project.home.joinpath(*_default(project).split(".")).with_suffix(".py")
+    folder, package = _common(project)
+    default = folder.joinpath(*package.split("."), f"{CORE}.py")
     return default if _is_runtime(default) else None
 
 

@@ -192,11 +192,12 @@ def begin_epoch(loader: DataLoader[Any], epoch: int) -> None:
 
     So a resumed run draws as an unbroken one, though a checkpoint holds rank 0's random state only.
     """
-    owner = getattr(loader, "batch_sampler", None) or loader
-    sampler: Any = getattr(owner, "sampler", None)
-    if hasattr(sampler, "set_epoch"):
-        sampler.set_epoch(epoch)
-        fork_random_streams(getattr(sampler, "seed", 0) + epoch * get_world_size())
+    for owner in (loader, getattr(loader, "batch_sampler", None)):
+        sampler: Any = getattr(owner, "sampler", None)
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
+            fork_random_streams(getattr(sampler, "seed", 0) + epoch * get_world_size())
+            return
 
 
 def fork_random_streams(seed: int | None = None) -> None:
@@ -247,16 +248,16 @@ def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
     """
     if get_world_size() == 1:
         return model
+    # torch 2.13 gave the first of these the second name.
+    old, new = "broadcast_buffers", "forward_sync_buffers"
+    if old in ddp_kwargs and new in inspect.signature(DistributedDataParallel).parameters:
+        ddp_kwargs[new] = ddp_kwargs.pop(old)
     devices = {parameter.device for parameter in model.parameters()}
     if all(device.type == "cuda" for device in devices):
         if sync_batchnorm:
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
         if len(devices) == 1:
             ddp_kwargs.setdefault("device_ids", [devices.pop().index])
-    # torch 2.13 gave the first of these the second name.
-    old, new = "broadcast_buffers", "forward_sync_buffers"
-    if old in ddp_kwargs and new in inspect.signature(DistributedDataParallel).parameters:
-        ddp_kwargs[new] = ddp_kwargs.pop(old)
     wrapper: Any = DistributedDataParallel(model, **ddp_kwargs)
     return wrapper  # type: ignore[no-any-return]
 
@@ -335,7 +336,7 @@ class NullWriter:
 
 # ---- Inner workings
 def _launched() -> bool:
-    return all(name in os.environ for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE"))
+    return "RANK" in os.environ and "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ
 
 
 def _backend() -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from ddpify.ranks import assigning, environment, fields, folding, naming, sizes, words
+from ddpify.ranks import assigning, environment, fields, folding, naming, narrowing, sizes, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
@@ -152,19 +152,10 @@ def _isinstance(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     wanted = one.args[1].items or (one.args[1],)
     names = {name for value in wanted for name in value.names()}
-    things = one.args[0].things
-    if things and names & words.WRAPPERS and all(map(_is_module, things)):
-        within = {t.name in names for t in things}
-        if len(within) == 1:
-            return TRUE if within == {True} else FALSE
+    answers = {narrowing.is_one(thing, names) for thing in one.args[0].things}
+    if answers in ({True}, {False}):
+        return TRUE if True in answers else FALSE
     return _agreed(f"isinstance@{one.site}", one)
-
-
-def _is_module(thing: Thing) -> bool:
-    """A wrapper or a layer of torch's, or a model of the project that is no wrapper itself."""
-    if thing.kind == "instance" and thing.cls is not None:
-        return not thing.cls.inherits(*words.WRAPPERS)
-    return thing.kind == "result" and thing.name.startswith(("torch.nn.", f"{words.DIST}fsdp."))
 
 
 def _agreed(key: str, one: Call) -> Value:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddpify.names import COLLECTIVES
-from ddpify.ranks import naming, words
+from ddpify.ranks import mixing, naming, words
 from ddpify.ranks.frames import Frame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, Call, Guard, Origin, Thing, Value
 from ddpify.ranks.modules import FunctionInfo
@@ -64,7 +64,7 @@ def enter(
         m.inline(items)
     value = _returned(m, frame, info, rest)
     ours = info.name in COLLECTIVES and info.module.ours
-    return agreed(value) if ours else value
+    return mixing.summed(m, agreed(value), one) if ours else value
 
 
 def _frame(

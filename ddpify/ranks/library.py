@@ -14,6 +14,7 @@ from ddpify.ranks import (
     changes,
     environment,
     hooks,
+    mixing,
     naming,
     sizes,
     streams,
@@ -115,7 +116,8 @@ def _agree(m: Machine, f: Frame, shared: Collective) -> None:
         items = value.items
         if items is not None:
             items = tuple(item.clean() for item in items)
-        assigning.assign_quietly(m, f, node, replace(value.clean(), items=items))
+        whole = mixing.summed(m, replace(value.clean(), items=items), shared.call)
+        assigning.assign_quietly(m, f, node, whole)
 
 
 def _reduce(m: Machine, f: Frame, shared: Collective) -> None:

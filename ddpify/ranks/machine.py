@@ -53,6 +53,7 @@ class Interpreter:
         self.live = ALL
         self.here = Here()
         self.opened = not run.script  # a process group; a function is called when there is one
+        self.marks = False  # whether anything was summed over the ranks
         self.streams = streams.unseeded()
         self.items: list[Item] = []
         self.journal: list[tuple[dict[str, Value], str, Any]] = []

@@ -257,10 +257,15 @@ class Call:
         return self.module.site(self.node)
 
     @property
+    def asked(self) -> Call:
+        """The program's own call that led here: the call itself, unless our helpers make it."""
+        calls = (call for call in (self, *reversed(self.stack)) if not call.module.ours)
+        return next(calls, self)
+
+    @property
     def place(self) -> Site:
-        """Where the program makes it: of a call within our helpers, where they are called."""
-        outside = (call for call in (self, *reversed(self.stack)) if not call.module.ours)
-        return next(outside, self).site
+        """Where the program asked for it."""
+        return self.asked.site
 
     @cached_property
     def method(self) -> str:

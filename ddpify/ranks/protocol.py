@@ -33,6 +33,7 @@ class Machine(Protocol):
     spent: int
     streams: dict[str, Value]
     opened: bool
+    marks: bool
     # -- what was made, entered and looked up so far
     entering: list[FunctionInfo]
     entered: set[FunctionInfo]

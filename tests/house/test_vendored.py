@@ -12,7 +12,9 @@ import pytest
 
 from ddpify import cli, vendor
 from ddpify.names import METRICS_NAMES, RUNTIME_NAMES
+from ddpify.project import Project
 from ddpify.seal import is_sealed, seal
+from ddpify.settings import Settings
 from tests.projects import put_fixture
 
 # What 0.1 wrote: one file, sealed by its text, in which begin_epoch is still called set_epoch.
@@ -184,3 +186,64 @@ def test_what_one_helper_needs_is_complete_and_clean(name: str, tmp_path: Path) 
     for command in (["ruff", "check", *rules], ["black", "--check", "-l", "100"]):
         run = subprocess.run([sys.executable, "-m", *command, str(file)], capture_output=True)
         assert run.returncode == 0, run.stdout.decode() + run.stderr.decode()
+
+
+PLACES = {
+    # entry, files and what they import, what all files call the copy, where it lies
+    "beside the script": (
+        "main.py",
+        {"main.py": "import nets.large", "nets/large.py": ""},
+        "ddp_utils",
+        "ddp_utils.py",
+    ),
+    "a package from above": (
+        "runs/main.py",
+        {"runs/main.py": "from nets.large import Net", "nets/__init__.py": "", "nets/large.py": ""},
+        "nets.ddp_utils",
+        "nets/ddp_utils.py",
+    ),
+    "the package that the script lies in": (
+        "nets/main.py",
+        {"nets/main.py": "from nets.large import Net", "nets/__init__.py": "", "nets/large.py": ""},
+        "nets.ddp_utils",
+        "nets/ddp_utils.py",
+    ),
+    "two packages that must not import each other": (
+        "runs/main.py",
+        {
+            "runs/main.py": "import nets\nfrom data import digits",
+            "nets/__init__.py": "",
+            "data/__init__.py": "digits = None",
+        },
+        "ddp_utils",
+        "ddp_utils.py",
+    ),
+    "started with -m": (
+        "nets/main.py",
+        {"nets/main.py": "from .large import Net", "nets/__init__.py": "", "nets/large.py": ""},
+        "nets.ddp_utils",
+        "nets/ddp_utils.py",
+    ),
+    "its own modules by their bare names": (
+        "nets/main.py",
+        {"nets/main.py": "from large import Net", "nets/__init__.py": "", "nets/large.py": ""},
+        "ddp_utils",
+        "nets/ddp_utils.py",
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", PLACES)
+def test_every_file_of_a_program_finds_the_copy_by_one_name(layout: str, tmp_path: Path) -> None:
+    entry, files, name, path = PLACES[layout]
+    (tmp_path / "setup.cfg").write_text("")
+    for file, text in files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text)
+    project = Project(tmp_path, tmp_path / entry)
+    for file in files:
+        project.read(tmp_path / file)
+    place = vendor.place(project, Settings())
+    assert place == (name, path)
+    (tmp_path / place[1]).write_text(vendor.core_text())
+    assert vendor.place(project, Settings()) == place

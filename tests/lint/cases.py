@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ddpify import vendor
 from ddpify.lint import lint
+from ddpify.names import EARLIER_NAMES, RUNTIME_NAMES
 from ddpify.rules.base import Finding
 
 FOLDER = Path(__file__).parent / "cases"
@@ -47,8 +48,12 @@ class Case:
 
     def put(self, folder: Path) -> Path:
         """Write the program into ``folder``."""
-        helpers = [(self.runtime, vendor.text())] if self.runtime else []
-        for path, text in (("requirements.txt", "torch\n"), *helpers, *self.files):
+        given = dict(self.files)
+        bare = any("from ddp_utils " in text for text in given.values())
+        helpers = self.runtime or ("ddp_utils.py" if bare else "")
+        if helpers and helpers not in given:
+            given[helpers] = vendor.core_text({*RUNTIME_NAMES, *dict(EARLIER_NAMES)})
+        for path, text in {"requirements.txt": "torch\n", **given}.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")

@@ -9,6 +9,7 @@ import pytest
 
 from ddpify import vendor
 from ddpify.lint import lint
+from ddpify.names import EARLIER_NAMES, RUNTIME_NAMES
 from ddpify.ranks.read import read
 from ddpify.ranks.run import Run
 
@@ -53,7 +54,7 @@ def put(folder: Path, module: str, more: str = "") -> list[Path]:
         return [script]
     copy = folder.joinpath(*module.split(".")).with_suffix(".py")
     copy.parent.mkdir(parents=True, exist_ok=True)
-    copy.write_text(vendor.text())
+    copy.write_text(vendor.core_text({*RUNTIME_NAMES, *dict(EARLIER_NAMES)}))
     return [script, copy]
 
 

@@ -64,7 +64,10 @@ def _own_folder(call: Call) -> bool:
 
 
 # A rank comes out of these when all have come in.
-_WAITING = frozenset("barrier monitored_barrier wait_for_everyone all_reduce".split())
+_WAITING = frozenset(
+    "barrier monitored_barrier wait_for_everyone all_reduce all_gather all_gather_object"
+    " all_gather_single all_gather_into_tensor".split()
+)
 
 
 def _one_goes_first(run: Run, call: Call) -> bool:
