@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import autograd, functions, naming, words
+from ddpify.ranks import autograd, functions, mixing, naming, words
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
 from ddpify.ranks.protocol import Machine
@@ -53,7 +53,8 @@ def _of_thing(
         found = naming.class_attribute(m, thing.info, name)
         return bound(m, f, thing, found, node) if found else symbol(f"{thing.name}.{name}")
     if name in thing.attrs:
-        return _may_have_changed(thing, name, thing.attrs[name])
+        held = _may_have_changed(thing, name, thing.attrs[name])
+        return mixing.attribute(m, f, thing, name, held, node)
     if thing.kind == "external":
         dotted = f"{thing.name}.{name}"
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)

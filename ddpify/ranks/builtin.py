@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from ddpify.ranks import assigning, environment, fields, folding, naming, sizes, words
+from ddpify.ranks import assigning, environment, fields, folding, naming, narrowing, sizes, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
@@ -106,6 +106,8 @@ def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     name = one.args[1].constant
     base = one.args[0]
+    if name == "_orig_mod" and len(one.args) == 3:
+        return one.args[2]  # what `torch.compile` adds, which gives the model itself here
     held = any(
         t.kind in ("result", "attribute", "external")
         or name in t.attrs
@@ -150,10 +152,9 @@ def _isinstance(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     wanted = one.args[1].items or (one.args[1],)
     names = {name for value in wanted for name in value.names()}
-    things = one.args[0].things
-    wrapped = bool(things) and all(t.kind == "result" and t.name in words.WRAPPERS for t in things)
-    if wrapped and names & words.WRAPPERS:
-        return TRUE if all(t.name in names for t in things) else FALSE
+    answers = {narrowing.is_one(thing, names) for thing in one.args[0].things}
+    if answers in ({True}, {False}):
+        return TRUE if True in answers else FALSE
     return _agreed(f"isinstance@{one.site}", one)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import assigning, builtin, calls, iterating, naming, sizes
+from ddpify.ranks import assigning, builtin, calls, iterating, mixing, naming, sizes
 from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.environment import environment, in_environment
 from ddpify.ranks.frames import Frame
@@ -153,7 +153,7 @@ def _binary(m: Machine, f: Frame, node: ast.BinOp) -> Value:
     left, right = evaluate(m, f, node.left), evaluate(m, f, node.right)
     if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
-    return binary(type(node.op).__name__, left, right)
+    return mixing.combined(m, f, node, binary(type(node.op).__name__, left, right), left, right)
 
 
 def _conditional(m: Machine, f: Frame, node: ast.IfExp) -> Value:

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from ddpify.names import COLLECTIVES, HEADER_PREFIX
-from ddpify.ranks import naming, words
+from ddpify.names import COLLECTIVES
+from ddpify.ranks import mixing, naming, words
 from ddpify.ranks.frames import Frame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, Call, Guard, Origin, Thing, Value
 from ddpify.ranks.modules import FunctionInfo
@@ -63,8 +63,8 @@ def enter(
     else:
         m.inline(items)
     value = _returned(m, frame, info, rest)
-    ours = info.name in COLLECTIVES and info.module.source.text.startswith(HEADER_PREFIX)
-    return agreed(value) if ours else value
+    ours = info.name in COLLECTIVES and info.module.ours
+    return mixing.summed(m, agreed(value), one) if ours else value
 
 
 def _frame(

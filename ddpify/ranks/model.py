@@ -266,6 +266,17 @@ class Call:
         """Where the call stands."""
         return self.module.site(self.node)
 
+    @property
+    def asked(self) -> Call:
+        """The program's own call that led here: the call itself, unless our helpers make it."""
+        calls = (call for call in (self, *reversed(self.stack)) if not call.module.ours)
+        return next(calls, self)
+
+    @property
+    def place(self) -> Site:
+        """Where the program asked for it."""
+        return self.asked.site
+
     @cached_property
     def method(self) -> str:
         """The last part of the name."""

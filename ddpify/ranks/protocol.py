@@ -32,6 +32,8 @@ class Machine(Protocol):
     order: int
     spent: int
     streams: dict[str, Value]
+    opened: bool
+    marks: bool
     # -- what was made, entered and looked up so far
     entering: list[FunctionInfo]
     entered: set[FunctionInfo]

@@ -29,7 +29,7 @@ def lint(run: Run) -> Iterable[Finding]:
                     " iteration stops with an error",
                     Severity.ERROR,
                     advice="change the model before DistributedDataParallel(), or wrap it again",
-                    because=((wrap.call.site, "wrapped here"),),
+                    because=((wrap.call.asked.site, "wrapped here"),),
                 )
 
 

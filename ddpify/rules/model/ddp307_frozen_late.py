@@ -103,7 +103,7 @@ def _finding(wrap: Wrap, change: Change) -> Finding:
         what,
         Severity.ERROR,
         advice=ADVICE,
-        because=((wrap.call.site, "wrapped here"),),
+        because=((wrap.call.asked.site, "wrapped here"),),
     )
 
 
