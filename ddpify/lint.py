@@ -96,6 +96,13 @@ def lint(
     return Linted(tuple(kept), tuple(sorted(others)), tuple(sorted(unread)))
 
 
+def lint_program(root: Path, script: Path) -> tuple[Finding, ...]:
+    """What every rule finds in the program that starts at ``script``, in whichever file."""
+    with room():
+        reading = Reading.of(root.resolve(), [script.resolve()])
+        return tuple(one for run in reading.scripts() for one in judged(run, all_rules()))
+
+
 def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     """What these rules find in one run."""
     if not run.distributed:

@@ -123,6 +123,8 @@ def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     name = one.args[1].constant
     base = one.args[0]
+    if name == "_orig_mod" and len(one.args) == 3:
+        return one.args[2]  # torch.compile gives the module itself here
     held = any(
         t.kind in ("result", "attribute", "external")
         or name in t.attrs

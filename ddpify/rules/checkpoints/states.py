@@ -85,7 +85,7 @@ def prefix_expected(run: Run) -> bool:
             return True
     if any(call.method == _STRIPS for call in run.calls):
         return True
-    return any(_strips(module.tree) for module in run.modules.values())
+    return any(_strips(module.tree) for module in run.modules.values() if not module.ours)
 
 
 def _strips(tree: ast.Module) -> bool:
