@@ -12,8 +12,9 @@ from dataclasses import replace
 from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
-from ddpify.facts.machine import RUNTIME, Machine
+from ddpify.facts.machine import RUNTIME, Interpreter
 from ddpify.facts.model import Facts, Home, Model, Status
+from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
 from ddpify.facts.values import Thing
 from ddpify.project import Project
@@ -50,7 +51,7 @@ def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
     Raises:
         TooLarge: the program cannot be followed whole.
     """
-    first = Machine(project)
+    first = Interpreter(project)
     module = first.run()
     if module is None or not module.tree.body:
         return None
@@ -110,7 +111,7 @@ def _read(
     counted: frozenset[Site] = frozenset(),
     dealt: frozenset[Site] = frozenset(),
 ) -> Machine:
-    machine = Machine(project, wraps, drop_data_parallel, sharded, unwraps, counted, dealt)
+    machine = Interpreter(project, wraps, drop_data_parallel, sharded, unwraps, counted, dealt)
     machine.run()
     return machine
 

@@ -9,8 +9,8 @@ import pytest
 
 from ddpify import vendor
 from ddpify.lint import lint
-from ddpify.ranks.model import Run
 from ddpify.ranks.read import read
+from ddpify.ranks.run import Run
 
 PROGRAM = """
 import torch
