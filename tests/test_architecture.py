@@ -126,7 +126,7 @@ OURS: dict[str, set[str]] = {
     "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
     "verify.pairing": {"facts.model", "outcome", "pipeline", "project", "settings", "write"}
     | {f"verify.{name}" for name in ("baseline", "options", "scratch", "snapshot")},
-    "verify.run": {"pipeline", "project", "settings", "verify"},
+    "verify.run": {"lint", "project", "settings", "verify"},
     "verify.measure": {"advice.model", "project", "verify"},
 }
 # The registry is the one module that names the rules; the pipeline joins all layers.

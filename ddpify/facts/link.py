@@ -62,13 +62,11 @@ def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
             " name a smaller entry script"
         )
     status, evidence = _status(first)
-    by_hand = status is Status.DISTRIBUTED
-    bare = first if by_hand else _read(project, drop_data_parallel=True)
+    if status is Status.DISTRIBUTED:  # refused: what several processes would change, they do
+        return replace(gather(project, first, (), status), evidence=evidence)
+    bare = _read(project, drop_data_parallel=True)
     homes = _homes(bare)
     models = models_of(first, bare, homes)
-    if by_hand:
-        target = _read(project, sharded=_sharded(bare))
-        return replace(gather(project, target, models, status), evidence=evidence)
     facts = _as_migrated(project, bare, homes, models, status, shard_evaluation)
     return replace(facts, evidence=evidence)
 
