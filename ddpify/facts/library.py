@@ -9,10 +9,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ddpify.facts import builtin_calls, counts, helper_calls, measures, rows, sums
+from ddpify.facts import (
+    builtin_calls,
+    counts,
+    helper_calls,
+    measures,
+    rows,
+    standard_calls,
+    sums,
+)
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.scopes import ClassInfo, Frame
+from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.values import (
     NOTHING,
     Kind,
@@ -61,7 +70,10 @@ MODEL_SOURCES = (
     "segmentation_models_pytorch.",
     "torch.hub.load",
 )
-PASS_THROUGH = frozenset({"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy"})
+PASS_THROUGH = frozenset(
+    """torch.compile torch.jit.script copy.deepcopy copy.copy asyncio.run contextlib.nullcontext
+    contextlib.closing types.MappingProxyType""".split()
+)
 ITERATES = frozenset(
     {"itertools.chain", "itertools.cycle", "itertools.islice", "more_itertools.peekable"}
 )
@@ -143,6 +155,8 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return _partial(call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]
+    if name in STANDARD:
+        return standard_calls.call_standard(m, f, name, call)
     if name in ITERATES:
         return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args]))
     return _ambient(m, f, name, tail, call)

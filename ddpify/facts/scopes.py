@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 
 from ddpify.facts.values import Thing, Value
+from ddpify.python.classes import linearized
 from ddpify.source import Site, Source
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -35,6 +36,7 @@ class FunctionInfo:
     decorators: tuple[Value, ...] = ()
     defaults: tuple[Value, ...] = ()
     kw_defaults: tuple[Value | None, ...] = ()
+    setter: FunctionInfo | None = None  # of a property
 
     def decorated_with(self, *names: str) -> bool:
         """Whether a decorator has one of these qualified names."""
@@ -52,15 +54,16 @@ class ClassInfo:
     site: Site
     bases: tuple[Value, ...]
     env: dict[str, Value] = field(default_factory=dict)
+    thing: Thing | None = None  # what its name is bound to
 
     def mro(self) -> list[ClassInfo]:
         """This class and its local bases, nearest first."""
-        found: list[ClassInfo] = [self]
-        for base in self.bases:
-            for thing in base.things:
-                if isinstance(thing.ref, ClassInfo) and thing.ref is not self:
-                    found.extend(c for c in thing.ref.mro() if c not in found)
-        return found
+        return linearized(self, ClassInfo.local_bases)
+
+    def local_bases(self) -> list[ClassInfo]:
+        """The bases that are of the project."""
+        refs = (thing.ref for base in self.bases for thing in base.things)
+        return [ref for ref in refs if isinstance(ref, ClassInfo)]
 
     def external_bases(self) -> tuple[str, ...]:
         """Qualified names of the bases that are not of the project."""
