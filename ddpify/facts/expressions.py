@@ -249,7 +249,7 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
 
 def _binop(m: Machine, f: Frame, node: ast.BinOp) -> Value:
     left, right = m.evaluate(f, node.left), m.evaluate(f, node.right)
-    joined = _concatenate(m, f, node, left, right) or special.operated(m, f, node, left, right)
+    joined = special.operated(m, f, node, left, right) or _concatenate(m, f, node, left, right)
     if joined is not None:
         return joined
     if isinstance(left.const, str) and isinstance(node.op, ast.Mod):

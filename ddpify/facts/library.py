@@ -143,6 +143,8 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return _wrap_call(m, f, tail, call)
     if name.startswith(f"{RUNTIME}."):
         return helper_calls.call_helper(m, f, tail, call)
+    if name in STANDARD:
+        return standard_calls.call_standard(m, f, name, call)
     if name.startswith("builtins."):
         return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):
@@ -155,8 +157,6 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return _partial(call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]
-    if name in STANDARD:
-        return standard_calls.call_standard(m, f, name, call)
     if name in ITERATES:
         return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args]))
     return _ambient(m, f, name, tail, call)

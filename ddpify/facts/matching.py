@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ddpify.facts import containers
 from ddpify.facts.assignments import assign
 from ddpify.facts.scopes import ClassInfo, Frame
-from ddpify.facts.values import NO_CONST, NOTHING, Kind, Thing, Value, constant, join, one
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, join, one
 from ddpify.python import fields
 from ddpify.python.targets import places
 
@@ -103,8 +103,3 @@ def _places(subject: Value) -> list[str]:
             every = (base.node for base in reversed(thing.ref.mro()))
             return fields.parameters(fields.fields(every, lambda *_: False))
     return []
-
-
-def undecided(value: Value) -> Value:
-    """The subject as a condition: which case is taken is not known."""
-    return value.but(const=NO_CONST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ddpify.facts.values import Thing, Value
 from ddpify.python.classes import linearized
@@ -58,6 +59,10 @@ class ClassInfo:
 
     def mro(self) -> list[ClassInfo]:
         """This class and its local bases, nearest first."""
+        return self._line
+
+    @cached_property
+    def _line(self) -> list[ClassInfo]:
         return linearized(self, ClassInfo.local_bases)
 
     def local_bases(self) -> list[ClassInfo]:
