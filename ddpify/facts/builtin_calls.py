@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from ddpify.facts import containers, counts, dealing, measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import (
     NO_CONST,
@@ -23,9 +24,6 @@ from ddpify.facts.values import (
     join,
     one,
 )
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 
@@ -126,10 +124,8 @@ def _getattr(m: Machine, f: Frame, call: Call) -> Value:
 
 
 def _attribute(m: Machine, f: Frame, call: Call, base: Value, name: str) -> Value:
-    from ddpify.facts.expressions import attribute
-
     node = m.tree(call.site.path).expression(call.site) or ast.Pass()
-    return attribute(m, f, base, name, node)
+    return m.attribute(f, base, name, node)
 
 
 def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING
 
 from ddpify.facts import containers, fields, functional, library, methods, sums
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.expressions import attribute
+from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import (
@@ -28,9 +28,6 @@ from ddpify.facts.values import (
 )
 from ddpify.python.arguments import bind, defaults
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 CALLABLE_MODELS = (Kind.MODEL, Kind.WRAPPED)
 

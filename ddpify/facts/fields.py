@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ddpify.facts import containers
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, join, one
 from ddpify.python import fields as python
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.UserDict"})
 TUPLES = frozenset({"typing.NamedTuple"})

@@ -7,7 +7,6 @@ its identity, so that behaviour (`.parameters()`, `.step()`) can still tell what
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.facts import (
     builtin_calls,
@@ -17,9 +16,11 @@ from ddpify.facts import (
     rows,
     standard_calls,
     sums,
+    wrapping,
 )
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.values import (
@@ -35,21 +36,17 @@ from ddpify.facts.values import (
     join,
     one,
 )
+from ddpify.names import INSTALLED
 from ddpify.source import Site
 
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
-
-DDP = "torch.nn.parallel.DistributedDataParallel"
-RUNTIME = "ddpify.runtime"
 NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})
 WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
 RANK_CALLS = frozenset(
     {
         "torch.distributed.get_rank",
-        f"{RUNTIME}.get_rank",
-        f"{RUNTIME}.get_local_rank",
-        f"{RUNTIME}.is_main_process",
+        f"{INSTALLED}.get_rank",
+        f"{INSTALLED}.get_local_rank",
+        f"{INSTALLED}.is_main_process",
         "torch.distributed.get_node_local_rank",
     }
 )
@@ -141,7 +138,7 @@ def call_external(m: Machine, f: Frame, name: str, call: Call) -> Value:
 def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
     if tail in WRAPPERS and name.startswith(("torch.", "apex.")):
         return _wrap_call(m, f, tail, call)
-    if name.startswith(f"{RUNTIME}."):
+    if name.startswith(f"{INSTALLED}."):
         return helper_calls.call_helper(m, f, tail, call)
     if name in STANDARD:
         return standard_calls.call_standard(m, f, name, call)
@@ -417,35 +414,13 @@ def _is_loss(tail: str) -> bool:
     return tail.endswith(("_loss", "cross_entropy", "_with_logits")) or tail == "kl_div"
 
 
-def wrap(m: Machine, f: Frame, value: Value, site: Site, name: str) -> Value:
-    """Each model the value may be, behind the wrapper ``name``."""
-    wrapped = []
-    for thing in value.things:
-        if thing.kind is Kind.WRAPPED:
-            wrapped.append(thing)
-            continue
-        if thing.kind is Kind.UNKNOWN:
-            thing.kind = Kind.MODEL
-        outer = m.make(Kind.WRAPPED, f, site, f"{name}#{thing.serial}")
-        outer.inner = one(thing)
-        outer.detail["wrapper"] = name
-        wrapped.append(outer)
-    return Value(tuple(dict.fromkeys(wrapped)), value.deps)
-
-
-def unwrapped(value: Value) -> Value:
-    """The inner module of each wrapped model."""
-    inner = [t.inner if t.kind is Kind.WRAPPED and t.inner else one(t) for t in value.things]
-    return join(*inner) if inner else value
-
-
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     inner = call.arg(0, "module") or NOTHING
     if tail == "DataParallel" and m.drop_data_parallel:
         for thing in inner.of(Kind.UNKNOWN):
             thing.kind = Kind.MODEL
         return inner
-    return wrap(m, f, inner, call.site, f"torch.nn.parallel.{tail}")
+    return wrapping.wrap(m, f, inner, call.site, f"torch.nn.parallel.{tail}")
 
 
 def _progress(m: Machine, f: Frame, tail: str, call: Call) -> Value:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ddpify.facts import containers
 from ddpify.facts.assignments import assign
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, join, one
 from ddpify.python import fields
 from ddpify.python.targets import places
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 
 def bind(m: Machine, f: Frame, pattern: ast.pattern, subject: Value) -> bool | None:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ddpify.facts.values import Thing, Value
+from ddpify.facts.values import Definition, Thing, Value
 from ddpify.python.classes import linearized
 from ddpify.source import Site, Source
 
@@ -14,7 +14,7 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(eq=False)
-class ModuleInfo:
+class ModuleInfo(Definition):
     """A local module: its source and its globals."""
 
     name: str
@@ -25,7 +25,7 @@ class ModuleInfo:
 
 
 @dataclass(eq=False)
-class FunctionInfo:
+class FunctionInfo(Definition):
     """A function, method or lambda of the project."""
 
     name: str
@@ -46,7 +46,7 @@ class FunctionInfo:
 
 
 @dataclass(eq=False)
-class ClassInfo:
+class ClassInfo(Definition):
     """A class of the project, with what it inherits."""
 
     name: str

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import Kind, Thing, Value, join, one
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 OPERATORS: Final[dict[type[ast.operator], str]] = {
     ast.Add: "__add__",

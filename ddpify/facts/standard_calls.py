@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from ddpify.facts import containers, fields
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, computed, join, one
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 LISTS: Final = frozenset({"collections.deque", "queue.Queue", "queue.SimpleQueue"})
 ZIPS: Final = frozenset({"itertools.product", "itertools.zip_longest"})
