@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from ddpify.python.imports import Finder, added_folders
 from ddpify.roots import project_root as project_root
-from ddpify.source import Source, UnreadableSource, module_file
+from ddpify.source import Source, UnreadableSource
 
 
 @dataclass
@@ -53,20 +56,28 @@ class Project:
         return self.sources[path]
 
     def find(self, dotted: str) -> Path | None:
-        """The local file an absolute import names: a module, a package, or None (not local)."""
-        parts = dotted.split(".")
-        for folder in self._search_path():
-            found = module_file(folder.joinpath(*parts))
-            if found is not None:
-                return found
-        return None
+        """The local file an absolute import names: a module, a package, or None (not local).
+
+        A package without ``__init__.py`` is its folder.
+        """
+        return self._finder.absolute(self.home, dotted) or self._finder.package(self.home, dotted)
 
     def find_relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The local file a relative import of ``importer`` names."""
-        folder = importer.resolve().parent
-        for _ in range(level - 1):
-            folder = folder.parent
-        return module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+        importer = importer.resolve()
+        found = self._finder.relative(importer, level, dotted)
+        return found or self._finder.relative_package(importer, level, dotted)
+
+    def look_in_added(self, tree: ast.Module, file: Path) -> None:
+        """Let imports also look where a module says: ``sys.path.append("lib")``."""
+        known = self._finder.added
+        for folder in added_folders(tree, file.resolve(), self.home):
+            if folder.is_relative_to(self.root) and folder not in known:
+                known.append(folder)
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(self.root)
 
     def dotted(self, file: Path) -> str:
         """The absolute name under which the entry's process imports ``file``."""

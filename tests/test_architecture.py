@@ -53,11 +53,13 @@ OURS: dict[str, set[str]] = {
     "roots": set(),
     "source": {"site"},
     "outcome": DATA,
-    "project": {"source", "facts", "names", "roots"},
-    "facts": {"source", "facts", "names", "project"},
+    # What both readers know of Python: no samples, no ranks, no files but those of imports.
+    "python": {"python"},
+    "project": {"source", "facts", "names", "python", "roots"},
+    "facts": {"source", "facts", "names", "project", "python"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
-    "ranks": {"names", "project", "ranks", "roots", "site", "source"},
+    "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"lint", "outcome", "plan", "rules.base", "settings", "source"},
     "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from ddpify.facts import (
     accumulators,
@@ -19,6 +19,7 @@ from ddpify.facts import (
     functional,
     iteration,
     library,
+    special,
     statements,
     wrapping,
 )
@@ -37,7 +38,7 @@ from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
 from ddpify.names import HEADER_PREFIX, INSTALLED, current
 from ddpify.project import Project
-from ddpify.source import Site
+from ddpify.source import Site, Source
 
 BUDGET = 60_000
 MAX_DEPTH = 24
@@ -110,11 +111,16 @@ class Interpreter:
         return module
 
     def _load(self, name: str, file: Any) -> ModuleInfo | None:
+        if file.is_dir():  # a package without `__init__.py`
+            empty = Source.from_bytes(b"", file / "__init__.py", f"{name}/__init__.py")
+            return ModuleInfo(name, empty, empty.parse())
         source = self.project.read(file)
         if source is None:
             return None
         if source.path not in self.modules:
             self.modules[source.path] = ModuleInfo(name, source, source.parse())
+            if "sys.path" in source.text:
+                self.project.look_in_added(self.modules[source.path].tree, source.file)
         return self.modules[source.path]
 
     def _run_module(self, module: ModuleInfo) -> None:
@@ -256,9 +262,9 @@ class Interpreter:
         """Whether a context manager is no_grad or inference_mode."""
         return any(t.name in library.NO_GRAD for t in value.things)
 
-    def entered(self, value: Value) -> Value:
+    def entered(self, f: Frame, value: Value) -> Value:
         """What ``with value as x`` binds."""
-        return value
+        return special.entered(self, f, value)
 
     def assign(
         self, f: Frame, target: ast.expr, value: Value, source: ast.expr | None = None
@@ -295,15 +301,24 @@ class Interpreter:
     def own(self, value: Value, info: ClassInfo) -> None:
         """Tell a function that it is a method."""
         for thing in value.things:
-            if isinstance(thing.ref, FunctionInfo) and thing.ref.owner is None:
-                thing.ref.owner = info
+            if isinstance(thing.ref, FunctionInfo):
+                for function in (thing.ref, thing.ref.setter):
+                    if function is not None and function.owner is None:
+                        function.owner = info
 
     def bind_method(self, receiver: Thing, value: Value, site: Site) -> Value:
         """A class attribute read through an instance."""
         bound = []
         for thing in value.things:
             info = thing.ref
+            of_class = receiver.kind is Kind.CLASS
             if not isinstance(info, FunctionInfo) or info.decorated_with("builtins.staticmethod"):
+                bound.append(one(thing))
+            elif info.decorated_with("builtins.classmethod"):
+                made = receiver.ref.thing if isinstance(receiver.ref, ClassInfo) else None
+                made = receiver if of_class or made is None else made
+                bound.append(one(Thing(Kind.METHOD, site, info.name, ref=info, receiver=made)))
+            elif of_class:  # `Base.__init__(self)`: the object is an argument
                 bound.append(one(thing))
             elif info.decorated_with("builtins.property", "functools.cached_property"):
                 bound.append(self.enter(None, info, (one(receiver),), {}, site))
@@ -323,6 +338,10 @@ class Interpreter:
     ) -> Value:
         """Run a project function with these arguments and give what it returns."""
         return calls.enter(self, f, info, args, kwargs, site, arg_sites, kwarg_sites or {})
+
+    def apply(self, f: Frame, function: Value, args: tuple[Value, ...], site: Site) -> Value:
+        """What a function, class or bound method gives, called by Python itself."""
+        return calls.apply(self, f, function, args, site)
 
     def builds(self, info: ClassInfo) -> bool:
         """Whether a module's ``__init__`` is still to be read: of a model once is enough."""
@@ -395,6 +414,13 @@ class Interpreter:
         file = self.project.find_relative(thing.ref.source.file, 1, name)
         if thing.ref.source.file.name == "__init__.py" and file is not None:
             return self._module_value(file, f"{thing.name}.{name}", thing.born)
+        if name == "__dict__":
+            keys = cast("dict[object, Value]", thing.ref.globals)
+            return one(Thing(Kind.DICT, thing.born, keys=keys))
+        asked = self.module_globals(thing).get("__getattr__")
+        if asked is not None:
+            frame = Frame(thing.ref, None, {}, statement=thing.born)
+            return self.apply(frame, asked, (constant(name),), thing.born)
         return one(Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}"))
 
     def member(self, f: Frame, module: Value, name: str, site: Site) -> Value:
