@@ -322,10 +322,39 @@ def enter(
     arg_sites: tuple[Site, ...],
     kwarg_sites: Mapping[str, Site],
 ) -> Value:
-    """Run a project function; recursion and endless depth give what is known of the arguments."""
+    """Run a project function; one that only computes is read once for this kind of arguments."""
     m.entered_at.add(site)
+    key = m.summaries.key(f, info, args, kwargs)
+    if f is None or key is None:
+        return _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
+    known = m.summaries.replayed(key, args, kwargs)
+    if known is not None:
+        return known
+    recording = m.summaries.begin((*f.stack, site))
+    try:
+        result = _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
+    finally:
+        m.summaries.end(recording)
+    again = m.summaries.key(f, info, args, kwargs)
+    m.summaries.keep(key, again, recording, (*args, *kwargs.values()), info, result)
+    return result
+
+
+def _read(
+    m: Machine,
+    f: Frame | None,
+    info: FunctionInfo,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+    site: Site,
+    arg_sites: tuple[Site, ...],
+    kwarg_sites: Mapping[str, Site],
+) -> Value:
+    """Read a body; recursion and endless depth give what is known of the arguments."""
+    m.summaries.entered(info)
     with m.inside(info) as allowed:
         if not allowed:
+            m.summaries.cut_short()
             return computed(*args, *kwargs.values())
         frame = _frame(f, info, site)
         _bind_parameters(m, frame, info, args, kwargs, arg_sites, kwarg_sites)

@@ -32,6 +32,7 @@ from ddpify.facts.scopes import (
     Loop,
     ModuleInfo,
 )
+from ddpify.facts.summaries import Summaries
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
 from ddpify.names import HEADER_PREFIX
@@ -82,6 +83,7 @@ class Machine:
         self.unwraps = target.unwraps
         self.shares = target.shares
         self.dealt = target.dealt
+        self.summaries = Summaries()
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
         self.now = 0
@@ -162,7 +164,7 @@ class Machine:
 
     def site(self, f: Frame, node: ast.AST) -> Site:
         """Where a node of the running module stands."""
-        return self.site_of(f.module, node)
+        return f.module.source.site(node)
 
     def site_of(self, module: ModuleInfo, node: ast.AST) -> Site:
         """Where a node of ``module`` stands."""
@@ -179,6 +181,7 @@ class Machine:
 
     def record(self, event: Event) -> None:
         """Keep an event; a repetition of one (second run of a loop) widens the first."""
+        self.summaries.saw(event)
         key = _key(event)
         known = self._seen.get(key)
         if known is None:
@@ -193,7 +196,7 @@ class Machine:
         known = self.values.get(site)
         if known is not value:
             self.values[site] = value if known is None else join(known, value)
-        for thing in held(value, Kind.TALLY):
+        for thing in held(value, Kind.TALLY) if value.things else ():
             self.tallied.setdefault(site, set()).add(thing)
 
     def unknown(self, unknown: Unknown) -> None:
@@ -207,6 +210,7 @@ class Machine:
 
     def make(self, kind: Kind, f: Frame, site: Site, name: str = "") -> Thing:
         """The thing made at ``site`` in this call: the same one when a loop comes by again."""
+        self.summaries.made(kind)
         key = (kind, site, f.stack, name)
         if key not in self._made:
             self._made[key] = Thing(kind, site, name)
@@ -382,6 +386,7 @@ class Machine:
 
     def module_attribute(self, thing: Thing, name: str) -> Value:
         """``module.name``: a global or a submodule."""
+        self.summaries.looked_up(self.module_globals(thing), name)
         found = self.module_globals(thing).get(name)
         if found is not None:
             return found
