@@ -10,8 +10,9 @@ from itertools import chain
 from pathlib import Path
 
 from ddpify.ranks.imports import Modules
-from ddpify.ranks.model import Place, Run
+from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import Site, Span

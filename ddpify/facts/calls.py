@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ddpify.facts import functional, library, methods, sums
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.expressions import attribute
+from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.summaries import Given
 from ddpify.facts.values import (
     NOTHING,
     Kind,
@@ -26,9 +27,6 @@ from ddpify.facts.values import (
     one,
 )
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 CALLABLE_MODELS = (Kind.MODEL, Kind.WRAPPED)
 
@@ -324,19 +322,19 @@ def enter(
 ) -> Value:
     """Run a project function; one that only computes is read once for this kind of arguments."""
     m.entered_at.add(site)
-    key = m.summaries.key(f, info, args, kwargs)
+    given = Given.to(info, args, kwargs)
+    key = m.summaries.key(f, info, given)
     if f is None or key is None:
         return _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
-    known = m.summaries.replayed(key, args, kwargs)
+    known = m.summaries.replayed(key, given)
     if known is not None:
         return known
-    recording = m.summaries.begin((*f.stack, site))
+    recording = m.summaries.begin((*f.stack, site), given)
     try:
         result = _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
     finally:
         m.summaries.end(recording)
-    again = m.summaries.key(f, info, args, kwargs)
-    m.summaries.keep(key, again, recording, (*args, *kwargs.values()), info, result)
+    m.summaries.keep(key, recording, info, given, result)
     return result
 
 

@@ -12,8 +12,9 @@ from dataclasses import replace
 from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
-from ddpify.facts.machine import AS_IT_STANDS, RUNTIME, Machine, Target
+from ddpify.facts.machine import AS_IT_STANDS, RUNTIME, Interpreter, Target
 from ddpify.facts.model import Facts, Home, Model, Status
+from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
 from ddpify.facts.values import Thing
 from ddpify.project import Project
@@ -105,10 +106,10 @@ class _Readings:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._known: dict[Target, Machine] = {}
+        self._known: dict[Target, Interpreter] = {}
         self.first = self.of(AS_IT_STANDS)
 
-    def of(self, target: Target) -> Machine:
+    def of(self, target: Target) -> Interpreter:
         """The program, read as ``target`` says. Raises TooLarge."""
         if target.drop_data_parallel and not self.first.parallel:
             target = replace(target, drop_data_parallel=False)
@@ -116,8 +117,8 @@ class _Readings:
             self._known[target] = self._read(target)
         return self._known[target]
 
-    def _read(self, target: Target) -> Machine:
-        machine = Machine(self.project, target)
+    def _read(self, target: Target) -> Interpreter:
+        machine = Interpreter(self.project, target)
         module = machine.run()
         if module is not None and machine.exhausted:
             raise TooLarge(

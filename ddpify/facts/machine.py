@@ -21,8 +21,10 @@ from ddpify.facts import (
     iteration,
     library,
     statements,
+    wrapping,
 )
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
+from ddpify.facts.protocol import Event
 from ddpify.facts.scopes import (
     ClassInfo,
     Frame,
@@ -42,8 +44,6 @@ from ddpify.source import Site
 BUDGET = 60_000
 MAX_DEPTH = 24
 RUNTIME = "ddpify.runtime"
-
-Event = Call | Bind | Access | Forward
 
 
 class OutOfBudget(Exception):
@@ -72,7 +72,7 @@ class Target:
 AS_IT_STANDS = Target()
 
 
-class Machine:
+class Interpreter:
     """One reading of one entry script: of the program as ``target`` says."""
 
     def __init__(self, project: Project, target: Target = AS_IT_STANDS) -> None:
@@ -210,10 +210,10 @@ class Machine:
 
     def make(self, kind: Kind, f: Frame, site: Site, name: str = "") -> Thing:
         """The thing made at ``site`` in this call: the same one when a loop comes by again."""
-        self.summaries.made(kind)
         key = (kind, site, f.stack, name)
         if key not in self._made:
             self._made[key] = Thing(kind, site, name)
+        self.summaries.made(self._made[key])
         return self._made[key]
 
     # -- control ---------------------------------------------------------------------------
@@ -247,7 +247,7 @@ class Machine:
                 value = base.attrs.get(node.attr) if base else None
             if value is None:
                 continue
-            wrapped = library.wrap(self, f, value, site, library.DDP)
+            wrapped = wrapping.wrap(self, f, value, site, wrapping.DDP)
             if base is not None and isinstance(node, ast.Attribute):
                 base.attrs[node.attr] = wrapped
             elif isinstance(node, ast.Name):
@@ -265,9 +265,15 @@ class Machine:
         """What ``with value as x`` binds."""
         return value
 
-    def bind_loop_target(self, f: Frame, target: ast.expr, element: Value) -> None:
-        """Bind a loop variable."""
-        assignments.assign(self, f, target, element)
+    def assign(
+        self, f: Frame, target: ast.expr, value: Value, source: ast.expr | None = None
+    ) -> None:
+        """Bind ``target`` to ``value``, destructuring tuples."""
+        assignments.assign(self, f, target, value, source)
+
+    def attribute(self, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
+        """``base.name``."""
+        return expressions.attribute(self, f, base, name, node)
 
     def element_of(self, f: Frame, value: Value) -> Value:
         """What iterating over ``value`` yields."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ddpify.facts import counts, library, measures, rows
-from ddpify.facts.assignments import conditioned
+from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Call
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import (
     NOTHING,
@@ -18,9 +17,6 @@ from ddpify.facts.values import (
     join,
     one,
 )
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 RETURNS_SELF = frozenset(
     """to cuda cpu train eval float double half bfloat16 requires_grad_ apply share_memory type

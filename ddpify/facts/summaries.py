@@ -16,52 +16,67 @@ of values and under the same kinds of conditions, as what its first reading reco
 from __future__ import annotations
 
 import ast
-import builtins
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 
-from ddpify.facts.accumulators import loaders_in
-from ddpify.facts.events import Access, Bind, Call, Forward
+from ddpify.facts.computations import Event, is_computation
+from ddpify.facts.kinds import (
+    CONTAINERS,
+    Tracked,
+    circumstances,
+    copied,
+    is_data,
+    kind_of,
+    of_global,
+    unknowns,
+)
 from ddpify.facts.scopes import Frame, FunctionInfo
-from ddpify.facts.values import (
-    OF_ONE_RANK,
-    Kind,
-    Measure,
-    Thing,
-    Value,
-)
+from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, Value
 
-CONTAINERS = (Kind.TUPLE, Kind.DICT, Kind.ITERATOR)
-NAMED = (Kind.EXTERNAL, Kind.CLASS, Kind.MODULE)
-SETTINGS = (Kind.ARGUMENT, *OF_ONE_RANK[1:])  # what arguments may be computed from: not the rank
-MADE = (Kind.UNKNOWN, Kind.INDEX, Kind.EXTERNAL, *CONTAINERS, *OF_ONE_RANK[1:])
-LIBRARIES = ("numpy.", "math.", "scipy.", "os.path.")
-# They change what is computed later, or leave something on the disk.
-EFFECTS = frozenset("seed set_state seterr set_printoptions save savez savetxt load".split())
-BUILTINS = frozenset(
-    """print len range enumerate zip min max abs sum int float str bool list tuple dict set sorted
-    reversed isinstance round any all pow divmod slice type""".split()
-)
-METHODS = frozenset(
-    """append extend insert copy astype reshape ravel flatten squeeze transpose swapaxes sum mean
-    min max std var sort any all argmax argmin argsort cumsum clip round dot fill tolist format join
-    split keys values items get""".split()
-)
+MADE = (Kind.INSTANCE, Kind.UNKNOWN, Kind.INDEX, Kind.EXTERNAL, *CONTAINERS, *OF_ONE_RANK[1:])
+CONSTRUCTED = (Kind.DATASET, Kind.INSTANCE)
 ATTEMPTS = 3  # an import in the body runs a module the first time
-DEPTH = 4
 
 Reads = dict[tuple[int, str], tuple[Mapping[str, Value], Hashable]]
 
 
-class Tracked(Exception):
-    """A value that is more than settings and arrays: what it meets has to be read."""
+@dataclass(frozen=True)
+class Given:
+    """The arguments of a call; ``new`` is the object that it constructs, the first of them."""
+
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    new: Thing | None
+
+    @classmethod
+    def to(cls, info: FunctionInfo, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Given:
+        """What a function is called with."""
+        first = args[0].things if info.name == "__init__" and args else ()
+        fresh = len(first) == 1 and first[0].kind in CONSTRUCTED and not first[0].attrs
+        return cls(args, kwargs, first[0] if fresh else None)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Positional, then keyword."""
+        return (*self.args, *self.kwargs.values())
+
+    def kind(self) -> Hashable:
+        """The kind of each. Raises Tracked."""
+        rest = self.args if self.new is None else self.args[1:]
+        given = tuple(kind_of(value) for value in rest)
+        named = tuple((name, kind_of(value)) for name, value in self.kwargs.items())
+        return (self.new and (self.new.kind, self.new.ref), given, named)
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What a function gave, of which given things, and the globals this rests on."""
+    """What a function gave, of which given things, and the globals this rests on.
+
+    Of a constructor, what the attributes are.
+    """
 
     result: Value
+    attributes: dict[str, Value]
     given: tuple[tuple[Thing, ...], ...]
     reads: Reads
 
@@ -71,6 +86,7 @@ class Recording:
     """A call that is read for the first time with this kind of arguments."""
 
     stack: tuple[object, ...]
+    own: set[Thing]  # objects that are not known outside of the call yet
     reads: Reads = field(default_factory=dict)
     computes: bool = True  # so far, nothing but
 
@@ -85,22 +101,24 @@ class Summaries:
 
     # -- what a reading tells --------------------------------------------------------------
 
-    def saw(self, event: Call | Bind | Access | Forward) -> None:
+    def saw(self, event: Event) -> None:
         """An event; every call around it does what it does."""
-        if self._open and not _is_computation(event):
-            self._spoil()
+        for recording in self._open:
+            recording.computes &= is_computation(event, recording.own)
 
-    def made(self, kind: Kind) -> None:
-        """A thing is made."""
-        if self._open and kind not in MADE:
-            self._spoil()
+    def made(self, thing: Thing) -> None:
+        """A thing is made; an object of the project is what it then does."""
+        for recording in self._open:
+            if thing.kind is Kind.INSTANCE:
+                recording.own.add(thing)
+            recording.computes &= thing.kind in MADE
 
     def looked_up(self, names: Mapping[str, Value], name: str) -> None:
         """A global is read."""
         if not self._open or (id(names), name) in self._open[-1].reads:
             return
         try:
-            was = _of_global(names.get(name))
+            was = of_global(names.get(name))
         except Tracked:
             self._spoil()
             return
@@ -124,35 +142,32 @@ class Summaries:
 
     # -- summaries -------------------------------------------------------------------------
 
-    def key(
-        self, f: Frame | None, info: FunctionInfo, args: tuple[Value, ...], kwargs: dict[str, Value]
-    ) -> Hashable | None:
+    def key(self, f: Frame | None, info: FunctionInfo, given: Given) -> Hashable | None:
         """The kind of a call, None when it has to be read."""
         if f is None or info.closure is not None or self._failed.get(info, 0) >= ATTEMPTS:
             return None
         try:
-            given = tuple(_kind_of(value) for value in args)
-            named = tuple((name, _kind_of(value)) for name, value in kwargs.items())
-            defaults = tuple(v and _kind_of(v) for v in (*info.defaults, *info.kw_defaults))
-            return (info, given, named, defaults, _circumstances(f))
+            defaults = tuple(v and kind_of(v) for v in (*info.defaults, *info.kw_defaults))
+            return (info, given.kind(), defaults, circumstances(f))
         except Tracked:
             return None
 
-    def replayed(
-        self, key: Hashable, args: tuple[Value, ...], kwargs: dict[str, Value]
-    ) -> Value | None:
+    def replayed(self, key: Hashable, given: Given) -> Value | None:
         """What a call of this kind gives, None when it was not read yet."""
         summary = self._known.get(key)
         if summary is None or not _hold(summary.reads):
             return None
         for recording in self._open:
             recording.reads.update(summary.reads)
-        now = _unknowns((*args, *kwargs.values()))
-        return _copied(summary.result, dict(zip(summary.given, now, strict=True)))
+        others = tuple(zip(summary.given, unknowns(given.values), strict=True))
+        if given.new is not None:
+            attributes = {name: copied(v, others) for name, v in summary.attributes.items()}
+            given.new.attrs.update(attributes)
+        return copied(summary.result, others)
 
-    def begin(self, stack: tuple[object, ...]) -> Recording:
+    def begin(self, stack: tuple[object, ...], given: Given) -> Recording:
         """A call is read that may become a summary."""
-        self._open.append(Recording(stack))
+        self._open.append(Recording(stack, {given.new} if given.new is not None else set()))
         return self._open[-1]
 
     def end(self, recording: Recording) -> None:
@@ -160,22 +175,33 @@ class Summaries:
         self._open.remove(recording)
 
     def keep(
-        self,
-        key: Hashable,
-        again: Hashable | None,
-        recording: Recording,
-        values: tuple[Value, ...],
-        info: FunctionInfo,
-        result: Value,
+        self, key: Hashable, recording: Recording, info: FunctionInfo, given: Given, result: Value
     ) -> None:
-        """Remember the result; ``again``: the kind of the call after it, the same if it left
-        its arguments alone."""
-        given = _unknowns(values)
-        fits = recording.computes and key == again and _is_data(result, given)
-        if not fits or not _hold(recording.reads) or not _leaves_names(info.node):
+        """Remember what a call gave, if it did nothing else."""
+        if not recording.computes or not _only_gives(key, recording, info, given, result):
             self._failed[info] = self._failed.get(info, 0) + 1
             return
-        self._known[key] = Summary(_copied(result, {}), given, recording.reads)
+        attributes = given.new.attrs if given.new is not None else {}
+        self._known[key] = Summary(
+            copied(result, ()),
+            {name: copied(value, ()) for name, value in attributes.items()},
+            unknowns(given.values),
+            recording.reads,
+        )
+
+
+def _only_gives(
+    key: Hashable, recording: Recording, info: FunctionInfo, given: Given, result: Value
+) -> bool:
+    """Whether arguments and globals are what they were, and what comes out is data."""
+    assert isinstance(key, tuple)
+    try:
+        same = given.kind() == key[1]
+    except Tracked:
+        return False
+    out = (result, *(given.new.attrs.values() if given.new is not None else ()))
+    data = all(is_data(value, unknowns(given.values)) for value in out)
+    return same and data and _hold(recording.reads) and _leaves_names(info.node)
 
 
 def _leaves_names(node: ast.AST) -> bool:
@@ -186,205 +212,6 @@ def _leaves_names(node: ast.AST) -> bool:
 def _hold(reads: Reads) -> bool:
     """Whether the globals are what they were."""
     try:
-        return all(_of_global(names.get(key[1])) == was for key, (names, was) in reads.items())
+        return all(of_global(names.get(key[1])) == was for key, (names, was) in reads.items())
     except Tracked:
         return False
-
-
-# ---- Kinds of values
-def _kind_of(value: Value, depth: int = DEPTH) -> Hashable:
-    """What a function can tell of a value: not which array it is. Raises Tracked."""
-    if value.measure is not Measure.UNIFORM or value.rows:
-        raise Tracked
-    things = frozenset(_kind_of_thing(thing, depth) for thing in value.things)
-    const: Hashable = (type(value.const), value.const)
-    return (things, frozenset(_kind_of_dep(dep) for dep in value.deps), const)
-
-
-def _kind_of_dep(dep: Thing) -> Hashable:
-    if dep.kind is Kind.DATASET:
-        return Kind.DATASET
-    if dep.kind not in SETTINGS:
-        raise Tracked
-    return dep if dep.kind is Kind.ARGUMENT else (dep.kind, dep.born)
-
-
-def _kind_of_thing(thing: Thing, depth: int) -> Hashable:
-    if thing.kind in NAMED:
-        return (thing.kind, thing.ref or thing.name)
-    if thing.kind in CONTAINERS and depth and not thing.attrs:
-        return _kind_of_container(thing, depth - 1)
-    if thing.kind is Kind.FUNCTION and isinstance(thing.ref, FunctionInfo) and not thing.detail:
-        if thing.ref.closure is None and thing.receiver is None:
-            return thing.ref
-    if thing.kind is Kind.ARGUMENT and depth:
-        attributes = ((name, _kind_or_self(v, depth - 1)) for name, v in thing.attrs.items())
-        return (thing, frozenset(attributes))
-    if thing.kind is Kind.INDEX and "row" not in thing.detail:
-        return Kind.INDEX
-    if _is_array(thing):
-        return Kind.UNKNOWN
-    raise Tracked
-
-
-def _kind_or_self(value: Value, depth: int) -> Hashable:
-    """A setting may be a device: what a function does with that is seen when it is read."""
-    try:
-        return _kind_of(value, depth)
-    except Tracked:
-        return value
-
-
-def _kind_of_container(thing: Thing, depth: int) -> Hashable:
-    items = None if thing.items is None else tuple(_kind_of(v, depth) for v in thing.items)
-    keys = None
-    if thing.keys is not None:
-        keys = tuple((name, _kind_of(v, depth)) for name, v in thing.keys.items())
-    inner = None if thing.inner is None else _kind_of(thing.inner, depth)
-    over = tuple(_kind_of(v, depth) for v in thing.detail.get("over", ()))
-    if set(thing.detail) - {"over"}:
-        raise Tracked
-    return (thing.kind, thing.name, thing.born, items, keys, inner, over)
-
-
-def _is_array(thing: Thing) -> bool:
-    """An object of a library that nothing is known of, and nothing was done to."""
-    bare = not thing.attrs and thing.inner is None and thing.items is None and thing.keys is None
-    return thing.kind is Kind.UNKNOWN and bare and "part_of" not in thing.detail
-
-
-def _of_global(value: Value | None) -> Hashable:
-    return None if value is None else _kind_of(value)
-
-
-def _circumstances(f: Frame) -> Hashable:
-    """What decides how often a call happens, as far as rules ask. Raises Tracked."""
-    loop = f.loop
-    while loop is not None:
-        if loop.over.measure is not Measure.UNIFORM or loop.over.rows or loaders_in(loop.over):
-            raise Tracked
-        loop = loop.parent
-    if f.contexts or any(guard.test.measure is not Measure.UNIFORM for guard in f.guards):
-        raise Tracked
-    things = (t for guard in f.guards for t in guard.test.all_deps())
-    return (f.no_grad, frozenset(t.kind for t in things if t.kind in OF_ONE_RANK))
-
-
-# ---- Things that are given, and what is made of them
-def _unknowns(values: Iterable[Value]) -> tuple[tuple[Thing, ...], ...]:
-    """The arrays and data sets in each value: another call of the same kind has others."""
-    return tuple(
-        tuple(t for t in (*_all_things(v), *sorted(v.deps, key=_serial)) if _is_given(t))
-        for v in values
-    )
-
-
-def _serial(thing: Thing) -> int:
-    return thing.serial
-
-
-def _is_given(thing: Thing) -> bool:
-    return thing.kind in (Kind.UNKNOWN, Kind.INDEX, Kind.DATASET)
-
-
-def _all_things(value: Value, depth: int = DEPTH) -> list[Thing]:
-    found = []
-    for thing in value.things:
-        found.append(thing)
-        if depth and thing.kind in CONTAINERS:
-            parts = [*(thing.items or ()), *(thing.keys or {}).values()]
-            parts += [thing.inner] if thing.inner is not None else []
-            found += [t for part in parts for t in _all_things(part, depth - 1)]
-    return list(dict.fromkeys(found))
-
-
-def _is_data(result: Value, given: tuple[tuple[Thing, ...], ...]) -> bool:
-    """Whether a result is arrays (given or made here) and containers of them, all made here."""
-    known = {thing for things in given for thing in things}
-    try:
-        _kind_of(result)
-    except Tracked:
-        return False
-    return all(_is_result(t) for t in _all_things(result) if t not in known)
-
-
-def _is_result(thing: Thing) -> bool:
-    made = thing.kind is Kind.UNKNOWN and thing.name.startswith(LIBRARIES)
-    return made or thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR, Kind.INDEX)
-
-
-def _copied(value: Value, others: Mapping[tuple[Thing, ...], tuple[Thing, ...]]) -> Value:
-    """A value with containers of its own, in which other things are given."""
-    things: list[Thing] = []
-    for thing in value.things:
-        container = thing.kind in CONTAINERS
-        things += [_copied_container(thing, others)] if container else _instead(thing, others)
-    deps = (new for dep in value.deps for new in _instead(dep, others))
-    return value.but(things=tuple(dict.fromkeys(things)), deps=frozenset(deps))
-
-
-def _instead(
-    thing: Thing, others: Mapping[tuple[Thing, ...], tuple[Thing, ...]]
-) -> Iterable[Thing]:
-    """What is given now where a thing was, or the thing."""
-    found = [new for old, now in others.items() if thing in old for new in now]
-    return [t for t in found if t.kind is thing.kind] or [thing]
-
-
-def _copied_container(thing: Thing, others: Mapping[tuple[Thing, ...], tuple[Thing, ...]]) -> Thing:
-    items, keys = thing.items, thing.keys
-    detail = dict(thing.detail)
-    if "over" in detail:
-        detail["over"] = tuple(_copied(v, others) for v in detail["over"])
-    return Thing(
-        thing.kind,
-        thing.born,
-        thing.name,
-        items=None if items is None else tuple(_copied(v, others) for v in items),
-        keys=None if keys is None else {k: _copied(v, others) for k, v in keys.items()},
-        inner=None if thing.inner is None else _copied(thing.inner, others),
-        detail=detail,
-    )
-
-
-# ---- Events
-def _is_computation(event: Call | Bind | Access | Forward) -> bool:
-    """Whether an event says nothing of training, and leaves nothing behind."""
-    if isinstance(event, Forward):
-        return False
-    if isinstance(event, Bind):
-        return "." not in event.target
-    if isinstance(event, Access):
-        return not event.stored and all(_is_plain(t) for t in event.base.things)
-    if event.target is not None:
-        return True  # its body speaks for itself
-    package, _, tail = event.name.rpartition(".")
-    if not all(_is_plain(t) for value in _given_to(event) for t in value.things):
-        return False
-    if not event.name:  # `CubicSpline(steps, warps)(x)`
-        made = event.result.things
-        return bool(made) and all(t.name.startswith(LIBRARIES) for t in made)
-    if not package:
-        return event.name.startswith(".") and _is_method(event, tail)
-    if package == "builtins":
-        return tail in BUILTINS or _is_exception(tail)
-    return event.name.startswith(LIBRARIES) and tail not in EFFECTS
-
-
-def _given_to(call: Call) -> tuple[Value, ...]:
-    return (*call.args, *call.kwargs.values())
-
-
-def _is_exception(name: str) -> bool:
-    found = getattr(builtins, name, None)
-    return isinstance(found, type) and issubclass(found, Exception)
-
-
-def _is_method(call: Call, name: str) -> bool:
-    things = call.receiver.things if call.receiver is not None else ()
-    return name in METHODS and all(_is_plain(t) for t in things)
-
-
-def _is_plain(thing: Thing) -> bool:
-    kinds = (*CONTAINERS, *NAMED, Kind.FUNCTION, Kind.ARGUMENT, Kind.INDEX)
-    return thing.kind in kinds or _is_array(thing)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.ranks import naming
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Symbol, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import key_of, merge, spread, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 
 def assign(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:

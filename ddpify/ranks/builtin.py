@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from ddpify.ranks import assigning, fields, folding, naming, sizes, words
+from ddpify.ranks import assigning, environment, fields, folding, naming, sizes, words
+from ddpify.ranks.attributes import attribute_of
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import (
     FALSE,
@@ -18,24 +21,6 @@ from ddpify.ranks.values import (
     spread,
     symbol,
 )
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-
-
-def environ_get(m: Machine, f: Frame, one: Call) -> Value | None:
-    from ddpify.ranks.expressions import environment
-
-    if not one.args:
-        return None
-    found = environment(m, f, one.args[0], one.node)
-    if found is not None:
-        return found
-    key = one.args[0].constant
-    if isinstance(key, str) and key.startswith(words.UNSET_VARIABLES):
-        return one.arg(1, "default") or NONE
-    return symbol(f"environ[{key}]", *one.args[1:], *one.kwargs.values())
 
 
 def _exit(m: Machine, f: Frame, one: Call) -> Value:
@@ -117,8 +102,6 @@ def _listed(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
-    from ddpify.ranks.attributes import attribute_of
-
     if len(one.args) < 2 or not isinstance(one.args[1].constant, str):
         return None
     name = one.args[1].constant
@@ -190,9 +173,9 @@ def _hasattr(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
-    "os.environ.get": environ_get,
-    "os.environ.pop": environ_get,
-    "os.getenv": environ_get,
+    "os.environ.get": environment.get,
+    "os.environ.pop": environment.get,
+    "os.getenv": environment.get,
     "sys.exit": _exit,
     "builtins.exit": _exit,
     "builtins.quit": _exit,

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ddpify.ranks import assigning
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, DATA, Call, Origin, Symbol, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import spread
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 _CONTAINERS: Final = frozenset("append extend add update insert setdefault".split())
 

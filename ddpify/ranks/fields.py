@@ -5,16 +5,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.ranks import naming
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.given import Given
 from ddpify.ranks.model import Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
-
-if TYPE_CHECKING:
-    from ddpify.ranks.machine import Machine
 
 
 def entries(
@@ -47,8 +45,6 @@ def fill(
 
 def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
     """``field(default=…)`` and ``field(default_factory=…)``, which is called for each object."""
-    from ddpify.ranks.calls import Given, call_value
-
     node = info.assigns.get(name)
     if not isinstance(node, ast.Call):
         return None
@@ -57,7 +53,7 @@ def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
         return None
     given = {one.arg: m.evaluate(frame, one.value) for one in node.keywords}
     if "default_factory" in given:
-        return call_value(m, frame, given["default_factory"], Given(node))
+        return m.call_value(frame, given["default_factory"], Given(node))
     return given.get("default")
 
 

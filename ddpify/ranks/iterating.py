@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ddpify.ranks import words
+from ddpify.ranks import calls, words
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, RANK1, Loop, Origin, Symbol, Thing, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 MAX_UNROLLED = 6
 
@@ -124,12 +121,10 @@ def _is_bar(name: str) -> bool:
 
 def _of_instance(m: Machine, f: Frame, over: Value, loop: Loop) -> Value | None:
     """An object of the project with ``__iter__``: what that yields."""
-    from ddpify.ranks.calls import call_method
-
     thing = over.things[0]
     if thing.cls is None or thing.cls.method("__iter__") is None:
         return None
-    value = call_method(m, f, over, "__iter__", loop.node)
+    value = calls.call_method(m, f, over, "__iter__", loop.node)
     if value is None:
         return None
     if value.items:

@@ -6,39 +6,18 @@ import ast
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ddpify.ranks import assigning, builtin, changes, sizes, streams, words
+from ddpify.ranks import assigning, builtin, changes, environment, hooks, sizes, streams, words
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
-from ddpify.ranks.model import (
-    CLOCK,
-    DATA,
-    FILES,
-    LOCAL_RANK,
-    RANK,
-    Call,
-    Value,
-)
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.given import Given
+from ddpify.ranks.model import CLOCK, DATA, FILES, LOCAL_RANK, RANK, Call, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import NONE, TRUE, constant, symbol
 
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-
-DECORATORS: Final = {
-    "contextlib.contextmanager": "$context",
-    "contextlib.asynccontextmanager": "$context",
-    "builtins.property": "$property",
-    "functools.cached_property": "$property",
-    "functools.cache": "$cached",
-    "functools.lru_cache": "$cached",
-    "builtins.staticmethod": "$static",
-    "builtins.classmethod": "$class",
-    "torch.no_grad": "$nograd",
-    "torch.inference_mode": "$nograd",
-}
 # Methods that give the object itself: of modules, and of tensors where identity does not matter.
 _SELF: Final = frozenset(
     "to cuda cpu train eval float half double bfloat16 requires_grad_ compile share_memory"
@@ -164,14 +143,12 @@ def _true(m: Machine, f: Frame, one: Call) -> Value:
 
 def _spawn(m: Machine, f: Frame, one: Call) -> Value:
     """``mp.spawn(fn, args=…)``: the function gets its process's number first."""
-    from ddpify.ranks.calls import Given, call_value
-
     target = one.arg(0, "fn")
     if target is not None:
         given = one.arg(1, "args")
         rest = given.items if given is not None and given.items is not None else ()
         number = m.rank_value(RANK, "the number that spawn gives", one.site)
-        call_value(m, f, target, Given(one.node, args=(number, *rest)))
+        m.call_value(f, target, Given(one.node, args=(number, *rest)))
     return result(one)
 
 
@@ -246,7 +223,7 @@ def _method(m: Machine, f: Frame, one: Call) -> Value:
     if changes.changes(m, one):
         return changes.changed(m, f, one, receiver)
     if method in ("get", "pop") and any(t.name == "os.environ" for t in receiver.things):
-        return builtin.environ_get(m, f, one) or result(one)
+        return environment.get(m, f, one) or result(one)
     held = _of_dict(one, receiver)
     if held is not None:
         return held
@@ -279,9 +256,7 @@ def _identity(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 def _hooks(m: Machine, f: Frame, one: Call) -> Value | None:
-    from ddpify.ranks.hooks import trained
-
-    trained(m, f, one)
+    hooks.trained(m, f, one)
     return None
 
 

@@ -6,18 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.ranks import assigning, iterating
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Guard, Loop, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
 from ddpify.ranks.values import constant, same, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 
@@ -89,13 +86,13 @@ def _while_once(m: Machine, f: Frame, node: ast.While) -> None:
     loop = Loop(node, f.module, None, _trains(f, node))
     local = Guard(test, node.test, f.module, True, m.live) if m.is_local(test, m.live) else None
     outside, m.live = m.live, live
-    guards = m.guards
+    here = m.here
     if live != outside:
-        m.guards = (*guards, Guard(test, node.test, f.module, True, live))
+        m.here = here.under(Guard(test, node.test, f.module, True, live))
     with m.looping(loop, _key(f, node.test), local):
         m.execute(f, node.body)
         again = m.evaluate(f, node.test) if m.live else test
-    m.guards = guards
+    m.here = here
     if local is None and m.is_local(again, m.live) and m.items:
         _leave_locally(m, f, again, node)
     m.live = outside

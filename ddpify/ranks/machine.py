@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from ddpify.names import HEADER_PREFIX
-from ddpify.ranks import expressions, narrowing, statements, streams, words
+from ddpify.ranks import calls, expressions, functions, narrowing, statements, streams, words
 from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.given import Given
 from ddpify.ranks.imports import Modules
 from ddpify.ranks.interest import Interest
 from ddpify.ranks.model import (
@@ -22,23 +24,24 @@ from ddpify.ranks.model import (
     Call,
     Exit,
     Guard,
+    Here,
     Loop,
     Origin,
-    Run,
     Store,
     Symbol,
     Thing,
     Value,
 )
-from ddpify.ranks.modules import FunctionInfo, Module
+from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split, Unread
-from ddpify.ranks.values import asks_presence, constant, merge, narrowed, truth
+from ddpify.ranks.values import asks_presence, merge, narrowed, truth
 
 MAX_READINGS, LARGE = 2, 500
 MISSING: Any = object()
 
 
-class Machine:
+class Interpreter:
     """One run from one start."""
 
     def __init__(self, modules: Modules, interest: Interest, run: Run, limit: int) -> None:
@@ -49,12 +52,7 @@ class Machine:
         self.order = 0
         self.spent = 0
         self.live = ALL
-        self.guards: tuple[Guard, ...] = ()
-        self.loops: tuple[Loop, ...] = ()
-        self.stack: tuple[Call, ...] = ()
-        self.contexts: tuple[Value, ...] = ()
-        self.swallows: tuple[ast.Try, ...] = ()
-        self.grad = True
+        self.here = Here()
         self.streams = streams.unseeded()
         self.items: list[Item] = []
         self.journal: list[tuple[dict[str, Value], str, Any]] = []
@@ -71,7 +69,7 @@ class Machine:
         self.patched: set[str] = set()
         self.words: set[str] = set()
         self.closures: dict[Thing, Frame | None] = {}  # the frames in which functions were made
-        self.token = constant(object())  # marks what belongs to this run
+        self.classes: dict[ClassInfo, Thing] = {}
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -148,14 +146,14 @@ class Machine:
             self.live, self.items = ranks, []
             told.append(narrowing.narrow(self, f, node, holds) if ranks else [])
             if ranks:
-                guards = self.guards
+                here = self.here
                 divides = ranks != live and not local
                 may = ranks if divides else ALL
-                self.guards = (*guards, Guard(test, node, f.module, holds, may))
+                self.here = here.under(Guard(test, node, f.module, holds, may))
                 try:
                     arm()
                 finally:
-                    self.guards = guards
+                    self.here = here
             results.append((self.live, self.items, self.take_back(mark)))
         self.items = items
         narrowing.widen(told, results)
@@ -248,8 +246,8 @@ class Machine:
             node,
             f.module,
             self.live,
-            self.guards,
-            self.loops,
+            self.here.guards,
+            self.here.loops,
             f.function,
         )
         self.run.exits.append(made)
@@ -259,13 +257,13 @@ class Machine:
     @contextmanager
     def looping(self, loop: Loop, key: str, local: Guard | None = None) -> Iterator[None]:
         """The body of a loop."""
-        live, items, loops = self.live, self.items, self.loops
-        self.items, self.loops = [], (*loops, loop)
+        live, items, here = self.live, self.items, self.here
+        self.items, self.here = [], replace(here, loops=(*here.loops, loop))
         self.run.loops.append(loop)
         try:
             yield
         finally:
-            body, self.items, self.loops, self.live = self.items, items, loops, live
+            body, self.items, self.here, self.live = self.items, items, here, live
             if body:
                 one: Item = Repeat(key, loop.node, body, live)
                 self.items.append(Split(local, ([one], []), live) if local else one)
@@ -275,7 +273,9 @@ class Machine:
     def event(self, op: str, call: Call | None, node: ast.AST, f: Frame) -> None:
         """A collective is entered."""
         if self.live:
-            self.items.append(Event(op, call, node, f.module, self.live, self.guards, self.stack))
+            self.items.append(
+                Event(op, call, node, f.module, self.live, self.here.guards, self.here.stack)
+            )
 
     def store(self, f: Frame, base: Value, key: str, value: Value, node: ast.AST, el: bool) -> None:
         """An attribute or an element is set."""
@@ -288,9 +288,9 @@ class Machine:
                 node,
                 f.module,
                 self.live,
-                self.guards,
-                self.loops,
-                self.stack,
+                self.here.guards,
+                self.here.loops,
+                self.here.stack,
                 f.function,
                 el,
             )
@@ -305,6 +305,22 @@ class Machine:
     def execute(self, f: Frame, body: list[ast.stmt]) -> None:
         """Run statements for the ranks that are live."""
         statements.execute(self, f, body)
+
+    def enter(
+        self,
+        f: Frame | None,
+        thing: Thing,
+        args: tuple[Value, ...],
+        kwargs: dict[str, Value],
+        one: Call | None,
+        on_yield: Callable[[Value], None] | None = None,
+    ) -> Value:
+        """Run a function of the project and give what it returns."""
+        return functions.enter(self, f, thing, args, kwargs, one, on_yield)
+
+    def call_value(self, f: Frame, callee: Value, given: Given) -> Value:
+        """Call whatever ``callee`` may be."""
+        return calls.call_value(self, f, callee, given)
 
     def inline(self, items: list[Item]) -> None:
         """What a function did, in its caller's sequence."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.ranks.model import Place, Thing
 from ddpify.source import Site, Source
 
+Place = tuple[str, int]  # where a function starts: path and line
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _CALLED = re.compile(r"(\w+)\s*\(")
 
@@ -65,7 +65,6 @@ class ClassInfo:
     bases: tuple[ClassInfo | str, ...] = ()
     methods: dict[str, FunctionInfo] = field(default_factory=dict)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
-    thing: Thing | None = None
 
     def set_later(self) -> set[str]:
         """Attributes that a method other than ``__init__`` sets, and not always alike."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from ddpify.ranks import functions, words
+from ddpify.ranks import words
+from ddpify.ranks.decorating import decorated
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import of, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.machine import Machine
 
 
 def external(m: Machine, name: str) -> Value:
@@ -79,12 +78,12 @@ def _defined(m: Machine, module: Module, name: str) -> Value:
 
 
 def _lazily(m: Machine, frame: Frame, node: ast.expr) -> Value:
-    kept = (m.items, m.live, m.guards, m.loops, m.stack)
-    m.items, m.live, m.guards, m.loops = [], ALL, (), ()
+    kept = (m.items, m.live, m.here)
+    m.items, m.live, m.here = [], ALL, replace(m.here, guards=(), loops=())
     try:
         return m.evaluate(frame, node)
     finally:
-        m.items, m.live, m.guards, m.loops, m.stack = kept
+        m.items, m.live, m.here = kept
 
 
 def _starred(m: Machine, module: Module, name: str, dotted: str, level: int) -> Value | None:
@@ -150,29 +149,29 @@ def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
     m.closures[thing] = f if f.function is not None or f.cls is not None else None
     if not isinstance(info.node, ast.Lambda):
         for decorator in reversed(info.node.decorator_list):
-            value = functions.decorated(m, f, decorator, value)
+            value = decorated(m, f, decorator, value)
     return value
 
 
 def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
     """What a ``class`` binds."""
-    if info.thing is None or info.thing.owner is not m.token:
+    if info not in m.classes:
         bases: list[ClassInfo | str] = []
         for base in info.node.bases:
             for thing in m.evaluate(f, base).things:
                 bases.append(thing.info if thing.kind == "class" else thing.name)
         info.bases = tuple(base for base in bases if base is not info)
         site = info.module.site(info.node)
-        info.thing = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
-        info.thing.owner = m.token
-    return of(info.thing)
+        m.classes[info] = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
+    return of(m.classes[info])
 
 
 def class_attribute(m: Machine, info: ClassInfo, name: str) -> Value | None:
     """An attribute of a class; methods are functions, not bound."""
     for one in info.mro():
-        if one.thing is not None and name in one.thing.attrs:
-            return one.thing.attrs[name]
+        thing = m.classes.get(one)
+        if thing is not None and name in thing.attrs:
+            return thing.attrs[name]
         if name in one.methods:
             frame = Frame(one.module, None, namespace(m, one.module).attrs)
             value = make_function(m, frame, one.methods[name])
@@ -181,7 +180,7 @@ def class_attribute(m: Machine, info: ClassInfo, name: str) -> Value | None:
             value = _lazily(m, frame, one.assigns[name])
         else:
             continue
-        if one.thing is not None:
-            one.thing.attrs[name] = value
+        if thing is not None:
+            thing.attrs[name] = value
         return value
     return None

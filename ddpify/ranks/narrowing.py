@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddpify.ranks import words
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Thing, Value
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
+from ddpify.ranks.protocol import Machine
 
 Place = tuple[dict[str, Value], str]  # where a name or an attribute is kept
 _WRAPS = words.WRAPPERS | {words.DATA_PARALLEL}

@@ -15,9 +15,10 @@ from ddpify.ranks import attributes, calls, functions, naming, words
 from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.interest import Interest, says
-from ddpify.ranks.machine import Machine
-from ddpify.ranks.model import Place, Run, Thing, Value
-from ddpify.ranks.modules import FunctionInfo, Module
+from ddpify.ranks.machine import Interpreter
+from ddpify.ranks.model import Thing, Value
+from ddpify.ranks.modules import FunctionInfo, Module, Place
+from ddpify.ranks.run import Run
 from ddpify.ranks.single import one_process
 from ddpify.ranks.values import constant, of
 
@@ -111,7 +112,7 @@ class Reading:
         """How many statements the next run may take: few, once the project has had its share."""
         return MAX_STATEMENTS if self.spent < PROJECT_STATEMENTS else FEW_STATEMENTS
 
-    def _finished(self, machine: Machine) -> Run:
+    def _finished(self, machine: Interpreter) -> Run:
         self.spent += machine.spent
         run = machine.finish()
         self.entered |= run.entered
@@ -168,23 +169,23 @@ def _is_lightning(run: Run) -> bool:
     return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
 
 
-def _script(project: Project, interest: Interest, module: Module, limit: int) -> Machine:
-    machine = Machine(project.modules, interest, Run(module.path, True), limit)
+def _script(project: Project, interest: Interest, module: Module, limit: int) -> Interpreter:
+    machine = Interpreter(project.modules, interest, Run(module.path, True), limit)
     space = naming.namespace(machine, module).attrs
     space["__name__"] = constant("__main__")
     _guarded(machine, lambda: machine.execute(Frame(module, None, space), module.tree.body))
     return machine
 
 
-def _function(project: Project, interest: Interest, info: FunctionInfo, limit: int) -> Machine:
+def _function(project: Project, interest: Interest, info: FunctionInfo, limit: int) -> Interpreter:
     run = Run(f"{info.module.path}:{info.node.lineno}", False)
-    machine = Machine(project.modules, interest, run, limit)
+    machine = Interpreter(project.modules, interest, run, limit)
     machine.entered.add(info)
     _guarded(machine, lambda: _start(machine, info))
     return machine
 
 
-def _start(machine: Machine, info: FunctionInfo) -> None:
+def _start(machine: Interpreter, info: FunctionInfo) -> None:
     """Call a function with arguments that nothing is known about."""
     frame = Frame(info.module, None, naming.namespace(machine, info.module).attrs)
     if info.owner is None:
@@ -195,14 +196,14 @@ def _start(machine: Machine, info: FunctionInfo) -> None:
         found = naming.class_attribute(machine, info.owner, info.name)
         value = found if found is not None else of(made)
         for thing in value.things:
-            thing.receiver = attributes.receiver_of(made, thing)
+            thing.receiver = attributes.receiver_of(machine, made, thing)
     for thing in value.things:
         if thing.kind == "function":
             args = tuple(_unknowns(machine, thing))
             functions.enter(machine, frame, thing, args, {}, None)
 
 
-def _unknowns(machine: Machine, thing: Thing) -> list[Value]:
+def _unknowns(machine: Interpreter, thing: Thing) -> list[Value]:
     """Unknown arguments also for parameters with defaults: nobody is known to leave them out."""
     info: FunctionInfo = thing.info
     spec = info.node.args
@@ -212,7 +213,7 @@ def _unknowns(machine: Machine, thing: Thing) -> list[Value]:
     return [functions.parameter_value(machine, info, name) for name in names]
 
 
-def _guarded(machine: Machine, work: Callable[[], None]) -> None:
+def _guarded(machine: Interpreter, work: Callable[[], None]) -> None:
     try:
         work()
     except RecursionError:

@@ -279,3 +279,19 @@ def canonical(name: str) -> str:
     ):
         name = name.replace("lightning.", "lightning.pytorch.", 1)
     return _EXACT.get(name, name)
+
+
+# Decorators of libraries, and the trait (of ``Traits``) that they give a function.
+DECORATORS: Final = {
+    "contextlib.contextmanager": "context",
+    "contextlib.asynccontextmanager": "context",
+    "builtins.property": "property",
+    "functools.cached_property": "property",
+    "functools.cache": "cached",
+    "functools.lru_cache": "cached",
+    "builtins.staticmethod": "static",
+    "builtins.classmethod": "of_class",
+    "torch.no_grad": "no_grad",
+    "torch.inference_mode": "no_grad",
+}
+RANK0_DECORATORS: Final = (".rank_zero_only", ".on_main_process")  # rank 0 alone runs it

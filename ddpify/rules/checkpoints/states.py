@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.words import DDP
 from ddpify.rules.shared.meetings import one_path
 from ddpify.rules.shared.outputs import CHECKPOINTS

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Call
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Status, TrainingLoop
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Thing, Value
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.epochs import fix as fix_of
 from ddpify.rules.data.epochs import repeated

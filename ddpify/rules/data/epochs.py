@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Loop, Run, Thing, Value
+from ddpify.ranks.model import Call, Loop, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import truth
 from ddpify.rules.base import Edit, How
 from ddpify.rules.shared.feeds import (

@@ -8,7 +8,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Share, Status
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure, Thing
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
 from ddpify.rules.gradients.bypass import bypasses

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, Call, Guard, Loop, Run, Thing, Value
+from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, Call, Guard, Loop, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.shared.feeds import trained
 from ddpify.rules.shared.quotients import loops_over

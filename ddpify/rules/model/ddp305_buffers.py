@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Forward
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import FunctionInfo, Loop

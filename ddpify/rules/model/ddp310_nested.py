@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import Made
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained

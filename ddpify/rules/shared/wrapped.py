@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Store, Thing, Value
+from ddpify.ranks.model import Call, Store, Thing, Value
+from ddpify.ranks.run import Run
 
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
 # What nn.Module answers without computing anything from its inputs.
@@ -88,7 +89,7 @@ def _parts(thing: Thing, added: dict[Thing, list[Value]]) -> Iterator[Thing]:
     while todo:
         one = todo.pop()
         yield one
-        held = [v for name, v in one.attrs.items() if not name.startswith("$")]
+        held = list(one.attrs.values())
         if one.kind == "result" and one.name in CONTAINERS and one.call is not None:
             held += [*one.call.args, *added.get(one, ())]
         if one.kind == "instance" and one.call is not None:  # it keeps the modules it is given
