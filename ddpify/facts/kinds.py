@@ -154,7 +154,7 @@ def is_data(result: Value, given: tuple[tuple[Thing, ...], ...]) -> bool:
 
 def _is_result(thing: Thing) -> bool:
     made = thing.kind is Kind.UNKNOWN and thing.name.startswith(LIBRARIES)
-    return made or thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR, Kind.INDEX)
+    return made or thing.kind in (*CONTAINERS, Kind.INDEX, Kind.ARGUMENT)
 
 
 def copied(value: Value, others: Others) -> Value:
