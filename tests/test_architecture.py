@@ -58,6 +58,8 @@ OURS: dict[str, set[str]] = {
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
     "ranks": {"names", "project", "ranks", "roots", "site", "source"},
+    # What facts propose is read by ranks: the one place that knows both sides' findings.
+    "disposal": {"lint", "outcome", "plan", "rules.base", "settings", "source"},
     "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.
@@ -66,9 +68,12 @@ OURS: dict[str, set[str]] = {
     "rules.shared": TOOLBOX,
     "rules.examples": {"names", "rules.base", "rules.examples"},
     **{f"rules.{family}": TOOLBOX | own_tools(family) for family in FAMILIES},
-    "rules.base": {"site", "facts.model", "ranks.model", "settings"},
+    "rules.base": {"site", "facts.model", "ranks.run", "settings"},
     "discover": {"launchers", "outcome", "roots"},
-    "vendor": {"__version__", "names", "project", "rules.base", "settings", "source"},
+    "assembly": set(),
+    "seal": set(),
+    "vendor": {"__version__", "assembly", "discover", "names", "project", "rules.base", "seal"}
+    | {"settings", "source"},
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},
@@ -84,6 +89,7 @@ OURS: dict[str, set[str]] = {
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}
     | {"write"},
     "report": DATA | {"report", "checking.model"},
+    "report.rule": DATA | {"names", "report"},
     "report.sarif": DATA | {"__version__", "report", "checking.model"},
     **{
         f"report.{name}": DATA | PLAN | {"report"}

@@ -7,9 +7,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, computed, flat_deps, one
-
-RUNTIME = "ddpify.runtime"
-
+from ddpify.names import INSTALLED
 
 MADE = {
     "get_rank": Kind.RANK,
@@ -40,7 +38,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return _of_rank_0(first, call)
     if tail == "without_module_prefix":
         return first
-    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{RUNTIME}.{tail}")
+    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
     made.detail["call"] = call
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
 

@@ -26,17 +26,17 @@ from ddpify.facts.values import (
     join,
     one,
 )
+from ddpify.names import INSTALLED
 from ddpify.source import Site
 
-RUNTIME = "ddpify.runtime"
 NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})
 WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
 RANK_CALLS = frozenset(
     {
         "torch.distributed.get_rank",
-        f"{RUNTIME}.get_rank",
-        f"{RUNTIME}.get_local_rank",
-        f"{RUNTIME}.is_main_process",
+        f"{INSTALLED}.get_rank",
+        f"{INSTALLED}.get_local_rank",
+        f"{INSTALLED}.is_main_process",
         "torch.distributed.get_node_local_rank",
     }
 )
@@ -125,7 +125,7 @@ def call_external(m: Machine, f: Frame, name: str, call: Call) -> Value:
 def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
     if tail in WRAPPERS and name.startswith(("torch.", "apex.")):
         return _wrap_call(m, f, tail, call)
-    if name.startswith(f"{RUNTIME}."):
+    if name.startswith(f"{INSTALLED}."):
         return helper_calls.call_helper(m, f, tail, call)
     if name.startswith("builtins."):
         return builtin_calls.call_builtin(m, f, tail, call)

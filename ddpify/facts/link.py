@@ -12,11 +12,12 @@ from dataclasses import replace
 from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
-from ddpify.facts.machine import AS_IT_STANDS, RUNTIME, Interpreter, Target
+from ddpify.facts.machine import AS_IT_STANDS, Interpreter, Target
 from ddpify.facts.model import Facts, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
 from ddpify.facts.values import Thing
+from ddpify.names import INSTALLED
 from ddpify.project import Project
 from ddpify.source import Site
 
@@ -141,7 +142,7 @@ def _wraps(
 
 def _status(m: Machine) -> tuple[Status, tuple[tuple[Site, str], ...]]:
     calls = roles.calls_of(m)
-    ours = [(c.site, c.name) for c in calls if c.name.startswith(f"{RUNTIME}.")]
+    ours = [(c.site, c.name) for c in calls if c.name.startswith(f"{INSTALLED}.")]
     if ours:
         return Status.MIGRATED, tuple(ours)
     framework = [(c.site, FRAMEWORKS[c.name]) for c in calls if c.name in FRAMEWORKS]

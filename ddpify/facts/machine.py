@@ -37,13 +37,12 @@ from ddpify.facts.scopes import (
 from ddpify.facts.summaries import Summaries
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
-from ddpify.names import HEADER_PREFIX
+from ddpify.names import HEADER_PREFIX, INSTALLED, current
 from ddpify.project import Project
 from ddpify.source import Site
 
 BUDGET = 60_000
 MAX_DEPTH = 24
-RUNTIME = "ddpify.runtime"
 
 
 class OutOfBudget(Exception):
@@ -358,7 +357,8 @@ class Interpreter:
     # -- modules ---------------------------------------------------------------------------
 
     def external(self, name: str, site: Site) -> Thing:
-        """A name that is not of the project."""
+        """A name that is not of the project; of a helper, the one that it has today."""
+        name = current(name)
         key = (Kind.EXTERNAL, name)
         if key not in self._made:
             self._made[key] = Thing(Kind.EXTERNAL, site, name)
@@ -381,7 +381,7 @@ class Interpreter:
             return one(self.external(dotted, site))
         module = self._load(dotted, file)
         if module is None or module.source.text.startswith(HEADER_PREFIX):
-            return one(self.external(RUNTIME if module is not None else dotted, site))
+            return one(self.external(INSTALLED if module is not None else dotted, site))
         self._run_module(module)
         return one(Thing(Kind.MODULE, site, dotted, ref=module))
 

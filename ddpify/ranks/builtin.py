@@ -106,6 +106,8 @@ def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     name = one.args[1].constant
     base = one.args[0]
+    if name == "_orig_mod" and len(one.args) == 3:
+        return one.args[2]  # what `torch.compile` adds, which gives the model itself here
     held = any(
         t.kind in ("result", "attribute", "external")
         or name in t.attrs
@@ -151,10 +153,18 @@ def _isinstance(m: Machine, f: Frame, one: Call) -> Value | None:
     wanted = one.args[1].items or (one.args[1],)
     names = {name for value in wanted for name in value.names()}
     things = one.args[0].things
-    wrapped = bool(things) and all(t.kind == "result" and t.name in words.WRAPPERS for t in things)
-    if wrapped and names & words.WRAPPERS:
-        return TRUE if all(t.name in names for t in things) else FALSE
+    if things and names & words.WRAPPERS and all(map(_is_module, things)):
+        within = {t.name in names for t in things}
+        if len(within) == 1:
+            return TRUE if within == {True} else FALSE
     return _agreed(f"isinstance@{one.site}", one)
+
+
+def _is_module(thing: Thing) -> bool:
+    """A wrapper or a layer of torch's, or a model of the project that is no wrapper itself."""
+    if thing.kind == "instance" and thing.cls is not None:
+        return not thing.cls.inherits(*words.WRAPPERS)
+    return thing.kind == "result" and thing.name.startswith(("torch.nn.", f"{words.DIST}fsdp."))
 
 
 def _agreed(key: str, one: Call) -> Value:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from ddpify.names import COLLECTIVES, HEADER_PREFIX
+from ddpify.names import COLLECTIVES
 from ddpify.ranks import naming, words
 from ddpify.ranks.frames import Frame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, Call, Guard, Origin, Thing, Value
@@ -63,7 +63,7 @@ def enter(
     else:
         m.inline(items)
     value = _returned(m, frame, info, rest)
-    ours = info.name in COLLECTIVES and info.module.source.text.startswith(HEADER_PREFIX)
+    ours = info.name in COLLECTIVES and info.module.ours
     return agreed(value) if ours else value
 
 

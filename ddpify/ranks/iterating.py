@@ -31,21 +31,22 @@ def by_holders(item: Value) -> tuple[int, Value, Value | None]:
     return ranks, replace(item, atoms=(there, there)), test
 
 
-def rounds_by_rank(over: Value) -> tuple[int, int] | None:
-    """How often each rank runs through a ``range`` of few numbers that both know and differ in."""
+def rounds_by_rank(over: Value) -> tuple[range, range] | None:
+    """The few numbers that each rank runs through, of a ``range`` that both know and differ in."""
     made = over.made_by("builtins.range")
-    if made is None or made.call is None or len(made.call.args) != 1:
+    if made is None or made.call is None or len(made.call.args) > 2:
         return None
     args = made.call.args
     if not all(arg.known for arg in args) or not any(differs(arg) for arg in args):
         return None
-    counts = []
+    numbers = []
     for rank in (0, 1):
         bounds = [arg.atoms[rank] for arg in args]
         if not all(isinstance(bound, int) for bound in bounds):
             return None
-        counts.append(len(range(*bounds)))
-    return (counts[0], counts[1]) if max(counts) <= MAX_UNROLLED else None
+        numbers.append(range(*bounds))
+    few = all(len(one) <= MAX_UNROLLED for one in numbers)
+    return (numbers[0], numbers[1]) if few else None
 
 
 def own_length(m: Machine, over: Value) -> bool:

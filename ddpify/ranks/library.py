@@ -8,7 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from ddpify.ranks import assigning, builtin, changes, environment, hooks, sizes, streams, words
+from ddpify.ranks import (
+    assigning,
+    builtin,
+    changes,
+    environment,
+    hooks,
+    naming,
+    sizes,
+    streams,
+    words,
+)
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
 from ddpify.ranks.frames import Frame
@@ -78,6 +88,7 @@ def _op(one: Call) -> str:
 
 def _collective(m: Machine, f: Frame, shared: Collective) -> Value:
     one = shared.call
+    m.opened = m.opened or one.method == "init_process_group"
     if shared.group is None and not _is_true(shared.given("use_local_synchronization")):
         m.event(one.method, one, one.node, f)
     if shared.functional:
@@ -139,6 +150,22 @@ def _rank_and_size(m: Machine, f: Frame, one: Call) -> Value:
 
 def _true(m: Machine, f: Frame, one: Call) -> Value:
     return TRUE
+
+
+def _is_initialized(m: Machine, f: Frame, one: Call) -> Value:
+    """True, save to the helpers before they open the group: `if is_distributed(): return`."""
+    return constant(m.opened or not f.module.ours)
+
+
+def _imported(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``sys.modules.get("numpy")``: the module, where it is there."""
+    name = one.args[0].constant if one.args else None
+    return naming.external(m, name) if isinstance(name, str) else None
+
+
+def _second(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``cast(Net, model)``."""
+    return one.arg(1, "val")
 
 
 def _spawn(m: Machine, f: Frame, one: Call) -> Value:
@@ -267,6 +294,9 @@ _HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     **dict.fromkeys(words.SIZE_CALLS, _size),
     **dict.fromkeys(words.RANK_AND_SIZE_CALLS, _rank_and_size),
     **dict.fromkeys(words.TRUE_CALLS, _true),
+    f"{words.DIST}is_initialized": _is_initialized,
+    "sys.modules.get": _imported,
+    "typing.cast": _second,
     words.DDP: _wrap,
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,

@@ -14,7 +14,7 @@ from ddpify.ranks.model import Guard, Loop, Value
 from ddpify.ranks.protocol import Machine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
-from ddpify.ranks.values import constant, same, symbol
+from ddpify.ranks.values import same, symbol
 
 BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 
@@ -24,9 +24,9 @@ def go_through(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
     over = m.evaluate(f, node.iter)
     trains = _trains(f, node)
     loop = Loop(node, f.module, over, trains)
-    counts = iterating.rounds_by_rank(over)
-    if counts is not None:
-        run_rounds(m, f, node, loop, _counted(over, counts))
+    numbers = iterating.rounds_by_rank(over)
+    if numbers is not None:
+        run_rounds(m, f, node, loop, _counted(over, numbers))
         return
     unrolled = iterating.unrolled(over)
     if unrolled is not None:
@@ -40,11 +40,14 @@ def go_through(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
     _otherwise(m, f, node)
 
 
-def _counted(over: Value, counts: tuple[int, int]) -> Iterator[Round]:
-    """``range`` of a number that each rank knows: as often as it says, by each."""
-    for number in range(max(counts)):
-        ranks = sum(1 << rank for rank in (0, 1) if number < counts[rank])
-        yield ranks, constant(number), replace(over, atoms=counts)
+def _counted(over: Value, numbers: tuple[range, range]) -> Iterator[Round]:
+    """``range`` of numbers that each rank knows: as often as they say, by each."""
+    counts = (len(numbers[0]), len(numbers[1]))
+    for turn in range(max(counts)):
+        ranks = sum(1 << rank for rank in (0, 1) if turn < counts[rank])
+        here = [own[turn] for own in numbers if turn < len(own)]
+        element = replace(over, atoms=(here[0], here[-1]), things=(), deps=frozenset())
+        yield ranks, element, replace(over, atoms=counts)
 
 
 def _looped(

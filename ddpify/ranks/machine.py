@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ddpify.names import HEADER_PREFIX
 from ddpify.ranks import calls, expressions, functions, narrowing, statements, streams, words
 from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
@@ -53,6 +52,7 @@ class Interpreter:
         self.spent = 0
         self.live = ALL
         self.here = Here()
+        self.opened = not run.script  # a process group; a function is called when there is one
         self.streams = streams.unseeded()
         self.items: list[Item] = []
         self.journal: list[tuple[dict[str, Value], str, Any]] = []
@@ -341,11 +341,6 @@ class Interpreter:
             return Value((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
         return None
 
-    def _is_ours(self, path: str) -> bool:
-        """Whether a file is the copy of the runtime, which has tests of its own."""
-        module = self.run.modules.get(path)
-        return module is not None and module.source.text.startswith(HEADER_PREFIX)
-
     def finish(self) -> Run:
         """The run with what follows from all of it."""
         run = self.run
@@ -355,7 +350,7 @@ class Interpreter:
         )
         run.entered = frozenset(info.place for info in self.entered)
         found = Balance().check(self.items)
-        run.mismatches = [one for one in found if not self._is_ours(one.site.path)]
+        run.mismatches = [one for one in found if not run.is_ours(one.site.path)]
         return run
 
 

@@ -256,6 +256,12 @@ class Call:
         """Where the call stands."""
         return self.module.site(self.node)
 
+    @property
+    def place(self) -> Site:
+        """Where the program makes it: of a call within our helpers, where they are called."""
+        outside = (call for call in (self, *reversed(self.stack)) if not call.module.ours)
+        return next(outside, self).site
+
     @cached_property
     def method(self) -> str:
         """The last part of the name."""

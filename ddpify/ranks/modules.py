@@ -112,6 +112,7 @@ class Module:
     source: Source
     tree: ast.Module
     file: Path
+    ours: bool = False  # a copy of the helpers, which have tests of their own
     functions: dict[str, FunctionInfo] = field(default_factory=dict)
     classes: dict[str, ClassInfo] = field(default_factory=dict)
     imports: dict[str, tuple[str, str, int]] = field(default_factory=dict)

@@ -32,6 +32,7 @@ class Machine(Protocol):
     order: int
     spent: int
     streams: dict[str, Value]
+    opened: bool
     # -- what was made, entered and looked up so far
     entering: list[FunctionInfo]
     entered: set[FunctionInfo]

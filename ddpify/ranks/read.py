@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.names import HEADER_PREFIX
 from ddpify.ranks import attributes, calls, functions, naming, words
 from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import Interpreter
 from ddpify.ranks.model import Thing, Value
@@ -42,7 +42,6 @@ _SESSIONS = frozenset(
         "lightning.pytorch.Trainer",
         "deepspeed.initialize",
         "horovod.torch.init",
-        "ddp_utils.distributed_session",
     }
 )
 
@@ -74,10 +73,15 @@ class Reading:
 
     def scripts(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
         """One run for each script; of ``parts`` equal shares the one with number ``part``."""
-        for file in self.project.scripts()[part::parts]:
-            module = self.project.modules.load(file)
-            if module is not None:
-                yield self._finished(_script(self.project, self.interest, module, self.limit))
+        runs = map(self.script, self.project.scripts()[part::parts])
+        return (run for run in runs if run is not None)
+
+    def script(self, file: Path) -> Run | None:
+        """The run of one script; None if it cannot be read."""
+        module = self.project.modules.load(file)
+        if module is None:
+            return None
+        return self._finished(_script(self.project, self.interest, module, self.limit))
 
     @cached_property
     def starts(self) -> dict[Place, FunctionInfo]:
@@ -156,7 +160,7 @@ def _is_distributed(run: Run) -> bool:
     for call in run.calls:
         if call.name == f"{words.DIST}init_process_group":
             return True
-        if call.module.source.text.startswith(HEADER_PREFIX):
+        if call.module.ours:
             continue  # our helpers do nothing in one process
         if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
             return True
@@ -224,7 +228,8 @@ def _guarded(machine: Interpreter, work: Callable[[], None]) -> None:
 def _starts(project: Project, interest: Interest) -> list[FunctionInfo]:
     found: list[FunctionInfo] = []
     for file in project.concerned:
-        if not says(project.texts[file], (*_START, _SPAWN)):
+        text = project.texts[file]
+        if is_ours(file, text) or not says(text, (*_START, _SPAWN)):
             continue
         module = project.modules.load(file)
         if module is not None:

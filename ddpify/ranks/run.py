@@ -35,6 +35,11 @@ class Run:
     kept: dict[Any, Any] = field(default_factory=dict)  # what `once` has read
     entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
 
+    def is_ours(self, path: str) -> bool:
+        """Whether a file is a copy of the helpers."""
+        module = self.modules.get(path)
+        return module is not None and module.ours
+
     def once(self, read: Callable[[Run], T]) -> T:
         """What ``read`` gives for this run, kept for the next rule that asks."""
         if read not in self.kept:

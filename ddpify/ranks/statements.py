@@ -109,6 +109,8 @@ def leave(m: Machine, f: Frame, node: ast.AST, value: Value) -> None:
 def _raise(m: Machine, f: Frame, node: ast.Raise) -> None:
     if node.exc is not None:
         m.evaluate(f, node.exc)
+        if f.module.ours:
+            return  # `raise SystemExit("batch size 1 cannot …")`: of other settings there is more
     # one that is caught is DDP810's; SystemExit alone is the end of this rank, and no error
     m.end(f, "stop" if _is_plain_exit(node.exc) else "abort", node)
 

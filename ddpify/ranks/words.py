@@ -230,6 +230,13 @@ SEEDERS: Final = {
     "torch.cuda.manual_seed_all": (CUDA,),
     "numpy.random.seed": (NUMPY,),
     "random.seed": (PYTHON,),
+    # The state of a stream is its seed and what was drawn: equal states draw alike.
+    "torch.set_rng_state": (TORCH,),
+    "torch.random.set_rng_state": (TORCH,),
+    "torch.cuda.set_rng_state": (CUDA,),
+    "torch.cuda.set_rng_state_all": (CUDA,),
+    "numpy.random.set_state": (NUMPY,),
+    "random.setstate": (PYTHON,),
 }
 DRAWS: Final = (
     ("random.", PYTHON),

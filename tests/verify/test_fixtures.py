@@ -109,7 +109,7 @@ def test_rewrites_taken_back_are_found(tmp_path: Path, capsys: pytest.CaptureFix
     gate = '        if is_main_process():\n            with open(self.path, "a"'
     edit(
         broken,
-        ("        set_epoch(train_loader, epoch)\n", ""),
+        ("        begin_epoch(train_loader, epoch)\n", ""),
         ("unwrap(model).state_dict()", "model.state_dict()"),
         ('if is_main_process():\n        print("=" * 60)', 'if True:\n        print("=" * 60)'),
     )

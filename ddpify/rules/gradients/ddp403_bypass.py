@@ -82,7 +82,7 @@ RULE = Rule(
         ),
         changed(
             PROJECT,
-            ("from ddp_utils import reduce_sum\n", "from ddp_utils import reduce_sum, unwrap\n"),
+            ("import reduce_sum\n", "import reduce_sum\nfrom ddp_utils import unwrap\n"),
             (
                 "F.cross_entropy(brain(picture), kind).backward()",
                 "unwrap(brain).loss(picture, kind).backward()",

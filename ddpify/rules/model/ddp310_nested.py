@@ -32,12 +32,12 @@ def lint(run: Run) -> Iterable[Finding]:
         assert inner is not None
         yield Finding(
             "DDP310",
-            call.site,
+            call.place,
             f"{_NAMES[call.name]} around {_NAMES[inner.name]}: gradients are reduced twice, on the"
             " wrong devices, or not at all",
             Severity.ERROR,
             advice="use one wrapper",
-            because=((inner.site, f"{_NAMES[inner.name]} here"),),
+            because=((inner.place, f"{_NAMES[inner.name]} here"),),
         )
 
 

@@ -61,7 +61,7 @@ RULE = Rule(
         changed(
             TRAINER,
             ("        fork_random_streams()\n", ""),
-            ("lessons):\n            set", "lessons):  # DDP111\n            set"),
+            ("lessons):\n            begin", "lessons):  # DDP111\n            begin"),
         ),
         marked(SINGLE, "DDP111", "for round_ in range(5):"),
         marked(LEARNER, "DDP111", "for turn in range(times):"),
