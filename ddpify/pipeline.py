@@ -13,7 +13,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.names import module_of
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Plan
-from ddpify.project import Project
+from ddpify.project import Files, Project
 from ddpify.rewrite import ReadOnlySource, Style, render
 from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.registry import all_rules
@@ -114,9 +114,9 @@ def _single(reads: Sequence[Read]) -> tuple[Note, ...]:
 
 
 def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], list[Refusal]]:
-    reads, refusals = [], []
+    reads, refusals, files = [], [], Files()
     for entry in found.scripts:
-        project = Project(found.root, entry.resolve())
+        project = Project(found.root, entry.resolve(), files=files)
         try:
             facts = analyze(project, settings.wants("DDP205"))
         except TooLarge as error:

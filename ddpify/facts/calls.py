@@ -13,6 +13,7 @@ from ddpify.facts.expressions import attribute
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.summaries import Given
 from ddpify.facts.values import (
     NOTHING,
     Kind,
@@ -331,10 +332,39 @@ def enter(
     arg_sites: tuple[Site, ...],
     kwarg_sites: Mapping[str, Site],
 ) -> Value:
-    """Run a project function; recursion and endless depth give what is known of the arguments."""
+    """Run a project function; one that only computes is read once for this kind of arguments."""
     m.entered_at.add(site)
+    given = Given.to(info, args, kwargs)
+    key = m.summaries.key(f, info, given)
+    if f is None or key is None:
+        return _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
+    known = m.summaries.replayed(key, given)
+    if known is not None:
+        return known
+    recording = m.summaries.begin((*f.stack, site), given)
+    try:
+        result = _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
+    finally:
+        m.summaries.end(recording)
+    m.summaries.keep(key, recording, info, given, result)
+    return result
+
+
+def _read(
+    m: Machine,
+    f: Frame | None,
+    info: FunctionInfo,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+    site: Site,
+    arg_sites: tuple[Site, ...],
+    kwarg_sites: Mapping[str, Site],
+) -> Value:
+    """Read a body; recursion and endless depth give what is known of the arguments."""
+    m.summaries.entered(info)
     with m.inside(info) as allowed:
         if not allowed:
+            m.summaries.cut_short()
             return computed(*args, *kwargs.values())
         frame = _frame(f, info, site)
         _bind_parameters(m, frame, info, args, kwargs, arg_sites, kwarg_sites)

@@ -58,6 +58,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
 
 
 def _name(m: Machine, f: Frame, node: ast.Name) -> Value:
+    if node.id not in f.env:
+        m.summaries.looked_up(f.module.globals, node.id)
     value = f.lookup(node.id)
     if value is not None:
         return value

@@ -416,6 +416,7 @@ def _is_loss(tail: str) -> bool:
 
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     inner = call.arg(0, "module") or NOTHING
+    m.parallel |= tail == "DataParallel"
     if tail == "DataParallel" and m.drop_data_parallel:
         for thing in inner.of(Kind.UNKNOWN):
             thing.kind = Kind.MODEL

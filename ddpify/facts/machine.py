@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, cast
 
 from ddpify.facts import (
@@ -34,6 +35,7 @@ from ddpify.facts.scopes import (
     Loop,
     ModuleInfo,
 )
+from ddpify.facts.summaries import Summaries
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
 from ddpify.names import HEADER_PREFIX, INSTALLED, current
@@ -48,35 +50,42 @@ class OutOfBudget(Exception):
     """The program is too large to follow; what was read so far is kept."""
 
 
-class Interpreter:
-    """One reading of one entry script.
+@dataclass(frozen=True)
+class Target:
+    """How a program is read: as it stands or, in part or whole, as it will be.
 
-    ``wraps`` maps a statement's site to the names that are wrapped right after it,
+    ``wraps`` are statements and the names that are wrapped right after each,
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share, ``unwraps`` the expressions that will name the inner
     module, ``shares`` the counts and means that will be of all ranks, and ``dealt`` those of
-    ``sharded`` that deal whole batches: together they show the program as it will be, so that
-    rules can be stated against the target.
+    ``sharded`` that deal whole batches.
     """
 
-    def __init__(
-        self,
-        project: Project,
-        wraps: Mapping[Site, tuple[str, ...]] | None = None,
-        drop_data_parallel: bool = False,
-        sharded: frozenset[Site] = frozenset(),
-        unwraps: frozenset[Site] = frozenset(),
-        shares: frozenset[Site] = frozenset(),
-        dealt: frozenset[Site] = frozenset(),
-    ) -> None:
+    wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
+    drop_data_parallel: bool = False
+    sharded: frozenset[Site] = frozenset()
+    unwraps: frozenset[Site] = frozenset()
+    shares: frozenset[Site] = frozenset()
+    dealt: frozenset[Site] = frozenset()
+
+
+AS_IT_STANDS = Target()
+
+
+class Interpreter:
+    """One reading of one entry script: of the program as ``target`` says."""
+
+    def __init__(self, project: Project, target: Target = AS_IT_STANDS) -> None:
         self.project = project
-        self.wraps = dict(wraps or {})
-        self.sharded = sharded
-        self.unwraps = unwraps
-        self.shares = shares
-        self.dealt = dealt
+        self.wraps = dict(target.wraps)
+        self.drop_data_parallel = target.drop_data_parallel
+        self.sharded = target.sharded
+        self.unwraps = target.unwraps
+        self.shares = target.shares
+        self.dealt = target.dealt
+        self.summaries = Summaries()
+        self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
-        self.drop_data_parallel = drop_data_parallel
         self.now = 0
         self.spent = 0
         self.exhausted = False
@@ -86,12 +95,11 @@ class Interpreter:
         self.values: dict[Site, Value] = {}
         self.tallied: dict[Site, set[Thing]] = {}
         self.modules: dict[str, ModuleInfo] = {}
+        self.entry: ModuleInfo | None = None
         self._seen: dict[tuple[object, ...], Event] = {}
         self._made: dict[tuple[object, ...], Thing] = {}
-        self._sites: dict[ast.AST, Site] = {}
         self._entered: list[FunctionInfo] = []
         self.entered_at: set[Site] = set()
-        self._trees: dict[str, Tree] = {}
         self._built: set[ClassInfo] = set()
         self._judged: set[ClassInfo] = set()
         self._functions: set[ClassInfo] = set()
@@ -101,7 +109,7 @@ class Interpreter:
 
     def run(self) -> ModuleInfo | None:
         """Read the entry as Python would run it. None when it cannot be read."""
-        module = self._load("__main__", self.project.entry)
+        module = self.entry = self._load("__main__", self.project.entry)
         if module is None:
             return None
         try:
@@ -161,21 +169,15 @@ class Interpreter:
 
     def site(self, f: Frame, node: ast.AST) -> Site:
         """Where a node of the running module stands."""
-        return self.site_of(f.module, node)
+        return f.module.source.site(node)
 
     def site_of(self, module: ModuleInfo, node: ast.AST) -> Site:
         """Where a node of ``module`` stands."""
-        found = self._sites.get(node)
-        if found is None:
-            found = self._sites[node] = module.source.site(node)
-        return found
+        return module.source.site(node)
 
     def tree(self, path: str) -> Tree:
         """The syntax of a module that was read, with parents."""
-        if path not in self._trees:
-            module = self.modules[path]
-            self._trees[path] = Tree(module.source, module.tree)
-        return self._trees[path]
+        return self.project.files.once(Tree, self.modules[path].source)
 
     def where(self, f: Frame) -> Where:
         """The circumstances of something that happens now."""
@@ -184,6 +186,7 @@ class Interpreter:
 
     def record(self, event: Event) -> None:
         """Keep an event; a repetition of one (second run of a loop) widens the first."""
+        self.summaries.saw(event)
         key = _key(event)
         known = self._seen.get(key)
         if known is None:
@@ -198,7 +201,7 @@ class Interpreter:
         known = self.values.get(site)
         if known is not value:
             self.values[site] = value if known is None else join(known, value)
-        for thing in held(value, Kind.TALLY):
+        for thing in held(value, Kind.TALLY) if value.things else ():
             self.tallied.setdefault(site, set()).add(thing)
 
     def unknown(self, unknown: Unknown) -> None:
@@ -215,6 +218,7 @@ class Interpreter:
         key = (kind, site, f.stack, name)
         if key not in self._made:
             self._made[key] = Thing(kind, site, name)
+        self.summaries.made(self._made[key])
         return self._made[key]
 
     # -- control ---------------------------------------------------------------------------
@@ -407,6 +411,7 @@ class Interpreter:
 
     def module_attribute(self, thing: Thing, name: str) -> Value:
         """``module.name``: a global or a submodule."""
+        self.summaries.looked_up(self.module_globals(thing), name)
         found = self.module_globals(thing).get(name)
         if found is not None:
             return found

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, FunctionNode, Loop, ModuleInfo
+from ddpify.facts.summaries import Summaries
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
@@ -36,6 +37,8 @@ class Machine(Protocol):
     modules: dict[str, ModuleInfo]
     entered_at: set[Site]
     ends: dict[tuple[Site, tuple[Site, ...]], LoopEnd]
+    parallel: bool  # whether `nn.DataParallel` was called
+    summaries: Summaries
 
     # -- running
     def evaluate(self, f: Frame, node: ast.expr) -> Value: ...
