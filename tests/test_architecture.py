@@ -53,11 +53,13 @@ OURS: dict[str, set[str]] = {
     "roots": set(),
     "source": {"site"},
     "outcome": DATA,
-    "project": {"source", "facts", "names", "roots"},
-    "facts": {"source", "facts", "names", "project"},
+    # What both readers know of Python: no samples, no ranks, no files but those of imports.
+    "python": {"python"},
+    "project": {"source", "facts", "names", "python", "roots"},
+    "facts": {"source", "facts", "names", "project", "python"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
-    "ranks": {"names", "project", "ranks", "roots", "site", "source"},
+    "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"lint", "outcome", "plan", "rules.base", "settings", "source"},
     "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},
@@ -126,7 +128,7 @@ OURS: dict[str, set[str]] = {
     "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
     "verify.pairing": {"facts.model", "outcome", "pipeline", "project", "settings", "write"}
     | {f"verify.{name}" for name in ("baseline", "options", "scratch", "snapshot")},
-    "verify.run": {"pipeline", "project", "settings", "verify"},
+    "verify.run": {"lint", "project", "settings", "verify"},
     "verify.measure": {"advice.model", "project", "verify"},
 }
 # The registry is the one module that names the rules; the pipeline joins all layers.

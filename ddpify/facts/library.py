@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpify.facts import builtin_calls, counts, helper_calls, measures, rows, sums, wrapping
+from ddpify.facts import (
+    builtin_calls,
+    counts,
+    helper_calls,
+    measures,
+    rows,
+    standard_calls,
+    sums,
+    wrapping,
+)
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
+from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.values import (
     NOTHING,
     Kind,
@@ -57,7 +67,10 @@ MODEL_SOURCES = (
     "segmentation_models_pytorch.",
     "torch.hub.load",
 )
-PASS_THROUGH = frozenset({"torch.compile", "torch.jit.script", "copy.deepcopy", "copy.copy"})
+PASS_THROUGH = frozenset(
+    """torch.compile torch.jit.script copy.deepcopy copy.copy asyncio.run contextlib.nullcontext
+    contextlib.closing types.MappingProxyType""".split()
+)
 ITERATES = frozenset(
     {"itertools.chain", "itertools.cycle", "itertools.islice", "more_itertools.peekable"}
 )
@@ -127,6 +140,8 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return _wrap_call(m, f, tail, call)
     if name.startswith(f"{INSTALLED}."):
         return helper_calls.call_helper(m, f, tail, call)
+    if name in STANDARD:
+        return standard_calls.call_standard(m, f, name, call)
     if name.startswith("builtins."):
         return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):
@@ -401,6 +416,7 @@ def _is_loss(tail: str) -> bool:
 
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     inner = call.arg(0, "module") or NOTHING
+    m.parallel |= tail == "DataParallel"
     if tail == "DataParallel" and m.drop_data_parallel:
         for thing in inner.of(Kind.UNKNOWN):
             thing.kind = Kind.MODEL
