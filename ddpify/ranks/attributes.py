@@ -6,9 +6,9 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ddpify.ranks import autograd, functions, naming, words
+from ddpify.ranks import autograd, functions, naming, objects, words
 from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
-from ddpify.ranks.values import key_of, of, per_rank, same, symbol
+from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
@@ -47,8 +47,13 @@ def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -
 def _of_thing(
     m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
 ) -> Value | None:
+    own = objects.written(thing, name) if name[:2] == "__" else None
+    if own is not None:
+        return own
     if thing.kind == "module":
         return naming.member(m, thing.info, name)
+    if thing.kind == "super":
+        return _inherited(m, f, thing, base, name, node)
     if thing.kind == "class":
         if autograd.is_apply(thing.info, name):
             return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
@@ -63,7 +68,34 @@ def _of_thing(
         found = naming.class_attribute(m, thing.cls, name)
         if found is not None:
             return bound(m, f, thing, found, node)
+        asked = _asked_for(m, f, thing, name, node)
+        if asked is not None:
+            return asked
     return _unknown_attribute(m, f, thing, base, name, node)
+
+
+def _inherited(
+    m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
+) -> Value:
+    """``super().name``: of the classes that come after this one."""
+    own = thing.receiver
+    assert own is not None
+    cls = own.info if own.kind == "class" else own.cls
+    found = naming.class_attribute(m, cls, name, thing.cls)
+    if found is not None:
+        return bound(m, f, own, found, node)
+    if name == "__new__":
+        return naming.external(m, "builtins.object.__new__")
+    made = Thing("attribute", f"{own.name}.{name}", f.module.site(node), receiver=own)
+    one = Symbol(f"{own.name}@{id(own)}.{name}")
+    return Value((one, one), (made,), base.deps | {own})
+
+
+def _asked_for(m: Machine, f: Frame, thing: Thing, name: str, node: ast.expr) -> Value | None:
+    """What ``__getattr__`` gives for a name that nothing else explains."""
+    if name[:2] == "__" or thing.kind != "instance" or name in words.OWN_ATTRIBUTES:
+        return None
+    return m.call_method(f, of(thing), "__getattr__", node, (constant(name),))
 
 
 def _may_have_changed(thing: Thing, name: str, value: Value) -> Value:
@@ -81,7 +113,8 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
     from, properties of instances are called."""
     found = [t for t in value.things if t.kind == "function"]
     if not found:
-        return value
+        got = m.call_method(f, value, "__get__", node, (of(thing), of(thing)))
+        return got if got is not None else value
     made = []
     for one in found:
         receiver = receiver_of(thing, one)
@@ -91,7 +124,7 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
         method = Thing("function", one.name, one.site, info=one.info, attrs=one.attrs)
         method.receiver = receiver
         m.closures[method] = m.closures.get(one)
-        if "$property" in one.attrs:
+        if "$property" in one.attrs and thing.kind != "class":
             return functions.enter(m, f, method, (), {}, None)
         made.append(method)
     return replace(value, things=tuple(made))

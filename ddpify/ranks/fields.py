@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ddpify.ranks import naming
+from ddpify.ranks.containers import elements
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo
@@ -35,7 +36,7 @@ def fill(
     kwargs: dict[str, Value],
 ) -> None:
     """Fields by position and name, then those with a default of ``field(…)``."""
-    names = [name for one in reversed(list(info.mro())) for name in _annotated(one)]
+    names = [name for one in reversed(info.mro()) for name in _annotated(one)]
     made.attrs.update(zip(names, args, strict=False))
     made.attrs.update({name: value for name, value in kwargs.items() if name in names})
     for one in info.mro():
@@ -70,6 +71,17 @@ def _annotated(info: ClassInfo) -> list[str]:
     ]
 
 
+def places(m: Machine, thing: Thing) -> list[str]:
+    """What the parts of ``case Point(x, y)`` are: ``__match_args__``, or the fields."""
+    if thing.kind == "class":
+        written = naming.class_attribute(m, thing.info, "__match_args__")
+        if written is not None:
+            return [str(item.constant) for item in written.items or ()]
+        return [name for one in reversed(thing.info.mro()) for name in _annotated(one)]
+    made = thing.call if thing.name == "collections.namedtuple" else None
+    return _names_of(made) if made is not None else []
+
+
 def namespace(m: Machine, f: Frame, one: Call) -> Value:
     """``SimpleNamespace(me=rank)``."""
     made = result(one)
@@ -80,12 +92,20 @@ def namespace(m: Machine, f: Frame, one: Call) -> Value:
 def named_tuple(m: Machine, f: Frame, one: Call) -> Value | None:
     """``Info(rank, size)`` of a class that ``namedtuple("Info", "rank size")`` made."""
     kind = one.receiver.things[0].call if one.receiver is not None else None
-    listed = kind.arg(1, "field_names") if kind is not None else None
-    if listed is None or one.star:
+    names = _names_of(kind) if kind is not None else []
+    if kind is None or not names or one.star:
         return None
-    names = [item.constant for item in listed.items or (listed,)]
-    names = [name for text in names for name in str(text).replace(",", " ").split()]
+    defaults = kind.arg(-1, "defaults")
+    last = elements(defaults) if defaults is not None else None
+    held = dict(zip(names[::-1], (last or ())[::-1], strict=False))
+    held |= {**dict(zip(names, one.args, strict=False)), **one.kwargs}
     made = result(one)
-    made.things[0].attrs.update(zip(names, one.args, strict=False))
-    made.things[0].attrs.update(one.kwargs)
-    return replace(made, items=one.args) if len(one.args) == len(names) else made
+    made.things[0].attrs.update(held)
+    items = tuple(held[name] for name in names if name in held)
+    return replace(made, items=items) if len(items) == len(names) else made
+
+
+def _names_of(kind: Call) -> list[str]:
+    listed = kind.arg(1, "field_names")
+    names = [item.constant for item in listed.items or (listed,)] if listed is not None else []
+    return [name for text in names for name in str(text).replace(",", " ").split()]

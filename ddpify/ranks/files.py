@@ -100,4 +100,4 @@ class Project:
         if file in self.imported or file.name == "__init__.py":
             return False
         text = self.texts[file]
-        return bool(re.search(r"^(?:for|while|with|try|if|[\w.]+\()", text, re.MULTILINE))
+        return bool(re.search(r"^(?:for|while|with|try|if|match|[\w.]+\()", text, re.MULTILINE))

@@ -173,7 +173,7 @@ def bind_parameters(
             value = kwargs.pop(parameter.arg)
         else:
             value = _default(m, frame, info, parameter.arg, default)
-        frame.names[parameter.arg] = value
+        m.hold(frame.names, parameter.arg, value)
     for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
         given = kwargs.pop(parameter.arg, None)
         frame.names[parameter.arg] = given or _default(m, frame, info, parameter.arg, default)

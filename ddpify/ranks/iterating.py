@@ -130,6 +130,9 @@ def _of_instance(m: Machine, f: Frame, over: Value, loop: Loop) -> Value | None:
     if thing.cls is None or thing.cls.method("__iter__") is None:
         return None
     value = call_method(m, f, over, "__iter__", loop.node)
+    if value is not None and thing in value.things:
+        value = call_method(m, f, over, "__next__", loop.node)
+        return value
     if value is None:
         return None
     if value.items:

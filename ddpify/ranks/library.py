@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ddpify.ranks import assigning, builtin, changes, sizes, streams, words
+from ddpify.ranks import assigning, builtin, changes, containers, objects, sizes, streams, words
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
 from ddpify.ranks.model import (
@@ -243,13 +243,15 @@ def _method(m: Machine, f: Frame, one: Call) -> Value:
         return NONE
     if method in _SELF and receiver.things:
         return receiver
+    held = objects.updated(m, one, receiver) or containers.method(m, f, one, receiver)
+    if held is None and one.method == "keys":
+        held = builtin.names_of(receiver)
+    if held is not None:
+        return held
     if changes.changes(m, one):
         return changes.changed(m, f, one, receiver)
     if method in ("get", "pop") and any(t.name == "os.environ" for t in receiver.things):
         return builtin.environ_get(m, f, one) or result(one)
-    held = _of_dict(one, receiver)
-    if held is not None:
-        return held
     if method == "prepare" and one.args and one.name.startswith("accelerate."):
         return (
             one.args[0] if len(one.args) == 1 else Value(symbol("prepared").atoms, items=one.args)
@@ -257,18 +259,6 @@ def _method(m: Machine, f: Frame, one: Call) -> Value:
     if method == "setup" and one.args and one.name.startswith("lightning."):
         return one.args[0] if len(one.args) == 1 else Value(symbol("set up").atoms, items=one.args)
     return result(one)
-
-
-def _of_dict(one: Call, receiver: Value) -> Value | None:
-    """What a method of a dict with known entries gives."""
-    if one.method == "keys":
-        return builtin.names_of(receiver)
-    if one.method in ("get", "pop") and receiver.keys is not None and one.args:
-        return dict(receiver.keys).get(str(one.args[0].constant))
-    return None
-
-
-# -- the environment, the process ------------------------------------------------------------------
 
 
 # -- builtins --------------------------------------------------------------------------------------

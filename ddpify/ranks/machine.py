@@ -8,7 +8,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from ddpify.names import HEADER_PREFIX
-from ddpify.ranks import expressions, narrowing, statements, streams, words
+from ddpify.ranks import (
+    assigning,
+    attributes,
+    calls,
+    expressions,
+    fields,
+    naming,
+    narrowing,
+    statements,
+    streams,
+    words,
+)
+from ddpify.ranks.aliases import Aliases, is_container
 from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.imports import Modules
@@ -30,7 +42,7 @@ from ddpify.ranks.model import (
     Thing,
     Value,
 )
-from ddpify.ranks.modules import FunctionInfo, Module
+from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
 from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split, Unread
 from ddpify.ranks.values import asks_presence, constant, merge, narrowed, truth
 
@@ -58,6 +70,7 @@ class Machine:
         self.streams = streams.unseeded()
         self.items: list[Item] = []
         self.journal: list[tuple[dict[str, Value], str, Any]] = []
+        self.aliases = Aliases()
         self.entering: list[FunctionInfo] = []
         self.entered: set[FunctionInfo] = set()
         self.readings: dict[FunctionInfo, tuple[int, int, list[Item]]] = {}
@@ -66,7 +79,7 @@ class Machine:
         self.submodules: dict[tuple[Module, str, int], Value | None] = {}
         self.reread: list[ast.AST] = []  # loops of which two rounds were read
         self.namespaces: dict[Module, Thing] = {}
-        self.resolving: set[tuple[Module, str]] = set()
+        self.resolving: set[tuple[Module | ClassInfo, str]] = set()
         self.externals: dict[str, Value] = {}
         self.patched: set[str] = set()
         self.words: set[str] = set()
@@ -102,7 +115,13 @@ class Machine:
     def write(self, space: dict[str, Value], key: str, value: Value) -> None:
         """Set a name, so that it can be taken back after a branch."""
         self.journal.append((space, key, space.get(key, MISSING)))
+        self.hold(space, key, value)
+
+    def hold(self, space: dict[str, Value], key: str, value: Value) -> None:
+        """Set a name for good."""
         space[key] = value
+        if is_container(value):
+            self.aliases.note(value, space, key)
 
     def take_back(self, mark: int) -> dict[tuple[int, str], tuple[dict[str, Value], Value]]:
         """Undo what was written since ``mark``; what it was."""
@@ -232,13 +251,18 @@ class Machine:
             why = test.origins
         elif takes[0] != takes[1] and takes[0] and takes[1]:
             why = frozenset({Origin(RANK, "rank", f.module.site(node))})
+        merged: dict[tuple[Any, ...], Value] = {}  # two names of one list are so afterwards, too
         for (number, key), (space, _) in changed.items():
             old = space.get(key)
             sources = _sources((number, key), old, live, takes, results)
-            if sources is not None:
+            if sources is None:
+                continue
+            same_list = (id(old), *(tuple(map(id, values)) for values in sources))
+            if same_list not in merged:
                 name = f"{key}@{f.module.path}:{node.lineno}"
                 made = merge(name, sources, why, self.is_local(test, live))
-                self.write(space, key, made if old is None else narrowed(old, made, live))
+                merged[same_list] = made if old is None else narrowed(old, made, live)
+            self.write(space, key, merged[same_list])
 
     def end(self, f: Frame, kind: str, node: ast.AST) -> None:
         """The ranks that are here leave."""
@@ -301,6 +325,47 @@ class Machine:
     def evaluate(self, f: Frame, node: ast.expr) -> Value:
         """The value of an expression."""
         return expressions.evaluate(self, f, node)
+
+    def apply(
+        self, f: Frame, callee: Value, node: ast.AST, args: tuple[Value, ...] = ()
+    ) -> Value:
+        """What a value gives when it is called."""
+        return calls.applied_to(self, f, callee, node, args)
+
+    def call_method(
+        self, f: Frame, base: Value, name: str, node: ast.AST, args: tuple[Value, ...] = ()
+    ) -> Value | None:
+        """``base.name()`` that Python calls itself; None if it is not of the project."""
+        return calls.call_method(self, f, base, name, node, args)
+
+    def global_name(self, module: Module, name: str) -> Value:
+        """A global of a module."""
+        return naming.global_name(self, module, name)
+
+    def runs(self, module: Module) -> bool:
+        """Whether it is the script that is run: its statements are executed in their order."""
+        return self.run.script and self.run.start == module.path
+
+    def bind(self, f: Frame, name: str, value: Value) -> None:
+        """Bind a name."""
+        assigning.bind(self, f, name, value)
+
+    def attribute(self, f: Frame, base: Value, name: str, node: ast.expr) -> Value:
+        """``base.name``."""
+        return attributes.attribute_of(self, f, base, name, node)
+
+    def item(self, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
+        """``base[index]``."""
+        return expressions.item(self, f, base, index, node)
+
+    def places(self, thing: Thing) -> list[str]:
+        """The attributes that a class pattern means by position."""
+        return fields.places(self, thing)
+
+    def change(self, f: Frame, node: ast.expr, old: Value, new: Value) -> None:
+        """The list or dict that ``node`` gives was changed in place: all who hold it have ``new``."""
+        if not self.aliases.change(self, old, new):
+            assigning.assign_quietly(self, f, node, new)
 
     def execute(self, f: Frame, body: list[ast.stmt]) -> None:
         """Run statements for the ranks that are live."""

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ddpify.python.mro import linearised
+from ddpify.python.toplevel import Statements, statements_of
 from ddpify.ranks.model import Place, Thing
 from ddpify.source import Site, Source
 
@@ -66,6 +68,12 @@ class ClassInfo:
     methods: dict[str, FunctionInfo] = field(default_factory=dict)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
     thing: Thing | None = None
+    _order: tuple[tuple[ClassInfo, ...], list[ClassInfo]] | None = None
+
+    @cached_property
+    def statements(self) -> dict[str, Statements]:
+        """What binds and changes each name of its body."""
+        return statements_of(self.node.body)
 
     def set_later(self) -> set[str]:
         """Attributes that a method other than ``__init__`` sets, and not always alike."""
@@ -81,16 +89,15 @@ class ClassInfo:
             }
         return self._set_later
 
-    def mro(self) -> Iterator[ClassInfo]:
-        """Itself and its project bases, depth first."""
-        seen: set[ClassInfo] = set()
-        todo: list[ClassInfo] = [self]
-        while todo:
-            info = todo.pop(0)
-            if info not in seen:
-                seen.add(info)
-                yield info
-                todo = [base for base in info.bases if isinstance(base, ClassInfo)] + todo
+    def mro(self) -> list[ClassInfo]:
+        """Itself and its project bases, in the order in which Python looks attributes up."""
+        key = tuple(self._bases())
+        if self._order is None or self._order[0] != key:
+            self._order = (key, linearised(self, ClassInfo._bases))
+        return self._order[1]
+
+    def _bases(self) -> list[ClassInfo]:
+        return [base for base in self.bases if isinstance(base, ClassInfo)]
 
     def external_bases(self) -> set[str]:
         """Qualified names of the bases that are not of the project."""
@@ -155,6 +162,11 @@ class Module:
             return frozenset()
         nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Assert))
         return frozenset(ast.unparse(node.test) for node in nodes)
+
+    @cached_property
+    def statements(self) -> dict[str, Statements]:
+        """What binds and changes each name of the top level."""
+        return statements_of(self.tree.body)
 
     def all_functions(self) -> Iterator[FunctionInfo]:
         """Functions and methods of the top level."""

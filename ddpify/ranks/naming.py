@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ddpify.ranks import functions, words
+from ddpify.ranks import functions, toplevel, words
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
@@ -32,6 +32,8 @@ def lookup(m: Machine, f: Frame, name: str) -> Value:
     while frame is not None:
         if name in frame.names and name not in frame.outward:
             return frame.names[name]
+        if frame.body is not None and (found := _of_body(m, frame.body, name)) is not None:
+            return found
         frame = frame.outer
     return global_name(m, f.module, name)
 
@@ -56,8 +58,9 @@ def global_name(m: Machine, module: Module, name: str) -> Value:
         found = _defined(m, module, name)
     finally:
         m.resolving.discard((module, name))
-    space[name] = found
-    return found
+    m.hold(space, name, found)
+    toplevel.register(m, module, name, found)
+    return space[name]
 
 
 def _defined(m: Machine, module: Module, name: str) -> Value:
@@ -69,6 +72,9 @@ def _defined(m: Machine, module: Module, name: str) -> Value:
     if name in module.imports:
         dotted, attribute, level = module.imports[name]
         return imported(m, module, dotted, attribute, level)
+    held = None if m.runs(module) else module.statements.get(name)
+    if held is not None and held.binding and not held.simple:
+        return toplevel.found_in(m, frame, name, held)
     if name in module.assigns:
         return _lazily(m, frame, module.assigns[name])
     for dotted, level in module.stars:
@@ -94,7 +100,7 @@ def _starred(m: Machine, module: Module, name: str, dotted: str, level: int) -> 
     other = m.modules.load(file)
     if other is None or other is module:
         return None
-    known = (other.functions, other.classes, other.imports, other.assigns)
+    known = (other.functions, other.classes, other.imports, other.assigns, other.statements)
     if any(name in names for names in known) or other.stars:
         found = global_name(m, other, name)
         return None if found.names() == {f"builtins.{name}"} else found
@@ -131,7 +137,10 @@ def submodule(m: Machine, module: Module, dotted: str, level: int = 0) -> Value 
 
 def member(m: Machine, module: Module, name: str) -> Value:
     """``module.name``: a global of it, or a module below it."""
-    known = (module.functions, module.classes, module.imports, module.assigns)
+    known = (
+        *(module.functions, module.classes, module.imports, module.assigns),
+        module.statements,
+    )
     if name not in namespace(m, module).attrs and not any(name in names for names in known):
         if module.file.name == "__init__.py":
             file = m.modules.find(module.file, name, 1)
@@ -147,7 +156,7 @@ def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
     """What a ``def`` binds, its decorators applied."""
     thing = Thing("function", info.qualname, info.module.site(info.node), info=info)
     value = of(thing)
-    m.closures[thing] = f if f.function is not None or f.cls is not None else None
+    m.closures[thing] = f if f.function is not None or f.cls is not None else f.outer
     if not isinstance(info.node, ast.Lambda):
         for decorator in reversed(info.node.decorator_list):
             value = functions.decorated(m, f, decorator, value)
@@ -165,23 +174,51 @@ def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
         site = info.module.site(info.node)
         info.thing = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
         info.thing.owner = m.token
+        m.closures[info.thing] = f if f.function is not None else None
     return of(info.thing)
 
 
-def class_attribute(m: Machine, info: ClassInfo, name: str) -> Value | None:
-    """An attribute of a class; methods are functions, not bound."""
-    for one in info.mro():
+def class_attribute(
+    m: Machine, info: ClassInfo, name: str, after: ClassInfo | None = None
+) -> Value | None:
+    """An attribute of a class, or of those that come ``after`` one of its bases; methods are
+    functions, not bound."""
+    order = info.mro()
+    if after in order:
+        order = order[order.index(after) + 1 :]
+    for one in order:
         if one.thing is not None and name in one.thing.attrs:
             return one.thing.attrs[name]
-        if name in one.methods:
-            frame = Frame(one.module, None, namespace(m, one.module).attrs)
-            value = make_function(m, frame, one.methods[name])
-        elif name in one.assigns:
-            frame = Frame(one.module, None, namespace(m, one.module).attrs)
-            value = _lazily(m, frame, one.assigns[name])
-        else:
-            continue
-        if one.thing is not None:
-            one.thing.attrs[name] = value
-        return value
+        value = _of_body(m, one, name)
+        if value is not None:
+            return value
     return None
+
+
+def _of_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
+    """What the body of a class binds a name to."""
+    thing = info.thing
+    if thing is not None and name in thing.attrs:
+        return thing.attrs[name]
+    if (info, name) in m.resolving:
+        return None
+    m.resolving.add((info, name))
+    try:
+        value = _in_body(m, info, name)
+    finally:
+        m.resolving.discard((info, name))
+    if thing is not None and value is not None:
+        m.hold(thing.attrs, name, value)
+    return value
+
+
+def _in_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
+    outer = m.closures.get(info.thing) if info.thing is not None else None
+    space = info.thing.attrs if info.thing is not None else {}
+    frame = Frame(info.module, None, space, outer, body=info)
+    if name in info.methods:
+        return make_function(m, frame, info.methods[name])
+    held = info.statements.get(name)
+    if held is not None and held.binding and not held.simple:
+        return toplevel.found_in(m, frame, name, held)
+    return _lazily(m, frame, info.assigns[name]) if name in info.assigns else None

@@ -215,6 +215,8 @@ MAIN_NAMES: Final = frozenset(
     "is_main_process is_master is_main is_rank_zero is_rank0 is_global_zero main_process"
     " master_process is_master_process is_chief is_world_process_zero".split()
 )
+# What modules have of themselves, though a class of theirs has ``__getattr__``.
+OWN_ATTRIBUTES: Final = frozenset("training parameters state_dict modules".split())
 CLOCK_CALLS: Final = frozenset(
     "time.time time.monotonic time.perf_counter time.process_time time.time_ns"
     " datetime.datetime.now datetime.datetime.utcnow".split()

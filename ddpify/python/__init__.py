@@ -1,0 +1,1 @@
+"""What a Python program is: known alike to all readers, whatever a value is for them."""
