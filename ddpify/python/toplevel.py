@@ -23,11 +23,21 @@ class Statements:
         """Whether one assignment says it all."""
         return not self.changing and len(self.binding) == 1 and _is_plain(self.binding[0])
 
+    @property
+    def value(self) -> ast.expr | None:
+        """What one assignment gives it."""
+        one = self.binding[0] if self.simple else None
+        return one.value if isinstance(one, (ast.Assign, ast.AnnAssign)) else None
 
-def statements_of(body: Iterable[ast.stmt]) -> dict[str, Statements]:
-    """By name, in the order of the text."""
+
+def statements_of(body: Iterable[ast.stmt], imports: bool = False) -> dict[str, Statements]:
+    """By name, in the order of the text; those of ``imports``, too, if that is asked for."""
     found: dict[str, Statements] = {}
     for node in body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)) and imports:
+            for alias in node.names:
+                name = alias.asname or alias.name.split(".")[0]
+                found.setdefault(name, Statements()).binding.append(node)
         if isinstance(node, _PLAIN) or _is_main(node):
             continue
         if (node.end_lineno or node.lineno) - node.lineno > MAX_LINES and not _is_plain(node):

@@ -50,6 +50,9 @@ class Aliases:
     def change(self, m: Machine, old: Value, new: Value, depth: int = MAX_NESTING) -> bool:
         """``old`` was changed in place and is ``new`` now; whether anybody held it."""
         changed = False
+        for thing in old.things:
+            if thing.held is old:
+                thing.held = new
         for value, space, key in tuple(self.places.get(id(old), ())):
             if value is old and space.get(key) is old:
                 m.write(space, key, new)

@@ -24,6 +24,8 @@ def assign(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
     elif isinstance(target, ast.Attribute):
         base = m.evaluate(f, target.value)
         m.store(f, base, target.attr, value, target, False)
+        if m.set_property(f, base, target.attr, target, value):
+            return
         set_attribute(m, base, target.attr, value)
     elif isinstance(target, ast.Subscript):
         _element(m, f, target, value)

@@ -68,6 +68,9 @@ def _of_thing(
         found = naming.class_attribute(m, thing.cls, name)
         if found is not None:
             return bound(m, f, thing, found, node)
+        entry = dict(base.keys).get(name) if base.keys and name[:2] != "__" else None
+        if entry is not None and thing.cls.inherits("builtins.dict"):
+            return entry
         asked = _asked_for(m, f, thing, name, node)
         if asked is not None:
             return asked
@@ -84,8 +87,8 @@ def _inherited(
     found = naming.class_attribute(m, cls, name, thing.cls)
     if found is not None:
         return bound(m, f, own, found, node)
-    if name == "__new__":
-        return naming.external(m, "builtins.object.__new__")
+    if name == "__new__" or own.kind == "class":
+        return naming.external(m, f"builtins.object.{name}")
     made = Thing("attribute", f"{own.name}.{name}", f.module.site(node), receiver=own)
     one = Symbol(f"{own.name}@{id(own)}.{name}")
     return Value((one, one), (made,), base.deps | {own})
@@ -113,6 +116,9 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
     from, properties of instances are called."""
     found = [t for t in value.things if t.kind == "function"]
     if not found:
+        made = value.made_by("builtins.property")
+        if made is not None and made.call is not None and made.call.args:
+            return m.apply(f, made.call.args[0], node, (of(thing),))
         got = m.call_method(f, value, "__get__", node, (of(thing), of(thing)))
         return got if got is not None else value
     made = []
@@ -122,6 +128,7 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
             made.append(one)
             continue
         method = Thing("function", one.name, one.site, info=one.info, attrs=one.attrs)
+        method.defaults = one.defaults
         method.receiver = receiver
         m.closures[method] = m.closures.get(one)
         if "$property" in one.attrs and thing.kind != "class":

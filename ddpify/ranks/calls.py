@@ -268,8 +268,10 @@ def instantiate(
         fields.fill(m, info, made, args, kwargs)
         call_method(m, f, of(made), "__post_init__", one.node if one else None)
     value = of(made, *args, *kwargs.values())
-    entries = fields.entries(info, args, kwargs) if method is None else None
-    return value if entries is None else replace(value, origins=frozenset(), keys=entries)
+    held = fields.held(m, info, value, args, kwargs)
+    if held is not None:
+        made.held = held
+    return held or value
 
 
 def _new_object(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
     from ddpify.ranks.machine import Machine
 
-_CONTAINERS: Final = frozenset("append extend add update insert setdefault".split())
+_CONTAINERS: Final = frozenset("append extend add update insert setdefault put".split())
 
 
 def changes(m: Machine, one: Call) -> bool:
@@ -62,7 +62,7 @@ def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
     if any(t.kind in ("instance", "module") for t in receiver.things):
         return
     items = receiver.items
-    if items is not None and one.method in ("append", "add") and len(items) < containers.MAX_ITEMS:
+    if items is not None and one.method in ("append", "add", "put") and len(items) < containers.MAX_ITEMS:
         items = (*items, *one.args)
     keys = _updated(receiver, one) if one.method in ("update", "setdefault") else receiver.keys
     new_value = replace(receiver, origins=origins, deps=deps, items=items, keys=keys)

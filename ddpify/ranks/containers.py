@@ -152,6 +152,8 @@ def _receiver_of(one: Call) -> ast.expr:
 
 
 def _get(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    if receiver.items and not one.args and not one.kwargs:
+        return any_of(receiver.items)  # of a queue
     if not one.args or receiver.keys is None:
         return None
     found = entry(receiver, one.args[0])

@@ -242,10 +242,24 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
 
 def _text(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
     parts = [evaluate(m, f, p.value) for p in node.values if isinstance(p, ast.FormattedValue)]
+    if all(isinstance(part.constant, (str, int)) for part in parts) and _is_plain(node):
+        held = iter(parts)
+        return constant(
+            "".join(
+                str(p.value) if isinstance(p, ast.Constant) else str(next(held).constant)
+                for p in node.values
+            )
+        )
     one = symbol(f"text@{f.module.path}:{node.lineno}:{node.col_offset}", *parts)
     if not any(map(told_apart, parts)):
         return one
     return replace(one, atoms=(Symbol(f"{key_of(one)}:0"), Symbol(f"{key_of(one)}:1")))
+
+
+def _is_plain(node: ast.JoinedStr) -> bool:
+    """Whether it formats nothing."""
+    held = [p for p in node.values if isinstance(p, ast.FormattedValue)]
+    return all(p.format_spec is None and p.conversion == -1 for p in held)
 
 
 def _comprehension(

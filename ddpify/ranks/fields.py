@@ -11,21 +11,41 @@ from ddpify.ranks import naming
 from ddpify.ranks.containers import elements
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Call, Thing, Value
-from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.modules import ClassInfo, FunctionInfo
 from ddpify.ranks.results import result
 
 if TYPE_CHECKING:
     from ddpify.ranks.machine import Machine
 
 
-def entries(
-    info: ClassInfo, args: tuple[Value, ...], kwargs: dict[str, Value]
-) -> tuple[tuple[str, Value], ...] | None:
-    """What an object of a class that is a ``dict`` holds, if that is known."""
-    if not info.inherits("builtins.dict") or "**" in kwargs or len(args) > 1:
+_DICTS = ("builtins.dict", "collections.OrderedDict", "collections.UserDict", "typing.TypedDict")
+
+
+def held(
+    m: Machine, info: ClassInfo, value: Value, args: tuple[Value, ...], kwargs: dict[str, Value]
+) -> Value | None:
+    """An object of a class that is a dict, a list or a named tuple, if what it holds is known."""
+    if info.inherits("typing.NamedTuple"):
+        names = [name for one in reversed(info.mro()) for name in _annotated(one)]
+        made = value.things[0].attrs
+        items = tuple(made[name] for name in names if name in made)
+        return replace(value, items=items) if len(items) == len(names) else None
+    method = info.method("__init__")
+    if "**" in kwargs or len(args) > 1 or (method is not None and not _hands_on(method)):
         return None
+    if info.inherits("builtins.list", "collections.UserList"):
+        items_ = elements(args[0]) if args else ()
+        return None if items_ is None else replace(value, items=items_)
     first = args[0].keys if args else ()
-    return None if first is None else tuple({**dict(first), **kwargs}.items())
+    if first is None or not info.inherits(*_DICTS):
+        return None
+    return replace(value, origins=frozenset(), keys=tuple({**dict(first), **kwargs}.items()))
+
+
+def _hands_on(method: FunctionInfo) -> bool:
+    """``__init__(self, *args, **kwargs)``, which says what the base is given."""
+    spec = method.node.args
+    return spec.vararg is not None and spec.kwarg is not None and len(spec.args) == 1
 
 
 def fill(

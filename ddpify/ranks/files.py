@@ -53,6 +53,7 @@ class Project:
             raw = b""
         text = raw.decode("utf-8", "replace").replace("\r\n", "\n")
         self.texts[file] = self.modules.words[file] = text
+        self.modules.note_paths(file, text)
         self.imports[file] = set(self._imported(file, text))
         if is_distributed(text):
             self.distributed.add(file)

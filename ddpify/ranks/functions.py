@@ -33,7 +33,7 @@ def enter(
     info: FunctionInfo = thing.info
     own = thing.receiver
     if own is not None and "$static" not in thing.attrs:
-        args = (of(own), *args)
+        args = (own.held or of(own), *args)
     forced = "$context" in thing.attrs
     wanted = forced or m.interest.enters(info) or _handles(m, args, kwargs, own)
     wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
@@ -80,7 +80,7 @@ def _frame(
     frame = Frame(info.module, info, {}, m.closures.get(thing))
     frame.on_yield = on_yield
     frame.cls = info.owner
-    bind_parameters(m, frame, info, args, kwargs)
+    bind_parameters(m, frame, info, args, kwargs, thing.defaults)
     return frame
 
 
@@ -121,9 +121,18 @@ def _handles(
     return any(
         value.origins
         or any(thing.name in _HANDLED or thing.sharded is not None for thing in value.things)
-        or any(thing.kind == "function" and m.interest.enters(thing.info) for thing in _in(value))
+        or any(_is_worth(m, thing) for thing in _in(value))
         for value in held
     )
+
+
+def _is_worth(m: Machine, thing: Thing) -> bool:
+    """Whether it is a function, or a class with one, that is worth entering."""
+    if thing.kind == "function":
+        return m.interest.enters(thing.info)
+    if thing.kind != "class":
+        return False
+    return any(m.interest.enters(info) for info in thing.info.methods.values())
 
 
 def _in(value: Value) -> tuple[Thing, ...]:
@@ -159,6 +168,7 @@ def bind_parameters(
     info: FunctionInfo,
     args: tuple[Value, ...],
     kwargs: dict[str, Value],
+    defaults_: dict[str, Value],
 ) -> None:
     """Give a function its arguments; what was not given has its default or is unknown."""
     spec = info.node.args
@@ -172,11 +182,12 @@ def bind_parameters(
         elif parameter.arg in kwargs:
             value = kwargs.pop(parameter.arg)
         else:
-            value = _default(m, frame, info, parameter.arg, default)
+            value = _default(m, frame, info, parameter.arg, default, defaults_)
         m.hold(frame.names, parameter.arg, value)
     for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
         given = kwargs.pop(parameter.arg, None)
-        frame.names[parameter.arg] = given or _default(m, frame, info, parameter.arg, default)
+        value = given or _default(m, frame, info, parameter.arg, default, defaults_)
+        m.hold(frame.names, parameter.arg, value)
     if spec.vararg is not None:
         rest = args[len(positional) :]
         frame.names[spec.vararg.arg] = Value(symbol("*args").atoms, items=tuple(rest))
@@ -185,11 +196,17 @@ def bind_parameters(
 
 
 def _default(
-    m: Machine, frame: Frame, info: FunctionInfo, name: str, default: ast.expr | None
+    m: Machine,
+    frame: Frame,
+    info: FunctionInfo,
+    name: str,
+    default: ast.expr | None,
+    known: dict[str, Value],
 ) -> Value:
+    if name in known:
+        return known[name]
     if default is None:
         return parameter_value(m, info, name)
-
     return m.evaluate(Frame(info.module, None, naming.namespace(m, info.module).attrs), default)
 
 
@@ -204,6 +221,13 @@ def parameter_value(m: Machine, info: FunctionInfo, name: str) -> Value:
     return Value(one.atoms, (thing,))
 
 
+def _takes_its_place(found: Value, value: Value) -> bool:
+    """Whether a decorator gives another function, or something that does not hide this one."""
+    if any(thing.kind in ("function", "class", "instance") for thing in found.things):
+        return True
+    return bool(found.things) and found.made_from.isdisjoint(value.things)
+
+
 def decorated(m: Machine, f: Frame, decorator: ast.expr, value: Value) -> Value:
     """A function with a decorator."""
     kept = (m.live, m.items)
@@ -213,7 +237,9 @@ def decorated(m: Machine, f: Frame, decorator: ast.expr, value: Value) -> Value:
     for thing in made.things:
         if thing.kind == "function":
             found = enter(m, f, thing, (value,), {}, None)
-            return found if any(t.kind == "function" for t in found.things) else value
+            return found if _takes_its_place(found, value) else value
+        if thing.kind == "class" and any(t.kind == "function" for t in value.things):
+            return m.apply(f, made, decorator, (value,))
         mark = library.DECORATORS.get(thing.name)
         if mark is None and thing.name.endswith((".rank_zero_only", ".on_main_process")):
             mark = "$rank0"

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import warnings
 from pathlib import Path
 
 from ddpify.ranks.modules import Module, index
 from ddpify.source import Source, UnreadableSource, module_file
+
+
+_SYS_PATH = re.compile(r"sys\.path\.(?:insert|append|extend)\(([^\n]*)")
+_QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 
 
 class Modules:
@@ -20,6 +25,7 @@ class Modules:
         self.loaded: dict[Path, Module | None] = {}
         self.failures: dict[str, str] = {}
         self.words: dict[Path, str] = {}
+        self.added: list[Path] = []  # what the files put on sys.path
         self._listings: dict[Path, frozenset[str]] = {}
         self._found: dict[tuple[Path, str], Path | None] = {}
 
@@ -91,6 +97,16 @@ class Modules:
             return self._search(folder.parent, dotted)  # `import utils` in pkg/utils.py
         return found
 
+    def note_paths(self, file: Path, text: str) -> None:
+        """The folders that a file puts on ``sys.path``, as far as it says them by name."""
+        for written in _SYS_PATH.findall(text) if "sys.path." in text else ():
+            for name in _QUOTED.findall(written):
+                for start in (file.parent, self.root):
+                    folder = Path(os.path.normpath(start / name))
+                    if folder not in self.added and folder.is_dir():
+                        self.added.append(folder)
+                        self._found.clear()
+
     def _may_hold(self, folder: Path, parts: list[str]) -> bool:
         """Whether the first part of a name is there: most imports are of libraries."""
         if folder not in self._listings:
@@ -107,6 +123,10 @@ class Modules:
             if folder == self.root or folder == folder.parent:
                 break
             folder = folder.parent
+        for folder in self.added:
+            found = module_file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
+            if found is not None:
+                return found
         return module_file(self.root.joinpath("src", *parts))
 
 

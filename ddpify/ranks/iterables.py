@@ -51,6 +51,8 @@ def _with(one: Call, items: Sequence[Value]) -> Value | None:
 
 def _same(m: Machine, f: Frame, one: Call) -> Value | None:
     """``list(x)``, ``sorted(x)``, ``iter(x)``: its elements."""
+    if not one.args and one.name in ("builtins.list", "builtins.set"):
+        return listed(result(one), ())
     given = _given(m, f, replace(one, args=one.args[:1]))
     return _with(one, given[0]) if given else None
 
@@ -128,7 +130,10 @@ def _next(m: Machine, f: Frame, one: Call) -> Value | None:
     items = elements(one.args[0])
     if items and _objects(items):
         return any_of((*items, *one.args[1:2]))
-    return m.call_method(f, one.args[0], "__next__", one.node)
+    found = m.call_method(f, one.args[0], "__next__", one.node)
+    if found is None and len(one.args) == 2 and one.args[1].things:
+        return replace(result(one), things=one.args[1].things)
+    return found
 
 
 def _best(m: Machine, f: Frame, one: Call) -> Value | None:
@@ -196,6 +201,18 @@ def _deque(m: Machine, f: Frame, one: Call) -> Value | None:
     return None if items is None else listed(result(one), items)
 
 
+def _chain_map(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``ChainMap(own, defaults)``: the first that has an entry."""
+    if any(value.keys is None for value in one.args):
+        return None
+    held = [entry for value in reversed(one.args) for entry in value.keys or ()]
+    return replace(result(one), keys=tuple(dict(held).items()))
+
+
+def _queue(m: Machine, f: Frame, one: Call) -> Value:
+    return listed(result(one), ())
+
+
 HANDLERS: Final[dict[str, Handler]] = {
     **dict.fromkeys(
         (
@@ -224,6 +241,10 @@ HANDLERS: Final[dict[str, Handler]] = {
     "builtins.dict": dict_of,
     "builtins.dict.fromkeys": _from_keys,
     "collections.OrderedDict": dict_of,
+    "collections.UserDict": dict_of,
+    "types.MappingProxyType": dict_of,
+    "collections.ChainMap": _chain_map,
+    **dict.fromkeys(("queue.Queue", "queue.LifoQueue", "queue.SimpleQueue"), _queue),
     "collections.deque": _deque,
 }
 same, best, added = _same, _best, _sum

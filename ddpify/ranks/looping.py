@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING
 
 from ddpify.ranks import assigning, iterating
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
-from ddpify.ranks.model import Guard, Loop, Value
+from ddpify.ranks.model import Guard, Loop, Origin, Value
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
-from ddpify.ranks.values import constant, same, symbol
+from ddpify.ranks.values import constant, merge, same, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
     from ddpify.ranks.machine import Machine
 
+NOBODY: frozenset[Origin] = frozenset()
 BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 
 
@@ -109,7 +110,13 @@ def _otherwise(m: Machine, f: Frame, node: LoopNode) -> None:
     within = isinstance(loop, Repeat) and loop.node is node and loop.ranks == live
     if isinstance(loop, Repeat) and within and any(e.exit.kind == "break" for e in ends(loop.body)):
         m.items = loop.orelse
+        mark = len(m.journal)
         m.execute(f, node.orelse)
+        ended = not m.live
+        for (_, key), (space, new) in m.take_back(mark).items():
+            old = space.get(key)
+            held = [new] if old is None else [old] if ended else [old, new]
+            m.write(space, key, merge(f"{key}@{f.module.path}:{node.lineno}", (held, held), NOBODY))
         m.live, m.items = live, items
     else:
         m.execute(f, node.orelse)

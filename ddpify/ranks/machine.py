@@ -14,6 +14,7 @@ from ddpify.ranks import (
     calls,
     expressions,
     fields,
+    functions,
     naming,
     narrowing,
     statements,
@@ -79,6 +80,7 @@ class Machine:
         self.submodules: dict[tuple[Module, str, int], Value | None] = {}
         self.reread: list[ast.AST] = []  # loops of which two rounds were read
         self.namespaces: dict[Module, Thing] = {}
+        self.classes: dict[Thing, Value] = {}  # what their decorators made of them
         self.resolving: set[tuple[Module | ClassInfo, str]] = set()
         self.externals: dict[str, Value] = {}
         self.patched: set[str] = set()
@@ -331,6 +333,16 @@ class Machine:
     ) -> Value:
         """What a value gives when it is called."""
         return calls.applied_to(self, f, callee, node, args)
+
+    def set_property(self, f: Frame, base: Value, name: str, node: ast.AST, value: Value) -> bool:
+        """``base.name = value`` of a property; whether it is one."""
+        held = [(thing, thing.cls.setter(name)) for thing in base.things if thing.cls is not None]
+        for thing, info in held:
+            if info is not None and thing.kind == "instance":
+                bound = Thing("function", info.qualname, info=info, receiver=thing)
+                functions.enter(self, f, bound, (value,), {}, None)
+                return True
+        return False
 
     def call_method(
         self, f: Frame, base: Value, name: str, node: ast.AST, args: tuple[Value, ...] = ()

@@ -67,13 +67,14 @@ class ClassInfo:
     bases: tuple[ClassInfo | str, ...] = ()
     methods: dict[str, FunctionInfo] = field(default_factory=dict)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
+    setters: dict[str, FunctionInfo] = field(default_factory=dict)
     thing: Thing | None = None
     _order: tuple[tuple[ClassInfo, ...], list[ClassInfo]] | None = None
 
     @cached_property
     def statements(self) -> dict[str, Statements]:
         """What binds and changes each name of its body."""
-        return statements_of(self.node.body)
+        return statements_of(self.node.body, imports=True)
 
     def set_later(self) -> set[str]:
         """Attributes that a method other than ``__init__`` sets, and not always alike."""
@@ -102,6 +103,10 @@ class ClassInfo:
     def external_bases(self) -> set[str]:
         """Qualified names of the bases that are not of the project."""
         return {base for info in self.mro() for base in info.bases if isinstance(base, str)}
+
+    def setter(self, name: str) -> FunctionInfo | None:
+        """What sets a property, inherited ones included."""
+        return next((one.setters[name] for one in self.mro() if name in one.setters), None)
 
     def method(self, name: str) -> FunctionInfo | None:
         """A method, inherited ones included."""
@@ -220,10 +225,18 @@ def class_info(module: Module, node: ast.ClassDef) -> ClassInfo:
     info = ClassInfo(node.name, node, module)
     for item in node.body:
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            info.methods.setdefault(item.name, FunctionInfo(item.name, item, module, info))
+            function = FunctionInfo(item.name, item, module, info)
+            if any(_is_setter(one) for one in item.decorator_list):
+                info.setters[item.name] = function
+            info.methods.setdefault(item.name, function)
         elif isinstance(item, (ast.Assign, ast.AnnAssign)):
             info.assigns.update(assigned(item))
     return info
+
+
+def _is_setter(decorator: ast.expr) -> bool:
+    """``@name.setter``."""
+    return isinstance(decorator, ast.Attribute) and decorator.attr == "setter"
 
 
 def assigned(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[str, ast.expr]]:

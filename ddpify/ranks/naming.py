@@ -6,10 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from ddpify.ranks import functions, toplevel, words
+from ddpify.ranks.aliases import is_container
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
-from ddpify.ranks.values import of, symbol
+from ddpify.ranks.values import constant, of, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.machine import Machine
@@ -75,6 +76,8 @@ def _defined(m: Machine, module: Module, name: str) -> Value:
     held = None if m.runs(module) else module.statements.get(name)
     if held is not None and held.binding and not held.simple:
         return toplevel.found_in(m, frame, name, held)
+    if held is not None and held.value is not None:
+        return _lazily(m, frame, held.value)
     if name in module.assigns:
         return _lazily(m, frame, module.assigns[name])
     for dotted, level in module.stars:
@@ -122,6 +125,10 @@ def imported(m: Machine, module: Module, dotted: str, attribute: str, level: int
         return symbol(f"import {dotted}.{attribute}")
     if not attribute:
         return of(namespace(m, other))
+    if other is module:  # `from . import feeds` in a package's own __init__
+        below = submodule(m, module, f"{dotted}.{attribute}".strip("."), level)
+        if below is not None:
+            return below
     return member(m, other, attribute)
 
 
@@ -147,6 +154,10 @@ def member(m: Machine, module: Module, name: str) -> Value:
             below = m.modules.load(file) if file else None
             if below is not None and below is not module:
                 return of(namespace(m, below))
+        if not module.stars and "__getattr__" in module.functions and name[:2] != "__":
+            frame = Frame(module, None, namespace(m, module).attrs)
+            asked = global_name(m, module, "__getattr__")
+            return m.apply(frame, asked, module.functions["__getattr__"].node, (constant(name),))
         if not module.stars:
             return symbol(f"{module.name}.{name}")
     return global_name(m, module, name)
@@ -157,10 +168,25 @@ def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
     thing = Thing("function", info.qualname, info.module.site(info.node), info=info)
     value = of(thing)
     m.closures[thing] = f if f.function is not None or f.cls is not None else f.outer
+    thing.defaults = _defaults(m, f, info)
     if not isinstance(info.node, ast.Lambda):
         for decorator in reversed(info.node.decorator_list):
             value = functions.decorated(m, f, decorator, value)
     return value
+
+
+def _defaults(m: Machine, f: Frame, info: FunctionInfo) -> dict[str, Value]:
+    """What parameters have that are not given: evaluated once, when the ``def`` is run."""
+    spec = info.node.args
+    names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+    written = [*zip(reversed(names), reversed(spec.defaults), strict=False)]
+    written += [(one.arg, node) for one, node in zip(spec.kwonlyargs, spec.kw_defaults) if node]
+    found = {}
+    for name, node in written:
+        found[name] = _lazily(m, f, node)
+        if is_container(found[name]):
+            m.aliases.note(found[name], found, name)
+    return found
 
 
 def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
@@ -175,7 +201,22 @@ def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
         info.thing = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
         info.thing.owner = m.token
         m.closures[info.thing] = f if f.function is not None else None
-    return of(info.thing)
+        m.classes[info.thing] = _finished(m, f, info, of(info.thing))
+    found = m.classes.get(info.thing)
+    return found if found is not None else of(info.thing)
+
+
+def _finished(m: Machine, f: Frame, info: ClassInfo, value: Value) -> Value:
+    """A class, after ``__init_subclass__`` and its decorators."""
+    after = class_attribute(m, info, "__init_subclass__", info)
+    for thing in after.things if after is not None else ():
+        if thing.kind == "function":
+            hook = Thing("function", thing.name, thing.site, info=thing.info)
+            hook.receiver = info.thing
+            functions.enter(m, f, hook, (), {}, None)
+    for decorator in reversed(info.node.decorator_list):
+        value = functions.decorated(m, f, decorator, value)
+    return value
 
 
 def class_attribute(

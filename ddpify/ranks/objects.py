@@ -194,6 +194,30 @@ def _named_replace(m: Machine, f: Frame, one: Call) -> Value | None:
     return replace(receiver, things=(made,), items=items)
 
 
+def _entered(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``stack.enter_context(x)``."""
+    if not one.args:
+        return None
+    found = m.call_method(f, one.args[0], "__enter__", one.node)
+    if found is None and one.args[0].items and not one.args[0].things:
+        return one.args[0].items[0]  # what a generator yields
+    return found if found is not None else one.args[0]
+
+
+def _module(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``importlib.import_module("models.net")``, ``__import__("net")``."""
+    name, package = one.arg(0, "name"), one.arg(1, "package")
+    dotted = name.constant if name is not None else None
+    if not isinstance(dotted, str) or not dotted:
+        return None
+    if dotted[0] == "." and package is not None and isinstance(package.constant, str):
+        dotted = f"{package.constant}.{dotted.lstrip('.')}"
+    if one.name == "builtins.__import__":
+        dotted = dotted.partition(".")[0]
+    found = naming.imported(m, f.module, dotted, "", 0)
+    return found if any(t.kind == "module" for t in found.things) else None
+
+
 HANDLERS: Final[dict[str, Handler]] = {
     "builtins.vars": _vars,
     "builtins.locals": _names,
@@ -204,6 +228,11 @@ HANDLERS: Final[dict[str, Handler]] = {
     "dataclasses.replace": _replaced,
     "dataclasses.asdict": _as_dict,
     "contextlib.nullcontext": _first,
+    "contextlib.ExitStack.enter_context": _entered,
+    "contextlib.AsyncExitStack.enter_async_context": _entered,
+    "asyncio.run": _first,
+    "importlib.import_module": _module,
+    "builtins.__import__": _module,
     "contextlib.closing": _first,
     "operator.itemgetter.__call__": _getter,
     "operator.attrgetter.__call__": _getter,
