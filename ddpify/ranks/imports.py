@@ -6,6 +6,7 @@ import ast
 import os
 import re
 import warnings
+from functools import cached_property
 from pathlib import Path
 
 from ddpify.ranks.modules import Module, index
@@ -13,6 +14,7 @@ from ddpify.source import Source, UnreadableSource, module_file
 
 
 _SYS_PATH = re.compile(r"sys\.path\.(?:insert|append|extend)\(([^\n]*)")
+_DECORATOR = re.compile(r"^[ \t]*@([\w.]+)", re.MULTILINE)
 _QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 
 
@@ -106,6 +108,15 @@ class Modules:
                     if folder not in self.added and folder.is_dir():
                         self.added.append(folder)
                         self._found.clear()
+
+    @cached_property
+    def decorated(self) -> dict[str, list[Path]]:
+        """The files in which something is decorated with a name, by each part of that name."""
+        found: dict[str, list[Path]] = {}
+        for file, text in list(self.words.items()):
+            for name in {part for one in _DECORATOR.findall(text) for part in one.split(".")}:
+                found.setdefault(name, []).append(file)
+        return found
 
     def _may_hold(self, folder: Path, parts: list[str]) -> bool:
         """Whether the first part of a name is there: most imports are of libraries."""

@@ -253,18 +253,19 @@ class Machine:
             why = test.origins
         elif takes[0] != takes[1] and takes[0] and takes[1]:
             why = frozenset({Origin(RANK, "rank", f.module.site(node))})
-        merged: dict[tuple[Any, ...], Value] = {}  # two names of one list are so afterwards, too
+        merged: dict[tuple[Any, ...], Value] = {}  # two names of one list stay so
         for (number, key), (space, _) in changed.items():
             old = space.get(key)
             sources = _sources((number, key), old, live, takes, results)
             if sources is None:
                 continue
-            same_list = (id(old), *(tuple(map(id, values)) for values in sources))
-            if same_list not in merged:
+            lists = is_container(sources[0][0])
+            same = (id(old), *(tuple(map(id, values)) for values in sources)) if lists else ()
+            if not lists or same not in merged:
                 name = f"{key}@{f.module.path}:{node.lineno}"
                 made = merge(name, sources, why, self.is_local(test, live))
-                merged[same_list] = made if old is None else narrowed(old, made, live)
-            self.write(space, key, merged[same_list])
+                merged[same] = made if old is None else narrowed(old, made, live)
+            self.write(space, key, merged[same])
 
     def end(self, f: Frame, kind: str, node: ast.AST) -> None:
         """The ranks that are here leave."""

@@ -51,13 +51,12 @@ def register(m: Machine, module: Module, name: str, value: Value) -> None:
     if not _collects(value) or m.runs(module):
         return
     wanted = _decorators(module, name, value)
-    spelled = [f"@{one}" for one in wanted] + [f".{one}" for one in wanted if "." not in one]
     todo: list[tuple[Module, str]] = []
-    for file, text in list(m.modules.words.items()) if wanted else ():
-        if any(one in text for one in spelled):
-            other = m.modules.load(file)
-            if other is not None and not m.runs(other):
-                todo += [(other, one) for one in _decorated(other, wanted)]
+    files = {file for one in wanted for file in m.modules.decorated.get(one.strip("."), ())}
+    for file in sorted(files) if len(files) <= MAX_REGISTERED else ():
+        other = m.modules.load(file)
+        if other is not None and not m.runs(other):
+            todo += [(other, one) for one in _decorated(other, wanted)]
         if len(todo) > MAX_REGISTERED:
             return
     for other, one in todo:
