@@ -64,7 +64,19 @@ def _instance_element(m: Machine, thing: Thing, f: Frame) -> Value | None:
     for bound in m.bind_method(thing, method, f.statement or thing.born).things:
         if isinstance(bound.ref, FunctionInfo) and bound.receiver is not None:
             made = m.enter(f, bound.ref, (one(thing),), {}, f.statement or thing.born)
+            if thing in made.things:  # it is its own iterator
+                return _next_of(m, thing, f)
             return element_of(m, f, made)
+    return None
+
+
+def _next_of(m: Machine, thing: Thing, f: Frame) -> Value | None:
+    """What ``__next__`` of an object gives, None when its class has none."""
+    assert isinstance(thing.ref, ClassInfo)
+    method = thing.ref.lookup("__next__")
+    for bound in method.things if method is not None else ():
+        if isinstance(bound.ref, FunctionInfo):
+            return m.enter(f, bound.ref, (one(thing),), {}, f.statement or thing.born)
     return None
 
 
