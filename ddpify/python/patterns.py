@@ -66,7 +66,9 @@ def spread(
     """
     known = parts.elements(value)
     wanted = before + (after or 0)
-    fits = known is not None and (len(known) >= wanted if after is not None else len(known) == before)
+    fits = known is not None and (
+        len(known) >= wanted if after is not None else len(known) == before
+    )
     if known is None or not fits:
         heads = [parts.element(value, number) for number in range(before)]
         tails = [parts.element(value, before + number) for number in range(after or 0)]

@@ -40,15 +40,18 @@ def statements_of(body: Iterable[ast.stmt], imports: bool = False) -> dict[str, 
                 found.setdefault(name, Statements()).binding.append(node)
         if isinstance(node, _PLAIN) or _is_main(node):
             continue
-        if (node.end_lineno or node.lineno) - node.lineno > MAX_LINES and not _is_plain(node):
-            if not isinstance(node, ast.ClassDef):
-                continue
+        if not (_is_plain(node) or isinstance(node, ast.ClassDef) or _is_short(node)):
+            continue
         binds, changes = _touched(node)
         for name in binds:
             found.setdefault(name, Statements()).binding.append(node)
         for name in changes - binds:
             found.setdefault(name, Statements()).changing.append(node)
     return found
+
+
+def _is_short(node: ast.stmt) -> bool:
+    return (node.end_lineno or node.lineno) - node.lineno <= MAX_LINES
 
 
 def _is_plain(node: ast.stmt) -> bool:

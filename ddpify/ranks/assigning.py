@@ -80,11 +80,22 @@ def _put(
     m: Machine, f: Frame, target: ast.Subscript, base: Value, index: Value, value: Value
 ) -> None:
     """What holds the element is another value afterwards."""
+    own = base.keys is None and any(t.kind == "instance" for t in base.things)
+    if own and m.call_method(f, base, "__setitem__", target, (index, value)) is not None:
+        return
+    changed = _with_element(m, target, base, index, value)
+    if changed is base or m.aliases.change(m, base, changed):
+        return
+    if isinstance(target.value, (ast.Name, ast.Attribute)):
+        assign_quietly(m, f, target.value, changed)
+
+
+def _with_element(
+    m: Machine, target: ast.Subscript, base: Value, index: Value, value: Value
+) -> Value:
+    """A list, a dict or a tensor with another element."""
     key = index.constant if isinstance(index.constant, (str, int)) else ""
     changed = base
-    if any(t.kind == "instance" for t in base.things) and base.keys is None:
-        if m.call_method(f, base, "__setitem__", target, (index, value)) is not None:
-            return
     if base.keys is not None and not differs(index):
         changed = containers.with_entry(base, index, value)
     elif isinstance(target.slice, ast.Slice) and base.items is not None:
@@ -102,9 +113,7 @@ def _put(
         if m.live != ALL and is_tensor(base):
             one = Symbol(f"{key_of(base)}[{key_of(index)}]=@{m.order}")
             changed = replace(changed, atoms=(one, one))
-    if changed is not base and not m.aliases.change(m, base, changed):
-        if isinstance(target.value, (ast.Name, ast.Attribute)):
-            assign_quietly(m, f, target.value, changed)
+    return changed
 
 
 def _with_slice(base: Value, bounds: Value, value: Value) -> Value:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from ddpify.ranks import autograd, functions, naming, objects, words
 from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
+from ddpify.ranks.modules import ClassInfo
 from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
 
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
     from ddpify.ranks.machine import Machine
+    from ddpify.ranks.modules import ClassInfo
 
 
 def settled(value: Value) -> Value:
@@ -55,35 +57,42 @@ def _of_thing(
     if thing.kind == "super":
         return _inherited(m, f, thing, base, name, node)
     if thing.kind == "class":
-        if autograd.is_apply(thing.info, name):
-            return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
-        found = naming.class_attribute(m, thing.info, name)
-        return bound(m, f, thing, found, node) if found else symbol(f"{thing.name}.{name}")
+        return _of_class(m, f, thing, name, node)
     if name in thing.attrs:
         return _may_have_changed(thing, name, thing.attrs[name])
     if thing.kind == "external":
         dotted = f"{thing.name}.{name}"
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
-    if thing.cls is not None:
-        found = naming.class_attribute(m, thing.cls, name)
-        if found is not None:
-            return bound(m, f, thing, found, node)
-        entry = dict(base.keys).get(name) if base.keys and name[:2] != "__" else None
-        if entry is not None and thing.cls.inherits("builtins.dict"):
-            return entry
-        asked = _asked_for(m, f, thing, name, node)
-        if asked is not None:
-            return asked
-    return _unknown_attribute(m, f, thing, base, name, node)
+    found = _of_instance(m, f, thing, thing.cls, base, name, node) if thing.cls else None
+    return found or _unknown_attribute(m, f, thing, base, name, node)
 
 
-def _inherited(
-    m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
-) -> Value:
+def _of_class(m: Machine, f: Frame, thing: Thing, name: str, node: ast.expr) -> Value:
+    if autograd.is_apply(thing.info, name):
+        return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
+    found = naming.class_attribute(m, thing.info, name)
+    return bound(m, f, thing, found, node) if found else symbol(f"{thing.name}.{name}")
+
+
+def _of_instance(
+    m: Machine, f: Frame, thing: Thing, cls: ClassInfo, base: Value, name: str, node: ast.expr
+) -> Value | None:
+    """What its class gives it, its entry if it is a dict, or what ``__getattr__`` gives."""
+    found = naming.class_attribute(m, cls, name)
+    if found is not None:
+        return bound(m, f, thing, found, node)
+    entry = dict(base.keys).get(name) if base.keys and name[:2] != "__" else None
+    if entry is not None and cls.inherits("builtins.dict"):
+        return entry
+    return _asked_for(m, f, thing, name, node)
+
+
+def _inherited(m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr) -> Value:
     """``super().name``: of the classes that come after this one."""
     own = thing.receiver
     assert own is not None
     cls = own.info if own.kind == "class" else own.cls
+    assert isinstance(cls, ClassInfo)
     found = naming.class_attribute(m, cls, name, thing.cls)
     if found is not None:
         return bound(m, f, own, found, node)
@@ -116,11 +125,7 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
     from, properties of instances are called."""
     found = [t for t in value.things if t.kind == "function"]
     if not found:
-        made = value.made_by("builtins.property")
-        if made is not None and made.call is not None and made.call.args:
-            return m.apply(f, made.call.args[0], node, (of(thing),))
-        got = m.call_method(f, value, "__get__", node, (of(thing), of(thing)))
-        return got if got is not None else value
+        return _described(m, f, thing, value, node)
     made = []
     for one in found:
         receiver = receiver_of(thing, one)
@@ -135,6 +140,15 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
             return functions.enter(m, f, method, (), {}, None)
         made.append(method)
     return replace(value, things=tuple(made))
+
+
+def _described(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Value:
+    """``name = property(get)``, and other objects with ``__get__``."""
+    made = value.made_by("builtins.property")
+    if made is not None and made.call is not None and made.call.args:
+        return m.apply(f, made.call.args[0], node, (of(thing),))
+    got = m.call_method(f, value, "__get__", node, (of(thing), of(thing)))
+    return got if got is not None else value
 
 
 def receiver_of(thing: Thing, function: Thing) -> Thing | None:

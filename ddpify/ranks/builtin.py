@@ -7,7 +7,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ddpify.ranks import assigning, containers, fields, folding, iterables, naming, objects, sizes, words
+from ddpify.python import words as names
+from ddpify.ranks import (
+    assigning,
+    containers,
+    fields,
+    folding,
+    iterables,
+    naming,
+    objects,
+    sizes,
+    words,
+)
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
 from ddpify.ranks.results import result
 from ddpify.ranks.values import (
@@ -143,7 +154,9 @@ def _setattr(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 def _super(m: Machine, f: Frame, one: Call) -> Value | None:
-    given = next((t.info for t in one.args[0].things if t.kind == "class"), None) if one.args else None
+    given = (
+        next((t.info for t in one.args[0].things if t.kind == "class"), None) if one.args else None
+    )
     own = one.args[1] if len(one.args) > 1 else next(iter(f.names.values()), None)
     cls = given or f.cls
     if own is None or cls is None or not own.things:
@@ -195,18 +208,14 @@ HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     "os.environ.get": environ_get,
     "os.environ.pop": environ_get,
     "os.getenv": environ_get,
-    "sys.exit": _exit,
-    "builtins.exit": _exit,
-    "builtins.quit": _exit,
-    "os._exit": _exit,
+    **dict.fromkeys(names.EXITS, _exit),
     "builtins.exec": _exec,
     "builtins.int": _convert(int),
     "builtins.float": _convert(float),
     "builtins.str": _convert(str),
     "builtins.bool": _convert(bool),
     **folding.HANDLERS,
-    "types.SimpleNamespace": fields.namespace,
-    "argparse.Namespace": fields.namespace,
+    **dict.fromkeys(names.NAMESPACES, fields.namespace),
     "collections.namedtuple.__call__": fields.named_tuple,
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,

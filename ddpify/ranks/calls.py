@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ddpify.python import words as names
 from ddpify.ranks import fields, library, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
@@ -127,7 +128,7 @@ def applied_to(
     m: Machine, f: Frame, callee: Value, node: ast.AST, args: tuple[Value, ...]
 ) -> Value:
     """What ``map`` and the like get from a function that they call themselves."""
-    made = node if isinstance(node, ast.Call) else ast.Call(node, [], [])
+    made = node if isinstance(node, ast.Call) else ast.Call(ast.Constant(...), [], [])
     return call_value(m, f, callee, Given(ast.copy_location(made, node), args=args))
 
 
@@ -173,7 +174,7 @@ def _call_thing(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
         known = given.receiver is not None and _is_object(given.receiver)
         bare = given if known else given.on(None)
         return library.called(m, f, record(m, f, thing.name, bare))
-    if thing.name == "functools.partial" and thing.call is not None and thing.call.args:
+    if thing.name == names.PARTIAL and thing.call is not None and thing.call.args:
         inner = thing.call
         args, kwargs = (*inner.args[1:], *given.args), {**inner.kwargs, **given.kwargs}
         whole = replace(given, receiver=None, args=args, kwargs=kwargs)

@@ -62,7 +62,11 @@ def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
     if any(t.kind in ("instance", "module") for t in receiver.things):
         return
     items = receiver.items
-    if items is not None and one.method in ("append", "add", "put") and len(items) < containers.MAX_ITEMS:
+    if (
+        items is not None
+        and one.method in ("append", "add", "put")
+        and len(items) < containers.MAX_ITEMS
+    ):
         items = (*items, *one.args)
     keys = _updated(receiver, one) if one.method in ("update", "setdefault") else receiver.keys
     new_value = replace(receiver, origins=origins, deps=deps, items=items, keys=keys)
@@ -87,7 +91,9 @@ def _overwrite(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
 def _updated(receiver: Value, one: Call) -> tuple[tuple[str, Value], ...] | None:
     """The entries of a dict after ``update``; None when they are not known any more."""
     if one.method == "setdefault":
-        known = receiver.keys is None or len(one.args) != 2 or containers.entry(receiver, one.args[0])
+        known = (
+            receiver.keys is None or len(one.args) != 2 or containers.entry(receiver, one.args[0])
+        )
         return receiver.keys if known else containers.with_entry(receiver, *one.args).keys
     given = [arg.keys for arg in one.args]
     if receiver.keys is None or one.star or any(keys is None for keys in given):

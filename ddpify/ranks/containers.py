@@ -74,11 +74,12 @@ def any_of(items: Sequence[Value]) -> Value:
 
 def sliced(items: tuple[Value, ...], bounds: Sequence[Value]) -> tuple[Value, ...]:
     """``items[a:b:c]``; all of them where a bound is not known, or nothing would be left."""
-    atoms = [bound.atoms[0] if bound.known else bound for bound in bounds]
+    atoms = [bound.atoms[0] for bound in bounds]
     if not all(atom is None or isinstance(atom, int) for atom in atoms):
         return items
+    first, last, step = (*atoms, None, None)[:3] if len(atoms) > 1 else (None, *atoms, None)
     try:
-        return items[slice(*atoms)] or items
+        return items[first:last:step] or items
     except ValueError:  # a step of 0
         return items
 
@@ -240,5 +241,3 @@ _METHODS: Final[dict[str, Callable[[Machine, Frame, Call, Value], Value | None]]
     "items": _values,
     "popitem": _popitem,
 }
-
-

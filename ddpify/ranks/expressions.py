@@ -8,7 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ddpify.ranks import assigning, builtin, calls, containers, iterating, naming, objects, sizes, words
+from ddpify.ranks import (
+    assigning,
+    builtin,
+    calls,
+    containers,
+    iterating,
+    naming,
+    objects,
+    sizes,
+    words,
+)
 from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import DATA, IDENTITY, Guard, Loop, Origin, Symbol, Value

@@ -12,7 +12,6 @@ from pathlib import Path
 from ddpify.ranks.modules import Module, index
 from ddpify.source import Source, UnreadableSource, module_file
 
-
 _SYS_PATH = re.compile(r"sys\.path\.(?:insert|append|extend)\(([^\n]*)")
 _DECORATOR = re.compile(r"^[ \t]*@([\w.]+)", re.MULTILINE)
 _QUOTED = re.compile(r"""["']([^"'\n]+)["']""")

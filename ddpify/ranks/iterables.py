@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, Final
 
+from ddpify.python import words as names
 from ddpify.ranks.containers import ANY, any_of, elements, entry_name, listed, pair
 from ddpify.ranks.model import Call, Value
 from ddpify.ranks.results import result
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 Handler = Callable[["Machine", "Frame", Call], Value | None]
 MAX_PRODUCT = 16
+(_CHAIN,) = (name for name in names.ITERATES if name.endswith(".chain"))
 
 
 def _elements(m: Machine, f: Frame, value: Value, node: ast.AST) -> tuple[Value, ...] | None:
@@ -190,9 +192,7 @@ def _from_keys(m: Machine, f: Frame, one: Call) -> Value | None:
     if names is None or len(one.args) != 2:
         return None
     made = symbol(f"dict@{one.site}")
-    return Value(
-        made.atoms, keys=tuple((entry_name(name) or ANY, one.args[1]) for name in names)
-    )
+    return Value(made.atoms, keys=tuple((entry_name(name) or ANY, one.args[1]) for name in names))
 
 
 def _deque(m: Machine, f: Frame, one: Call) -> Value | None:
@@ -220,8 +220,7 @@ HANDLERS: Final[dict[str, Handler]] = {
             "builtins.set",
             "builtins.frozenset",
             "builtins.iter",
-            "itertools.islice",
-            "itertools.cycle",
+            *names.ITERATES - {_CHAIN},
         ),
         _same,
     ),
@@ -233,8 +232,8 @@ HANDLERS: Final[dict[str, Handler]] = {
     "itertools.starmap": _starmap,
     "itertools.zip_longest": _zip,
     "itertools.product": _product,
-    "itertools.chain": _chain,
-    "itertools.chain.from_iterable": _chain_of,
+    _CHAIN: _chain,
+    f"{_CHAIN}.from_iterable": _chain_of,
     "itertools.repeat": _repeat,
     "itertools.tee": _tee,
     "functools.reduce": _reduce,

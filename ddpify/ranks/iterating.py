@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ddpify.python.words import ITERATES
 from ddpify.ranks import words
 from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, RANK1, Loop, Origin, Symbol, Thing, Value
 from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
@@ -112,7 +113,7 @@ def _of_builtin(m: Machine, f: Frame, made: Thing, loop: Loop) -> Value | None:
             symbol("item").atoms,
             items=(merge("k", (names, names), frozenset()), merge("v", (held, held), frozenset())),
         )
-    passes = made.name in ("builtins.iter", "itertools.cycle", "itertools.islice")
+    passes = made.name == "builtins.iter" or made.name in ITERATES
     if (passes or _is_bar(made.name)) and call.args:
         return element(m, f, call.args[0], loop)
     return None

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ddpify.python import words as names
 from ddpify.ranks import assigning, builtin, changes, containers, objects, sizes, streams, words
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
@@ -31,19 +32,13 @@ DECORATORS: Final = {
     "contextlib.contextmanager": "$context",
     "contextlib.asynccontextmanager": "$context",
     "builtins.property": "$property",
-    "functools.cached_property": "$property",
+    names.CACHED_PROPERTY: "$property",
     "functools.cache": "$cached",
     "functools.lru_cache": "$cached",
     "builtins.staticmethod": "$static",
     "builtins.classmethod": "$class",
-    "torch.no_grad": "$nograd",
-    "torch.inference_mode": "$nograd",
+    **dict.fromkeys(names.NO_GRAD, "$nograd"),
 }
-# Methods that give the object itself: of modules, and of tensors where identity does not matter.
-_SELF: Final = frozenset(
-    "to cuda cpu train eval float half double bfloat16 requires_grad_ compile share_memory"
-    " contiguous numpy".split()
-)
 
 
 def called(m: Machine, f: Frame, one: Call) -> Value:
@@ -241,7 +236,7 @@ def _method(m: Machine, f: Frame, one: Call) -> Value:
     if method == "backward" and not one.name.startswith(("accelerate.", "lightning.")):
         _backward(m, f, one)
         return NONE
-    if method in _SELF and receiver.things:
+    if method in names.RETURNS_SELF | names.SAME_TENSOR and receiver.things:
         return receiver
     held = objects.updated(m, one, receiver) or containers.method(m, f, one, receiver)
     if held is None and one.method == "keys":
@@ -285,11 +280,10 @@ _HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     words.DDP: _wrap,
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,
-    "torch.multiprocessing.spawn": _spawn,
+    names.SPAWN: _spawn,
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,
     "lightning.pytorch.Trainer.test": _hooks,
-    "torch.compile": _identity,
-    "torch.jit.script": _identity,
+    **dict.fromkeys(names.COMPILERS, _identity),
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
 }

@@ -329,9 +329,7 @@ class Machine:
         """The value of an expression."""
         return expressions.evaluate(self, f, node)
 
-    def apply(
-        self, f: Frame, callee: Value, node: ast.AST, args: tuple[Value, ...] = ()
-    ) -> Value:
+    def apply(self, f: Frame, callee: Value, node: ast.AST, args: tuple[Value, ...] = ()) -> Value:
         """What a value gives when it is called."""
         return calls.applied_to(self, f, callee, node, args)
 
@@ -376,7 +374,7 @@ class Machine:
         return fields.places(self, thing)
 
     def change(self, f: Frame, node: ast.expr, old: Value, new: Value) -> None:
-        """The list or dict that ``node`` gives was changed in place: all who hold it have ``new``."""
+        """The list or dict that ``node`` gives was changed: all who hold it have ``new``."""
         if not self.aliases.change(self, old, new):
             assigning.assign_quietly(self, f, node, new)
 

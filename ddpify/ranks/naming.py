@@ -180,7 +180,8 @@ def _defaults(m: Machine, f: Frame, info: FunctionInfo) -> dict[str, Value]:
     spec = info.node.args
     names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
     written = [*zip(reversed(names), reversed(spec.defaults), strict=False)]
-    written += [(one.arg, node) for one, node in zip(spec.kwonlyargs, spec.kw_defaults) if node]
+    given = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    written += [(one.arg, node) for one, node in given if node is not None]
     found = {}
     for name, node in written:
         found[name] = _lazily(m, f, node)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from ddpify.python import words as names
 from ddpify.ranks import naming
 from ddpify.ranks.containers import elements
 from ddpify.ranks.model import Call, Thing, Value
@@ -60,7 +61,9 @@ def written(thing: Thing, name: str) -> Value | None:
 def attributes_of(thing: Thing) -> Value:
     """``vars(object)``: a dict that is its attributes."""
     held = {name: value for name, value in thing.attrs.items() if not name.startswith("$")}
-    return replace(symbol(f"dict@{thing.name}"), things=(_dict_of(thing),), keys=tuple(held.items()))
+    return replace(
+        symbol(f"dict@{thing.name}"), things=(_dict_of(thing),), keys=tuple(held.items())
+    )
 
 
 def _dict_of(thing: Thing) -> Thing:
@@ -223,8 +226,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "builtins.locals": _names,
     "builtins.globals": _names,
     "builtins.object.__new__": _new,
-    "copy.copy": _copy,
-    "copy.deepcopy": _copy,
+    **dict.fromkeys(names.COPIES, _copy),
     "dataclasses.replace": _replaced,
     "dataclasses.asdict": _as_dict,
     "contextlib.nullcontext": _first,

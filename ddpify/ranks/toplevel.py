@@ -1,4 +1,4 @@
-"""Names of modules and class bodies that more than one assignment makes: their statements are run."""
+"""Names that more than one assignment of a module or a class body makes: these are run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ddpify.ranks.values import symbol
 if TYPE_CHECKING:
     from ddpify.ranks.frames import Frame
     from ddpify.ranks.machine import Machine
-    from ddpify.ranks.modules import Module
+    from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
 
 MAX_REGISTERED = 40  # of definitions that enter themselves into a table by a decorator
 
@@ -73,7 +73,7 @@ def _decorators(module: Module, name: str, value: Value) -> set[str]:
 
 
 def _decorated(module: Module, wanted: set[str]) -> Iterator[str]:
-    held = (*module.functions.values(), *module.classes.values())
+    held: list[FunctionInfo | ClassInfo] = [*module.functions.values(), *module.classes.values()]
     for info in held:
         for decorator in getattr(info.node, "decorator_list", ()):
             func = decorator.func if isinstance(decorator, ast.Call) else decorator
