@@ -53,10 +53,12 @@ OURS: dict[str, set[str]] = {
     "source": {"site"},
     "outcome": DATA,
     "project": {"source", "facts", "names", "roots"},
-    "facts": {"source", "facts", "names", "project"},
+    # What a Python program is, for any reader: it knows neither values nor files of ours.
+    "python": {"python"},
+    "facts": {"source", "facts", "names", "project", "python"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
-    "ranks": {"names", "project", "ranks", "roots", "site", "source"},
+    "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
     "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.

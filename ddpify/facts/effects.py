@@ -57,7 +57,7 @@ def _by_name(call: Call) -> EffectKind | None:
     if name in CHECKPOINTS:
         return EffectKind.CHECKPOINT
     if name in FILES:
-        return None if name == "json.dump" and _own_file(call) else EffectKind.FILE
+        return None if name == words.JSON and _own_file(call) else EffectKind.FILE
     if name in DIRECTORIES:
         return EffectKind.DIRECTORY
     if name in TRACKERS:

@@ -17,6 +17,7 @@ from ddpify.facts.model import Facts, Home, Model, Status
 from ddpify.facts.shares import shares
 from ddpify.facts.values import Thing
 from ddpify.project import Project
+from ddpify.python import words
 from ddpify.source import Site
 
 DISTRIBUTED_NAMES = frozenset(
@@ -33,7 +34,7 @@ FRAMEWORKS = {
     "deepspeed.initialize": "DeepSpeed",
     "horovod.torch.init": "Horovod",
     "transformers.Trainer": "the Hugging Face Trainer",
-    "torch.multiprocessing.spawn": "torch.multiprocessing.spawn",
+    words.SPAWN: words.SPAWN,
     "torch.distributed.rpc.init_rpc": "torch.distributed.rpc",
 }
 

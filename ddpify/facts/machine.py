@@ -35,6 +35,7 @@ from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
 from ddpify.names import HEADER_PREFIX
 from ddpify.project import Project
+from ddpify.python import words
 from ddpify.source import Site
 
 BUDGET = 60_000
@@ -300,7 +301,7 @@ class Machine:
             info = thing.ref
             if not isinstance(info, FunctionInfo) or info.decorated_with("builtins.staticmethod"):
                 bound.append(one(thing))
-            elif info.decorated_with("builtins.property", "functools.cached_property"):
+            elif info.decorated_with("builtins.property", words.CACHED_PROPERTY):
                 bound.append(self.enter(None, info, (one(receiver),), {}, site))
             else:
                 bound.append(one(Thing(Kind.METHOD, site, info.name, ref=info, receiver=receiver)))

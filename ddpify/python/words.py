@@ -61,6 +61,8 @@ SAME_TENSOR: Final = frozenset({"contiguous", "numpy"})
 
 TRACKERS: Final = frozenset({"tensorboard_logger.Logger", "visdom.Visdom", "aim.Run"})
 SAVE: Final = "torch.save"
+JSON: Final = "json.dump"
+PRINT: Final = "builtins.print"
 CONSOLE: Final = frozenset(
     """builtins.print sys.stdout.write sys.stdout.flush sys.stderr.write pprint.pprint
     builtins.input tqdm.tqdm.write tqdm.auto.tqdm.write tqdm.write torchsummary.summary

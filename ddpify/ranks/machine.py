@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ddpify.names import HEADER_PREFIX
+from ddpify.python.words import PRINT
 from ddpify.ranks import (
     assigning,
     attributes,
@@ -409,7 +410,7 @@ class Machine:
     def finish(self) -> Run:
         """The run with what follows from all of it."""
         run = self.run
-        run.quiet = "builtins.print" in self.patched
+        run.quiet = PRINT in self.patched
         run.frameworks = frozenset(
             word for top, word in words.FRAMEWORKS.items() if top in self.words
         )
