@@ -10,8 +10,9 @@ from itertools import chain
 from pathlib import Path
 
 from ddpify.ranks.imports import Modules
-from ddpify.ranks.model import Place, Run
+from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import Site, Span
@@ -96,11 +97,30 @@ def lint(
     return Linted(tuple(kept), tuple(sorted(others)), tuple(sorted(unread)))
 
 
+def lint_scripts(
+    root: Path,
+    scripts: Sequence[Path],
+    texts: Mapping[Path, bytes],
+    wants: Callable[[str], bool] = lambda code: True,
+) -> Linted:
+    """Judge what these scripts run, and nothing else; ``unread``: what was not judged."""
+    rules = [rule for rule in all_rules() if rule.lint is not None and wants(rule.id)]
+    with room():
+        reading = Reading.of(root, scripts, texts)
+        runs = [run for run in map(reading.script, scripts) if run is not None]
+        found = [one for run in runs for one in judged(run, rules) if wants(one.rule)]
+    unique = {(one.rule, one.site): one for one in reversed(found)}
+    unread = [run.start for run in runs if not (run.distributed and run.complete)]
+    ordered = sorted(unique.values(), key=lambda one: (one.site, one.rule))
+    return Linted(tuple(ordered), unread=tuple(unread))
+
+
 def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     """What these rules find in one run."""
     if not run.distributed:
         return []
-    return [finding for rule in rules if rule.lint is not None for finding in rule.lint(run)]
+    found = (one for rule in rules if rule.lint is not None for one in rule.lint(run))
+    return [one for one in found if not run.is_ours(one.site.path)]
 
 
 def _relative(root: Path, file: Path) -> str:

@@ -1,42 +1,52 @@
 """The runtime's public names, so that the analysis knows its helpers when it meets them.
 
 Constants only: the analysis must not import torch, and the runtime does. A test compares them
-with ``runtime/ddp_utils.py``.
+with the files in ``runtime/``.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-# The first line of a vendored copy starts so; version and hash follow.
+# The first line of a vendored copy starts so; version and seal follow.
 HEADER_PREFIX: Final[str] = "# ddpify runtime "
+# All helpers, whichever file they are in, for projects that import them instead of a copy.
+INSTALLED: Final[str] = "ddpify.runtime"
 
-# Helpers in which every rank must take part, in the same order: under a condition that differs
-# between ranks they hang, or pair with another collective and give wrong numbers.
-COLLECTIVES: Final[frozenset[str]] = frozenset(
+# The files, and what the second one holds; all others are in the first.
+CORE: Final[str] = "ddp_utils"
+METRICS: Final[str] = "ddp_metrics"
+METRICS_NAMES: Final[frozenset[str]] = frozenset(
     {
-        "barrier",
-        "broadcast",
-        "cleanup_distributed",
-        "distributed_sampler",
-        "distributed_session",
         "gather_batches",
         "gather_samples",
         "global_mean",
-        "main_process_first",
         "per_rank_count",
         "reduce_mean",
         "reduce_meter",
         "reduce_sum",
-        "save_on_main",
-        "setup_distributed",
-        "sync_buffers",
-        "wrap_model",
     }
 )
 
+# Helpers in which every rank must take part, in the same order: under a condition that differs
+# between ranks they hang, or pair with another collective and give wrong numbers.
+COLLECTIVES: Final[frozenset[str]] = METRICS_NAMES | {
+    "barrier",
+    "broadcast",
+    "cleanup_distributed",
+    "distributed_sampler",
+    "distributed_session",
+    "gather_objects",
+    "main_process_first",
+    "save_on_main",
+    "setup_distributed",
+    "sync_buffers",
+    "wrap_model",
+}
+
 RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",
+    "begin_epoch",
     "evaluation_sampler",
     "fork_random_streams",
     "get_local_rank",
@@ -47,7 +57,27 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "is_main_process",
     "local_device",
     "per_rank_batch_size",
-    "set_epoch",
     "unwrap",
     "without_module_prefix",
 }
+
+# What projects that were migrated earlier call, and what it is called now.
+EARLIER_NAMES: Final[tuple[tuple[str, str], ...]] = (("set_epoch", "begin_epoch"),)
+
+
+def module_of(core: str, name: str) -> str:
+    """The module to import a helper from, where ``core`` is that of the first file."""
+    return metrics_beside(core) if name in METRICS_NAMES and core != INSTALLED else core
+
+
+def metrics_beside(core: str) -> str:
+    """The second file's module: ``core.ddp_utils`` gives ``core.ddp_metrics``."""
+    package, dot, stem = core.rpartition(".")
+    own = stem.replace(CORE, METRICS) if CORE in stem else f"{stem}_metrics"
+    return f"{package}{dot}{own}"
+
+
+def current(name: str) -> str:
+    """A dotted name, where it is an earlier one of a helper as it is today."""
+    owner, _, tail = name.rpartition(".")
+    return f"{owner}.{dict(EARLIER_NAMES).get(tail, tail)}" if owner == INSTALLED else name

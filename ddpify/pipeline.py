@@ -7,8 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify import discover, launchers, vendor
+from ddpify.disposal import dispose
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
+from ddpify.names import module_of
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Plan
 from ddpify.project import Project
@@ -57,7 +59,7 @@ def _migrated(
     outcome = _outcome(found.root, reads, findings, others)
     if refusals:
         return replace(outcome, refusals=_unique(refusals))
-    return _rendered(outcome, reads, settings)
+    return _disposed(outcome, reads, settings)
 
 
 def check(paths: Sequence[Path], settings: Settings, *, hand_written: bool = False) -> Outcome:
@@ -77,8 +79,8 @@ def check(paths: Sequence[Path], settings: Settings, *, hand_written: bool = Fal
     findings = [_with_helpers(f, r) for r in distributed for f in _judge(r.facts, settings)]
     if any(r.facts.status is Status.MIGRATED for r in distributed):
         findings += _launch_findings(found.root, distributed)
-    drifts = (vendor.drift(read.facts.runtime, found.root) for read in distributed)
-    findings += [drift for drift in drifts if drift is not None]
+    copies = {read.facts.runtime for read in distributed}
+    findings += [drift for copy in sorted(copies) for drift in vendor.drifts(copy, found.root)]
     outcome = _outcome(found.root, reads, findings)
     files = sorted({path for read in distributed for path in read.project.sources})
     return replace(outcome, files=tuple(files), notes=(*outcome.notes, *_single(reads)))
@@ -86,9 +88,9 @@ def check(paths: Sequence[Path], settings: Settings, *, hand_written: bool = Fal
 
 def _with_helpers(finding: Finding, read: Read) -> Finding:
     """A fix whose helpers the project's copy lacks renews the copy, or is none."""
-    module = read.facts.runtime[0]
+    core = read.facts.runtime[0]
     wanted = (one for edit in finding.fix for one in edit.imports)
-    used = {one.name for one in wanted if one.module == module}
+    used = {one.name for one in wanted if one.module == module_of(core, one.name)}
     copy = vendor.finding(read.facts.runtime, read.project.root, used) if used else None
     if copy is None:
         return finding
@@ -212,6 +214,18 @@ def _outcome(
     )
 
 
+def _disposed(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
+    """The rendered outcome that the reading as several ranks accepts, or a refusal."""
+    while True:
+        rendered = _rendered(outcome, reads, settings)
+        if rendered.refusals or not rendered.changes:
+            return rendered
+        judged = dispose(rendered, settings)
+        if judged.refusals or judged.changes:
+            return judged
+        outcome = judged  # some fixes were withdrawn: fewer in each round
+
+
 def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
     sources = {path: s for read in reads for path, s in read.project.sources.items()}
     plan = Plan.of(outcome.findings, sources)
@@ -219,7 +233,7 @@ def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Ou
         sentences = [Refusal(f"{c.site}: {c.message}", c.site) for c in plan.clashes]
         return replace(outcome, clashes=plan.clashes, refusals=tuple(sentences))
     used = {wanted.name for one in plan.edits for wanted in one.edit.imports}
-    copy = vendor.finding(reads[0].facts.runtime, outcome.root, used) if used else None
+    copy = vendor.finding(reads[0].facts.runtime, outcome.root, used)
     if copy is not None:
         if not copy.fix:
             return replace(outcome, refusals=(_as_refusal(copy),))

@@ -29,10 +29,12 @@ ENTRIES = {
 
 
 def put(files: Mapping[str, str], folder: Path) -> Path:
-    """Write a project; a file that imports `ddp_utils` gets the copy that migrate adds."""
+    """Write a project; where a file imports the helpers, with a copy such as migrate adds."""
     files = {"requirements.txt": "torch\n", **files}
-    if any("from ddp_utils import" in text for text in files.values()):
-        files = {**files, "ddp_utils.py": vendor.text()}
+    if any(re.search("from ddp_(utils|metrics) import", text) for text in files.values()):
+        files = {**files, "ddp_utils.py": vendor.core_text()}
+    if any("from ddp_metrics import" in text for text in files.values()):
+        files = {**files, "ddp_metrics.py": vendor.metrics_text()}
     for path, text in files.items():
         file = folder / path
         file.parent.mkdir(parents=True, exist_ok=True)

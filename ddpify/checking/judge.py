@@ -16,7 +16,7 @@ from ddpify.checking.files import Group, find
 from ddpify.checking.ignored import Patterns, matching
 from ddpify.checking.places import moved, order
 from ddpify.checking.suppress import UNUSED, may_hold, silenced
-from ddpify.names import HEADER_PREFIX
+from ddpify.names import CORE, HEADER_PREFIX, INSTALLED
 from ddpify.rules.base import Finding
 from ddpify.settings import Settings, nearest_pyproject
 from ddpify.site import Site
@@ -28,8 +28,6 @@ _STARTS = re.compile(
     re.MULTILINE,
 )
 FEW_NAMES = 3  # programs that one note names
-_RUNTIME = "ddp_utils"
-_INSTALLED = b"ddpify.runtime"
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,8 @@ class Judge:
     def _migrated_scripts(self) -> list[Path]:
         header = HEADER_PREFIX.encode()
         copies = {f.stem for f in self._group.python if self._contents[f].startswith(header)}
-        default = self._settings.runtime_module.rpartition(".")[2] or _RUNTIME
-        marks = (_INSTALLED, *(os.fsencode(stem) for stem in {*copies, default}))
+        default = self._settings.runtime_module.rpartition(".")[2] or CORE
+        marks = (INSTALLED.encode(), *(os.fsencode(stem) for stem in {*copies, default}))
         return [
             file
             for file in self._group.python

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.facts import dealing, growth, meters, owners
 from ddpify.facts.events import Bind, LoopEnd
+from ddpify.facts.locality import is_local, loaders_in
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
+from ddpify.facts.values import NOTHING, Measure, Value
 
 GATHERERS = frozenset({"gather_samples", "gather_batches"})
 REDUCERS = frozenset({"reduce_sum", "reduce_mean", "reduce_meter", "broadcast"}) | GATHERERS
@@ -26,27 +24,6 @@ SUMS = (Measure.SUM, Measure.COUNT)
 MEANS = (Measure.MEAN,)
 OTHERS = tuple(m for m in Measure if m not in (*SUMS, *MEANS))
 Left = list[tuple[str, Measure]]
-
-
-def loaders_in(value: Value, depth: int = 4) -> tuple[Thing, ...]:
-    """The loaders a loop goes over, through enumerate, zip, tqdm and iter."""
-    found: list[Thing] = list(value.of(Kind.LOADER))
-    for thing in value.things if depth else ():
-        if thing.kind is Kind.PROGRESS and thing.inner is not None:
-            found.extend(loaders_in(thing.inner, depth - 1))
-        for over in thing.detail.get("over", ()):
-            found.extend(loaders_in(over, depth - 1))
-    return tuple(dict.fromkeys(found))
-
-
-def is_local(m: Machine, value: Value) -> bool:
-    """Whether a value is computed from this rank's share of the samples only."""
-    if value.measure is Measure.UNIFORM:
-        return False
-    for batch in value.dep(Kind.BATCH):
-        if batch.inner is not None and any(t.born in m.sharded for t in batch.inner.things):
-            return True
-    return False
 
 
 def close_loop(m: Machine, f: Frame, loop: Loop) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Access, Bind
 from ddpify.facts.expressions import item_of, shape_entry
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import (
     Kind,
@@ -20,9 +21,6 @@ from ddpify.facts.values import (
     is_zero,
     join,
 )
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 
 def assign(
@@ -47,17 +45,6 @@ def assign(
     elif isinstance(target, ast.Subscript):
         _store_item(m, f, target, value)
     m.record(Bind(m.tick(), ast.unparse(target), value, m.where(f), site, value_site))
-
-
-def conditioned(f: Frame, value: Value) -> Value:
-    """A number set under a condition on samples says something about those samples."""
-    tests = [guard.test for guard in f.guards if guard.test.measure is not Measure.UNIFORM]
-    if not tests or value.things:
-        return value
-    deps = value.deps.union(*(flat_deps(test) for test in tests))
-    found = {test.measure for test in tests} | {value.measure} - {Measure.UNIFORM}
-    single = found == {Measure.ENTRY}
-    return value.but(deps=deps, measure=Measure.ENTRY if single else Measure.MIXED, rows=False)
 
 
 def _starts(m: Machine, f: Frame, target: ast.expr, value: Value) -> bool:

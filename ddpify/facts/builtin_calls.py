@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ddpify.facts import counts, dealing, measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import (
     NO_CONST,
@@ -22,9 +22,6 @@ from ddpify.facts.values import (
     join,
     one,
 )
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 
@@ -70,10 +67,8 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
 
 
 def _getattr(m: Machine, f: Frame, call: Call) -> Value:
-    from ddpify.facts.expressions import attribute
-
     node = m.tree(call.site.path).expression(call.site) or ast.Pass()
-    return attribute(m, f, call.args[0], str(call.args[1].const), node)
+    return m.attribute(f, call.args[0], str(call.args[1].const), node)
 
 
 def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ddpify.facts import functional, library, methods, sums
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.expressions import attribute
+from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import (
@@ -26,9 +26,6 @@ from ddpify.facts.values import (
     one,
 )
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 CALLABLE_MODELS = (Kind.MODEL, Kind.WRAPPED)
 

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
+from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import LIST_LIKE, per_sample
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Measure, Value
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 ENTRIES = (Measure.SAMPLES, Measure.PICKED)
 LEAVES = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)

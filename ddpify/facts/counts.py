@@ -9,16 +9,13 @@ tally among its dependencies, too.
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ddpify.facts import measures, rows
 from ddpify.facts.events import Call
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Measure, Thing, Value, computed, flat_deps
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 DIFFERENTIABLE = (Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
 SAME = frozenset("item float double int long to cpu cuda detach clone".split())

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
 from ddpify.facts import carried, passes
 from ddpify.facts.events import Access, Bind, Call, LoopEnd, Where
+from ddpify.facts.locality import is_local, loaders_in
 from ddpify.facts.owners import key_of
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import OF_ONE_RANK, Kind, Measure, Thing, Value, is_zero
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 REPEATABLE = (
     *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp),
@@ -50,8 +49,6 @@ def batch_size(m: Machine, loader: Thing) -> str | None:
 
 def deals(m: Machine, loop: Loop) -> bool:
     """Whether all that a loop goes over is dealt batch by batch."""
-    from ddpify.facts.accumulators import loaders_in
-
     loaders = loaders_in(loop.over)
     return bool(m.dealt and loaders) and all(t.born in m.dealt for t in loaders)
 
@@ -84,8 +81,6 @@ def is_first(m: Machine, f: Frame, call: Call) -> bool:
 
 def _by_all(m: Machine, where: Where) -> bool:
     """Whether all ranks come by equally often."""
-    from ddpify.facts.accumulators import is_local, loaders_in
-
     tests = [guard.test for guard in where.conditions()]
     if any(is_local(m, test) or test.dep(*OF_ONE_RANK) for test in tests):
         return False
@@ -161,8 +156,6 @@ def _remembers(m: Machine, call: Call, loop: Loop) -> bool:
 
     So may an iterator that each pass takes something from.
     """
-    from ddpify.facts.accumulators import is_local
-
     if not _inside(call.where, loop):
         return False
     if call.name == "builtins.next":

@@ -10,7 +10,7 @@ import ast
 
 from ddpify.facts import roles
 from ddpify.facts.events import Forward
-from ddpify.facts.machine import Machine
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind
 from ddpify.source import Site

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-from ddpify.facts import counts, dealing, library, measures, rows
+from ddpify.facts import counts, dealing, library, measures, rows, wrapping
 from ddpify.facts.events import Access
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import (
@@ -26,9 +27,6 @@ from ddpify.facts.values import (
 )
 from ddpify.source import Site
 
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
-
 
 def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     """The value of ``node``; remembered by its site for the rules."""
@@ -45,7 +43,7 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
         value = dealing.measured(m, value)
     m.remember(f, node, value)
     if m.unwraps and m.site(f, node) in m.unwraps:
-        return library.unwrapped(value)
+        return wrapping.unwrapped(value)
     return value
 
 
@@ -317,7 +315,7 @@ def _ifexp(m: Machine, f: Frame, node: ast.IfExp) -> Value:
         value = m.evaluate(f, model)
         if value.of(Kind.MODEL, Kind.WRAPPED):
             m.record(Access(m.tick(), value, m.site(f, model), "module", m.where(f)))
-            return library.unwrapped(value)
+            return wrapping.unwrapped(value)
     with m.guarded(f, test, m.site(f, node.test), True):
         body = m.evaluate(f, node.body)
     with m.guarded(f, test, m.site(f, node.test), False):
@@ -337,7 +335,7 @@ def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
         per_sample = len(node.generators) == 1 and rows.per_sample(over)
         names = over.things[0].items if len(over.things) == 1 else None
         for each in names or (m.element_of(f, over),):
-            m.bind_loop_target(f, generator.target, each)
+            m.assign(f, generator.target, each)
             for test in generator.ifs:
                 m.evaluate(f, test)
             if isinstance(node, ast.DictComp) and generator is node.generators[-1]:

@@ -11,9 +11,9 @@ from ddpify.facts import graph, groups, roles, sharding
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.helpers import io_helpers
-from ddpify.facts.machine import Machine
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.preparation import preparations, prepared
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
 from ddpify.facts.sinks import parts, sinks
 from ddpify.facts.values import Kind, Thing

@@ -6,7 +6,7 @@ import ast
 
 from ddpify.facts import roles
 from ddpify.facts.events import Forward
-from ddpify.facts.machine import Machine
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing, flat_deps
 from ddpify.source import Site

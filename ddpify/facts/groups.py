@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddpify.facts import roles
 from ddpify.facts.events import Bind
-from ddpify.facts.machine import Machine
+from ddpify.facts.protocol import Machine
 from ddpify.facts.values import Kind, Thing
 
 

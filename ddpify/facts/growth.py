@@ -10,18 +10,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ddpify.facts import carried
+from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Bind, Call
+from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows, per_sample
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing, Value, flat_deps, flat_measure, join
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 LISTS = (Kind.TUPLE, Kind.ITERATOR)
 OF_ONE = (Measure.ENTRY, Measure.UNIFORM)
@@ -54,8 +52,6 @@ def extended(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
     thing = _list(m, known) if known is not None else None
     if known is None or thing is None:
         return False
-    from ddpify.facts.assignments import conditioned
-
     added = m.evaluate(f, node.value)
     thing.inner = join(thing.inner, conditioned(f, m.element_of(f, added)))
     m.record(Bind(m.tick(), node.target.id, known, m.where(f), m.site(f, node.target)))

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from ddpify.facts import counts, growth, library
+from ddpify.facts import counts, growth, wrapping
 from ddpify.facts.events import Call
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, computed, flat_deps, one
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
-
-RUNTIME = "ddpify.runtime"
-
+from ddpify.names import INSTALLED
 
 MADE = {
     "get_rank": Kind.RANK,
@@ -29,9 +23,9 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     """The result of a helper, by its name."""
     first = call.args[0] if call.args else NOTHING
     if tail == "wrap_model":
-        return library.wrap(m, f, first, call.site, library.DDP)
+        return wrapping.wrap(m, f, first, call.site, wrapping.DDP)
     if tail == "unwrap":
-        return library.unwrapped(first)
+        return wrapping.unwrapped(first)
     if tail in ("reduce_sum", "reduce_mean"):
         return _reduced(call)
     if tail == "reduce_meter":
@@ -44,7 +38,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return _of_rank_0(first, call)
     if tail == "without_module_prefix":
         return first
-    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{RUNTIME}.{tail}")
+    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
     made.detail["call"] = call
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
 

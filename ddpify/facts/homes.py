@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts.events import Bind, Call, Forward
-from ddpify.facts.machine import Machine
 from ddpify.facts.model import Home
+from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer, whole
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Thing, Value

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ddpify.facts.events import Unknown
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Value
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 
 def import_(m: Machine, f: Frame, node: ast.Import) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ddpify.facts.events import Call
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import (
     NOTHING,
@@ -17,9 +16,6 @@ from ddpify.facts.values import (
     join,
     one,
 )
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 
 def element_of(m: Machine, f: Frame, value: Value) -> Value:

@@ -7,11 +7,11 @@ its identity, so that behaviour (`.parameters()`, `.step()`) can still tell what
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
-from ddpify.facts import builtin_calls, counts, helper_calls, measures, rows, sums
+from ddpify.facts import builtin_calls, counts, helper_calls, measures, rows, sums, wrapping
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.values import (
     NOTHING,
@@ -26,23 +26,19 @@ from ddpify.facts.values import (
     join,
     one,
 )
+from ddpify.names import INSTALLED
 from ddpify.python import words
 from ddpify.source import Site
 
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
-
-DDP = words.DDP
-RUNTIME = "ddpify.runtime"
 NO_GRAD = words.NO_GRAD
 WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
 RANK_CALLS = frozenset(
     {
         *words.RANK_CALLS,
         *words.LOCAL_RANK_CALLS,
-        f"{RUNTIME}.get_rank",
-        f"{RUNTIME}.get_local_rank",
-        f"{RUNTIME}.is_main_process",
+        f"{INSTALLED}.get_rank",
+        f"{INSTALLED}.get_local_rank",
+        f"{INSTALLED}.is_main_process",
     }
 )
 RANK_VARIABLES = words.RANK_VARIABLES.keys() | words.OTHER_RANK_VARIABLES
@@ -120,7 +116,7 @@ def call_external(m: Machine, f: Frame, name: str, call: Call) -> Value:
 def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
     if tail in WRAPPERS and name.startswith(("torch.", "apex.")):
         return _wrap_call(m, f, tail, call)
-    if name.startswith(f"{RUNTIME}."):
+    if name.startswith(f"{INSTALLED}."):
         return helper_calls.call_helper(m, f, tail, call)
     if name.startswith("builtins."):
         return builtin_calls.call_builtin(m, f, tail, call)
@@ -392,35 +388,13 @@ def _is_loss(tail: str) -> bool:
     return tail.endswith(("_loss", "cross_entropy", "_with_logits")) or tail == "kl_div"
 
 
-def wrap(m: Machine, f: Frame, value: Value, site: Site, name: str) -> Value:
-    """Each model the value may be, behind the wrapper ``name``."""
-    wrapped = []
-    for thing in value.things:
-        if thing.kind is Kind.WRAPPED:
-            wrapped.append(thing)
-            continue
-        if thing.kind is Kind.UNKNOWN:
-            thing.kind = Kind.MODEL
-        outer = m.make(Kind.WRAPPED, f, site, f"{name}#{thing.serial}")
-        outer.inner = one(thing)
-        outer.detail["wrapper"] = name
-        wrapped.append(outer)
-    return Value(tuple(dict.fromkeys(wrapped)), value.deps)
-
-
-def unwrapped(value: Value) -> Value:
-    """The inner module of each wrapped model."""
-    inner = [t.inner if t.kind is Kind.WRAPPED and t.inner else one(t) for t in value.things]
-    return join(*inner) if inner else value
-
-
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     inner = call.arg(0, "module") or NOTHING
     if tail == "DataParallel" and m.drop_data_parallel:
         for thing in inner.of(Kind.UNKNOWN):
             thing.kind = Kind.MODEL
         return inner
-    return wrap(m, f, inner, call.site, f"torch.nn.parallel.{tail}")
+    return wrapping.wrap(m, f, inner, call.site, f"torch.nn.parallel.{tail}")
 
 
 def _progress(m: Machine, f: Frame, tail: str, call: Call) -> Value:

@@ -12,10 +12,12 @@ from dataclasses import replace
 from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
-from ddpify.facts.machine import RUNTIME, Machine
+from ddpify.facts.machine import Interpreter
 from ddpify.facts.model import Facts, Home, Model, Status
+from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
 from ddpify.facts.values import Thing
+from ddpify.names import INSTALLED
 from ddpify.project import Project
 from ddpify.python import words
 from ddpify.source import Site
@@ -51,7 +53,7 @@ def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
     Raises:
         TooLarge: the program cannot be followed whole.
     """
-    first = Machine(project)
+    first = Interpreter(project)
     module = first.run()
     if module is None or not module.tree.body:
         return None
@@ -113,7 +115,7 @@ def _read(
     counted: frozenset[Site] = frozenset(),
     dealt: frozenset[Site] = frozenset(),
 ) -> Machine:
-    machine = Machine(project, wraps, drop_data_parallel, sharded, unwraps, counted, dealt)
+    machine = Interpreter(project, wraps, drop_data_parallel, sharded, unwraps, counted, dealt)
     machine.run()
     return machine
 
@@ -129,7 +131,7 @@ def _wraps(homes: dict[tuple[Thing, ...], Home | None]) -> dict[Site, tuple[str,
 
 def _status(m: Machine) -> tuple[Status, tuple[tuple[Site, str], ...]]:
     calls = roles.calls_of(m)
-    ours = [(c.site, c.name) for c in calls if c.name.startswith(f"{RUNTIME}.")]
+    ours = [(c.site, c.name) for c in calls if c.name.startswith(f"{INSTALLED}.")]
     if ours:
         return Status.MIGRATED, tuple(ours)
     framework = [(c.site, FRAMEWORKS[c.name]) for c in calls if c.name in FRAMEWORKS]

@@ -20,8 +20,10 @@ from ddpify.facts import (
     iteration,
     library,
     statements,
+    wrapping,
 )
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
+from ddpify.facts.protocol import Event
 from ddpify.facts.scopes import (
     ClassInfo,
     Frame,
@@ -33,23 +35,20 @@ from ddpify.facts.scopes import (
 )
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
-from ddpify.names import HEADER_PREFIX
+from ddpify.names import HEADER_PREFIX, INSTALLED, current
 from ddpify.project import Project
 from ddpify.python import words
 from ddpify.source import Site
 
 BUDGET = 60_000
 MAX_DEPTH = 24
-RUNTIME = "ddpify.runtime"
-
-Event = Call | Bind | Access | Forward
 
 
 class OutOfBudget(Exception):
     """The program is too large to follow; what was read so far is kept."""
 
 
-class Machine:
+class Interpreter:
     """One reading of one entry script.
 
     ``wraps`` maps a statement's site to the names that are wrapped right after it,
@@ -244,7 +243,7 @@ class Machine:
                 value = base.attrs.get(node.attr) if base else None
             if value is None:
                 continue
-            wrapped = library.wrap(self, f, value, site, library.DDP)
+            wrapped = wrapping.wrap(self, f, value, site, wrapping.DDP)
             if base is not None and isinstance(node, ast.Attribute):
                 base.attrs[node.attr] = wrapped
             elif isinstance(node, ast.Name):
@@ -262,9 +261,15 @@ class Machine:
         """What ``with value as x`` binds."""
         return value
 
-    def bind_loop_target(self, f: Frame, target: ast.expr, element: Value) -> None:
-        """Bind a loop variable."""
-        assignments.assign(self, f, target, element)
+    def assign(
+        self, f: Frame, target: ast.expr, value: Value, source: ast.expr | None = None
+    ) -> None:
+        """Bind ``target`` to ``value``, destructuring tuples."""
+        assignments.assign(self, f, target, value, source)
+
+    def attribute(self, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
+        """``base.name``."""
+        return expressions.attribute(self, f, base, name, node)
 
     def element_of(self, f: Frame, value: Value) -> Value:
         """What iterating over ``value`` yields."""
@@ -349,7 +354,8 @@ class Machine:
     # -- modules ---------------------------------------------------------------------------
 
     def external(self, name: str, site: Site) -> Thing:
-        """A name that is not of the project."""
+        """A name that is not of the project; of a helper, the one that it has today."""
+        name = current(name)
         key = (Kind.EXTERNAL, name)
         if key not in self._made:
             self._made[key] = Thing(Kind.EXTERNAL, site, name)
@@ -372,7 +378,7 @@ class Machine:
             return one(self.external(dotted, site))
         module = self._load(dotted, file)
         if module is None or module.source.text.startswith(HEADER_PREFIX):
-            return one(self.external(RUNTIME if module is not None else dotted, site))
+            return one(self.external(INSTALLED if module is not None else dotted, site))
         self._run_module(module)
         return one(Thing(Kind.MODULE, site, dotted, ref=module))
 

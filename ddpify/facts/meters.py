@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from ddpify.facts.locality import is_local
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 
 def reduced_after(
@@ -36,10 +34,8 @@ def _read_as_owner(tree: Tree, node: ast.stmt, name: str) -> bool:
 
 def _is_meter(m: Machine, f: Frame, thing: Thing) -> bool:
     """An object that keeps a sum over samples, their count, and the quotient, perhaps computed."""
-    from ddpify.facts import accumulators
-
     attrs = thing.attrs
-    if not {"sum", "count"} <= attrs.keys() or not accumulators.is_local(m, attrs["sum"]):
+    if not {"sum", "count"} <= attrs.keys() or not is_local(m, attrs["sum"]):
         return False
     if (attrs["sum"].measure, attrs["count"].measure) != (Measure.SUM, Measure.COUNT):
         return False

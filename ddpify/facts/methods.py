@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ddpify.facts import counts, library, measures, rows
-from ddpify.facts.assignments import conditioned
+from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Call
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import (
     NOTHING,
@@ -19,9 +18,6 @@ from ddpify.facts.values import (
     one,
 )
 from ddpify.python.words import RETURNS_SELF
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 PARAMETERS = frozenset(
     {"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"}

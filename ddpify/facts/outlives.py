@@ -8,11 +8,11 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import owners
-from ddpify.facts.accumulators import is_local
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Bind, Call, LoopEnd
-from ddpify.facts.machine import Machine
+from ddpify.facts.locality import is_local
 from ddpify.facts.methods import GROWS
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.sinks import SHOWN
 from ddpify.facts.values import NOTHING, Kind, Measure, is_zero

@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ddpify.facts.events import Access, Bind
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, Value
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
-
 
 SHOWN = frozenset({"__str__", "__repr__", "__format__"})
 

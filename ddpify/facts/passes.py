@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from ddpify.facts import carried
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Call
+from ddpify.facts.protocol import Machine
 from ddpify.facts.sinks import SHOWN
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 
 def numbers(m: Machine, tree: Tree, node: ast.For) -> Iterator[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Call, Forward
-from ddpify.facts.machine import Machine
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Loader, Role, TrainingLoop
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Loop
 from ddpify.facts.values import Kind, Thing, Value, flat_deps
 from ddpify.source import Site

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
-from ddpify.facts.values import Thing, Value
+from ddpify.facts.values import Definition, Thing, Value
 from ddpify.source import Site, Source
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 @dataclass(eq=False)
-class ModuleInfo:
+class ModuleInfo(Definition):
     """A local module: its source and its globals."""
 
     name: str
@@ -23,7 +23,7 @@ class ModuleInfo:
 
 
 @dataclass(eq=False)
-class FunctionInfo:
+class FunctionInfo(Definition):
     """A function, method or lambda of the project."""
 
     name: str
@@ -43,7 +43,7 @@ class FunctionInfo:
 
 
 @dataclass(eq=False)
-class ClassInfo:
+class ClassInfo(Definition):
     """A class of the project, with what it inherits."""
 
     name: str

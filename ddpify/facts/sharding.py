@@ -10,9 +10,9 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import dealing, outlives, passes, roles
-from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Bind, Call, LoopEnd, Where
-from ddpify.facts.machine import Machine
+from ddpify.facts.locality import loaders_in
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Loop
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.source import Site

@@ -10,11 +10,11 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts import roles, targets
-from ddpify.facts.accumulators import is_local
 from ddpify.facts.counts import forms, pure
 from ddpify.facts.events import Where
-from ddpify.facts.machine import Machine
+from ddpify.facts.locality import is_local
 from ddpify.facts.model import Share, TrainingLoop
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Loop
 from ddpify.facts.uses import only_divides
 from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, flat_deps

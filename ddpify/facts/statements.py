@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddpify.facts import growth, imports, sums
 from ddpify.facts.assignments import assign
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, Guard, Loop
 from ddpify.facts.values import (
     NO_CONST,
@@ -19,9 +20,6 @@ from ddpify.facts.values import (
     join,
     one,
 )
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 MOST_PASSES = 4
 
@@ -123,7 +121,7 @@ def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> bool:
     element = _loop_element(m, f, node, over)
     loop = _open_loop(m, f, node, over, ast.unparse(node.target), "for")
     for each in _written_out(over) or (element, element):
-        m.bind_loop_target(f, node.target, each)
+        m.assign(f, node.target, each)
         _loop_body(m, f, node.body)
     f.loop = loop.parent
     growth.fill(m, f, loop, node)

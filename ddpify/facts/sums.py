@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
 from ddpify.facts import carried
 from ddpify.facts.events import Bind, Call
+from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import (
     ZEROS,
@@ -20,9 +20,6 @@ from ddpify.facts.values import (
     join,
     parts_of,
 )
-
-if TYPE_CHECKING:
-    from ddpify.facts.machine import Machine
 
 U, ENTRY, SUM = Measure.UNIFORM, Measure.ENTRY, Measure.SUM
 ENTRIES = (Measure.SAMPLES, Measure.PICKED)
@@ -137,8 +134,6 @@ def _store(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
 
 def in_place(m: Machine, f: Frame, node: ast.Call, call: Call) -> None:
     """``total.zero_()``, ``matrix.index_put_(...)``: what the sum is from here on."""
-    from ddpify.facts.assignments import assign
-
     target = _target(node, call)
     if target is None:
         return
@@ -147,7 +142,7 @@ def in_place(m: Machine, f: Frame, node: ast.Call, call: Call) -> None:
         return
     after = _after(before, call)
     if after is not None:
-        assign(m, f, target, after)
+        m.assign(f, target, after)
 
 
 def _target(node: ast.Call, call: Call) -> ast.Name | ast.Attribute | None:

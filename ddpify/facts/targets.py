@@ -6,7 +6,7 @@ import ast
 
 from ddpify.facts.events import Call
 from ddpify.facts.library import varying_count
-from ddpify.facts.machine import Machine
+from ddpify.facts.protocol import Machine
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, constant
 from ddpify.source import Site

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.machine import Machine
 from ddpify.facts.measures import ADDITIVE
+from ddpify.facts.protocol import Machine
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Thing
 from ddpify.source import Site

@@ -11,12 +11,9 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.facts.scopes import ClassInfo, FunctionInfo, ModuleInfo
 
 
 class Kind(Enum):
@@ -97,6 +94,10 @@ _WIDER = {
 _serial = itertools.count()
 
 
+class Definition:
+    """A function, class or module of the project, which a thing of that kind stands for."""
+
+
 @dataclass(eq=False)
 class Thing:
     """One object, identified by where (and in which call) it is made."""
@@ -108,7 +109,7 @@ class Thing:
     items: tuple[Value, ...] | None = None
     keys: dict[object, Value] | None = None
     inner: Value | None = None  # what a wrapper, iterator, subset or progress bar stands for
-    ref: FunctionInfo | ClassInfo | ModuleInfo | None = None
+    ref: Definition | None = None
     receiver: Thing | None = None
     detail: dict[str, Any] = field(default_factory=dict)
     hops: list[tuple[Site, str]] = field(default_factory=list)

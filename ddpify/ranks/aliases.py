@@ -6,15 +6,14 @@ old one wherever that is held: by the names ``d`` and ``e``, and in what holds i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from ddpify.ranks.model import Value
 
-if TYPE_CHECKING:
-    from ddpify.ranks.machine import Machine
-
 Space = dict[str, Value]
+Changes = dict[tuple[int, str], tuple[Space, Value]]  # what was written where
+Write = Callable[[Space, str, Value], None]
 MAX_HOLDERS = 48  # of one list: more are frames of calls that ended long ago
 MAX_NESTING = 6
 
@@ -47,7 +46,7 @@ class Aliases:
                     held.append((one, value))
                 self._contained(one, depth - 1)
 
-    def change(self, m: Machine, old: Value, new: Value, depth: int = MAX_NESTING) -> bool:
+    def change(self, write: Write, old: Value, new: Value, depth: int = MAX_NESTING) -> bool:
         """``old`` was changed in place and is ``new`` now; whether anybody held it."""
         changed = False
         for thing in old.things:
@@ -55,11 +54,11 @@ class Aliases:
                 thing.held = new
         for value, space, key in tuple(self.places.get(id(old), ())):
             if value is old and space.get(key) is old:
-                m.write(space, key, new)
+                write(space, key, new)
                 changed = True
         for value, holder in tuple(self.outer.get(id(old), ())) if depth else ():
             if value is old:
-                changed |= self.change(m, holder, _exchanged(holder, old, new), depth - 1)
+                changed |= self.change(write, holder, _exchanged(holder, old, new), depth - 1)
         return changed
 
 

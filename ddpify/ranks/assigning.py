@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.python.patterns import unpacked
 from ddpify.ranks import containers, naming
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.matching import Asked
 from ddpify.ranks.model import ALL, Symbol, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import differs, key_of, merge, spread, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 
 def assign(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
@@ -84,7 +81,7 @@ def _put(
     if own and m.call_method(f, base, "__setitem__", target, (index, value)) is not None:
         return
     changed = _with_element(m, target, base, index, value)
-    if changed is base or m.aliases.change(m, base, changed):
+    if changed is base or m.aliases.change(m.write, base, changed):
         return
     if isinstance(target.value, (ast.Name, ast.Attribute)):
         assign_quietly(m, f, target.value, changed)

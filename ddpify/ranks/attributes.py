@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ddpify.ranks import autograd, functions, naming, objects, words
+from ddpify.ranks import autograd, functions, mixing, naming, objects, words
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
 from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-    from ddpify.ranks.modules import ClassInfo
 
 
 def settled(value: Value) -> Value:
@@ -29,7 +26,7 @@ def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -
     if any(t.name in words.WRAPPERS and t.kind == "result" for t in base.things):
         assert isinstance(node, (ast.Attribute, ast.Call))
         if isinstance(node, ast.Attribute):
-            where = (f.module, m.live, f.function, m.guards, m.loops, m.stack)
+            where = (f.module, m.live, f.function, m.here.guards, m.here.loops, m.here.stack)
             m.run.reads.append(Read(m.tick(), base, name, node, *where))
     held = [(base.ranks_of(t), _of_thing(m, f, t, base, name, node)) for t in base.things]
     found = [(ranks, one) for ranks, one in held if one is not None]
@@ -49,7 +46,7 @@ def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -
 def _of_thing(
     m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
 ) -> Value | None:
-    own = objects.written(thing, name) if name[:2] == "__" else None
+    own = objects.written(m, thing, name) if name[:2] == "__" else None
     if own is not None:
         return own
     if thing.kind == "module":
@@ -59,7 +56,8 @@ def _of_thing(
     if thing.kind == "class":
         return _of_class(m, f, thing, name, node)
     if name in thing.attrs:
-        return _may_have_changed(thing, name, thing.attrs[name])
+        held = _may_have_changed(thing, name, thing.attrs[name])
+        return mixing.attribute(m, f, thing, name, held, node)
     if thing.kind == "external":
         dotted = f"{thing.name}.{name}"
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
@@ -128,15 +126,17 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
         return _described(m, f, thing, value, node)
     made = []
     for one in found:
-        receiver = receiver_of(thing, one)
+        receiver = receiver_of(m, thing, one)
         if receiver is None:
             made.append(one)
             continue
-        method = Thing("function", one.name, one.site, info=one.info, attrs=one.attrs)
+        method = Thing(
+            "function", one.name, one.site, info=one.info, attrs=one.attrs, traits=one.traits
+        )
         method.defaults = one.defaults
         method.receiver = receiver
         m.closures[method] = m.closures.get(one)
-        if "$property" in one.attrs and thing.kind != "class":
+        if one.traits.property and thing.kind != "class":
             return functions.enter(m, f, method, (), {}, None)
         made.append(method)
     return replace(value, things=tuple(made))
@@ -151,12 +151,12 @@ def _described(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) 
     return got if got is not None else value
 
 
-def receiver_of(thing: Thing, function: Thing) -> Thing | None:
+def receiver_of(m: Machine, thing: Thing, function: Thing) -> Thing | None:
     """What a method taken from an instance or a class is given first; None for nothing."""
-    if "$static" in function.attrs:
+    if function.traits.static:
         return None
-    if "$class" in function.attrs:
-        return thing if thing.kind == "class" or thing.cls is None else thing.cls.thing
+    if function.traits.of_class:
+        return thing if thing.kind == "class" or thing.cls is None else m.classes.get(thing.cls)
     return None if thing.kind == "class" else thing
 
 

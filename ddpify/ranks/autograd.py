@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ddpify.ranks import functions
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.model import NO_GRAD, Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
-from ddpify.ranks.values import TRUE
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 _BASES: Final = ("torch.autograd.Function", "torch.autograd.function.Function")
 
@@ -31,7 +28,7 @@ def applied(m: Machine, f: Frame, cls: Thing, one: Call) -> Value:
     assert forward is not None
     context = Thing("parameter", "ctx", one.site) if info.method("setup_context") is None else None
     bound = Thing("function", forward.qualname, info=forward, receiver=context)
-    bound.attrs["$nograd"] = TRUE
+    bound.traits = NO_GRAD
     one.target = forward
     entered = functions.enter(m, f, bound, one.args, one.kwargs, one)
     one.result = replace(result(one), origins=entered.all_origins)

@@ -5,21 +5,26 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ddpify.python import words as names
 from ddpify.ranks import (
     assigning,
     containers,
+    environment,
     fields,
     folding,
     iterables,
     naming,
+    narrowing,
     objects,
     sizes,
     words,
 )
+from ddpify.ranks.attributes import attribute_of
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import (
     FALSE,
@@ -30,24 +35,6 @@ from ddpify.ranks.values import (
     spread,
     symbol,
 )
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-
-
-def environ_get(m: Machine, f: Frame, one: Call) -> Value | None:
-    from ddpify.ranks.expressions import environment
-
-    if not one.args:
-        return None
-    found = environment(m, f, one.args[0], one.node)
-    if found is not None:
-        return found
-    key = one.args[0].constant
-    if isinstance(key, str) and key.startswith(words.UNSET_VARIABLES):
-        return one.arg(1, "default") or NONE
-    return symbol(f"environ[{key}]", *one.args[1:], *one.kwargs.values())
 
 
 def _exit(m: Machine, f: Frame, one: Call) -> Value:
@@ -103,7 +90,7 @@ def missing(m: Machine, f: Frame, base: Value, index: Value, node: ast.AST) -> V
         found = Value(symbol(f"dict@{base.atoms[0]}").atoms, keys=())
     else:
         found = m.apply(f, given[0], node)
-    m.aliases.change(m, base, containers.with_entry(base, index, found))
+    m.aliases.change(m.write, base, containers.with_entry(base, index, found))
     return found
 
 
@@ -127,12 +114,12 @@ def _listed(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
-    from ddpify.ranks.attributes import attribute_of
-
     if len(one.args) < 2 or not isinstance(one.args[1].constant, str):
         return None
     name = one.args[1].constant
     base = one.args[0]
+    if name == "_orig_mod" and len(one.args) == 3:
+        return one.args[2]  # what `torch.compile` adds, which gives the model itself here
     held = any(
         t.kind in ("result", "attribute", "external")
         or name in t.attrs
@@ -180,10 +167,9 @@ def _isinstance(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     wanted = one.args[1].items or (one.args[1],)
     names = {name for value in wanted for name in value.names()}
-    things = one.args[0].things
-    wrapped = bool(things) and all(t.kind == "result" and t.name in words.WRAPPERS for t in things)
-    if wrapped and names & words.WRAPPERS:
-        return TRUE if all(t.name in names for t in things) else FALSE
+    answers = {narrowing.is_one(thing, names) for thing in one.args[0].things}
+    if answers in ({True}, {False}):
+        return TRUE if True in answers else FALSE
     return _agreed(f"isinstance@{one.site}", one)
 
 
@@ -205,9 +191,9 @@ def _hasattr(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
-    "os.environ.get": environ_get,
-    "os.environ.pop": environ_get,
-    "os.getenv": environ_get,
+    "os.environ.get": environment.get,
+    "os.environ.pop": environment.get,
+    "os.getenv": environment.get,
     **dict.fromkeys(names.EXITS, _exit),
     "builtins.exec": _exec,
     "builtins.int": _convert(int),

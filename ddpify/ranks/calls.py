@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from ddpify.python import words as names
 from ddpify.ranks import fields, library, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.functions import enter
+from ddpify.ranks.given import Given
 from ddpify.ranks.model import IDENTITY, RANK0, RANK1, Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo
+from ddpify.ranks.protocol import Machine
+from ddpify.ranks.recording import record
 from ddpify.ranks.values import key_of, of, per_rank, symbol
 
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-
 MAX_CALLEES = 4
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a call is made with; ``receiver``: what its method was taken from, if it was."""
-
-    node: ast.Call
-    receiver: Value | None = None
-    args: tuple[Value, ...] = ()
-    kwargs: dict[str, Value] = field(default_factory=dict)
-    star: bool = False  # there may be more arguments
-    alone: bool = False  # the call is a whole statement
-
-    def on(self, receiver: Value | None) -> Given:
-        """The same, with another receiver."""
-        if receiver is self.receiver:
-            return self
-        return Given(self.node, receiver, self.args, self.kwargs, self.star, self.alone)
 
 
 def call(m: Machine, f: Frame, node: ast.Call, alone: bool = False) -> Value:
@@ -130,34 +112,6 @@ def applied_to(
     """What ``map`` and the like get from a function that they call themselves."""
     made = node if isinstance(node, ast.Call) else ast.Call(ast.Constant(...), [], [])
     return call_value(m, f, callee, Given(ast.copy_location(made, node), args=args))
-
-
-def record(
-    m: Machine, f: Frame, name: str, given: Given, target: FunctionInfo | None = None
-) -> Call:
-    """Keep that a call happens now."""
-    made = Call(
-        m.tick(),
-        name,
-        given.node,
-        f.module,
-        m.live,
-        given.args,
-        given.kwargs,
-        given.receiver,
-        m.guards,
-        m.loops,
-        m.stack,
-        f.function,
-        m.contexts,
-        m.swallows,
-        m.grad,
-        target=target,
-        alone=given.alone,
-        star=given.star,
-    )
-    m.run.calls.append(made)
-    return made
 
 
 def _call_thing(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Symbol, Value
+from ddpify.ranks.modules import Module
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.trace import events
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-    from ddpify.ranks.modules import Module
 
 LoopNode = ast.For | ast.AsyncFor | ast.While
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ddpify.ranks import assigning, containers
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, DATA, Call, Origin, Symbol, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import spread
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 _CONTAINERS: Final = frozenset("append extend add update insert setdefault put".split())
 
@@ -71,7 +69,7 @@ def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
     keys = _updated(receiver, one) if one.method in ("update", "setdefault") else receiver.keys
     new_value = replace(receiver, origins=origins, deps=deps, items=items, keys=keys)
     in_table = isinstance(target, ast.Subscript) and receiver.items is not None
-    if new_value == receiver or m.aliases.change(m, receiver, new_value):
+    if new_value == receiver or m.aliases.change(m.write, receiver, new_value):
         return
     if in_table or isinstance(target, (ast.Name, ast.Attribute)):
         assigning.assign_quietly(m, f, target, new_value)

@@ -9,15 +9,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Call, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import constant, gathered, merge, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 MAX_ITEMS = 8  # of a list that grows; what is put in after these is remembered as its source
 ANY: Final = "**"  # the entry under a name that is not known
@@ -140,7 +138,7 @@ def _pop(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     at = 0 if one.method == "popleft" else one.args[0].constant if one.args else -1
     if not items:
         return None
-    if m.loops or not isinstance(at, int) or not -len(items) <= at < len(items):
+    if m.here.loops or not isinstance(at, int) or not -len(items) <= at < len(items):
         return any_of(items)
     taken, rest = _taken(items, at)
     m.change(f, _receiver_of(one), receiver, replace(receiver, items=rest))
@@ -161,7 +159,7 @@ def _get(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     if found is not None or len(one.args) < 2 or entry_name(one.args[0]) is None:
         return found
     # in a later round there may be one
-    return one.args[1] if one.args[1].things or not m.loops else None
+    return one.args[1] if one.args[1].things or not m.here.loops else None
 
 
 def _extend(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
@@ -188,7 +186,7 @@ def _remove(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     items = receiver.items or ()
     wanted = one.args[0] if len(one.args) == 1 else None
     at = next((n for n, item in enumerate(items) if item == wanted), None)
-    if at is None or m.loops:
+    if at is None or m.here.loops:
         return None
     _changed(m, f, one, receiver, replace(receiver, items=_taken(items, at)[1]))
     return constant(None)

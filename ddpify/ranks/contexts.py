@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 from ddpify.ranks import words
-from ddpify.ranks.calls import call_method, given, record
+from ddpify.ranks.calls import call_method, given
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.functions import enter
 from ddpify.ranks.model import Thing, Value
+from ddpify.ranks.protocol import Machine
+from ddpify.ranks.recording import record
 from ddpify.ranks.values import constant
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 
 def entered_context(
@@ -23,7 +22,7 @@ def entered_context(
     """``with expression: …``; ``inside`` runs the block with what is bound by ``as``."""
     if isinstance(expression, ast.Call):
         callee = m.evaluate(f, expression.func)
-        thing = next((t for t in callee.things if "$context" in t.attrs), None)
+        thing = next((t for t in callee.things if t.traits.context), None)
         if thing is not None and thing.info not in m.entering:
             _generator_context(m, f, expression, thing, inside)
             return
@@ -31,12 +30,12 @@ def entered_context(
     bound = call_method(m, f, value, "__enter__", expression)
     if bound is None:
         bound = call_method(m, f, value, "__aenter__", expression)
-    kept = (m.contexts, m.grad)
-    m.contexts = (*m.contexts, value)
+    here = m.here
+    m.here = replace(here, contexts=(*here.contexts, value))
     if any(t.name in words.NO_GRAD for t in value.things):
-        m.grad = any(_enables(t) for t in value.things)
+        m.here = replace(m.here, grad=any(_enables(t) for t in value.things))
     inside(bound if bound is not None and bound.things else value)
-    m.contexts, m.grad = kept
+    m.here = here
     call_method(m, f, value, "__exit__", expression)
 
 
@@ -62,14 +61,14 @@ def _generator_context(
 
     def block(value: Value) -> None:
         nonlocal came, after
-        kept = (m.live, m.stack)
+        kept = (m.live, m.here)
         m.live &= ~came
         came |= m.live
         if m.live:
-            m.stack = one.stack
+            m.here = replace(m.here, stack=one.stack)
             inside(value)
             after |= m.live
-        m.live, m.stack = kept
+        m.live, m.here = kept
 
     enter(m, f, thing, one.args, one.kwargs, one, block)
     if came:

@@ -6,7 +6,7 @@ import ast
 import operator
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddpify.ranks import (
     assigning,
@@ -14,22 +14,21 @@ from ddpify.ranks import (
     calls,
     containers,
     iterating,
+    mixing,
     naming,
     objects,
     sizes,
-    words,
 )
 from ddpify.ranks.attributes import attribute_of, settled
+from ddpify.ranks.environment import environment, in_environment
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import DATA, IDENTITY, Guard, Loop, Origin, Symbol, Value
 from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.operations import binary, compare
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import told_apart
 from ddpify.ranks.values import NONE, constant, differs, key_of, per_rank, symbol, text
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 
 def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
@@ -59,7 +58,7 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
 def item(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
     """``base[index]``."""
     if any(t.name == "os.environ" for t in base.things):
-        return environment(m, f, index, node) or symbol(f"environ[{key_of(index)}]")
+        return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
     sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
     bounds = index.items if sliced else containers.bounds_of(index)
     if bounds is not None:
@@ -128,51 +127,24 @@ def own_part(f: Frame, value: Value, index: Value, node: ast.AST) -> Value:
     return replace(value, origins=value.origins | {origin})
 
 
-def environment(m: Machine, f: Frame, name: Value, node: ast.AST) -> Value | None:
-    """``os.environ[name]`` under torchrun; None if it does not set it."""
-    key = name.constant
-    if not isinstance(key, str):
-        return None
-    site = f.module.site(node)
-    if key in words.RANK_VARIABLES:
-        kind = words.RANK_VARIABLES[key]
-        return Value(("0", "1"), (), frozenset(), frozenset({Origin(kind, key, site)}))
-    if key in words.SIZE_VARIABLES:
-        return constant(sizes.world_size(str))
-    return None
-
-
 def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
     left = evaluate(m, f, node.left)
     results = []
     for op, right_node in zip(node.ops, node.comparators, strict=True):
         right = evaluate(m, f, right_node)
         if any(t.name == "os.environ" for t in right.things):
-            results.append(_in_environment(left, type(op).__name__))
+            results.append(in_environment(left, type(op).__name__))
         else:
             results.append(compare(type(op).__name__, left, right))
         left = right
     return results[0] if len(results) == 1 else chain(True, results)
 
 
-def _in_environment(name: Value, op: str) -> Value:
-    key = name.constant
-    known: bool | None = None
-    if isinstance(key, str):
-        if key in words.RANK_VARIABLES or key in words.SIZE_VARIABLES or key in words.SET_VARIABLES:
-            known = True
-        elif key.startswith(words.UNSET_VARIABLES):
-            known = False
-    if known is None:
-        return symbol(f"{key} in environ")
-    return constant(known if op == "In" else not known)
-
-
 def _bool(m: Machine, f: Frame, node: ast.BoolOp) -> Value:
     """Operands after the first run only for the ranks that come to them."""
     is_and = isinstance(node.op, ast.And)
     values: list[Value] = []
-    live, guards = m.live, m.guards
+    live, here = m.live, m.here
     for operand in node.values:
         value = evaluate(m, f, operand)
         values.append(value)
@@ -180,9 +152,9 @@ def _bool(m: Machine, f: Frame, node: ast.BoolOp) -> Value:
         if not left:
             break
         if left != m.live:
-            m.guards = (*m.guards, Guard(value, operand, f.module, is_and, left))
+            m.here = m.here.under(Guard(value, operand, f.module, is_and, left))
             m.live = left
-    m.live, m.guards = live, guards
+    m.live, m.here = live, here
     return chain(is_and, values)
 
 
@@ -211,7 +183,8 @@ def _binary(m: Machine, f: Frame, node: ast.BinOp) -> Value:
     if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
     op = type(node.op).__name__
-    return objects.operated(m, f, op, left, right, node) or binary(op, left, right)
+    own = objects.operated(m, f, op, left, right, node)
+    return own or mixing.combined(m, f, node, binary(op, left, right), left, right)
 
 
 def _conditional(m: Machine, f: Frame, node: ast.IfExp) -> Value:

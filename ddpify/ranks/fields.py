@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.ranks import naming
 from ddpify.ranks.containers import elements
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.given import Given
 from ddpify.ranks.model import Call, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
-
-if TYPE_CHECKING:
-    from ddpify.ranks.machine import Machine
-
 
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.UserDict", "typing.TypedDict")
 
@@ -68,8 +65,6 @@ def fill(
 
 def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
     """``field(default=…)`` and ``field(default_factory=…)``, which is called for each object."""
-    from ddpify.ranks.calls import Given, call_value
-
     node = info.assigns.get(name)
     if not isinstance(node, ast.Call):
         return None
@@ -78,7 +73,7 @@ def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
         return None
     given = {one.arg: m.evaluate(frame, one.value) for one in node.keywords}
     if "default_factory" in given:
-        return call_value(m, frame, given["default_factory"], Given(node))
+        return m.call_value(frame, given["default_factory"], Given(node))
     return given.get("default")
 
 

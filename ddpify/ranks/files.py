@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ddpify.ranks.imports import Modules
+from ddpify.ranks.imports import Modules, is_ours
 from ddpify.ranks.interest import is_distributed
 
 _IMPORT = re.compile(
@@ -101,4 +101,6 @@ class Project:
         if file in self.imported or file.name == "__init__.py":
             return False
         text = self.texts[file]
+        if is_ours(file, text):
+            return False
         return bool(re.search(r"^(?:for|while|with|try|if|match|[\w.]+\()", text, re.MULTILINE))

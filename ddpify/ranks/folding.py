@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ddpify.ranks import iterables, sizes
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.logic import chain
 from ddpify.ranks.model import Call, Value
 from ddpify.ranks.operations import power
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import differs, gathered
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 Handler = Callable[["Machine", "Frame", Call], Value | None]
 

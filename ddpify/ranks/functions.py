@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from ddpify.names import COLLECTIVES, HEADER_PREFIX
-from ddpify.ranks import library, naming, words
+from ddpify.names import COLLECTIVES
+from ddpify.ranks import mixing, naming, words
 from ddpify.ranks.frames import Frame, node_of_function
-from ddpify.ranks.model import ALL, RANK, RANK0, Call, Guard, Origin, Thing, Value
+from ddpify.ranks.model import ALL, RANK0, Call, Guard, Origin, Thing, Value
 from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.trace import Inline, Item
-from ddpify.ranks.values import NONE, TRUE, agreed, merge, of, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.machine import Machine
+from ddpify.ranks.values import NONE, agreed, merge, of, symbol
 
 MAX_DEPTH = 22
 
@@ -32,9 +30,9 @@ def enter(
     """Run a function of the project and give what it returns."""
     info: FunctionInfo = thing.info
     own = thing.receiver
-    if own is not None and "$static" not in thing.attrs:
+    if own is not None and not thing.traits.static:
         args = (own.held or of(own), *args)
-    forced = "$context" in thing.attrs
+    forced = thing.traits.context
     wanted = forced or m.interest.enters(info) or _handles(m, args, kwargs, own)
     wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
     known = m.read_enough(info) if wanted and on_yield is None else None
@@ -43,13 +41,13 @@ def enter(
         return symbol(f"{info.qualname}()@{m.tick()}", *args, *kwargs.values())
 
     frame = _frame(m, thing, args, kwargs, on_yield)
-    kept = (m.items, m.live, m.stack, m.grad, m.guards, m.contexts)
+    kept = (m.items, m.live, m.here)
     m.items = []
     before = m.spent
     m.entering.append(info)
     m.entered.add(info)
     if one is not None:
-        m.stack = (*m.stack, one)
+        m.here = replace(m.here, stack=(*m.here.stack, one))
     _as_decorated(m, thing, info)
     try:
         m.execute(frame, node_of_function(info.node))
@@ -57,16 +55,16 @@ def enter(
     finally:
         m.entering.pop()
         items = m.items
-        m.items, m.live, m.stack, m.grad, m.guards, m.contexts = kept
+        m.items, m.live, m.here = kept
     if m.live == ALL:
         m.note_reading(info, m.spent - before, items)
-    if "$cached" in thing.attrs:
+    if thing.traits.cached:
         _once(m, thing, items, len(args) > (own is not None) or bool(kwargs))
     else:
         m.inline(items)
     value = _returned(m, frame, info, rest)
-    ours = info.name in COLLECTIVES and info.module.source.text.startswith(HEADER_PREFIX)
-    return agreed(value) if ours else value
+    ours = info.name in COLLECTIVES and info.module.ours
+    return mixing.summed(m, agreed(value), one) if ours else value
 
 
 def _frame(
@@ -98,12 +96,12 @@ def _once(m: Machine, thing: Thing, items: list[Item], asked: bool) -> None:
 
 def _as_decorated(m: Machine, thing: Thing, info: FunctionInfo) -> None:
     """What decorators of libraries do to the call: no gradients, rank 0 alone."""
-    if "$nograd" in thing.attrs:
-        m.grad = False
-    if "$rank0" in thing.attrs:
-        test = Value((True, False), (), frozenset(), thing.attrs["$rank0"].origins)
+    if thing.traits.no_grad:
+        m.here = replace(m.here, grad=False)
+    if thing.traits.rank0 is not None:
+        test = Value((True, False), (), frozenset(), frozenset({thing.traits.rank0}))
         node = getattr(info.node, "decorator_list", [ast.Constant(value=True)])[0]
-        m.guards = (*m.guards, Guard(test, node, info.module, True, RANK0))
+        m.here = m.here.under(Guard(test, node, info.module, True, RANK0))
         m.live &= RANK0
 
 
@@ -153,7 +151,7 @@ def _returned(m: Machine, frame: Frame, info: FunctionInfo, rest: int) -> Value:
         for rank in (0, 1):
             if live & (1 << rank):
                 sources[rank].append(value)
-        for guard in guards[len(m.guards) :]:
+        for guard in guards[len(m.here.guards) :]:
             why |= guard.test.origins
             always = always or any(o.kind not in ("rank", "local-rank") for o in guard.test.origins)
     for rank in (0, 1):
@@ -219,33 +217,3 @@ def parameter_value(m: Machine, info: FunctionInfo, name: str) -> Value:
     thing = Thing("parameter", name, site)
     one = symbol(f"{info.qualname}({name})")
     return Value(one.atoms, (thing,))
-
-
-def _takes_its_place(found: Value, value: Value) -> bool:
-    """Whether a decorator gives another function, or something that does not hide this one."""
-    if any(thing.kind in ("function", "class", "instance") for thing in found.things):
-        return True
-    return bool(found.things) and found.made_from.isdisjoint(value.things)
-
-
-def decorated(m: Machine, f: Frame, decorator: ast.expr, value: Value) -> Value:
-    """A function with a decorator."""
-    kept = (m.live, m.items)
-    m.live, m.items = ALL, []
-    made = m.evaluate(f, decorator)
-    m.live, m.items = kept
-    for thing in made.things:
-        if thing.kind == "function":
-            found = enter(m, f, thing, (value,), {}, None)
-            return found if _takes_its_place(found, value) else value
-        if thing.kind == "class" and any(t.kind == "function" for t in value.things):
-            return m.apply(f, made, decorator, (value,))
-        mark = library.DECORATORS.get(thing.name)
-        if mark is None and thing.name.endswith((".rank_zero_only", ".on_main_process")):
-            mark = "$rank0"
-        if mark is not None:
-            site = f.module.site(decorator)
-            why = Value((True, True), origins=frozenset({Origin(RANK, thing.name, site)}))
-            for one in value.things:
-                one.attrs[mark] = why if mark == "$rank0" else TRUE
-    return value

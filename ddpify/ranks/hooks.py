@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ddpify.ranks.model import RANK, RANK0, Call, Guard, Origin, Thing, Value
-from ddpify.ranks.values import TRUE, of
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-    from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks import functions
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.given import Given
+from ddpify.ranks.model import NO_GRAD, RANK, RANK0, Call, Guard, Origin, Thing, Value
+from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.protocol import Machine
+from ddpify.ranks.recording import record
+from ddpify.ranks.values import of
 
 TRAINER: Final = "lightning.pytorch.Trainer"
 _ALONE: Final = "prepare_data"  # rank 0 of each node, the others wait
@@ -46,8 +47,6 @@ def trained(m: Machine, f: Frame, one: Call) -> None:
     for thing in things:
         _hook(m, f, one, thing, _ALONE)
     if m.order != before:
-        from ddpify.ranks.calls import Given, record
-
         record(m, f, _WAIT, Given(one.node))
     callbacks = _callbacks(one)
     for name in _HOOKS[one.method]:
@@ -73,23 +72,21 @@ def _hook(
     name: str,
     first: tuple[Value | None, ...] = (),
 ) -> None:
-    from ddpify.ranks import functions
-
     info: FunctionInfo | None = thing.cls.method(name) if thing.cls is not None else None
     if info is None:
         return
     bound = Thing("function", info.qualname, info=info, receiver=thing)
     if name in EVALUATION:
-        bound.attrs["$nograd"] = TRUE
+        bound.traits = NO_GRAD
     spec = info.node.args
     names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)][1:]
-    kept = (m.live, m.guards)
+    kept = (m.live, m.here)
     if name == _ALONE:
         why = Origin(RANK, "prepare_data, which Lightning calls on one process", one.site)
         test = Value((True, False), origins=frozenset({why}))
         m.live &= RANK0
-        m.guards = (*m.guards, Guard(test, one.node, f.module, True, RANK0))
+        m.here = m.here.under(Guard(test, one.node, f.module, True, RANK0))
     known = dict(zip(names, first, strict=False))
     given = tuple(known.get(n) or functions.parameter_value(m, info, n) for n in names)
     functions.enter(m, f, bound, given, {}, one)
-    m.live, m.guards = kept
+    m.live, m.here = kept

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib.util
 import os
 import re
 import warnings
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
+from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks.modules import Module, index
 from ddpify.source import Source, UnreadableSource, module_file
 
@@ -79,17 +81,20 @@ class Modules:
             self.failures[path] = str(error)
             return None
         name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        module = Module(name, source, tree, file)
+        module = Module(name, source, tree, file, is_ours(file, source.text))
         index(module, tree.body)
         return module
 
     def find(self, importer: Path, dotted: str, level: int) -> Path | None:
         """The project's file that an import of ``importer`` names, or None."""
         folder = importer.parent
+        if dotted == INSTALLED:
+            home = _installed()
+            return module_file(home) if home is not None else None
         if level:
             for _ in range(level - 1):
                 folder = folder.parent
-            return module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+            return self._file(folder.joinpath(*dotted.split(".")) if dotted else folder)
         key = (folder, dotted)
         if key not in self._found:
             self._found[key] = self._search(folder, dotted)
@@ -120,24 +125,42 @@ class Modules:
     def _may_hold(self, folder: Path, parts: list[str]) -> bool:
         """Whether the first part of a name is there: most imports are of libraries."""
         if folder not in self._listings:
-            self._listings[folder] = _names(folder)
+            new = (file for file in self.texts if file.is_relative_to(folder))
+            names = frozenset(file.relative_to(folder).parts[0] for file in new)
+            self._listings[folder] = _names(folder) | names
         names = self._listings[folder]
         return parts[0] in names or f"{parts[0]}.py" in names
 
     def _search(self, folder: Path, dotted: str) -> Path | None:
         parts = dotted.split(".")
         while True:
-            found = module_file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
+            found = self._file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
             if found is not None:
                 return found
             if folder == self.root or folder == folder.parent:
                 break
             folder = folder.parent
         for folder in self.added:
-            found = module_file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
+            found = self._file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
             if found is not None:
                 return found
-        return module_file(self.root.joinpath("src", *parts))
+        return self._file(self.root.joinpath("src", *parts))
+
+    def _file(self, stem: Path) -> Path | None:
+        """The file of a module, on disk or among the texts that are not there yet."""
+        file = stem.with_name(f"{stem.name}.py") if stem.name else stem
+        return file if file in self.texts else module_file(stem)
+
+
+def is_ours(file: Path, text: str) -> bool:
+    """Whether a file is the helpers: a project's copy, by its first line, or the installed one."""
+    return text.startswith(HEADER_PREFIX) or file.parent == _installed()
+
+
+@cache
+def _installed() -> Path | None:
+    spec = importlib.util.find_spec(INSTALLED)  # which runs nothing of it
+    return Path(spec.origin).parent.resolve() if spec is not None and spec.origin else None
 
 
 def _names(folder: Path) -> frozenset[str]:

@@ -6,19 +6,17 @@ import ast
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ddpify.python import words as names
 from ddpify.ranks.containers import ANY, any_of, elements, entry_name, listed, pair
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Call, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import symbol
 
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-
-Handler = Callable[["Machine", "Frame", Call], Value | None]
+Handler = Callable[[Machine, Frame, Call], Value | None]
 MAX_PRODUCT = 16
 (_CHAIN,) = (name for name in names.ITERATES if name.endswith(".chain"))
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.python.words import ITERATES
 from ddpify.ranks import words
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, RANK1, Loop, Origin, Symbol, Thing, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 MAX_UNROLLED = 6
 
@@ -35,21 +32,22 @@ def by_holders(item: Value) -> tuple[int, Value, Value | None]:
     return ranks, replace(item, atoms=(there, there)), test
 
 
-def rounds_by_rank(over: Value) -> tuple[int, int] | None:
-    """How often each rank runs through a ``range`` of few numbers that both know and differ in."""
+def rounds_by_rank(over: Value) -> tuple[range, range] | None:
+    """The few numbers that each rank runs through, of a ``range`` that both know and differ in."""
     made = over.made_by("builtins.range")
-    if made is None or made.call is None or len(made.call.args) != 1:
+    if made is None or made.call is None or len(made.call.args) > 2:
         return None
     args = made.call.args
     if not all(arg.known for arg in args) or not any(differs(arg) for arg in args):
         return None
-    counts = []
+    numbers = []
     for rank in (0, 1):
         bounds = [arg.atoms[rank] for arg in args]
         if not all(isinstance(bound, int) for bound in bounds):
             return None
-        counts.append(len(range(*bounds)))
-    return (counts[0], counts[1]) if max(counts) <= MAX_UNROLLED else None
+        numbers.append(range(*bounds))
+    few = all(len(one) <= MAX_UNROLLED for one in numbers)
+    return (numbers[0], numbers[1]) if few else None
 
 
 def own_length(m: Machine, over: Value) -> bool:
@@ -125,15 +123,12 @@ def _is_bar(name: str) -> bool:
 
 def _of_instance(m: Machine, f: Frame, over: Value, loop: Loop) -> Value | None:
     """An object of the project with ``__iter__``: what that yields."""
-    from ddpify.ranks.calls import call_method
-
     thing = over.things[0]
     if thing.cls is None or thing.cls.method("__iter__") is None:
         return None
-    value = call_method(m, f, over, "__iter__", loop.node)
+    value = m.call_method(f, over, "__iter__", loop.node)
     if value is not None and thing in value.things:
-        value = call_method(m, f, over, "__next__", loop.node)
-        return value
+        return m.call_method(f, over, "__next__", loop.node)
     if value is None:
         return None
     if value.items:

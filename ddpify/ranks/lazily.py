@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
 
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import FALSE
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 
 def first_use(m: Machine, f: Frame, node: ast.If, test: Value) -> Value:

@@ -6,39 +6,31 @@ import ast
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ddpify.python import words as names
-from ddpify.ranks import assigning, builtin, changes, containers, objects, sizes, streams, words
+from ddpify.ranks import (
+    assigning,
+    builtin,
+    changes,
+    containers,
+    environment,
+    hooks,
+    mixing,
+    naming,
+    objects,
+    sizes,
+    streams,
+    words,
+)
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
-from ddpify.ranks.model import (
-    CLOCK,
-    DATA,
-    FILES,
-    LOCAL_RANK,
-    RANK,
-    Call,
-    Value,
-)
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.given import Given
+from ddpify.ranks.model import CLOCK, DATA, FILES, LOCAL_RANK, RANK, Call, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import NONE, TRUE, constant, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-
-DECORATORS: Final = {
-    "contextlib.contextmanager": "$context",
-    "contextlib.asynccontextmanager": "$context",
-    "builtins.property": "$property",
-    names.CACHED_PROPERTY: "$property",
-    "functools.cache": "$cached",
-    "functools.lru_cache": "$cached",
-    "builtins.staticmethod": "$static",
-    "builtins.classmethod": "$class",
-    **dict.fromkeys(names.NO_GRAD, "$nograd"),
-}
 
 
 def called(m: Machine, f: Frame, one: Call) -> Value:
@@ -94,6 +86,7 @@ def _op(one: Call) -> str:
 
 def _collective(m: Machine, f: Frame, shared: Collective) -> Value:
     one = shared.call
+    m.opened = m.opened or one.method == "init_process_group"
     if shared.group is None and not _is_true(shared.given("use_local_synchronization")):
         m.event(one.method, one, one.node, f)
     if shared.functional:
@@ -120,7 +113,8 @@ def _agree(m: Machine, f: Frame, shared: Collective) -> None:
         items = value.items
         if items is not None:
             items = tuple(item.clean() for item in items)
-        assigning.assign_quietly(m, f, node, replace(value.clean(), items=items))
+        whole = mixing.summed(m, replace(value.clean(), items=items), shared.call)
+        assigning.assign_quietly(m, f, node, whole)
 
 
 def _reduce(m: Machine, f: Frame, shared: Collective) -> None:
@@ -157,16 +151,30 @@ def _true(m: Machine, f: Frame, one: Call) -> Value:
     return TRUE
 
 
+def _is_initialized(m: Machine, f: Frame, one: Call) -> Value:
+    """True, save to the helpers before they open the group: `if is_distributed(): return`."""
+    return constant(m.opened or not f.module.ours)
+
+
+def _imported(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``sys.modules.get("numpy")``: the module, where it is there."""
+    name = one.args[0].constant if one.args else None
+    return naming.external(m, name) if isinstance(name, str) else None
+
+
+def _second(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``cast(Net, model)``."""
+    return one.arg(1, "val")
+
+
 def _spawn(m: Machine, f: Frame, one: Call) -> Value:
     """``mp.spawn(fn, args=…)``: the function gets its process's number first."""
-    from ddpify.ranks.calls import Given, call_value
-
     target = one.arg(0, "fn")
     if target is not None:
         given = one.arg(1, "args")
         rest = given.items if given is not None and given.items is not None else ()
         number = m.rank_value(RANK, "the number that spawn gives", one.site)
-        call_value(m, f, target, Given(one.node, args=(number, *rest)))
+        m.call_value(f, target, Given(one.node, args=(number, *rest)))
     return result(one)
 
 
@@ -246,7 +254,7 @@ def _method(m: Machine, f: Frame, one: Call) -> Value:
     if changes.changes(m, one):
         return changes.changed(m, f, one, receiver)
     if method in ("get", "pop") and any(t.name == "os.environ" for t in receiver.things):
-        return builtin.environ_get(m, f, one) or result(one)
+        return environment.get(m, f, one) or result(one)
     if method == "prepare" and one.args and one.name.startswith("accelerate."):
         return (
             one.args[0] if len(one.args) == 1 else Value(symbol("prepared").atoms, items=one.args)
@@ -264,9 +272,7 @@ def _identity(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 def _hooks(m: Machine, f: Frame, one: Call) -> Value | None:
-    from ddpify.ranks.hooks import trained
-
-    trained(m, f, one)
+    hooks.trained(m, f, one)
     return None
 
 
@@ -277,6 +283,9 @@ _HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     **dict.fromkeys(words.SIZE_CALLS, _size),
     **dict.fromkeys(words.RANK_AND_SIZE_CALLS, _rank_and_size),
     **dict.fromkeys(words.TRUE_CALLS, _true),
+    f"{words.DIST}is_initialized": _is_initialized,
+    "sys.modules.get": _imported,
+    "typing.cast": _second,
     words.DDP: _wrap,
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,

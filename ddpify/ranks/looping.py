@@ -6,18 +6,15 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ddpify.ranks import assigning, iterating
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Guard, Loop, Origin, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
-from ddpify.ranks.values import constant, merge, same, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
+from ddpify.ranks.values import merge, same, symbol
 
 NOBODY: frozenset[Origin] = frozenset()
 BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
@@ -28,9 +25,9 @@ def go_through(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
     over = m.evaluate(f, node.iter)
     trains = _trains(f, node)
     loop = Loop(node, f.module, over, trains)
-    counts = iterating.rounds_by_rank(over)
-    if counts is not None:
-        run_rounds(m, f, node, loop, _counted(over, counts))
+    numbers = iterating.rounds_by_rank(over)
+    if numbers is not None:
+        run_rounds(m, f, node, loop, _counted(over, numbers))
         return
     unrolled = iterating.unrolled(over)
     if unrolled is not None:
@@ -44,11 +41,14 @@ def go_through(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
     _otherwise(m, f, node)
 
 
-def _counted(over: Value, counts: tuple[int, int]) -> Iterator[Round]:
-    """``range`` of a number that each rank knows: as often as it says, by each."""
-    for number in range(max(counts)):
-        ranks = sum(1 << rank for rank in (0, 1) if number < counts[rank])
-        yield ranks, constant(number), replace(over, atoms=counts)
+def _counted(over: Value, numbers: tuple[range, range]) -> Iterator[Round]:
+    """``range`` of numbers that each rank knows: as often as they say, by each."""
+    counts = (len(numbers[0]), len(numbers[1]))
+    for turn in range(max(counts)):
+        ranks = sum(1 << rank for rank in (0, 1) if turn < counts[rank])
+        here = [own[turn] for own in numbers if turn < len(own)]
+        element = replace(over, atoms=(here[0], here[-1]), things=(), deps=frozenset())
+        yield ranks, element, replace(over, atoms=counts)
 
 
 def _looped(
@@ -90,13 +90,13 @@ def _while_once(m: Machine, f: Frame, node: ast.While) -> None:
     loop = Loop(node, f.module, None, _trains(f, node))
     local = Guard(test, node.test, f.module, True, m.live) if m.is_local(test, m.live) else None
     outside, m.live = m.live, live
-    guards = m.guards
+    here = m.here
     if live != outside:
-        m.guards = (*guards, Guard(test, node.test, f.module, True, live))
+        m.here = here.under(Guard(test, node.test, f.module, True, live))
     with m.looping(loop, _key(f, node.test), local):
         m.execute(f, node.body)
         again = m.evaluate(f, node.test) if m.live else test
-    m.guards = guards
+    m.here = here
     if local is None and m.is_local(again, m.live) and m.items:
         _leave_locally(m, f, again, node)
     m.live = outside
@@ -110,10 +110,9 @@ def _otherwise(m: Machine, f: Frame, node: LoopNode) -> None:
     within = isinstance(loop, Repeat) and loop.node is node and loop.ranks == live
     if isinstance(loop, Repeat) and within and any(e.exit.kind == "break" for e in ends(loop.body)):
         m.items = loop.orelse
-        mark = len(m.journal)
-        m.execute(f, node.orelse)
+        changes = m.tried(lambda: m.execute(f, node.orelse))
         ended = not m.live
-        for (_, key), (space, new) in m.take_back(mark).items():
+        for (_, key), (space, new) in changes.items():
             old = space.get(key)
             held = [new] if old is None else [old] if ended else [old, new]
             m.write(space, key, merge(f"{key}@{f.module.path}:{node.lineno}", (held, held), NOBODY))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
-from ddpify.names import HEADER_PREFIX
 from ddpify.python.words import PRINT
 from ddpify.ranks import (
     assigning,
@@ -22,9 +22,10 @@ from ddpify.ranks import (
     streams,
     words,
 )
-from ddpify.ranks.aliases import Aliases, is_container
+from ddpify.ranks.aliases import Aliases, Changes, is_container
 from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.given import Given
 from ddpify.ranks.imports import Modules
 from ddpify.ranks.interest import Interest
 from ddpify.ranks.model import (
@@ -36,23 +37,24 @@ from ddpify.ranks.model import (
     Call,
     Exit,
     Guard,
+    Here,
     Loop,
     Origin,
-    Run,
     Store,
     Symbol,
     Thing,
     Value,
 )
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split, Unread
-from ddpify.ranks.values import asks_presence, constant, merge, narrowed, truth
+from ddpify.ranks.values import asks_presence, merge, narrowed, truth
 
 MAX_READINGS, LARGE = 2, 500
 MISSING: Any = object()
 
 
-class Machine:
+class Interpreter:
     """One run from one start."""
 
     def __init__(self, modules: Modules, interest: Interest, run: Run, limit: int) -> None:
@@ -63,12 +65,9 @@ class Machine:
         self.order = 0
         self.spent = 0
         self.live = ALL
-        self.guards: tuple[Guard, ...] = ()
-        self.loops: tuple[Loop, ...] = ()
-        self.stack: tuple[Call, ...] = ()
-        self.contexts: tuple[Value, ...] = ()
-        self.swallows: tuple[ast.Try, ...] = ()
-        self.grad = True
+        self.here = Here()
+        self.opened = not run.script  # a process group; a function is called when there is one
+        self.marks = False  # whether anything was summed over the ranks
         self.streams = streams.unseeded()
         self.items: list[Item] = []
         self.journal: list[tuple[dict[str, Value], str, Any]] = []
@@ -81,13 +80,13 @@ class Machine:
         self.submodules: dict[tuple[Module, str, int], Value | None] = {}
         self.reread: list[ast.AST] = []  # loops of which two rounds were read
         self.namespaces: dict[Module, Thing] = {}
-        self.classes: dict[Thing, Value] = {}  # what their decorators made of them
         self.resolving: set[tuple[Module | ClassInfo, str]] = set()
         self.externals: dict[str, Value] = {}
         self.patched: set[str] = set()
         self.words: set[str] = set()
         self.closures: dict[Thing, Frame | None] = {}  # the frames in which functions were made
-        self.token = constant(object())  # marks what belongs to this run
+        self.classes: dict[ClassInfo, Thing] = {}
+        self.finished: dict[ClassInfo, Value] = {}  # what their decorators made of them
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -126,9 +125,9 @@ class Machine:
         if is_container(value):
             self.aliases.note(value, space, key)
 
-    def take_back(self, mark: int) -> dict[tuple[int, str], tuple[dict[str, Value], Value]]:
+    def take_back(self, mark: int) -> Changes:
         """Undo what was written since ``mark``; what it was."""
-        changes: dict[tuple[int, str], tuple[dict[str, Value], Value]] = {}
+        changes: Changes = {}
         while len(self.journal) > mark:
             space, key, old = self.journal.pop()
             if (id(space), key) not in changes and key in space:
@@ -138,6 +137,12 @@ class Machine:
             else:
                 space[key] = old
         return changes
+
+    def tried(self, run: Callable[[], None]) -> Changes:
+        """What this changes, taken back again."""
+        mark = len(self.journal)
+        run()
+        return self.take_back(mark)
 
     def mark(self) -> tuple[int, ...]:
         """How much has happened so far."""
@@ -170,14 +175,14 @@ class Machine:
             self.live, self.items = ranks, []
             told.append(narrowing.narrow(self, f, node, holds) if ranks else [])
             if ranks:
-                guards = self.guards
+                here = self.here
                 divides = ranks != live and not local
                 may = ranks if divides else ALL
-                self.guards = (*guards, Guard(test, node, f.module, holds, may))
+                self.here = here.under(Guard(test, node, f.module, holds, may))
                 try:
                     arm()
                 finally:
-                    self.guards = guards
+                    self.here = here
             results.append((self.live, self.items, self.take_back(mark)))
         self.items = items
         narrowing.widen(told, results)
@@ -276,8 +281,8 @@ class Machine:
             node,
             f.module,
             self.live,
-            self.guards,
-            self.loops,
+            self.here.guards,
+            self.here.loops,
             f.function,
         )
         self.run.exits.append(made)
@@ -287,13 +292,13 @@ class Machine:
     @contextmanager
     def looping(self, loop: Loop, key: str, local: Guard | None = None) -> Iterator[None]:
         """The body of a loop."""
-        live, items, loops = self.live, self.items, self.loops
-        self.items, self.loops = [], (*loops, loop)
+        live, items, here = self.live, self.items, self.here
+        self.items, self.here = [], replace(here, loops=(*here.loops, loop))
         self.run.loops.append(loop)
         try:
             yield
         finally:
-            body, self.items, self.loops, self.live = self.items, items, loops, live
+            body, self.items, self.here, self.live = self.items, items, here, live
             if body:
                 one: Item = Repeat(key, loop.node, body, live)
                 self.items.append(Split(local, ([one], []), live) if local else one)
@@ -303,7 +308,9 @@ class Machine:
     def event(self, op: str, call: Call | None, node: ast.AST, f: Frame) -> None:
         """A collective is entered."""
         if self.live:
-            self.items.append(Event(op, call, node, f.module, self.live, self.guards, self.stack))
+            self.items.append(
+                Event(op, call, node, f.module, self.live, self.here.guards, self.here.stack)
+            )
 
     def store(self, f: Frame, base: Value, key: str, value: Value, node: ast.AST, el: bool) -> None:
         """An attribute or an element is set."""
@@ -316,9 +323,9 @@ class Machine:
                 node,
                 f.module,
                 self.live,
-                self.guards,
-                self.loops,
-                self.stack,
+                self.here.guards,
+                self.here.loops,
+                self.here.stack,
                 f.function,
                 el,
             )
@@ -376,12 +383,39 @@ class Machine:
 
     def change(self, f: Frame, node: ast.expr, old: Value, new: Value) -> None:
         """The list or dict that ``node`` gives was changed: all who hold it have ``new``."""
-        if not self.aliases.change(self, old, new):
+        if not self.aliases.change(self.write, old, new):
             assigning.assign_quietly(self, f, node, new)
 
     def execute(self, f: Frame, body: list[ast.stmt]) -> None:
         """Run statements for the ranks that are live."""
         statements.execute(self, f, body)
+
+    def apart(self, f: Frame, body: list[ast.stmt]) -> None:
+        """Run statements as an import does: for all ranks, and for good."""
+        kept = (self.items, self.live, self.here)
+        self.items, self.live, self.here = [], ALL, replace(self.here, guards=(), loops=())
+        mark = len(self.journal)
+        try:
+            self.execute(f, body)
+        finally:
+            self.items, self.live, self.here = kept
+            del self.journal[mark:]
+
+    def enter(
+        self,
+        f: Frame | None,
+        thing: Thing,
+        args: tuple[Value, ...],
+        kwargs: dict[str, Value],
+        one: Call | None,
+        on_yield: Callable[[Value], None] | None = None,
+    ) -> Value:
+        """Run a function of the project and give what it returns."""
+        return functions.enter(self, f, thing, args, kwargs, one, on_yield)
+
+    def call_value(self, f: Frame, callee: Value, given: Given) -> Value:
+        """Call whatever ``callee`` may be."""
+        return calls.call_value(self, f, callee, given)
 
     def inline(self, items: list[Item]) -> None:
         """What a function did, in its caller's sequence."""
@@ -402,11 +436,6 @@ class Machine:
             return Value((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
         return None
 
-    def _is_ours(self, path: str) -> bool:
-        """Whether a file is the copy of the runtime, which has tests of its own."""
-        module = self.run.modules.get(path)
-        return module is not None and module.source.text.startswith(HEADER_PREFIX)
-
     def finish(self) -> Run:
         """The run with what follows from all of it."""
         run = self.run
@@ -416,7 +445,7 @@ class Machine:
         )
         run.entered = frozenset(info.place for info in self.entered)
         found = Balance().check(self.items)
-        run.mismatches = [one for one in found if not self._is_ours(one.site.path)]
+        run.mismatches = [one for one in found if not run.is_ours(one.site.path)]
         return run
 
 

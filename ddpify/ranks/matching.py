@@ -5,18 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ddpify.python import patterns
 from ddpify.ranks import containers
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.logic import chain
 from ddpify.ranks.model import ALL, Symbol, Value
 from ddpify.ranks.operations import compare
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import constant, key_of, symbol, text
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 
 @dataclass(frozen=True)

@@ -7,21 +7,16 @@ started by torchrun. ``Call.ranks`` and every other mask are bit sets: 1 is rank
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Final
 from zlib import crc32
 
+from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
 from ddpify.source import Site
 
-if TYPE_CHECKING:
-    from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
-    from ddpify.ranks.trace import Mismatch
-
 RANK0, RANK1, ALL = 1, 2, 3
-T = TypeVar("T")
-Place = tuple[str, int]  # where a function starts: path and line
 
 
 @dataclass(frozen=True)
@@ -54,6 +49,27 @@ RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock rando
 IDENTITY = frozenset({RANK, LOCAL_RANK})
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What decorators make of a function; ``rank0``: why rank 0 alone runs it."""
+
+    static: bool = False
+    of_class: bool = False
+    property: bool = False
+    context: bool = False  # a generator that is a context manager
+    cached: bool = False
+    no_grad: bool = False
+    rank0: Origin | None = None
+
+    def also(self, trait: str) -> Traits:
+        """With one more of them, by its name."""
+        known: dict[str, Any] = {trait: True}
+        return replace(self, **known)
+
+
+NO_GRAD: Final = Traits(no_grad=True)
+
+
 @dataclass(eq=False)
 class Thing:
     """An object with an identity: what a call made, a function, a class, a module, a parameter.
@@ -77,6 +93,8 @@ class Thing:
     sharded: Call | None = None  # the fully_shard call on this module
     defaults: dict[str, Value] = field(default_factory=dict)  # of a function, evaluated once
     held: Value | None = None  # what an object that is a list or a dict holds
+    traits: Traits = Traits()
+    state: dict[str, Value] = field(default_factory=dict)  # a generator's, by `streams`
 
     def __post_init__(self) -> None:
         """Keep the hash, which is alike in every process: sets of things have one order."""
@@ -240,6 +258,17 @@ class Call:
         """Where the call stands."""
         return self.module.site(self.node)
 
+    @property
+    def asked(self) -> Call:
+        """The program's own call that led here: the call itself, unless our helpers make it."""
+        calls = (call for call in (self, *reversed(self.stack)) if not call.module.ours)
+        return next(calls, self)
+
+    @property
+    def place(self) -> Site:
+        """Where the program asked for it."""
+        return self.asked.site
+
     @cached_property
     def method(self) -> str:
         """The last part of the name."""
@@ -336,68 +365,17 @@ class Exit:
         return self.module.site(self.node)
 
 
-@dataclass
-class Run:
-    """What happened from one start: a script (``script``), or a function no script reaches."""
+@dataclass(frozen=True)
+class Here:
+    """The circumstances of what happens now: those that every record of it keeps."""
 
-    start: str
-    script: bool
-    calls: list[Call] = field(default_factory=list)
-    stores: list[Store] = field(default_factory=list)
-    exits: list[Exit] = field(default_factory=list)
-    reads: list[Read] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
-    modules: dict[str, Module] = field(default_factory=dict)
-    mismatches: list[Mismatch] = field(default_factory=list)
-    distributed: bool = False  # it opens a session, wraps a model, or enters a collective
-    session: Call | None = None  # what opens the process group
-    frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
-    quiet: bool = False  # print was replaced: only one rank prints
-    complete: bool = True  # nothing was left out for its size
-    kept: dict[Any, Any] = field(default_factory=dict)  # what `once` has read
-    entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
+    guards: tuple[Guard, ...] = ()
+    loops: tuple[Loop, ...] = ()
+    stack: tuple[Call, ...] = ()
+    contexts: tuple[Value, ...] = ()
+    swallows: tuple[ast.Try, ...] = ()
+    grad: bool = True
 
-    def once(self, read: Callable[[Run], T]) -> T:
-        """What ``read`` gives for this run, kept for the next rule that asks."""
-        if read not in self.kept:
-            self.kept[read] = read(self)
-        found: T = self.kept[read]
-        return found
-
-    @cached_property
-    def exits_of(self) -> dict[FunctionInfo | None, list[Exit]]:
-        """The exits by the function that they stand in."""
-        found: dict[FunctionInfo | None, list[Exit]] = {}
-        for one in self.exits:
-            found.setdefault(one.function, []).append(one)
-        return found
-
-    def named(self, *names: str) -> Iterator[Call]:
-        """Calls of these qualified names, in order."""
-        return _in_order(self._by_name, names)
-
-    def methods(self, *names: str) -> Iterator[Call]:
-        """Calls of methods with these (last) names, of whatever receiver, in order."""
-        return _in_order(self._by_method, names)
-
-    @cached_property
-    def _by_name(self) -> dict[str, list[Call]]:
-        found: dict[str, list[Call]] = {}
-        for call in self.calls:
-            found.setdefault(call.name, []).append(call)
-        return found
-
-    @cached_property
-    def _by_method(self) -> dict[str, list[Call]]:
-        found: dict[str, list[Call]] = {}
-        for call in self.calls:
-            if call.receiver is not None:
-                found.setdefault(call.method, []).append(call)
-        return found
-
-
-def _in_order(index: dict[str, list[Call]], names: tuple[str, ...]) -> Iterator[Call]:
-    held = [index[name] for name in dict.fromkeys(names) if name in index]
-    if len(held) == 1:
-        return iter(held[0])
-    return iter(sorted((call for calls in held for call in calls), key=lambda call: call.order))
+    def under(self, guard: Guard) -> Here:
+        """The same, where one more condition holds."""
+        return replace(self, guards=(*self.guards, guard))

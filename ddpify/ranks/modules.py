@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ddpify.python.mro import linearised
 from ddpify.python.toplevel import Statements, statements_of
-from ddpify.ranks.model import Place, Thing
 from ddpify.source import Site, Source
 
+Place = tuple[str, int]  # where a function starts: path and line
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 _CALLED = re.compile(r"(\w+)\s*\(")
 
@@ -68,7 +68,6 @@ class ClassInfo:
     methods: dict[str, FunctionInfo] = field(default_factory=dict)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
     setters: dict[str, FunctionInfo] = field(default_factory=dict)
-    thing: Thing | None = None
     _order: tuple[tuple[ClassInfo, ...], list[ClassInfo]] | None = None
 
     @cached_property
@@ -125,6 +124,7 @@ class Module:
     source: Source
     tree: ast.Module
     file: Path
+    ours: bool = False  # a copy of the helpers, which have tests of their own
     functions: dict[str, FunctionInfo] = field(default_factory=dict)
     classes: dict[str, ClassInfo] = field(default_factory=dict)
     imports: dict[str, tuple[str, str, int]] = field(default_factory=dict)

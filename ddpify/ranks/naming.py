@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
-from ddpify.ranks import functions, toplevel, words
+from ddpify.ranks import toplevel, words
 from ddpify.ranks.aliases import is_container
+from ddpify.ranks.decorating import decorated
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import constant, of, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.machine import Machine
 
 
 def external(m: Machine, name: str) -> Value:
@@ -88,12 +87,12 @@ def _defined(m: Machine, module: Module, name: str) -> Value:
 
 
 def _lazily(m: Machine, frame: Frame, node: ast.expr) -> Value:
-    kept = (m.items, m.live, m.guards, m.loops, m.stack)
-    m.items, m.live, m.guards, m.loops = [], ALL, (), ()
+    kept = (m.items, m.live, m.here)
+    m.items, m.live, m.here = [], ALL, replace(m.here, guards=(), loops=())
     try:
         return m.evaluate(frame, node)
     finally:
-        m.items, m.live, m.guards, m.loops, m.stack = kept
+        m.items, m.live, m.here = kept
 
 
 def _starred(m: Machine, module: Module, name: str, dotted: str, level: int) -> Value | None:
@@ -171,7 +170,7 @@ def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
     thing.defaults = _defaults(m, f, info)
     if not isinstance(info.node, ast.Lambda):
         for decorator in reversed(info.node.decorator_list):
-            value = functions.decorated(m, f, decorator, value)
+            value = decorated(m, f, decorator, value)
     return value
 
 
@@ -192,19 +191,19 @@ def _defaults(m: Machine, f: Frame, info: FunctionInfo) -> dict[str, Value]:
 
 def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
     """What a ``class`` binds."""
-    if info.thing is None or info.thing.owner is not m.token:
+    if info not in m.classes:
         bases: list[ClassInfo | str] = []
         for base in info.node.bases:
             for thing in m.evaluate(f, base).things:
                 bases.append(thing.info if thing.kind == "class" else thing.name)
         info.bases = tuple(base for base in bases if base is not info)
         site = info.module.site(info.node)
-        info.thing = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
-        info.thing.owner = m.token
-        m.closures[info.thing] = f if f.function is not None else None
-        m.classes[info.thing] = _finished(m, f, info, of(info.thing))
-    found = m.classes.get(info.thing)
-    return found if found is not None else of(info.thing)
+        thing = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
+        m.classes[info] = thing
+        m.closures[thing] = f if f.function is not None else None
+        m.finished[info] = _finished(m, f, info, of(thing))
+    found = m.finished.get(info)
+    return found if found is not None else of(m.classes[info])
 
 
 def _finished(m: Machine, f: Frame, info: ClassInfo, value: Value) -> Value:
@@ -213,10 +212,10 @@ def _finished(m: Machine, f: Frame, info: ClassInfo, value: Value) -> Value:
     for thing in after.things if after is not None else ():
         if thing.kind == "function":
             hook = Thing("function", thing.name, thing.site, info=thing.info)
-            hook.receiver = info.thing
-            functions.enter(m, f, hook, (), {}, None)
+            hook.receiver = m.classes[info]
+            m.enter(f, hook, (), {}, None)
     for decorator in reversed(info.node.decorator_list):
-        value = functions.decorated(m, f, decorator, value)
+        value = decorated(m, f, decorator, value)
     return value
 
 
@@ -229,8 +228,6 @@ def class_attribute(
     if after in order:
         order = order[order.index(after) + 1 :]
     for one in order:
-        if one.thing is not None and name in one.thing.attrs:
-            return one.thing.attrs[name]
         value = _of_body(m, one, name)
         if value is not None:
             return value
@@ -239,7 +236,7 @@ def class_attribute(
 
 def _of_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
     """What the body of a class binds a name to."""
-    thing = info.thing
+    thing = m.classes.get(info)
     if thing is not None and name in thing.attrs:
         return thing.attrs[name]
     if (info, name) in m.resolving:
@@ -255,8 +252,9 @@ def _of_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
 
 
 def _in_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
-    outer = m.closures.get(info.thing) if info.thing is not None else None
-    space = info.thing.attrs if info.thing is not None else {}
+    thing = m.classes.get(info)
+    outer = m.closures.get(thing) if thing is not None else None
+    space = thing.attrs if thing is not None else {}
     frame = Frame(info.module, None, space, outer, body=info)
     if name in info.methods:
         return make_function(m, frame, info.methods[name])

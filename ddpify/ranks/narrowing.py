@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddpify.ranks import words
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Thing, Value
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
+from ddpify.ranks.protocol import Machine
 
 Place = tuple[dict[str, Value], str]  # where a name or an attribute is kept
 _WRAPS = words.WRAPPERS | {words.DATA_PARALLEL}
@@ -84,7 +82,7 @@ def _may_be(m: Machine, f: Frame, thing: Thing, node: ast.Call, holds: bool) -> 
         answer = _has(thing, asked.constant)
     else:
         wanted = {name for one in asked.items or (asked,) for name in one.names()}
-        answer = _is_one(thing, wanted)
+        answer = is_one(thing, wanted)
     return answer is None or answer is holds
 
 
@@ -96,7 +94,8 @@ def _has(thing: Thing, name: Any) -> bool | None:
     return False if _is_bare(thing) and name not in thing.attrs else None
 
 
-def _is_one(thing: Thing, wanted: set[str]) -> bool | None:
+def is_one(thing: Thing, wanted: set[str]) -> bool | None:
+    """Whether a thing is one of these wrappers; None if that is not known, or not asked."""
     if not wanted or not wanted <= _WRAPS:
         return None
     if thing.kind == "result" and thing.name in _WRAPS:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ddpify.python import words as names
 from ddpify.ranks import naming
 from ddpify.ranks.containers import elements
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import NONE, constant, of, symbol
 
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-
-Handler = Callable[["Machine", "Frame", Call], Value | None]
+Handler = Callable[[Machine, Frame, Call], Value | None]
 
 OPERATORS: Final = {
     "Add": "__add__",
@@ -47,12 +45,13 @@ def operated(m: Machine, f: Frame, op: str, a: Value, b: Value, node: ast.AST) -
     return found or m.call_method(f, b, f"__r{name[2:]}", node, (a,))
 
 
-def written(thing: Thing, name: str) -> Value | None:
+def written(m: Machine, thing: Thing, name: str) -> Value | None:
     """``__name__``, ``__class__``, ``__dict__``: what Python writes on its objects."""
     if name in ("__name__", "__qualname__") and thing.kind in ("function", "class"):
         return constant(thing.info.name)
     if name == "__class__" and thing.kind == "instance" and thing.cls is not None:
-        return of(thing.cls.thing) if thing.cls.thing is not None else None
+        cls = m.classes.get(thing.cls)
+        return of(cls) if cls is not None else None
     if name == "__dict__" and thing.kind in ("instance", "class", "module"):
         return attributes_of(thing)
     return None
@@ -106,7 +105,7 @@ def _new(m: Machine, f: Frame, one: Call) -> Value | None:
 
 def _type(m: Machine, f: Frame, one: Call) -> Value | None:
     """``type(x)``: the class; ``type(name, bases, attributes)`` is not followed."""
-    made = [t.cls.thing for t in one.args[0].things if t.cls is not None] if one.args else []
+    made = [m.classes.get(t.cls) for t in one.args[0].things if t.cls] if one.args else []
     if len(one.args) != 1 or not made or None in made:
         return None
     one_of = symbol(f"type@{one.site}", one.args[0])

@@ -109,6 +109,8 @@ def _is_dict(value: Value) -> bool:
 def _compare(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
     if name in ("In", "NotIn") and b.items is not None and all(i.known for i in b.items):
         y = [item.atoms[0] for item in b.items]
+    if name in ("In", "NotIn") and b.keys is not None and isinstance(x, str):
+        y = [key for key, _ in b.keys]
     if name in ("Is", "IsNot") and isinstance(x, Made) and y is None:
         return name == "IsNot"
     if name in ("Eq", "NotEq") and isinstance(x, Made) and y is None:

@@ -10,14 +10,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.names import HEADER_PREFIX
 from ddpify.ranks import attributes, calls, functions, naming, words
 from ddpify.ranks.files import Project
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
-from ddpify.ranks.machine import Machine
-from ddpify.ranks.model import Place, Run, Thing, Value
-from ddpify.ranks.modules import FunctionInfo, Module
+from ddpify.ranks.machine import Interpreter
+from ddpify.ranks.model import Thing, Value
+from ddpify.ranks.modules import FunctionInfo, Module, Place
+from ddpify.ranks.run import Run
 from ddpify.ranks.single import one_process
 from ddpify.ranks.values import constant, of
 
@@ -41,7 +42,6 @@ _SESSIONS = frozenset(
         "lightning.pytorch.Trainer",
         "deepspeed.initialize",
         "horovod.torch.init",
-        "ddp_utils.distributed_session",
     }
 )
 
@@ -73,10 +73,15 @@ class Reading:
 
     def scripts(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
         """One run for each script; of ``parts`` equal shares the one with number ``part``."""
-        for file in self.project.scripts()[part::parts]:
-            module = self.project.modules.load(file)
-            if module is not None:
-                yield self._finished(_script(self.project, self.interest, module, self.limit))
+        runs = map(self.script, self.project.scripts()[part::parts])
+        return (run for run in runs if run is not None)
+
+    def script(self, file: Path) -> Run | None:
+        """The run of one script; None if it cannot be read."""
+        module = self.project.modules.load(file)
+        if module is None:
+            return None
+        return self._finished(_script(self.project, self.interest, module, self.limit))
 
     @cached_property
     def starts(self) -> dict[Place, FunctionInfo]:
@@ -111,7 +116,7 @@ class Reading:
         """How many statements the next run may take: few, once the project has had its share."""
         return MAX_STATEMENTS if self.spent < PROJECT_STATEMENTS else FEW_STATEMENTS
 
-    def _finished(self, machine: Machine) -> Run:
+    def _finished(self, machine: Interpreter) -> Run:
         self.spent += machine.spent
         run = machine.finish()
         self.entered |= run.entered
@@ -155,7 +160,7 @@ def _is_distributed(run: Run) -> bool:
     for call in run.calls:
         if call.name == f"{words.DIST}init_process_group":
             return True
-        if call.module.source.text.startswith(HEADER_PREFIX):
+        if call.module.ours:
             continue  # our helpers do nothing in one process
         if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
             return True
@@ -168,23 +173,23 @@ def _is_lightning(run: Run) -> bool:
     return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
 
 
-def _script(project: Project, interest: Interest, module: Module, limit: int) -> Machine:
-    machine = Machine(project.modules, interest, Run(module.path, True), limit)
+def _script(project: Project, interest: Interest, module: Module, limit: int) -> Interpreter:
+    machine = Interpreter(project.modules, interest, Run(module.path, True), limit)
     space = naming.namespace(machine, module).attrs
     space["__name__"] = constant("__main__")
     _guarded(machine, lambda: machine.execute(Frame(module, None, space), module.tree.body))
     return machine
 
 
-def _function(project: Project, interest: Interest, info: FunctionInfo, limit: int) -> Machine:
+def _function(project: Project, interest: Interest, info: FunctionInfo, limit: int) -> Interpreter:
     run = Run(f"{info.module.path}:{info.node.lineno}", False)
-    machine = Machine(project.modules, interest, run, limit)
+    machine = Interpreter(project.modules, interest, run, limit)
     machine.entered.add(info)
     _guarded(machine, lambda: _start(machine, info))
     return machine
 
 
-def _start(machine: Machine, info: FunctionInfo) -> None:
+def _start(machine: Interpreter, info: FunctionInfo) -> None:
     """Call a function with arguments that nothing is known about."""
     frame = Frame(info.module, None, naming.namespace(machine, info.module).attrs)
     if info.owner is None:
@@ -195,14 +200,14 @@ def _start(machine: Machine, info: FunctionInfo) -> None:
         found = naming.class_attribute(machine, info.owner, info.name)
         value = found if found is not None else of(made)
         for thing in value.things:
-            thing.receiver = attributes.receiver_of(made, thing)
+            thing.receiver = attributes.receiver_of(machine, made, thing)
     for thing in value.things:
         if thing.kind == "function":
             args = tuple(_unknowns(machine, thing))
             functions.enter(machine, frame, thing, args, {}, None)
 
 
-def _unknowns(machine: Machine, thing: Thing) -> list[Value]:
+def _unknowns(machine: Interpreter, thing: Thing) -> list[Value]:
     """Unknown arguments also for parameters with defaults: nobody is known to leave them out."""
     info: FunctionInfo = thing.info
     spec = info.node.args
@@ -212,7 +217,7 @@ def _unknowns(machine: Machine, thing: Thing) -> list[Value]:
     return [functions.parameter_value(machine, info, name) for name in names]
 
 
-def _guarded(machine: Machine, work: Callable[[], None]) -> None:
+def _guarded(machine: Interpreter, work: Callable[[], None]) -> None:
     try:
         work()
     except RecursionError:
@@ -223,7 +228,8 @@ def _guarded(machine: Machine, work: Callable[[], None]) -> None:
 def _starts(project: Project, interest: Interest) -> list[FunctionInfo]:
     found: list[FunctionInfo] = []
     for file in project.concerned:
-        if not says(project.texts[file], (*_START, _SPAWN)):
+        text = project.texts[file]
+        if is_ours(file, text) or not says(text, (*_START, _SPAWN)):
             continue
         module = project.modules.load(file)
         if module is not None:

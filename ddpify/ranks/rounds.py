@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ddpify.ranks import assigning
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import Guard, Loop, Value
 from ddpify.ranks.paths import last_exits
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.trace import Inline, Item
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 Round = tuple[int, Value, Value | None]  # who runs it, what is bound, and what decides who does
 
@@ -22,7 +19,7 @@ def run_rounds(
     m: Machine, f: Frame, node: ast.For | ast.AsyncFor, loop: Loop, rounds: Iterable[Round]
 ) -> None:
     """One round after the other, then ``else``; each rank goes on where its exit leads."""
-    live, guards, outside = m.live, m.guards, m.items
+    live, around, outside = m.live, m.here, m.items
     turns: list[Item] = []
     here, broke = live, 0
     for ranks, element, test in rounds:
@@ -30,7 +27,7 @@ def run_rounds(
         if not m.live:
             continue
         if test is not None:
-            m.guards = (*guards, Guard(test, node.iter, f.module, True, m.live))
+            m.here = around.under(Guard(test, node.iter, f.module, True, m.live))
         m.run.loops.append(loop)
         started = m.live
         assigning.assign(m, f, node.target, element)
@@ -39,7 +36,7 @@ def run_rounds(
         gone = started & ~m.live
         broke |= _by(m.items, gone, "break")
         here &= ~gone | _by(m.items, gone, "continue")
-    m.live, m.guards, m.items = here, guards, []
+    m.live, m.here, m.items = here, around, []
     m.execute(f, node.orelse)
     turns += m.items
     m.items, m.live = outside, m.live | broke

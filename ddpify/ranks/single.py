@@ -6,7 +6,8 @@ import ast
 from itertools import chain
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Store, Value
+from ddpify.ranks.model import Call, Store, Value
+from ddpify.ranks.run import Run
 
 _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddpify.ranks import assigning, calls, containers, naming
 from ddpify.ranks.contexts import entered_context
+from ddpify.ranks.frames import Frame
 from ddpify.ranks.lazily import first_use
 from ddpify.ranks.looping import go_on_while, go_through
 from ddpify.ranks.matching import match
 from ddpify.ranks.model import Symbol, Value
 from ddpify.ranks.modules import FunctionInfo, class_info, note_import
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import constant, same, spread, symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
 
 
 def execute(m: Machine, f: Frame, body: list[ast.stmt]) -> None:
@@ -55,7 +53,7 @@ def _aug_assign(m: Machine, f: Frame, node: ast.AugAssign) -> None:
     binary = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
     ast.copy_location(binary, node)
     value = m.evaluate(f, binary)
-    if value.known and same(*value.atoms) and m.loops:
+    if value.known and same(*value.atoms) and m.here.loops:
         value = replace(
             value, atoms=symbol(f"{ast.unparse(node.target)}@{f.module.site(node)}").atoms
         )
@@ -93,7 +91,7 @@ def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
 def _delete_element(m: Machine, f: Frame, target: ast.Subscript) -> None:
     base, index = m.evaluate(f, target.value), m.evaluate(f, target.slice)
     bounds = index.items if isinstance(target.slice, ast.Slice) else None
-    if m.call_method(f, base, "__delitem__", target, (index,)) is None and not m.loops:
+    if m.call_method(f, base, "__delitem__", target, (index,)) is None and not m.here.loops:
         changed = containers.without(base, index, bounds)
         if changed is not base:
             m.change(f, target.value, base, changed)
@@ -116,13 +114,15 @@ def _return(m: Machine, f: Frame, node: ast.Return) -> None:
 
 def leave(m: Machine, f: Frame, node: ast.AST, value: Value) -> None:
     """Return a value for the ranks that are live; under ``branch`` it is kept like a name."""
-    f.return_ranks.append((m.live, value, m.guards))
+    f.return_ranks.append((m.live, value, m.here.guards))
     m.end(f, "return", node)
 
 
 def _raise(m: Machine, f: Frame, node: ast.Raise) -> None:
     if node.exc is not None:
         m.evaluate(f, node.exc)
+        if f.module.ours:
+            return  # `raise SystemExit("batch size 1 cannot …")`: of other settings there is more
     # one that is caught is DDP810's; SystemExit alone is the end of this rank, and no error
     m.end(f, "stop" if _is_plain_exit(node.exc) else "abort", node)
 
@@ -167,12 +167,12 @@ def _within(m: Machine, f: Frame, items: list[ast.withitem], body: list[ast.stmt
 
 
 def _try(m: Machine, f: Frame, node: ast.Try) -> None:
-    swallows = m.swallows
+    here = m.here
     if any(not _reraises(handler) for handler in node.handlers):
-        m.swallows = (*swallows, node)
+        m.here = replace(here, swallows=(*here.swallows, node))
     live = m.live
     execute(m, f, node.body)
-    m.swallows = swallows
+    m.here = here
     after = m.live
     for handler in node.handlers:
         _handler(m, f, handler, live)

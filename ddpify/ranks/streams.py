@@ -7,17 +7,15 @@ its seed. Those of the libraries are the machine's, that of a generator is the g
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.model import IDENTITY, RANDOM, RANK, Call, Origin, Thing, Value
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import FALSE, TRUE, spread
 
-if TYPE_CHECKING:
-    from ddpify.ranks.machine import Machine
-
-SEED: Final = "$seed"  # where a generator holds the state of its stream
+SEED: Final = "seed"  # where a generator's state has that of its stream
 # What takes its seed from the system if it is given none.
 _FROM_SYSTEM: Final = frozenset({"random.seed", "numpy.random.seed", "torch.seed"})
 
@@ -84,22 +82,22 @@ def _is_apart(m: Machine, one: Call, library: str) -> bool:
         given = one.receiver
     elif not _generators(given):
         return False  # one whose making is not seen
-    states = [thing.attrs[SEED] for thing in _generators(given)]
+    states = [thing.state[SEED] for thing in _generators(given)]
     return all(map(apart, states or [m.streams.get(library, FALSE)]))
 
 
 def _generators(value: Value | None) -> list[Thing]:
-    return [thing for thing in value.things if SEED in thing.attrs] if value is not None else []
+    return [thing for thing in value.things if SEED in thing.state] if value is not None else []
 
 
 def _generator(m: Machine, one: Call) -> Value:
     """``random.Random(seed)``; one of torch's starts with the same seed everywhere."""
     made = result(one)
     inner = _generators(one.given[0]) if one.given else []
-    state = inner[0].attrs[SEED] if inner else _state(one, True)
+    state = inner[0].state[SEED] if inner else _state(one, True)
     if one.name == "torch.Generator":
         state = TRUE  # what it is given is its device
-    made.things[0].attrs[SEED] = state
+    made.things[0].state[SEED] = state
     return replace(made, origins=state.origins)
 
 
@@ -107,5 +105,5 @@ def _seed_generator(m: Machine, one: Call) -> Value:
     assert one.receiver is not None
     state = _state(one, True)
     for thing in _generators(one.receiver):
-        m.write(thing.attrs, SEED, state)
+        m.write(thing.state, SEED, state)
     return replace(one.receiver, origins=state.origins)

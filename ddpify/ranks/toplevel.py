@@ -5,45 +5,30 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ddpify.python.toplevel import Statements
 from ddpify.ranks.aliases import is_container
-from ddpify.ranks.model import ALL, Value
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.model import Value
+from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.protocol import Machine
 from ddpify.ranks.values import symbol
-
-if TYPE_CHECKING:
-    from ddpify.ranks.frames import Frame
-    from ddpify.ranks.machine import Machine
-    from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
 
 MAX_REGISTERED = 40  # of definitions that enter themselves into a table by a decorator
 
 
 def found_in(m: Machine, frame: Frame, name: str, held: Statements) -> Value:
     """What a name is bound to after its statements have run."""
-    run_apart(m, frame, held.binding)
+    m.apart(frame, held.binding)
     value = frame.names.get(name)
     if value is not None and _collects(value):
-        run_apart(m, frame, held.changing)
+        m.apart(frame, held.changing)
     return frame.names.get(name) or symbol(f"{frame.module.name}.{name}")
 
 
 def _collects(value: Value) -> bool:
     """Whether it is a list, a dict, or an object that may keep what it is given."""
     return is_container(value) or any(t.kind == "instance" for t in value.things)
-
-
-def run_apart(m: Machine, frame: Frame, body: list[ast.stmt]) -> None:
-    """Run statements as an import does: for all ranks, and for good."""
-    kept = (m.items, m.live, m.guards, m.loops, m.stack)
-    m.items, m.live, m.guards, m.loops = [], ALL, (), ()
-    mark = len(m.journal)
-    try:
-        m.execute(frame, body)
-    finally:
-        m.items, m.live, m.guards, m.loops, m.stack = kept
-        del m.journal[mark:]
 
 
 def register(m: Machine, module: Module, name: str, value: Value) -> None:

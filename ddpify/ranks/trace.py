@@ -10,13 +10,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddpify.ranks.model import ALL, Call, Exit, Guard, Symbol
+from ddpify.ranks.modules import Module
 from ddpify.source import Site
-
-if TYPE_CHECKING:
-    from ddpify.ranks.modules import Module
 
 ABORT = "abort"  # the process ends with an error: torchrun ends the job
 UNREAD = "unread"  # what follows is not known

@@ -223,6 +223,13 @@ SEEDERS: Final = {
     "torch.cuda.manual_seed_all": (CUDA,),
     "numpy.random.seed": (NUMPY,),
     "random.seed": (PYTHON,),
+    # The state of a stream is its seed and what was drawn: equal states draw alike.
+    "torch.set_rng_state": (TORCH,),
+    "torch.random.set_rng_state": (TORCH,),
+    "torch.cuda.set_rng_state": (CUDA,),
+    "torch.cuda.set_rng_state_all": (CUDA,),
+    "numpy.random.set_state": (NUMPY,),
+    "random.setstate": (PYTHON,),
 }
 DRAWS: Final = (
     ("random.", PYTHON),
@@ -270,3 +277,18 @@ def canonical(name: str) -> str:
     ):
         name = name.replace("lightning.", "lightning.pytorch.", 1)
     return _EXACT.get(name, name)
+
+
+# Decorators of libraries, and the trait (of ``Traits``) that they give a function.
+DECORATORS: Final = {
+    "contextlib.contextmanager": "context",
+    "contextlib.asynccontextmanager": "context",
+    "builtins.property": "property",
+    words.CACHED_PROPERTY: "property",
+    "functools.cache": "cached",
+    "functools.lru_cache": "cached",
+    "builtins.staticmethod": "static",
+    "builtins.classmethod": "of_class",
+    **dict.fromkeys(words.NO_GRAD, "no_grad"),
+}
+RANK0_DECORATORS: Final = (".rank_zero_only", ".on_main_process")  # rank 0 alone runs it

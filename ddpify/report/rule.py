@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from ddpify.names import CORE, METRICS
 from ddpify.rules.base import Example, Rule
 
-_HELPERS = "ddp_utils"
+_HELPERS = (CORE, METRICS)
 
 
 def page(rule: Rule) -> str:
@@ -74,7 +75,11 @@ def _page(rule: Rule) -> Iterator[str]:
 
 def _telling(examples: Sequence[Example]) -> Example:
     """One as people write it by hand, if there is one, rather than one that ddpify migrated."""
-    by_hand = (one for one in examples if not any(_HELPERS in text for _, text in one.files))
+    by_hand = (
+        one
+        for one in examples
+        if not any(name in text for _, text in one.files for name in _HELPERS)
+    )
     return next(by_hand, examples[0])
 
 

@@ -11,7 +11,7 @@ from ddpify.site import Site
 
 if TYPE_CHECKING:
     from ddpify.facts.model import Facts
-    from ddpify.ranks.model import Run
+    from ddpify.ranks.run import Run
     from ddpify.settings import Settings
 
 

@@ -7,7 +7,7 @@ import re
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Measure, Thing, Value
-from ddpify.names import RUNTIME_NAMES
+from ddpify.names import RUNTIME_NAMES, module_of
 from ddpify.rules.base import Edit, How, Import
 from ddpify.source import Site
 
@@ -17,7 +17,8 @@ MAIN = "is_main_process()"
 def helpers(facts: Facts, code: str) -> tuple[Import, ...]:
     """The runtime helpers that ``code`` names."""
     words = set(re.findall(r"[A-Za-z_]\w*", code))
-    return tuple(Import(facts.runtime[0], name) for name in sorted(words & RUNTIME_NAMES))
+    core = facts.runtime[0]
+    return tuple(Import(module_of(core, name), name) for name in sorted(words & RUNTIME_NAMES))
 
 
 def edit(facts: Facts, how: How, site: Site, code: str, name: str = "") -> Edit:

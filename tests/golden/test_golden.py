@@ -36,7 +36,7 @@ def test_the_diff_is_the_approved_one(name: str, tmp_path: Path) -> None:
 
 
 def shown(project: Path) -> str:
-    """The diff of every file but the copy of the helpers, which is runtime/ddp_utils.py."""
+    """The diff of every file but the copy of the helpers, which is from runtime/."""
     outcome = migrate([project], Settings())
     assert not outcome.refusals, [refusal.message for refusal in outcome.refusals]
     files = FILE.split(diff.render(outcome, ""))

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ddpify import cli, vendor
+from ddpify import cli
 from ddpify.names import HEADER_PREFIX
+from ddpify.seal import seal
 from tests.projects import put_fixture
 
 
@@ -41,7 +42,7 @@ def test_a_line_taken_back_is_found_where_it_belongs(
     migrated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = migrated.read_text().splitlines(keepends=True)
-    kept = [line for line in lines if "set_epoch(train_loader" not in line]
+    kept = [line for line in lines if "begin_epoch(train_loader" not in line]
     migrated.write_text("".join(kept))
     loop = next(n for n, line in enumerate(kept, 1) if line.startswith("    for epoch in"))
     assert cli.main(["check", str(migrated)]) == cli.TO_DO
@@ -52,7 +53,7 @@ def test_a_changed_copy_of_the_helpers_is_named(
     migrated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = migrated.with_name("ddp_utils.py")
-    copy.write_text(copy.read_text() + "\n# mine\n")
+    copy.write_text(copy.read_text() + "\nMINE = 1\n")
     assert cli.main(["check", str(migrated)]) == cli.CLEAN  # a note: for a person to settle
     assert "ddp_utils.py:1:1: DDP001 the copy of the helpers was changed" in capsys.readouterr().out
 
@@ -75,7 +76,7 @@ def without(script: Path, call: str) -> str:
 
 
 def test_fix_puts_back_what_was_taken(migrated: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = without(migrated, "set_epoch(train_loader")
+    before = without(migrated, "begin_epoch(train_loader")
     assert cli.main(["check", str(migrated), "--fix"]) == cli.CLEAN
     assert migrated.read_text() == before
     assert capsys.readouterr().out == "Fixed 1 finding.\nNo findings.\n"
@@ -87,9 +88,9 @@ def test_fix_renews_a_copy_that_lacks_the_helper(
     """As one of an older version does: the fix would import what is not there."""
     copy = migrated.with_name("ddp_utils.py")
     newest = copy.read_text()
-    body = newest.partition("\n")[2].replace("def set_epoch(", "def _set_epoch(")
-    copy.write_text(f"{HEADER_PREFIX}0.0.1 {vendor._digest(body)}\n{body}")
-    before = without(migrated, "set_epoch")
+    body = newest.partition("\n")[2].replace("def begin_epoch(", "def _begin_epoch(")
+    copy.write_text(f"{HEADER_PREFIX}0.0.1 {seal(body)}\n{body}")
+    before = without(migrated, "begin_epoch")
     assert cli.main(["check", str(migrated.parent), "--fix", "--select", "DDP2"]) == cli.CLEAN
     assert copy.read_text() == newest
     assert sorted(migrated.read_text().split()) == sorted(before.split())
@@ -99,8 +100,8 @@ def test_a_copy_changed_by_hand_is_not_renewed(
     migrated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     copy = migrated.with_name("ddp_utils.py")
-    copy.write_text(copy.read_text().replace("def set_epoch(", "def mine("))
-    without(migrated, "set_epoch")
+    copy.write_text(copy.read_text().replace("def begin_epoch(", "def mine("))
+    without(migrated, "begin_epoch")
     changed = migrated.read_text()
     assert cli.main(["check", str(migrated), "--fix", "--select", "DDP201"]) == cli.TO_DO
     assert migrated.read_text() == changed
@@ -116,7 +117,7 @@ def test_a_folder_is_checked_with_its_launchers(
 
 
 def test_a_second_check_says_the_same(migrated: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    without(migrated, "set_epoch(train_loader")
+    without(migrated, "begin_epoch(train_loader")
     assert cli.main(["check", str(migrated)]) == cli.TO_DO
     said = capsys.readouterr()
     assert cli.main(["check", str(migrated)]) == cli.TO_DO

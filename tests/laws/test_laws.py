@@ -13,7 +13,7 @@ import pytest
 from ddpify.discover import python_files
 from ddpify.facts.model import Status
 from ddpify.lint import lint
-from ddpify.names import COLLECTIVES
+from ddpify.names import COLLECTIVES, CORE, METRICS
 from ddpify.pipeline import check, migrate
 from ddpify.plan import Change
 from ddpify.rules.base import Edit, How, Severity
@@ -113,7 +113,7 @@ def _lines(raw: bytes) -> list[str]:
 def _imports(lines: list[str]) -> bool:
     """Whether these lines are an import of the runtime, or stand within one."""
     text = "".join(lines).strip()
-    begins = re.match(r"from (?:core\.)?ddp_utils import", text)
+    begins = re.match(r"from (?:core\.)?ddp_(?:utils|metrics) import", text)
     return bool(begins or re.fullmatch(r"(\w+,\s*)+", text))
 
 
@@ -125,7 +125,10 @@ def _planned(change: Change, root: Path, old: list[str]) -> set[int]:
     for one in change.edits:
         touched |= set(_range(one.edit, tree))
     for node in ast.walk(tree) if tree is not None else ():
-        if isinstance(node, ast.ImportFrom) and node.module in ("ddp_utils", "core.ddp_utils"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] in (
+            CORE,
+            METRICS,
+        ):
             touched |= set(range(node.lineno, (node.end_lineno or 0) + 1))
     for step in (-1, 1):
         for line in list(touched):

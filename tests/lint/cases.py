@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from ddpify import vendor
 from ddpify.lint import lint
+from ddpify.names import EARLIER_NAMES, RUNTIME_NAMES
 from ddpify.rules.base import Finding
 
 FOLDER = Path(__file__).parent / "cases"
@@ -42,10 +44,16 @@ class Case:
     label: str
     bug: str
     files: tuple[tuple[str, str], ...]
+    runtime: str = ""  # where the copy of the helpers goes, if there is one
 
     def put(self, folder: Path) -> Path:
         """Write the program into ``folder``."""
-        for path, text in (("requirements.txt", "torch\n"), *self.files):
+        given = dict(self.files)
+        bare = any("from ddp_utils " in text for text in given.values())
+        helpers = self.runtime or ("ddp_utils.py" if bare else "")
+        if helpers and helpers not in given:
+            given[helpers] = vendor.core_text({*RUNTIME_NAMES, *dict(EARLIER_NAMES)})
+        for path, text in {"requirements.txt": "torch\n", **given}.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, "utf-8")
@@ -68,7 +76,7 @@ def parse(file: Path) -> Case:
     files = tuple(zip(rest[::2], rest[1::2], strict=True))
     name = file.relative_to(FOLDER).with_suffix("").as_posix()
     return Case(name, fields["title"], fields["class"].split()[0], fields["label"].split()[0],
-                fields["bug"].split()[0], files)  # fmt: skip
+                fields["bug"].split()[0], files, fields.get("runtime", ""))  # fmt: skip
 
 
 @cache

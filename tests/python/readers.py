@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ddpify.facts.events import Call
-from ddpify.facts.machine import Machine
+from ddpify.facts.machine import Interpreter
 from ddpify.facts.values import Kind
 from ddpify.project import Project
 from ddpify.ranks.interest import Interest
@@ -31,7 +31,7 @@ class Everything(Interest):
 
 def by_facts(entry: Path) -> frozenset[Line]:
     """What the reader of one-process programs says."""
-    machine = Machine(Project.of(entry))
+    machine = Interpreter(Project.of(entry))
     machine.run()
     calls = (event for event in machine.events if isinstance(event, Call))
     values = [value for call in calls if call.name == PROBE for value in call.args]

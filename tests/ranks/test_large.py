@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ddpify.lint import lint
-from ddpify.ranks.model import Run
 from ddpify.ranks.read import MAX_STATEMENTS, read
+from ddpify.ranks.run import Run
 from tests.projects import put
 
 HEAD = """import torch

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.ranks.model import ALL, DATA, RANK0, RANK1, Run, Value
+from ddpify.ranks.model import ALL, DATA, RANK0, RANK1, Value
 from ddpify.ranks.read import read
+from ddpify.ranks.run import Run
 from tests.projects import put
 
 HEAD = """import os, time, random, argparse

@@ -8,21 +8,26 @@ from pathlib import Path
 import pytest
 
 import runtime
-from ddpify.names import COLLECTIVES, HEADER_PREFIX, RUNTIME_NAMES
+from ddpify.names import COLLECTIVES, HEADER_PREFIX, METRICS_NAMES, RUNTIME_NAMES
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / "runtime" / "ddp_utils.py").read_text("utf-8")
+CORE, METRICS = (
+    (ROOT / "runtime" / f"{name}.py").read_text("utf-8") for name in ("ddp_utils", "ddp_metrics")
+)
 
 
-def definitions() -> dict[str, str]:
-    """Public functions and classes of the runtime, with their docstrings."""
-    tree = ast.parse(TEXT)
+def definitions(text: str = "") -> dict[str, str]:
+    """Public functions and classes of one file of the runtime, or of both, with docstrings."""
+    if not text:
+        return {**definitions(CORE), **definitions(METRICS)}
+    tree = ast.parse(text)
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return {n.name: ast.get_docstring(n) or "" for n in found if not n.name.startswith("_")}
 
 
 def test_names_are_the_public_definitions() -> None:
     assert set(definitions()) == RUNTIME_NAMES
+    assert set(definitions(METRICS)) == METRICS_NAMES
 
 
 def test_the_package_exports_them() -> None:
@@ -37,4 +42,5 @@ def test_collectives_say_so(name: str) -> None:
 
 def test_the_header_is_a_comment_that_the_original_lacks() -> None:
     assert HEADER_PREFIX.startswith("# ")
-    assert not TEXT.startswith(HEADER_PREFIX)
+    assert not CORE.startswith(HEADER_PREFIX)
+    assert not METRICS.startswith(HEADER_PREFIX)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.training
 
 def test_a_hang_fails_in_seconds(workshop: Workshop) -> None:
     tree = workshop.migrated(CLASSIFICATION, "hang")
-    next_epoch = "        set_epoch(train_loader, epoch)\n"
+    next_epoch = "        begin_epoch(train_loader, epoch)\n"
     lone = "        if is_main_process():\n            barrier()\n"
     edit(
         tree / CLASSIFICATION.entry,

@@ -102,7 +102,13 @@ def launched(project: Project) -> Callable[[str], Path]:
     return run
 
 
-@pytest.mark.parametrize("task", VISION)
+def some(chosen: str) -> list[object]:
+    """One task in every run, the others thorough."""
+    marks = {task: [] if task == chosen else [pytest.mark.thorough] for task in VISION}
+    return [pytest.param(task, marks=marks[task]) for task in VISION]
+
+
+@pytest.mark.parametrize("task", some("detection"))
 def test_the_rewritten_script_trains_and_a_resumed_run_continues_it(
     task: str, project: Project, launched: Callable[[str], Path]
 ) -> None:
@@ -151,7 +157,7 @@ def test_a_rank_that_is_interrupted_ends_the_job_with_its_traceback(project: Pro
     assert "[rank1]: KeyboardInterrupt" in errors
 
 
-@pytest.mark.parametrize("task", VISION)
+@pytest.mark.parametrize("task", some("segmentation"))
 def test_one_process_computes_prints_and_writes_the_same(task: str, tmp_path: Path) -> None:
     same_alone(task, f"main_{task}.py", tmp_path)
 

@@ -75,7 +75,7 @@ TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
                 [f"--nproc={ranks}", "--neutralise=all", TIGHT],
                 [*VISION_RUN],
                 id=f"{task}-on-{ranks}",
-                marks=[pytest.mark.thorough] * (ranks == 2 and task != "detection"),
+                marks=[pytest.mark.thorough] * (ranks == 4 or task != "detection"),
             )
             for task in VISION
             for ranks in (2, 4)
@@ -109,7 +109,7 @@ def test_rewrites_taken_back_are_found(tmp_path: Path, capsys: pytest.CaptureFix
     gate = '        if is_main_process():\n            with open(self.path, "a"'
     edit(
         broken,
-        ("        set_epoch(train_loader, epoch)\n", ""),
+        ("        begin_epoch(train_loader, epoch)\n", ""),
         ("unwrap(model).state_dict()", "model.state_dict()"),
         ('if is_main_process():\n        print("=" * 60)', 'if True:\n        print("=" * 60)'),
     )

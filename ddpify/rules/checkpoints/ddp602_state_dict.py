@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.checkpoints.states import (
     plain_into_wrapper,

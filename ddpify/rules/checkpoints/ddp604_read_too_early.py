@@ -10,7 +10,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.roles import backwards
 from ddpify.names import COLLECTIVES
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, changed

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.words import DDP
 from ddpify.rules.shared.meetings import one_path
 from ddpify.rules.shared.outputs import CHECKPOINTS
 
-_WRITERS = frozenset({*CHECKPOINTS, "pickle.dump"})
+_WRITERS = frozenset({*CHECKPOINTS, "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump"})
+# What a class says of how its objects are pickled.
+_SAYS_WHAT = ("__getstate__", "__reduce__", "__reduce_ex__")
 _STRIPS = "consume_prefix_in_state_dict_if_present"
 
 
@@ -27,12 +30,22 @@ def wrapped_states(run: Run) -> Iterator[tuple[Call, str]]:
 
 
 def saved_wrappers(run: Run) -> Iterator[Call]:
-    """Calls that write the wrapper itself, not its state."""
+    """Calls that write the wrapper itself, not its state, or an object that has it."""
     for call in run.calls:
         if call.name in _WRITERS and any(
-            thing.kind == "result" and thing.name == DDP for thing in held(call.arg(0, "obj"))
+            thing.kind == "result" and thing.name == DDP for thing in _pickled(call.arg(0, "obj"))
         ):
-            yield call
+            yield call.asked
+
+
+def _pickled(value: Value | None, depth: int = 4) -> Iterator[Thing]:
+    """What a value is or holds; an object's attributes are written with it."""
+    for thing in held(value, depth):
+        yield thing
+        said = thing.cls is not None and any(map(thing.cls.method, _SAYS_WHAT))
+        if thing.kind == "instance" and not said and depth:
+            for own in thing.attrs.values():
+                yield from _pickled(own, depth - 1)
 
 
 def held(value: Value | None, depth: int = 4) -> Iterator[Thing]:

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call, Run, Value
+from ddpify.ranks.model import Call, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks

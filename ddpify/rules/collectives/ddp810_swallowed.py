@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.model import Call, Loop, Run
+from ddpify.ranks.model import Call, Loop
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.gradients import trained

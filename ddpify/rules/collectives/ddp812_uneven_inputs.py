@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import DATA, Call, Loop, Origin, Run, Symbol, Thing, Value
+from ddpify.ranks.model import DATA, Call, Loop, Origin, Symbol, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.gradients import trained

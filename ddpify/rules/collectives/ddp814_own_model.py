@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.model import DATA, Call, Run, Symbol, Thing, Value
+from ddpify.ranks.model import DATA, Call, Symbol, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks

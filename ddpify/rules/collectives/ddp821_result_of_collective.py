@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.syntax import is_used

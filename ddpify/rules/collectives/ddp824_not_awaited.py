@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call, Run
+from ddpify.ranks.model import Call
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.syntax import definitions, parents, reads, scope, variable

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.run import Run
 
 
 def exchanges(run: Run) -> Iterator[Call]:

@@ -9,7 +9,8 @@ Any other collective in between would meet it instead.
 from __future__ import annotations
 
 from ddpify.ranks import words
-from ddpify.ranks.model import ALL, Call, Run, Thing
+from ddpify.ranks.model import ALL, Call, Thing
+from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
 from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.shared.wrapped import receives

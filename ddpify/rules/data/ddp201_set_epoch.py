@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Call
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Status, TrainingLoop
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Thing, Value
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.epochs import fix as fix_of
 from ddpify.rules.data.epochs import repeated
@@ -65,7 +65,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "the sampler is not told the epoch: every epoch shuffles in the same order",
             Severity.ERROR,
             fix,
-            "" if fix else "call set_epoch(loader, epoch) before each pass over the loader",
+            "" if fix else "call begin_epoch(loader, epoch) before each pass over the loader",
             proof(missing),
         )
     yield from _begun_again(facts)
@@ -89,7 +89,7 @@ def _without_end(facts: Facts) -> Iterable[Finding]:
                     "the sampler is not told which pass this is: every pass shuffles alike",
                     Severity.ERROR,
                     (),
-                    "count the passes and call set_epoch(loader, passes) before this loop",
+                    "count the passes and call begin_epoch(loader, passes) before this loop",
                 )
 
 
@@ -107,7 +107,7 @@ def _begun_again(facts: Facts) -> Iterable[Finding]:
             "the sampler is not told which pass this is: every pass shuffles in the same order",
             Severity.ERROR,
             fix,
-            "" if fix else "give the loader a name, call set_epoch(loader, pass) before iter()",
+            "" if fix else "give the loader a name, call begin_epoch(loader, pass) before iter()",
             proof((loader,)),
         )
 
@@ -127,7 +127,7 @@ def _before_iter(facts: Facts, call: Call) -> tuple[Edit, ...]:
     if counter is None or not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
         return ()
     variable, renamed = counter
-    told = f"set_epoch({ast.unparse(node)}, {variable})"
+    told = f"begin_epoch({ast.unparse(node)}, {variable})"
     return (*renamed, edit(facts, How.BEFORE, statement_of(facts, call.site), told))
 
 
@@ -148,7 +148,11 @@ def _sampled(facts: Facts, loader: Thing) -> bool:
 
 def _told(facts: Facts, loader: Thing) -> bool:
     for call in facts.calls:
-        if call.name.endswith("runtime.set_epoch") and call.args and loader in call.args[0].things:
+        if (
+            call.name.endswith("runtime.begin_epoch")
+            and call.args
+            and loader in call.args[0].things
+        ):
             return True
         if (
             call.name == ".set_epoch"
@@ -200,7 +204,7 @@ def _before_batches(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Ed
     epoch = _epoch_name(frame, loop.epoch)
     if name is None or epoch is None or not loaders_in(loop.batch.over):
         return None
-    return (edit(facts, How.BEFORE, loop.batch.site, f"set_epoch({name}, {epoch})"),)
+    return (edit(facts, How.BEFORE, loop.batch.site, f"begin_epoch({name}, {epoch})"),)
 
 
 def _told_by(
@@ -210,7 +214,7 @@ def _told_by(
     if counter is None:
         return None
     variable, renamed = counter
-    return (*renamed, edit(facts, how, loop.body, f"set_epoch({name}, {variable})"))
+    return (*renamed, edit(facts, how, loop.body, f"begin_epoch({name}, {variable})"))
 
 
 def _counter(facts: Facts, epoch: Loop) -> tuple[str, tuple[Edit, ...]] | None:
@@ -292,16 +296,17 @@ RULE = Rule(
     check,
     bad=(
         changed(
-            SCRIPT, ("for n in range(20):\n    set_epoch(feed, n)", "for n in range(20):  # DDP201")
+            SCRIPT,
+            ("range(20):\n    begin_epoch(feed, n)", "range(20):  # DDP201"),
         ),
         changed(
             PROJECT,
-            ("range(10):\n        set_epoch(learn, lap)", "range(10):  # DDP201"),
+            ("range(10):\n        begin_epoch(learn, lap)", "range(10):  # DDP201"),
         ),
         changed(
             TRAINER,
             (
-                'lessons):\n            set_epoch(self.streams["past"], number)',
+                'lessons):\n            begin_epoch(self.streams["past"], number)',
                 "lessons):  # DDP201",
             ),
         ),

@@ -8,7 +8,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role, Status
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.loaders import (
     dataset_name,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Role, Status
-from ddpify.ranks.model import ALL, Call, Run
+from ddpify.ranks.model import ALL, Call
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
@@ -62,9 +63,16 @@ def _own_folder(call: Call) -> bool:
     return any(value.by_rank for value in (*call.args, *call.kwargs.values()))
 
 
+# A rank comes out of these when all have come in.
+_WAITING = frozenset(
+    "barrier monitored_barrier wait_for_everyone all_reduce all_gather all_gather_object"
+    " all_gather_single all_gather_into_tensor".split()
+)
+
+
 def _one_goes_first(run: Run, call: Call) -> bool:
     """Between a barrier of some ranks and one of the others, or in a framework's block."""
-    barriers = [c for c in run.calls if c.method in ("barrier", "wait_for_everyone")]
+    barriers = [c for c in run.calls if c.method in _WAITING]
     before = [c.ranks for c in barriers if c.order < call.order]
     after = [c.ranks for c in barriers if c.order > call.order]
     if any(a | b == ALL and a != ALL for a in before for b in after):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import loaders_in
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Loader, Role, Status
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.loaders import dataset_name, sampler_name, shuffled

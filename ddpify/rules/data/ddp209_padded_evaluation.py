@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.ranks.model import ALL, Call, Loop, Run, Thing
+from ddpify.ranks.model import ALL, Call, Loop, Thing
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT
 from ddpify.rules.examples.feeds import PADDED, PADDED_MEAN, STRIDED

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import OVER_SHARE, OVER_WHOLE, SHOWN_OVER_WHOLE
 from ddpify.rules.shared.feeds import dataset_of, dealt_by, is_loader

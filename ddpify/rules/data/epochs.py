@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Loop, Run, Thing, Value
+from ddpify.ranks.model import Call, Loop, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import truth
 from ddpify.rules.base import Edit, How
 from ddpify.rules.shared.feeds import (
@@ -73,8 +74,12 @@ def _shuffles(sampler: Thing) -> bool:
 
 
 def _hands_on(call: Call, loader: Thing) -> bool:
-    """A library's ``set_epoch(loader, epoch)``."""
-    given = call.method == "set_epoch" and call.receiver is None and call.target is None
+    """A library's ``set_epoch(loader, epoch)``, and ours where it is installed."""
+    given = (
+        call.method in ("set_epoch", "begin_epoch")
+        and call.receiver is None
+        and call.target is None
+    )
     return given and any(loader in value.sources() for value in call.args)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddpify.ranks.model import FILES, RANDOM, Call, Run, Thing, Value
+from ddpify.ranks.model import FILES, RANDOM, Call, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import (
     GRADIENTS,
     argument,

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call as SeenCall
 from ddpify.facts.model import Facts, Status
-from ddpify.ranks.model import FILES, Call, Run
+from ddpify.ranks.model import FILES, Call
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects.effects import gated, opened

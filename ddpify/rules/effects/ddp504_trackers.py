@@ -9,8 +9,9 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
-from ddpify.ranks.model import ALL, Run
+from ddpify.ranks.model import ALL
 from ddpify.ranks.model import Call as RankCall
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, Rule, Severity
 from ddpify.rules.edits import once
 from ddpify.rules.effects.effects import gated, gated_statement, null_writer

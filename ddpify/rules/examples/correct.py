@@ -12,9 +12,17 @@ SCRIPT = Example(tuple({"main.py": """import torch
 import torch.nn as nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from ddp_metrics import reduce_mean
 from ddp_utils import (
-    cleanup_distributed, distributed_sampler, fork_random_streams, is_main_process,
-    per_rank_batch_size, reduce_mean, save_on_main, set_epoch, setup_distributed, unwrap,
+    begin_epoch,
+    cleanup_distributed,
+    distributed_sampler,
+    fork_random_streams,
+    is_main_process,
+    per_rank_batch_size,
+    save_on_main,
+    setup_distributed,
+    unwrap,
     wrap_model,
 )
 
@@ -33,7 +41,7 @@ net = wrap_model(net)
 solver = torch.optim.SGD(net.parameters(), lr=0.1)
 fork_random_streams()
 for n in range(20):
-    set_epoch(feed, n)
+    begin_epoch(feed, n)
     running = 0.0
     for x, y in feed:
         solver.zero_grad()
@@ -57,7 +65,7 @@ PROJECT = Example(
 import torch
 
 from ddp_utils import distributed_session, fork_random_streams, is_main_process
-from ddp_utils import save_on_main, set_epoch, unwrap, wrap_model
+from ddp_utils import begin_epoch, save_on_main, unwrap, wrap_model
 from loops import fit, score
 from parts import Classifier, make_loaders
 
@@ -75,7 +83,7 @@ def main():
     fork_random_streams()
     top = 0.0
     for lap in range(10):
-        set_epoch(learn, lap)
+        begin_epoch(learn, lap)
         fit(brain, learn, optim, place)
         result = score(unwrap(brain), hold, place)
         plan.step()
@@ -93,7 +101,7 @@ if __name__ == "__main__":
             "loops.py": """import torch
 import torch.nn.functional as F
 
-from ddp_utils import reduce_sum
+from ddp_metrics import reduce_sum
 
 
 def fit(brain, stream, optim, place):
@@ -209,7 +217,8 @@ from torch.utils.tensorboard import SummaryWriter
 from tqdm import tqdm
 
 from ddp_utils import NullWriter, fork_random_streams, is_main_process, local_device
-from ddp_utils import reduce_sum, save_on_main, set_epoch, unwrap, without_module_prefix
+from ddp_metrics import reduce_sum
+from ddp_utils import begin_epoch, save_on_main, unwrap, without_module_prefix
 from ddp_utils import wrap_model
 
 
@@ -245,7 +254,7 @@ class Tutor:
     def teach(self, lessons):
         fork_random_streams()
         for number in range(self.first, lessons):
-            set_epoch(self.streams["past"], number)
+            begin_epoch(self.streams["past"], number)
             self.lesson(number)
             if is_main_process():
                 with open(f"{self.folder}/diary.txt", "a") as diary:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.run import Run
 from ddpify.ranks.words import DDP, FSDP
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed

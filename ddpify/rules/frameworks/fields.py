@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.ranks.model import Run
 from ddpify.ranks.modules import ClassInfo, Module
+from ddpify.ranks.run import Run
 from ddpify.ranks.words import canonical
 
 _NN = "torch.nn."

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddpify.ranks.hooks import EVALUATION, TRAINER
-from ddpify.ranks.model import Call, Run, Value
+from ddpify.ranks.model import Call, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo
+from ddpify.ranks.run import Run
 
 MODULE = "lightning.pytorch.LightningModule"
 DATA_MODULE = "lightning.pytorch.LightningDataModule"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddpify.ranks.model import Call, Run
+from ddpify.ranks.model import Call
+from ddpify.ranks.run import Run
 from ddpify.rules.shared.wrapped import Wrap, parameters_of
 
 

@@ -8,7 +8,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Share, Status
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure, Thing
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
@@ -198,7 +198,7 @@ RULE = Rule(
             SINGLE,
             MASKED,
             ("/ use.sum()\n", "/ per_rank_count(use.sum())\n"),
-            ("import argparse\n", "import argparse\nfrom ddp_utils import per_rank_count\n"),
+            ("import argparse\n", "import argparse\nfrom ddp_metrics import per_rank_count\n"),
         ),
         changed(
             SINGLE,
@@ -207,7 +207,7 @@ RULE = Rule(
                 "global_mean(LOSS(net(signal.cuda()), label.cuda()), (label != 3).sum())\n",
             ),
             ("    adam = ", "    LOSS = nn.CrossEntropyLoss(ignore_index=3)\n    adam = "),
-            ("import argparse\n", "import argparse\nfrom ddp_utils import global_mean\n"),
+            ("import argparse\n", "import argparse\nfrom ddp_metrics import global_mean\n"),
         ),
         changed(  # a sum per sample over a count per sample
             SINGLE,

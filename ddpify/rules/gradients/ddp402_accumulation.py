@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, TrainingLoop
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
 from ddpify.rules.gradients.accumulation import accumulations

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
 from ddpify.rules.gradients.bypass import bypasses
@@ -82,7 +82,7 @@ RULE = Rule(
         ),
         changed(
             PROJECT,
-            ("from ddp_utils import reduce_sum\n", "from ddp_utils import reduce_sum, unwrap\n"),
+            ("import reduce_sum\n", "import reduce_sum\nfrom ddp_utils import unwrap\n"),
             (
                 "F.cross_entropy(brain(picture), kind).backward()",
                 "unwrap(brain).loss(picture, kind).backward()",

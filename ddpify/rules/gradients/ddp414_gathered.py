@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.wrapped import backwards, forwards, live, wraps

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.parameters import CONVERT, on_cpu

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Value
+from ddpify.ranks.model import Call, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import constant
 from ddpify.rules.gradients.losses import made_by, reduction
 from ddpify.rules.shared.wrapped import backwards, forwards, live, wraps

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ddpify.ranks.model import Call, Exit, Guard, Loop, Read, Run, Store, Symbol, Value
+from ddpify.ranks.model import Call, Exit, Guard, Loop, Read, Store, Symbol, Value
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
+from ddpify.ranks.run import Run
 
 MICRO: Final = 4  # what an unknown number of micro-batches is taken to be
 _WHOLE: Final = "Add Sub Mult FloorDiv Mod Eq NotEq Lt LtE Gt GtE".split()  # of whole numbers

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.model import Facts, Status
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import (

@@ -201,7 +201,7 @@ RULE = Rule(
         LEARNER,
         changed(
             TRAINER,
-            ("import reduce_sum,", "import reduce_mean, reduce_sum,"),
+            ("import reduce_sum\n", "import reduce_mean, reduce_sum\n"),
             (
                 "            count += len(run)\n",
                 "            count += len(run)\n            shown = reduce_mean(off.item())\n"

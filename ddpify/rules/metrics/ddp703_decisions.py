@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import accumulates, loaders_in
+from ddpify.facts.accumulators import accumulates
 from ddpify.facts.events import Call, LoopEnd
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind, Measure, Value, flat_deps
 from ddpify.rules.base import Finding, How, Rule, Severity

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from ddpify.ranks.model import Call, Run
+from ddpify.ranks.model import Call
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import EQUAL_MEANS, UNEQUAL_AVERAGE, UNEQUAL_MEANS
 from ddpify.rules.shared.feeds import by_rank, dataset_of, dealt_by

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, Call, Guard, Loop, Run, Thing, Value
+from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, Call, Guard, Loop, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.shared.feeds import trained
 from ddpify.rules.shared.quotients import loops_over
@@ -107,7 +108,7 @@ def _reduces(call: Call) -> bool:
 def shown(run: Run, of: Evaluation) -> Iterator[Call]:
     """Calls that present what it gave, after its loop, and not as one rank's of several."""
     for call in run.calls:
-        if call.ranks & RANK0 and _shows(call) and call.target is None:
+        if call.ranks & RANK0 and shows(call) and call.target is None:
             values = [*call.args, *call.kwargs.values()]
             into = [*values, call.receiver] if call.receiver is not None else values
             whose = any(_says_rank(value) for value in into) and call.everywhere
@@ -115,7 +116,7 @@ def shown(run: Run, of: Evaluation) -> Iterator[Call]:
                 yield call
 
 
-def _shows(call: Call) -> bool:
+def shows(call: Call) -> bool:
     """Whether it prints, writes or logs: ``torch.log`` does not."""
     computes = call.name.startswith(("torch.", "math.", "numpy."))
     return call.method in _SHOWN and (not computes or "tensorboard" in call.name)
@@ -151,7 +152,7 @@ def _guards(run: Run) -> Iterator[Guard]:
     """Conditions of what all ranks may do, apart from showing something or ending the job."""
     ending = {(g.node, g.holds) for e in run.exits if e.kind == "abort" for g in e.guards[-1:]}
     for call in run.calls:
-        if call.everywhere and not _shows(call):
+        if call.everywhere and not shows(call):
             yield from (guard for guard in call.guards if (guard.node, guard.holds) not in ending)
     for store in run.stores:
         if store.ranks == ALL:

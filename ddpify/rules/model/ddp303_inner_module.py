@@ -9,8 +9,9 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
 from ddpify.ranks import words
-from ddpify.ranks.model import Read, Run, Thing
+from ddpify.ranks.model import Read, Thing
 from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, TRAINER, changed

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import loaders_in
 from ddpify.facts.events import Forward
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import FunctionInfo, Loop
@@ -111,7 +111,7 @@ RULE = Rule(
                 "self.body = nn.Linear(64, 32)",
                 "self.body = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32))",
             ),
-            ("import reduce_sum\n", "import reduce_sum, sync_buffers\n"),
+            ("import reduce_sum\n", "import reduce_sum\nfrom ddp_utils import sync_buffers\n"),
             ("    hits = seen = 0\n", "    hits = seen = 0\n    sync_buffers(brain)\n"),
         ),
     ),

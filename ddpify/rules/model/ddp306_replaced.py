@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.model import Call, Run, Store, Thing, Value
+from ddpify.ranks.model import Call, Store, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.shared.parameters import has_parameters
@@ -28,7 +29,7 @@ def lint(run: Run) -> Iterable[Finding]:
                     " iteration stops with an error",
                     Severity.ERROR,
                     advice="change the model before DistributedDataParallel(), or wrap it again",
-                    because=((wrap.call.site, "wrapped here"),),
+                    because=((wrap.call.asked.site, "wrapped here"),),
                 )
 
 

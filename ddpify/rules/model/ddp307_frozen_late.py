@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import Call, Run, Store, Thing, Value
+from ddpify.ranks.model import Call, Store, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, parameters_of, rewrapped, wraps
@@ -102,7 +103,7 @@ def _finding(wrap: Wrap, change: Change) -> Finding:
         what,
         Severity.ERROR,
         advice=ADVICE,
-        because=((wrap.call.site, "wrapped here"),),
+        because=((wrap.call.asked.site, "wrapped here"),),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Run, Value
+from ddpify.ranks.model import Call, Value
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.feeds import backwards
@@ -22,7 +23,7 @@ def lint(run: Run) -> Iterable[Finding]:
             if not comes_after(call, wrap) or rewrapped(run, wrap, call.order):
                 continue
             trained_on = followed(wrap, call.order, call.loops, run) and _trains(run, call)
-            if trained_on and _changes(call, wrap, moves):
+            if trained_on and (_changes(call, wrap, moves) or _leaves_cpu(run, call, wrap)):
                 yield Finding(
                     "DDP309",
                     call.site,
@@ -30,7 +31,7 @@ def lint(run: Run) -> Iterable[Finding]:
                     " longer averaged, with no error",
                     Severity.ERROR,
                     advice="cast and move the model before DistributedDataParallel()",
-                    because=((wrap.call.site, "wrapped here"),),
+                    because=((wrap.call.asked.site, "wrapped here"),),
                 )
 
 
@@ -57,6 +58,34 @@ def _changes(call: Call, wrap: Wrap, moves: list[Call]) -> bool:
     return any(c.order > wrap.call.order and _to_cpu(c) for c in there) and any(
         not _to_cpu(c) for c in there
     )
+
+
+def _leaves_cpu(run: Run, call: Call, wrap: Wrap) -> bool:
+    """Whether the model was wrapped on the CPU, where it was made, and goes to a GPU now."""
+    given = call.arg(0, "device")
+    made = given.made_by("torch.device") if given is not None else None
+    if made is not None and made.call is not None and made.call.args:
+        given = made.call.args[0]
+    name = given.constant if given is not None else None
+    if call.method != "cuda" and not (isinstance(name, str) and name.startswith("cuda")):
+        return False
+    simple = all(t.kind == "result" and t.name.startswith("torch.nn.") for t in wrap.inner)
+    own = all(t.kind == "instance" and t.cls is not None for t in wrap.inner)
+    before = [c for c in run.calls if c.order <= wrap.call.order]
+    return (simple or own) and not any(_may_place(c, wrap) for c in before)
+
+
+def _may_place(call: Call, wrap: Wrap) -> bool:
+    """Whether a call may have put the model, or what is made without a word, on a GPU."""
+    if call.method.startswith("set_default_") or "device" in call.kwargs:
+        return True
+    if call.target is not None:
+        return False
+    if call.receiver is None and call.name.startswith(("torch.nn.", "torch.optim.")):
+        return False
+    values = [*call.given, *([call.receiver] if call.receiver is not None else [])]
+    moved = call.method in _MOVES or call.receiver is None
+    return moved and any(wrap.covers(t) for v in values for t in v.things)
 
 
 def _dtype(call: Call) -> bool:

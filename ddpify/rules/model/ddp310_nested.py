@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Iterable, Iterator
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.model import Call, Loop, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import Made
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.syntax import scope
 from ddpify.rules.shared.wrapped import exclusive
 
 _NAMES = {
@@ -31,13 +34,87 @@ def lint(run: Run) -> Iterable[Finding]:
         assert inner is not None
         yield Finding(
             "DDP310",
-            call.site,
+            call.place,
             f"{_NAMES[call.name]} around {_NAMES[inner.name]}: gradients are reduced twice, on the"
             " wrong devices, or not at all",
             Severity.ERROR,
             advice="use one wrapper",
-            because=((inner.site, f"{_NAMES[inner.name]} here"),),
+            because=((inner.place, f"{_NAMES[inner.name]} here"),),
         )
+
+    yield from _in_loops(run)
+
+
+def _in_loops(run: Run) -> Iterator[Finding]:
+    """``for …: model = DDP(model)``: each round wraps what the round before has wrapped."""
+    for call in run.named(words.DDP):
+        asked, module = call.asked, call.arg(0, "module")
+        loop = asked.loops[-1] if asked.loops else None
+        if loop is None or module is None or not module.things:
+            continue
+        made = [_made(thing) for thing in module.things]
+        outside = (one is not None and loop not in one.loops for one in made)
+        if all(outside) and _kept(run, asked, loop):
+            yield Finding(
+                "DDP310",
+                asked.site,
+                "the model is wrapped again in each round of the loop, around the wrapper of the"
+                " round before: slower and slower, then a RecursionError",
+                Severity.ERROR,
+                advice="wrap the model once, before the loop",
+                because=((loop.site, "this loop"),),
+            )
+
+
+def _made(thing: Thing) -> Call | None:
+    """The call that made a model, or the object that it is a part of."""
+    while thing.call is None and thing.kind == "attribute" and thing.receiver is not None:
+        thing = thing.receiver
+    return thing.call
+
+
+def _kept(run: Run, asked: Call, loop: Loop) -> bool:
+    """Whether what is wrapped is put where it was taken from, in every round."""
+    given = asked.node_of(0, "module") or asked.node_of(0, "model")
+    given = _base(given) if given is not None else None
+    function = scope(asked)
+    here = asked.site.within(loop.site)
+    within = loop.node if here else function
+    if given is None or any(g.site.within(asked.module.site(within)) for g in asked.guards):
+        return False
+    name = ast.unparse(given)
+    if not here and not isinstance(given, ast.Attribute):
+        return False  # a variable of a function that is called again
+    bound = [
+        node
+        for node in ast.walk(within)
+        if isinstance(node, (ast.Assign, ast.AnnAssign, ast.For))
+        for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+        if any(ast.unparse(part) == name for part in ast.walk(target) if _is_place(part))
+        if isinstance(node, ast.For) or not _is_itself(node.value, name)
+    ]
+    others = [s for s in run.stores if isinstance(given, ast.Attribute) and s.key == given.attr]
+    return (
+        len(bound) == 1
+        and asked.node in ast.walk(bound[0])
+        and all(s.node in ast.walk(bound[0]) or loop not in s.loops for s in others)
+    )
+
+
+def _base(node: ast.expr) -> ast.expr:
+    """``model`` of ``model.train()``."""
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        node = node.func.value
+    return node
+
+
+def _is_itself(node: ast.expr | None, name: str) -> bool:
+    """``model = model.train()``."""
+    return isinstance(node, ast.Call) and ast.unparse(_base(node)) == name
+
+
+def _is_place(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute))
 
 
 def _is_certain(module: Value | None) -> bool:

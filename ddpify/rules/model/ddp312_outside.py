@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Thing
+from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.parameters import has_parameters
@@ -25,7 +26,8 @@ _REDUCES = frozenset({"all_reduce", "all_reduce_coalesced", "all_gather", "reduc
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per optimizer that steps parameters outside every wrapper."""
     held = wraps(run)
-    if not held or _by_hand(run):
+    migrated = run.session is not None and run.session.module.ours
+    if not (held or migrated) or _by_hand(run):
         return
     for call in run.calls:
         if not call.name.startswith("torch.optim.") or "lr_scheduler" in call.name or not call.args:
@@ -33,7 +35,7 @@ def lint(run: Run) -> Iterable[Finding]:
         for owner in parameters_of(call.args[0]):
             if not _outside(owner, held) or not has_parameters(owner):
                 continue
-            if _trained(run, owner, held):
+            if _trained(run, owner, held, migrated):
                 yield _finding(call, owner)
                 break
 
@@ -44,15 +46,18 @@ def _outside(owner: Thing, held: list[Wrap]) -> bool:
     return not any(wrap.covers(owner) for wrap in held)
 
 
-def _trained(run: Run, owner: Thing, held: list[Wrap]) -> bool:
-    """Whether a loss goes through this module and through a wrapper."""
+def _trained(run: Run, owner: Thing, held: list[Wrap], migrated: bool) -> bool:
+    """Whether a loss goes through this module and through a wrapper.
+
+    In a migrated program the data are dealt to the ranks: each loss is of one rank's share.
+    """
     calls = [c for w in held for c in forwards(run, w)]
     for backward in backwards(run):
         assert backward.receiver is not None
         sources = live(backward.receiver)
         made = {thing.call for thing in sources}
         through = owner in sources or any(receives(c, owner) for c in made if c is not None)
-        if through and any(call in made for call in calls):
+        if through and (migrated or any(call in made for call in calls)):
             return True
     return False
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import Run, Thing
+from ddpify.ranks.model import Thing
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed

@@ -8,7 +8,8 @@ from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Status
 from ddpify.facts.tree import Tree
-from ddpify.ranks.model import ALL, Run, Value
+from ddpify.ranks.model import ALL, Value
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Status
-from ddpify.ranks.model import Run
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
@@ -61,7 +61,7 @@ RULE = Rule(
         changed(
             TRAINER,
             ("        fork_random_streams()\n", ""),
-            ("lessons):\n            set", "lessons):  # DDP111\n            set"),
+            ("lessons):\n            begin", "lessons):  # DDP111\n            begin"),
         ),
         marked(SINGLE, "DDP111", "for round_ in range(5):"),
         marked(LEARNER, "DDP111", "for turn in range(times):"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Run
+from ddpify.ranks.model import Call
+from ddpify.ranks.run import Run
 from ddpify.ranks.words import DDP, DIST
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed

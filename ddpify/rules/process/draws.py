@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.ranks.model import IDENTITY, Call, Run, Thing
+from ddpify.ranks.model import IDENTITY, Call, Thing
 from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.run import Run
 from ddpify.ranks.streams import seeded_by
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import SEEDERS, TORCH

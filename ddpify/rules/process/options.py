@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ddpify.ranks.model import Call, Run, Thing, Value
+from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.run import Run
 
 PARSE = ("parse_args", "parse_known_args")
 _LOCAL = re.compile(r"--?local[_-]rank")

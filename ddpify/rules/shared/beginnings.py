@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run
+from ddpify.ranks.model import Call
+from ddpify.ranks.run import Run
 from ddpify.rules.shared.outputs import FILES, MOVES, OPENS
 
 # Lightning starts the other processes there, when its first process has come so far.

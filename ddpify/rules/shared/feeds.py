@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import IDENTITY, Call, Guard, Loop, Run, Thing, Value
+from ddpify.ranks.model import IDENTITY, Call, Guard, Loop, Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread, text
 
 BATCH_SAMPLER = "torch.utils.data.BatchSampler"

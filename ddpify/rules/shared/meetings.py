@@ -10,7 +10,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import RANK0, RANK1, Call, Run, Value
+from ddpify.ranks.model import RANK0, RANK1, Call, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
 from ddpify.rules.shared.outputs import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ddpify.ranks.model import Run, Thing, Value
+from ddpify.ranks.model import Thing, Value
+from ddpify.ranks.run import Run
 from ddpify.rules.shared.wrapped import CONTAINERS
 
 _LAYERS: Final = frozenset(

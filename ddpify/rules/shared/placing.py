@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import Call, Run, Symbol, Value
+from ddpify.ranks.model import Call, Symbol, Value
+from ddpify.ranks.run import Run
 
 DEVICE = "torch.device"
 SET_DEVICE = "torch.cuda.set_device"

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import Loop, Run, Thing
+from ddpify.ranks.model import Loop, Thing
+from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import iterated
 
 _SIZES = frozenset({"len", "size", "numel", "shape", "nelement"})

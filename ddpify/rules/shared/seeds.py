@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
-from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM, Call, Run, Value
+from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM, Call, Value
+from ddpify.ranks.run import Run
 from ddpify.ranks.streams import SEED, seeded_by
 from ddpify.ranks.values import spread
 from ddpify.ranks.words import SEEDERS
@@ -59,7 +60,7 @@ def _own_generator(draw: Call) -> Value | None:
 
 
 def _of_own(own: Value) -> tuple[Stream, Call | None]:
-    states = [thing.attrs[SEED] for thing in own.things if SEED in thing.attrs]
+    states = [thing.state[SEED] for thing in own.things if SEED in thing.state]
     if any(origin.kind in IDENTITY for value in states or (own,) for origin in spread(value)):
         return Stream.APART, None
     return Stream.SAME, None

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Run, Store, Thing, Value
+from ddpify.ranks.model import Call, Store, Thing, Value
+from ddpify.ranks.run import Run
 
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
 # What nn.Module answers without computing anything from its inputs.
@@ -17,6 +18,7 @@ PLAIN = frozenset(
     register_buffer register_forward_hook register_forward_pre_hook register_full_backward_hook
     share_memory extra_repr compile __repr__ no_sync items keys values append extend""".split()
 )
+_TAKES_APART = frozenset("modules named_modules children named_children".split())
 # What has no gradient, whatever it was computed from.
 _CUTS = frozenset("detach detach_ item tolist numpy argmax argsort bool long int data".split())
 
@@ -33,8 +35,10 @@ class Wrap:
     def flag(self, name: str) -> bool | None:
         """An option that is off by default: True, False, or None if it is not known."""
         value = self.call.kwargs.get(name)
+        if value is None and self.call.asked is not self.call:  # `wrap_model` hands its own on
+            value = self.call.asked.kwargs.get(name)
         if value is None:
-            return None if self.call.star else False
+            return None if self.call.asked.star else False
         return bool(value.constant) if value.known else None
 
     def holds(self, thing: Thing) -> bool:
@@ -88,7 +92,7 @@ def _parts(thing: Thing, added: dict[Thing, list[Value]]) -> Iterator[Thing]:
     while todo:
         one = todo.pop()
         yield one
-        held = [v for name, v in one.attrs.items() if not name.startswith("$")]
+        held = list(one.attrs.values())
         if one.kind == "result" and one.name in CONTAINERS and one.call is not None:
             held += [*one.call.args, *added.get(one, ())]
         if one.kind == "instance" and one.call is not None:  # it keeps the modules it is given
@@ -153,6 +157,18 @@ def _cut(thing: Thing) -> Value | None:
 
 def _only(thing: Thing | None) -> Value | None:
     return Value((None, None), (thing,)) if thing is not None else None
+
+
+def modules_of(value: Value) -> set[Thing]:
+    """The modules that a value is, is an attribute of, or was taken from: ``net.modules()``."""
+    found = parameters_of(value)
+    for thing in value.sources():
+        call = thing.call
+        if thing.kind != "result" or call is None or call.receiver is None:
+            continue
+        if call.method in _TAKES_APART:
+            found.update(call.receiver.things)
+    return found or set(value.things)
 
 
 def reached(backward: Call, calls: list[Call]) -> list[Call]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import ddp_metrics as metrics
 import ddp_utils as ddp
 import numpy as np
 import torch
@@ -63,7 +64,7 @@ def notices() -> Any:
 def sums() -> Any:
     rank = ddp.get_rank()
     tensor = torch.tensor([1.0, 2.0], requires_grad=True) * (rank + 1)
-    total, count, fraction, elements, scalar, flags, flag = ddp.reduce_sum(
+    total, count, fraction, elements, scalar, flags, flag = metrics.reduce_sum(
         2**50 + rank, True, 0.5, tensor, torch.tensor(rank), torch.tensor([True]), tensor[0] > 0
     )
     wide = torch.arange(6).reshape(2, 3).T
@@ -76,18 +77,18 @@ def sums() -> Any:
         "argument": tensor.tolist() == [rank + 1.0, 2 * rank + 2.0],
         "scalar": [scalar.tolist(), str(scalar.dtype)],
         "flags": [flags.tolist(), flag.tolist()],
-        "strided": ddp.reduce_sum(wide).tolist() == (wide * ddp.get_world_size()).tolist(),
-        "no samples": ddp.reduce_sum(0 if rank else 1.5),
-        "no samples, tensor": float(ddp.reduce_sum(0 if rank else torch.tensor(1.5))),
-        "nothing": ddp.reduce_sum(),
-        "list": attempt(lambda: ddp.reduce_sum([1])),
+        "strided": metrics.reduce_sum(wide).tolist() == (wide * ddp.get_world_size()).tolist(),
+        "no samples": metrics.reduce_sum(0 if rank else 1.5),
+        "no samples, tensor": float(metrics.reduce_sum(0 if rank else torch.tensor(1.5))),
+        "nothing": metrics.reduce_sum(),
+        "list": attempt(lambda: metrics.reduce_sum([1])),
     }
 
 
 def arrays() -> Any:
     rank, size = ddp.get_rank(), ddp.get_world_size()
     whole = np.arange(6).reshape(2, 3).T + rank
-    small, large, half, flags, single, unsigned = ddp.reduce_sum(
+    small, large, half, flags, single, unsigned = metrics.reduce_sum(
         whole,
         np.array([2**62 // size], np.int64),
         np.array([0.5], np.float32),
@@ -118,11 +119,11 @@ def cut(rows: Any, size: int) -> list[Any]:
 def gathering() -> Any:
     mine, few, one = share(11), share(2), share(1)  # on three ranks not each has of the few
     views = torch.arange(44, dtype=torch.float16).reshape(11, 4)
-    numbers, boxes = ddp.gather_samples(
+    numbers, boxes = metrics.gather_samples(
         mine, [{"row": views[i], "name": str(i), "array": np.full(i, i, np.int16)} for i in mine]
     )
     rows = [int(box["row"][0]) for box in boxes]
-    tensors, numpys, lists, few_rows = ddp.gather_batches(
+    tensors, numpys, lists, few_rows = metrics.gather_batches(
         cut(views[mine], 2),
         cut(np.asarray(mine, np.int32), 2),
         cut(mine, 2),
@@ -138,16 +139,16 @@ def gathering() -> Any:
         "numpys": np.concatenate(numpys).tolist() == list(range(11)),
         "lists": lists == cut(list(range(11)), 2),
         "few": torch.cat(few_rows).tolist(),
-        "one": ddp.gather_samples(one),
-        "none": [ddp.gather_samples([]), ddp.gather_batches([])],
-        "unequal": attempt(lambda: ddp.gather_samples([0] * (3 - ddp.get_rank())))[:52],
+        "one": metrics.gather_samples(one),
+        "none": [metrics.gather_samples([]), metrics.gather_batches([])],
+        "unequal": attempt(lambda: metrics.gather_samples([0] * (3 - ddp.get_rank())))[:52],
     }
 
 
 def means() -> Any:
     rank = ddp.get_rank()
-    whole, part, tensor = ddp.reduce_mean(rank, rank / 2, torch.tensor([rank, 1]))
-    return [whole, part, tensor.tolist(), type(whole).__name__, ddp.reduce_mean(rank)]
+    whole, part, tensor = metrics.reduce_mean(rank, rank / 2, torch.tensor([rank, 1]))
+    return [whole, part, tensor.tolist(), type(whole).__name__, metrics.reduce_mean(rank)]
 
 
 class Computed:
@@ -164,7 +165,7 @@ def meters() -> Any:
     empty = SimpleNamespace(sum=0.0, count=0, avg=0.0)
     tensor = SimpleNamespace(sum=torch.tensor(2.0), count=4, avg=None)
     computed = Computed()
-    ddp.reduce_meter(loss, empty, tensor, computed)
+    metrics.reduce_meter(loss, empty, tensor, computed)
     averages = [loss.avg, empty.avg, float(tensor.avg), computed.avg]
     return {"loss": [loss.sum, loss.count], "averages": averages}
 
@@ -186,7 +187,7 @@ def sampling() -> Any:
     loader = DataLoader(data, batch_size=2, shuffle=sampler is None, sampler=sampler)
     epochs = []
     for epoch in range(2):
-        ddp.set_epoch(loader, epoch)
+        ddp.begin_epoch(loader, epoch)
         epochs.append([int(i) for (batch,) in loader for i in batch])
     torch.set_rng_state(kept)
     return {
@@ -235,15 +236,15 @@ def missing() -> Any:
             matrix.update(values, like)
             total += values.float().mean().item()
             weighed = weighed + values.sum()
-        counts, whole, weighed = ddp.reduce_sum(matrix.counts, total, weighed)
+        counts, whole, weighed = metrics.reduce_sum(matrix.counts, total, weighed)
         found[like.__name__] = [counts.tolist(), str(counts.dtype), whole, float(weighed)]
     rows = None if rank else torch.tensor([[True, False]])
     return {
         **found,
-        "flags": [(r := ddp.reduce_sum(rows)).tolist(), str(r.dtype)],
-        "number": ddp.reduce_sum(None if rank else 2.5, 1),
-        "zero": ddp.reduce_sum(0 if rank else torch.tensor([0.5, float("nan")])).tolist()[0],
-        "nobody": ddp.reduce_sum(None, 1),
+        "flags": [(r := metrics.reduce_sum(rows)).tolist(), str(r.dtype)],
+        "number": metrics.reduce_sum(None if rank else 2.5, 1),
+        "zero": metrics.reduce_sum(0 if rank else torch.tensor([0.5, float("nan")])).tolist()[0],
+        "nobody": metrics.reduce_sum(None, 1),
     }
 
 
@@ -272,7 +273,7 @@ def failed_turn() -> Any:
             if ddp.is_main_process():
                 raise OSError("disk full")
 
-    return [attempt(prepare), ddp.reduce_sum(1)]
+    return [attempt(prepare), metrics.reduce_sum(1)]
 
 
 def saving() -> Any:
@@ -285,7 +286,7 @@ def saving() -> Any:
         "loaded": [loaded["weight"].tolist(), loaded["rank"]],
         "files": files,
         "failed": failed.split(":")[0],
-        "in step": ddp.reduce_sum(1),
+        "in step": metrics.reduce_sum(1),
     }
 
 
@@ -323,11 +324,18 @@ def training() -> Any:
 def rank_counts() -> Any:
     """Rank r counts r things: rank 0 has none, and the smallest count allowed is of all ranks."""
     own = ddp.get_rank()
-    numbers = [ddp.per_rank_count(own), ddp.per_rank_count(own, 2.5), ddp.per_rank_count(0, 9)]
+    numbers = [
+        metrics.per_rank_count(own),
+        metrics.per_rank_count(own, 2.5),
+        metrics.per_rank_count(0, 9),
+    ]
     mask = torch.tensor([True] * own + [False])
-    tensors = [ddp.per_rank_count(mask.sum()), ddp.per_rank_count(mask.double().sum(), at_least=9)]
+    tensors = [
+        metrics.per_rank_count(mask.sum()),
+        metrics.per_rank_count(mask.double().sum(), at_least=9),
+    ]
     with torch.no_grad():
-        evaluating = [ddp.per_rank_count(own), ddp.per_rank_count(mask.sum(), 2).item()]
+        evaluating = [metrics.per_rank_count(own), metrics.per_rank_count(mask.sum(), 2).item()]
     return {
         "numbers": numbers,
         "tensors": [[float(t), str(t.dtype)] for t in tensors],
@@ -342,15 +350,15 @@ def shared_out(targets: torch.Tensor, *, half: bool = False) -> Any:
     ranks, own = ddp.get_world_size(), targets[2 * ddp.get_rank() :][:2]
     rows = logits[2 * ddp.get_rank() :][:2]
     loss = nn.functional.cross_entropy(rows.half() if half else rows, own, ignore_index=-1)
-    shared = ddp.global_mean(loss, (own != -1).sum())
+    shared = metrics.global_mean(loss, (own != -1).sum())
     shared.backward()
     expected = logits.detach().clone().requires_grad_()
     used = targets[: 2 * ranks]
     whole = nn.functional.cross_entropy(expected[: 2 * ranks], used, ignore_index=-1)
     whole.backward()
-    ours, theirs = ddp.reduce_mean(logits.grad), expected.grad
+    ours, theirs = metrics.reduce_mean(logits.grad), expected.grad
     return {
-        "value": [float(ddp.reduce_mean(shared)), float(whole)],
+        "value": [float(metrics.reduce_mean(shared)), float(whole)],
         "dtype": shared.dtype == loss.dtype,
         "gradient": float((ours - theirs).abs().max()),
         "own": [float(shared), float(logits.grad.abs().max())],
@@ -363,7 +371,7 @@ def global_means() -> Any:
     few = torch.tensor([0, -1, 2, 0, 1, 2])
     first, all_ignored = torch.tensor([-1, -1, 2, 0, 1, 2]), torch.full((6,), -1)
     with torch.no_grad():
-        evaluating = ddp.global_mean(mean, ddp.get_rank()) is mean
+        evaluating = metrics.global_mean(mean, ddp.get_rank()) is mean
     return {
         "none ignored": shared_out(none),
         "few": shared_out(few),
@@ -414,12 +422,12 @@ def streams() -> Any:
     kept = random.getstate()
     seen = []
     for epoch in (0, 3, 3):
-        ddp.set_epoch(loader, epoch)
+        ddp.begin_epoch(loader, epoch)
         seen.append(draws())
     random.setstate(kept)
     expected = random.random()
     random.setstate(kept)
-    ddp.set_epoch(loader, 5)
+    ddp.begin_epoch(loader, 5)
     return {"epochs": seen, "kept": random.random() == expected}
 
 
@@ -454,7 +462,7 @@ def after() -> Any:
     return {
         "main": ddp.is_main_process(),
         "distributed": ddp.is_distributed(),
-        "collective": attempt(lambda: ddp.reduce_sum(1)),
+        "collective": attempt(lambda: metrics.reduce_sum(1)),
     }
 
 

@@ -1,0 +1,190 @@
+"""Facts propose, ranks dispose: the result of a migration, read as several ranks would run it.
+
+The plan rests on one reading, of one process. Before anything is written the other reading goes
+over the rendered files, in memory. What it finds was brought in by the plan, as one process has no
+ranks that could differ: the fixes that wrote those lines are withdrawn, or nothing is written.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from ddpify.lint import Linted, lint_scripts
+from ddpify.outcome import Note, Outcome, Refusal
+from ddpify.plan import Change
+from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.settings import Settings
+from ddpify.source import Site, Source, Span
+
+_NEAR = 6  # lines within which a statement is found again that an edit has indented
+
+
+def dispose(rendered: Outcome, settings: Settings) -> Outcome:
+    """The rendered outcome if its programs are right for several ranks.
+
+    Else one without changes: its findings lack the fixes that are at fault, so that it can be
+    rendered again, or it is refused.
+    """
+    linted = _read(rendered, settings)
+    texts = {change.path: _Versions(change) for change in rendered.changes}
+    withdrawn: dict[Finding, Finding] = {}
+    refused: list[Finding] = []
+    left: list[Finding] = []
+    for one in linted.findings:
+        culprits = _culprits(one, rendered, texts)
+        if one.severity is Severity.NOTE:
+            continue
+        if culprits and all(finding.severity is not Severity.ERROR for finding in culprits):
+            withdrawn |= dict.fromkeys(culprits, one)
+        elif culprits or one.severity is Severity.ERROR:
+            refused.append(one)
+        else:
+            left.append(one)
+    if refused:
+        refusals = dict.fromkeys(_refusal(one, texts) for one in refused)
+        return replace(rendered, changes=(), refusals=tuple(refusals))
+    if not withdrawn:
+        notes = (*rendered.notes, *_unread(linted))
+        return replace(rendered, findings=_with(rendered, left, texts), notes=notes)
+    findings = (
+        _without_fix(finding, withdrawn[finding], texts) if finding in withdrawn else finding
+        for finding in rendered.findings
+    )
+    return replace(rendered, changes=(), findings=tuple(findings))
+
+
+def _with(
+    rendered: Outcome, left: Iterable[Finding], texts: Mapping[str, _Versions]
+) -> tuple[Finding, ...]:
+    """Its findings, and warnings about lines that no fix wrote, at their place in the original."""
+    said = {(one.rule, one.site.path, one.site.span.line) for one in rendered.findings}
+    added = []
+    for one in left:
+        site = _original(one, texts)
+        if site is not None and (one.rule, site.path, site.span.line) not in said:
+            added.append(replace(one, site=site, fix=(), because=()))
+    return (*rendered.findings, *added)
+
+
+def _read(rendered: Outcome, settings: Settings) -> Linted:
+    root = rendered.root.resolve()
+    python = (change for change in rendered.changes if change.path.endswith(".py"))
+    texts = {root / change.path: change.after for change in python}
+    return lint_scripts(root, [root / path for path in rendered.entries], texts, settings.wants)
+
+
+def _unread(linted: Linted) -> Iterator[Note]:
+    """What was not judged, said so that silence is not taken for praise."""
+    for path in linted.unread:
+        why = "the migrated program could not be read to its end: try it on two processes first"
+        yield Note(Site(path, Span(1, 0, 1, 0)), why)
+
+
+def _without_fix(finding: Finding, why: Finding, texts: Mapping[str, _Versions]) -> Finding:
+    advice = f"the fix was withdrawn, as with it: {_refusal(why, texts).message}"
+    return replace(finding, fix=(), advice=advice)
+
+
+def _refusal(found: Finding, texts: Mapping[str, _Versions]) -> Refusal:
+    """One line that names the place in the original, where it has one."""
+    site = _original(found, texts)
+    told = f"once migrated, {found.rule} {found.message}; {found.advice}".rstrip("; ")
+    if site is None:
+        return Refusal(f"{found.site} of the migrated file: {told}")
+    return Refusal(f"{site}: {told}", site)
+
+
+def _original(found: Finding, texts: Mapping[str, _Versions]) -> Site | None:
+    """Where a finding stands in the files as they are; None in a new one."""
+    versions = texts.get(found.site.path)
+    line = versions.before(found.site.span.line) if versions else found.site.span.line
+    return None if line is None else Site(found.site.path, Span(line, 0, line, 0))
+
+
+def _culprits(
+    found: Finding, rendered: Outcome, texts: Mapping[str, _Versions]
+) -> tuple[Finding, ...]:
+    """The findings whose fixes wrote the line, else those that wrote what led there."""
+    for site in (found.site, *(site for site, _ in found.because)):
+        versions = texts.get(site.path)
+        changed = versions.replaced(site.span.line) if versions else None
+        if changed is None:
+            continue
+        wrote = [
+            finding
+            for finding in rendered.findings
+            if any(edit.site.path == site.path and _lies_in(edit, changed) for edit in finding.fix)
+        ]
+        if versions is not None and wrote:
+            return _narrowed(wrote, versions, site)
+    return ()
+
+
+def _narrowed(wrote: list[Finding], versions: _Versions, site: Site) -> tuple[Finding, ...]:
+    """Those of several neighbours whose code has the line, or that cover what it was."""
+    text, line = versions.text(site.span.line), versions.before(site.span.line) or 0
+    own = [one for one in wrote if any(text in edit.code for edit in one.fix)]
+    spans = [(one, edit.site.span) for one in wrote for edit in one.fix]
+    over = [one for one, span in spans if span.line <= line <= span.end_line]
+    return tuple(dict.fromkeys(own or over or wrote))
+
+
+def _lies_in(edit: Edit, gaps: tuple[int, int]) -> bool:
+    """Whether an edit changes lines between two gaps; gap n lies after line n."""
+    span = edit.site.span
+    low, high = span.line - 1, span.end_line
+    if edit.how is How.BEFORE:
+        high = low
+    if edit.how is How.AFTER:
+        low = high
+    return edit.how is not How.NEW_FILE and low <= gaps[1] and gaps[0] <= high
+
+
+@dataclass(frozen=True)
+class _Versions:
+    """A file before and after, line by line."""
+
+    change: Change
+
+    @cached_property
+    def _blocks(self) -> Sequence[tuple[str, int, int, int, int]]:
+        old, new = self._lines
+        return difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+
+    @cached_property
+    def _lines(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        path = self.change.path
+        old, new = (
+            Source.plain(raw, Path(path), path).lines
+            for raw in (self.change.before or b"", self.change.after)
+        )
+        return old, new
+
+    def text(self, line: int) -> str:
+        """A line of the result without its indentation."""
+        return self._lines[1][line - 1].strip()
+
+    def replaced(self, line: int) -> tuple[int, int] | None:
+        """The gaps in the original between which a line of the result was written."""
+        for tag, start, stop, first, last in self._blocks:
+            if first < line <= last and tag != "equal":
+                return start, stop
+        return None
+
+    def before(self, line: int) -> int | None:
+        """The line of the original that became a line of the result; None in a new file."""
+        if self.change.before is None:
+            return None
+        old, new = self._lines
+        for tag, start, stop, first, last in self._blocks:
+            if first < line <= last:
+                place = start + line - first if tag == "equal" else start + 1
+                near = sorted(range(start - _NEAR, stop + _NEAR), key=lambda n: abs(n + 1 - place))
+                inside = (n for n in near if 0 <= n < len(old))
+                same = (n for n in inside if old[n].strip() == new[line - 1].strip())
+                return next(same, place - 1) + 1
+        return None

@@ -1,0 +1,86 @@
+"""What one run leaves behind: the record that rules read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeVar
+
+from ddpify.ranks.model import Call, Exit, Loop, Read, Store
+from ddpify.ranks.modules import FunctionInfo, Module, Place
+from ddpify.ranks.trace import Mismatch
+
+T = TypeVar("T")
+
+
+@dataclass
+class Run:
+    """What happened from one start: a script (``script``), or a function no script reaches."""
+
+    start: str
+    script: bool
+    calls: list[Call] = field(default_factory=list)
+    stores: list[Store] = field(default_factory=list)
+    exits: list[Exit] = field(default_factory=list)
+    reads: list[Read] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    modules: dict[str, Module] = field(default_factory=dict)
+    mismatches: list[Mismatch] = field(default_factory=list)
+    distributed: bool = False  # it opens a session, wraps a model, or enters a collective
+    session: Call | None = None  # what opens the process group
+    frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
+    quiet: bool = False  # print was replaced: only one rank prints
+    complete: bool = True  # nothing was left out for its size
+    kept: dict[Any, Any] = field(default_factory=dict)  # what `once` has read
+    entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
+
+    def is_ours(self, path: str) -> bool:
+        """Whether a file is a copy of the helpers."""
+        module = self.modules.get(path)
+        return module is not None and module.ours
+
+    def once(self, read: Callable[[Run], T]) -> T:
+        """What ``read`` gives for this run, kept for the next rule that asks."""
+        if read not in self.kept:
+            self.kept[read] = read(self)
+        found: T = self.kept[read]
+        return found
+
+    @cached_property
+    def exits_of(self) -> dict[FunctionInfo | None, list[Exit]]:
+        """The exits by the function that they stand in."""
+        found: dict[FunctionInfo | None, list[Exit]] = {}
+        for one in self.exits:
+            found.setdefault(one.function, []).append(one)
+        return found
+
+    def named(self, *names: str) -> Iterator[Call]:
+        """Calls of these qualified names, in order."""
+        return _in_order(self._by_name, names)
+
+    def methods(self, *names: str) -> Iterator[Call]:
+        """Calls of methods with these (last) names, of whatever receiver, in order."""
+        return _in_order(self._by_method, names)
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in self.calls:
+            found.setdefault(call.name, []).append(call)
+        return found
+
+    @cached_property
+    def _by_method(self) -> dict[str, list[Call]]:
+        found: dict[str, list[Call]] = {}
+        for call in self.calls:
+            if call.receiver is not None:
+                found.setdefault(call.method, []).append(call)
+        return found
+
+
+def _in_order(index: dict[str, list[Call]], names: tuple[str, ...]) -> Iterator[Call]:
+    held = [index[name] for name in dict.fromkeys(names) if name in index]
+    if len(held) == 1:
+        return iter(held[0])
+    return iter(sorted((call for calls in held for call in calls), key=lambda call: call.order))

@@ -1,0 +1,91 @@
+"""DDP707: a number is made from one of all ranks and one of this rank's samples."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ddpify.ranks.mixing import MIXED
+from ddpify.ranks.model import DATA, RANK0, Call, Value
+from ddpify.ranks.run import Run
+from ddpify.ranks.values import spread
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import trained
+from ddpify.rules.metrics.metrics import shows
+from ddpify.rules.shared.outputs import CHECKPOINTS
+from ddpify.site import Site
+
+_ON_ONE = """
+right, seen = torch.zeros(1), torch.zeros(1)
+for x, y in loader:
+    optimizer.zero_grad()
+    out = model(x)
+    F.cross_entropy(out, y).backward()
+    optimizer.step()
+    right += (out.argmax(1) == y).sum()
+    seen += len(y)
+dist.all_reduce(seen){more}
+if dist.get_rank() == 0:
+    print(epoch, (right / seen).item()){mark}
+"""
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per such number that is shown, saved or decided by."""
+    done: set[Site] = set()
+    for value, where, what in _uses(run):
+        for thing in value.sources():
+            if (
+                value.local
+                and thing.name == MIXED
+                and thing.site is not None
+                and thing.site not in done
+            ):
+                done.add(thing.site)
+                yield Finding(
+                    "DDP707",
+                    thing.site,
+                    "one operand was summed over the ranks, the other is of this rank's samples"
+                    " alone: the number is neither that of all ranks nor that of one",
+                    Severity.WARNING,
+                    (),
+                    "reduce both, or neither",
+                    ((where, what),),
+                )
+
+
+def _uses(run: Run) -> Iterator[tuple[Value, Site, str]]:
+    """What is shown, saved or asked and is not yet the same on all ranks."""
+    for call in run.calls:
+        kept = call.name in CHECKPOINTS and not _in_memory(call)
+        if call.module.ours and not kept:
+            continue  # on its way to all ranks
+        seen = shows(call) and call.target is None and call.ranks & RANK0
+        if seen or kept:
+            what = "shown here" if seen else "saved here"
+            yield from ((v, call.asked.site, what) for v in call.given if _is_own(v))
+        asked = (guard for guard in call.guards if not guard.module.ours)
+        yield from ((g.test, g.site, "decided by it") for g in asked if _is_own(g.test))
+
+
+def _in_memory(call: Call) -> bool:
+    """``torch.save(value, io.BytesIO())``: a message, no file."""
+    place = call.arg(1, "f")
+    return place is not None and place.made_by("io.BytesIO") is not None
+
+
+def _is_own(value: Value) -> bool:
+    return any(origin.kind == DATA for origin in spread(value))
+
+
+RULE = Rule(
+    "DDP707",
+    "half-global-number",
+    "A quotient of this rank's sum and the count of all ranks is N times too small, one of all"
+    " ranks' sum and this rank's count N times too large; an average that a meter keeps does not"
+    " change when its sum and count are replaced by those of all ranks.",
+    "torch.distributed.all_reduce; BUGS M02",
+    bad=(trained(loop=_ON_ONE.format(more="", mark="  # DDP707")),),
+    good=(trained(loop=_ON_ONE.format(more="\ndist.all_reduce(right)", mark="")),),
+    lint=lint,
+    severity=Severity.WARNING,
+)
