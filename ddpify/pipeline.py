@@ -13,7 +13,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.names import module_of
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Plan
-from ddpify.project import Project
+from ddpify.project import Files, Project
 from ddpify.rewrite import ReadOnlySource, Style, render
 from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.registry import all_rules
@@ -62,11 +62,10 @@ def _migrated(
     return _disposed(outcome, reads, settings)
 
 
-def check(paths: Sequence[Path], settings: Settings, *, hand_written: bool = False) -> Outcome:
-    """What is wrong in projects that ddpify migrated; others have no findings.
+def check(paths: Sequence[Path], settings: Settings) -> Outcome:
+    """What a migration would add to projects that ddpify migrated; others have no findings.
 
-    Those that somebody else made distributed are for ``lint``; ``hand_written`` compares them, too,
-    with what a migration would have made. The outcome's files are those of the judged programs.
+    The outcome's files are those of the judged programs.
     """
     found = discover.entries(paths)
     if isinstance(found, Refusal):
@@ -74,10 +73,9 @@ def check(paths: Sequence[Path], settings: Settings, *, hand_written: bool = Fal
     reads, refusals = _read_all(found, settings)
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals))
-    judged = {Status.MIGRATED, *([Status.DISTRIBUTED] if hand_written else [])}
-    distributed = [r for r in reads if r.facts.status in judged]
+    distributed = [r for r in reads if r.facts.status is Status.MIGRATED]
     findings = [_with_helpers(f, r) for r in distributed for f in _judge(r.facts, settings)]
-    if any(r.facts.status is Status.MIGRATED for r in distributed):
+    if distributed:
         findings += _launch_findings(found.root, distributed)
     copies = {read.facts.runtime for read in distributed}
     findings += [drift for copy in sorted(copies) for drift in vendor.drifts(copy, found.root)]
@@ -116,9 +114,9 @@ def _single(reads: Sequence[Read]) -> tuple[Note, ...]:
 
 
 def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], list[Refusal]]:
-    reads, refusals = [], []
+    reads, refusals, files = [], [], Files()
     for entry in found.scripts:
-        project = Project(found.root, entry.resolve())
+        project = Project(found.root, entry.resolve(), files=files)
         try:
             facts = analyze(project, settings.wants("DDP205"))
         except TooLarge as error:

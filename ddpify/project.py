@@ -2,25 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import TypeVar, cast
 
+from ddpify.python.imports import Finder, added_folders
 from ddpify.roots import project_root as project_root
-from ddpify.source import Source, UnreadableSource, module_file
+from ddpify.source import Source, UnreadableSource
+
+Made = TypeVar("Made")
+
+
+@dataclass
+class Files:
+    """The files of one run, whichever entries they hang on: each is read and parsed once."""
+
+    _read: dict[Path, Source | UnreadableSource] = field(default_factory=dict)
+    _made: dict[tuple[object, str], object] = field(default_factory=dict)
+
+    def read(self, file: Path, path: str) -> Source:
+        """The source of a file. Raises UnreadableSource."""
+        if file not in self._read:
+            try:
+                source = Source.read(file, path)
+                source.parse()
+                self._read[file] = source
+            except UnreadableSource as error:
+                self._read[file] = error
+        found = self._read[file]
+        if isinstance(found, UnreadableSource):
+            raise found
+        return found
+
+    def once(self, make: Callable[[Source], Made], source: Source) -> Made:
+        """What ``make`` makes of a source, made once: an index of its tree, for one."""
+        key = (make, source.path)
+        if key not in self._made:
+            self._made[key] = make(source)
+        return cast(Made, self._made[key])
 
 
 @dataclass
 class Project:
     """The files reachable from one entry script.
 
-    ``home`` is the folder of the entry: what Python puts first on ``sys.path``.
+    ``home`` is the folder of the entry: what Python puts first on ``sys.path``. ``files`` are
+    those of the run, read for other entries, too.
     """
 
     root: Path
     entry: Path
     sources: dict[str, Source] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
+    files: Files = field(default_factory=Files)
 
     @classmethod
     def of(cls, entry: Path) -> Project:
@@ -44,29 +81,35 @@ class Project:
             return None
         if path not in self.sources:
             try:
-                source = Source.read(file, path)
-                source.parse()
+                self.sources[path] = self.files.read(file.resolve(), path)
             except UnreadableSource as error:
                 self.unreadable[path] = str(error)
                 return None
-            self.sources[path] = source
         return self.sources[path]
 
     def find(self, dotted: str) -> Path | None:
-        """The local file an absolute import names: a module, a package, or None (not local)."""
-        parts = dotted.split(".")
-        for folder in self._search_path():
-            found = module_file(folder.joinpath(*parts))
-            if found is not None:
-                return found
-        return None
+        """The local file an absolute import names: a module, a package, or None (not local).
+
+        A package without ``__init__.py`` is its folder.
+        """
+        return self._finder.absolute(self.home, dotted) or self._finder.package(self.home, dotted)
 
     def find_relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The local file a relative import of ``importer`` names."""
-        folder = importer.resolve().parent
-        for _ in range(level - 1):
-            folder = folder.parent
-        return module_file(folder.joinpath(*dotted.split(".")) if dotted else folder)
+        importer = importer.resolve()
+        found = self._finder.relative(importer, level, dotted)
+        return found or self._finder.relative_package(importer, level, dotted)
+
+    def look_in_added(self, tree: ast.Module, file: Path) -> None:
+        """Let imports also look where a module says: ``sys.path.append("lib")``."""
+        known = self._finder.added
+        for folder in added_folders(tree, file.resolve(), self.home):
+            if folder.is_relative_to(self.root) and folder not in known:
+                known.append(folder)
+
+    @cached_property
+    def _finder(self) -> Finder:
+        return Finder(self.root)
 
     def dotted(self, file: Path) -> str:
         """The absolute name under which the entry's process imports ``file``."""

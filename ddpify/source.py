@@ -8,6 +8,7 @@ import sys
 import tokenize
 import warnings
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from ddpify.site import Site as Site
@@ -81,7 +82,11 @@ class Source:
         return text.encode(self.encoding)
 
     def parse(self) -> ast.Module:
-        """The standard library's tree. Raises UnreadableSource on a syntax error."""
+        """The standard library's tree, made once. Raises UnreadableSource on a syntax error."""
+        return self._tree
+
+    @cached_property
+    def _tree(self) -> ast.Module:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the user's `"\d"` is not ours to report
@@ -109,7 +114,14 @@ class Source:
 
     def site(self, node: ast.AST) -> Site:
         """Where ``node`` stands."""
-        return Site(self.path, self.span(node))
+        found = self._sites.get(node)
+        if found is None:
+            found = self._sites[node] = Site(self.path, self.span(node))
+        return found
+
+    @cached_property
+    def _sites(self) -> dict[ast.AST, Site]:
+        return {}
 
     def segment(self, span: Span) -> str:
         """The text a span covers, with ``\\n`` line ends."""

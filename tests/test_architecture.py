@@ -53,9 +53,9 @@ OURS: dict[str, set[str]] = {
     "roots": set(),
     "source": {"site"},
     "outcome": DATA,
-    "project": {"source", "facts", "names", "roots"},
-    # What a Python program is, for any reader: it knows neither values nor files of ours.
+    # What both readers know of Python: no samples, no ranks, no files but those of imports.
     "python": {"python"},
+    "project": {"source", "facts", "names", "python", "roots"},
     "facts": {"source", "facts", "names", "project", "python"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
@@ -128,7 +128,7 @@ OURS: dict[str, set[str]] = {
     "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
     "verify.pairing": {"facts.model", "outcome", "pipeline", "project", "settings", "write"}
     | {f"verify.{name}" for name in ("baseline", "options", "scratch", "snapshot")},
-    "verify.run": {"pipeline", "project", "settings", "verify"},
+    "verify.run": {"lint", "project", "settings", "verify"},
     "verify.measure": {"advice.model", "project", "verify"},
 }
 # The registry is the one module that names the rules; the pipeline joins all layers.

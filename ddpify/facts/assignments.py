@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+from typing import cast
 
+from ddpify.facts import containers, special
 from ddpify.facts.conditions import conditioned
+from ddpify.facts.containers import item_of
 from ddpify.facts.events import Access, Bind
-from ddpify.facts.expressions import item_of, shape_entry
+from ddpify.facts.expressions import shape_entry
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame
+from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.values import (
     Kind,
     Measure,
@@ -20,7 +23,10 @@ from ddpify.facts.values import (
     flat_measure,
     is_zero,
     join,
+    one,
 )
+from ddpify.python.targets import Place, places
+from ddpify.source import Site
 
 
 def assign(
@@ -71,13 +77,26 @@ def _destructure(
 ) -> None:
     parts = source.elts if isinstance(source, ast.Tuple) else None
     shape = source is not None and _is_shape(source)
-    for index, element in enumerate(target.elts):
+    for index, place in enumerate(places(target.elts)):
+        element = target.elts[index]
         part = parts[index] if parts and len(parts) == len(target.elts) else None
-        if shape:
+        if place.end is not None:
+            nth = _stretch(m, f, value, place, m.site(f, element))
+        elif shape:
             nth = shape_entry(m, f, value, constant(index), m.site(f, element))
         else:
-            nth = _nth(m, f, value, index)
+            nth = _nth(m, f, value, place.start)
         assign(m, f, element, nth, part)
+
+
+def _stretch(m: Machine, f: Frame, value: Value, place: Place, site: Site) -> Value:
+    """What a starred target takes."""
+    end = -place.end if place.end else None
+    lists = value.of(*containers.LISTS)
+    found = [containers.sliced(thing, place.start, end, site) for thing in lists]
+    if found:
+        return join(*found)
+    return one(Thing(Kind.ITERATOR, site, inner=m.element_of(f, value)))
 
 
 def _is_shape(node: ast.expr) -> bool:
@@ -101,6 +120,12 @@ def _store_attribute(m: Machine, f: Frame, target: ast.Attribute, value: Value) 
     site = m.site(f, target.value)
     m.record(Access(m.tick(), base, site, target.attr, m.where(f), stored=True))
     for thing in base.things:
+        setter = special.setter(thing, target.attr)
+        if setter is not None:
+            m.enter(f, setter, (one(thing), value), {}, site)
+            continue
+        if _stored_elsewhere(thing, target.attr, value):
+            continue
         _claim(thing, value)
         strong = len(base.things) == 1 and len(f.guards) == f.entered_with
         old = None if strong else thing.attrs.get(target.attr)
@@ -108,6 +133,18 @@ def _store_attribute(m: Machine, f: Frame, target: ast.Attribute, value: Value) 
             m.module_globals(thing)[target.attr] = join(old, value)
         else:
             thing.attrs[target.attr] = join(old, value)
+
+
+def _stored_elsewhere(thing: Thing, name: str, value: Value) -> bool:
+    """Attributes of a class, which its objects have, too; and ``self.__dict__ = self``."""
+    if thing.kind is Kind.CLASS and isinstance(thing.ref, ClassInfo):
+        thing.ref.env[name] = join(thing.ref.env.get(name), value)
+        return True
+    given = [t for t in value.things if t.keys is not None]
+    if name == "__dict__" and len(given) == 1 and given[0].keys is not None:
+        thing.attrs = cast("dict[str, Value]", given[0].keys)
+        return True
+    return False
 
 
 def _claim(owner: Thing, value: Value) -> None:
@@ -124,11 +161,14 @@ def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> No
         value = computed(value, index)
     _taint(m, f, target, base, value)
     for thing in base.things:
+        if special.special(m, f, thing, "__setitem__", (index, value), m.site(f, target)):
+            continue
         if thing.keys is not None:
             slot: object = index.const if index.known else 0
-            thing.keys[slot] = value
+            whole = value if len(f.guards) == f.entered_with else join(thing.keys.get(slot), value)
+            thing.keys[slot] = whole
         elif thing.inner is not None or thing.items is not None:
-            thing.inner = join(thing.inner, value)
+            containers.replace_item(f, thing, index, value)
 
 
 def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Value) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
+from typing import cast
 
-from ddpify.facts import counts, dealing, measures, rows
+from ddpify.facts import containers, counts, dealing, measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame
+from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import (
     NO_CONST,
     NOTHING,
@@ -27,6 +29,8 @@ SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 
 
 ITERATION = frozenset("enumerate zip iter reversed list tuple sorted set next map filter".split())
+SCOPES = frozenset({"globals", "locals"})
+APPLIED = (Kind.FUNCTION, Kind.METHOD, Kind.CLASS, Kind.EXTERNAL)
 PLAIN = frozenset("isinstance hasattr callable issubclass print".split())
 
 
@@ -37,8 +41,10 @@ def call_builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail in ITERATION:
         return _iteration(m, f, tail, call)
     if tail == "dict":
-        keys: dict[object, Value] = {name: value for name, value in call.kwargs.items()}
-        return one(Thing(Kind.DICT, call.site, keys=keys))
+        return containers.dict_of(call.arg(0, ""), call.kwargs, call.site)
+    if tail in SCOPES:
+        space = f.module.globals if tail == "globals" else f.env
+        return one(Thing(Kind.DICT, call.site, keys=cast("dict[object, Value]", space)))
     if tail in PLAIN:
         return NOTHING
     if tail == "range":
@@ -63,12 +69,63 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return counts.tally(m, f, whole, call.site) if each else whole
     if tail == "getattr" and len(call.args) > 1 and call.args[1].known:
         return _getattr(m, f, call)
-    return computed(*call.args) if tail == "vars" else None
+    if tail in ("max", "min") and first.of(*containers.LISTS) and "key" in call.kwargs:
+        return m.element_of(f, first)
+    return _of_object(m, f, tail, call)
+
+
+def _of_object(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
+    """What asks an object for what it is, or changes it."""
+    first = call.args[0]
+    if tail == "setattr" and len(call.args) == 3:
+        return _setattr(call)
+    if tail == "vars":
+        return _attribute(m, f, call, first, "__dict__")
+    if tail == "type" and len(call.args) == 1 and first.of(Kind.INSTANCE):
+        return _attribute(m, f, call, first, "__class__")
+    if tail == "property":
+        return _property(m, call)
+    if tail == "__import__" and isinstance(first.const, str):
+        return m.import_module(f, first.const.split(".")[0], call.site)
+    return None
+
+
+def _property(m: Machine, call: Call) -> Value:
+    """``loader = property(get, set)`` in a class."""
+    mark = one(m.external("builtins.property", call.site))
+    setters = [t.ref for value in call.args[1:2] for t in value.things]
+    made = []
+    for thing in call.args[0].things:
+        if isinstance(thing.ref, FunctionInfo):
+            own = next((s for s in setters if isinstance(s, FunctionInfo)), None)
+            info = replace(thing.ref, decorators=(*thing.ref.decorators, mark), setter=own)
+            made.append(one(replace(thing, ref=info)))
+    return join(*made)
+
+
+def _setattr(call: Call) -> Value:
+    """``setattr(x, name, value)``; where the name is not known any attribute may be meant."""
+    base, name, value = call.args
+    for thing in base.of(Kind.INSTANCE, Kind.ARGUMENT):
+        if isinstance(name.const, str):
+            old = thing.attrs.get(name.const) if len(base.things) > 1 else None
+            thing.attrs[name.const] = join(old, value)
+        elif value.things:
+            thing.detail["set"] = join(thing.detail.get("set"), value)
+    return NOTHING
 
 
 def _getattr(m: Machine, f: Frame, call: Call) -> Value:
+    base, name = call.args[0], str(call.args[1].const)
+    found = _attribute(m, f, call, base, name)
+    if len(call.args) > 2 and not found.things and not found.known:
+        return join(found, call.args[2])
+    return found
+
+
+def _attribute(m: Machine, f: Frame, call: Call, base: Value, name: str) -> Value:
     node = m.tree(call.site.path).expression(call.site) or ast.Pass()
-    return m.attribute(f, call.args[0], str(call.args[1].const), node)
+    return m.attribute(f, base, name, node)
 
 
 def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:
@@ -107,12 +164,12 @@ def _next(m: Machine, f: Frame, call: Call) -> Value:
     if m.dealt and dealing.is_first(m, f, call):
         m.firsts.append(call)
         return NOTHING
-    return m.element_of(f, call.args[0])
+    return join(m.element_of(f, call.args[0]), *call.args[1:])
 
 
 def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if not call.args:
-        return one(Thing(Kind.ITERATOR, call.site, inner=None))
+        return one(Thing(Kind.TUPLE, call.site, items=()))
     if tail == "next":
         return _next(m, f, call)
     if tail == "zip":
@@ -120,6 +177,9 @@ def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return iterates(m, f, call, one(Thing(Kind.TUPLE, call.site, items=parts)))
     if tail in ("map", "filter"):
         element = m.element_of(f, call.args[-1])
+        if tail == "map" and any(t.kind in APPLIED for t in call.args[0].things):
+            each = tuple(m.element_of(f, given) for given in call.args[1:])
+            element = m.apply(f, call.args[0], each, call.site)
         result = iterates(m, f, call, element)
         return result.but(deps=flat_deps(call.args[-1]))
     element = m.element_of(f, call.args[0])

@@ -5,13 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
-from ddpify.facts import functional, library, methods, sums
+from ddpify.facts import containers, fields, functional, library, methods, sums
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.expressions import attribute
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.summaries import Given
 from ddpify.facts.values import (
     NOTHING,
     Kind,
@@ -25,6 +27,7 @@ from ddpify.facts.values import (
     join,
     one,
 )
+from ddpify.python.arguments import bind, defaults
 from ddpify.source import Site
 
 CALLABLE_MODELS = (Kind.MODEL, Kind.WRAPPED)
@@ -265,24 +268,16 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
             sites = (event.callee, *arguments.arg_sites)
             m.enter(f, target.ref, args, arguments.kwargs, event.site, sites, arguments.kwarg_sites)
     if init is None and kind is Kind.INSTANCE:
-        _fill_fields(thing, info, arguments)
+        if "typing.TypedDict" in info.external_bases():
+            return containers.dict_of(None, arguments.kwargs, event.site)
+        given = (arguments.args, arguments.kwargs)
+        if not fields.contain(thing, info, *given):
+            fields.fill(m, f, thing, info, *given)
     if kind is Kind.MODEL and m.follows(info, thing):
         functional.open_up(thing)
     if kind is Kind.INSTANCE:
         return one(thing, thing.detail["deps"])
     return one(thing)
-
-
-def _fill_fields(thing: Thing, info: ClassInfo, arguments: Arguments) -> None:
-    """The fields of a dataclass or named tuple, in the order they are written in."""
-    fields = [
-        statement.target.id
-        for base in reversed(info.mro())
-        for statement in base.node.body
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-    ]
-    thing.attrs.update(zip(dict.fromkeys(fields), arguments.args, strict=False))
-    thing.attrs.update({k: v for k, v in arguments.kwargs.items() if k in fields})
 
 
 def _is_super(func: ast.expr) -> bool:
@@ -300,13 +295,31 @@ def _super_call(m: Machine, f: Frame, node: ast.Call) -> Value:
     owner = f.function.owner if f.function is not None else None
     if owner is None or f.self_thing is None:
         return computed(*arguments.all())
-    for info in owner.mro()[1:]:
+    whole = f.self_thing.ref.mro() if isinstance(f.self_thing.ref, ClassInfo) else owner.mro()
+    line = whole if owner in whole else owner.mro()  # that of the object: bases in a diamond
+    for info in line[line.index(owner) + 1 :]:
         found = info.env.get(node.func.attr)
         for thing in found.things if found is not None else ():
             if isinstance(thing.ref, FunctionInfo):
                 args = (one(f.self_thing), *arguments.args)
                 return m.enter(f, thing.ref, args, arguments.kwargs, m.site(f, node))
+    if node.func.attr == "__init__" and f.self_thing.kind is Kind.INSTANCE:
+        fields.contain(f.self_thing, owner, arguments.args, arguments.kwargs)
     return NOTHING
+
+
+def apply(m: Machine, f: Frame, function: Value, args: tuple[Value, ...], site: Site) -> Value:
+    """Call something as Python does by itself; what it makes cannot be changed at ``site``."""
+    sites = (site,) * len(args)
+    given = Arguments(args, {}, sites, {}, True)
+    results = []
+    for thing in function.things:
+        event = Call(
+            m.tick(), thing.name, site, site, m.where(f), args, {}, sites, {}, star=True, bound=True
+        )
+        result = _call_thing(m, f, thing, given, event)
+        results.extend([result] if result is not None else [])
+    return join(*results) if results else computed(*args)
 
 
 def enter(
@@ -319,10 +332,39 @@ def enter(
     arg_sites: tuple[Site, ...],
     kwarg_sites: Mapping[str, Site],
 ) -> Value:
-    """Run a project function; recursion and endless depth give what is known of the arguments."""
+    """Run a project function; one that only computes is read once for this kind of arguments."""
     m.entered_at.add(site)
+    given = Given.to(info, args, kwargs)
+    key = m.summaries.key(f, info, given)
+    if f is None or key is None:
+        return _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
+    known = m.summaries.replayed(key, given)
+    if known is not None:
+        return known
+    recording = m.summaries.begin((*f.stack, site), given)
+    try:
+        result = _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
+    finally:
+        m.summaries.end(recording)
+    m.summaries.keep(key, recording, info, given, result)
+    return result
+
+
+def _read(
+    m: Machine,
+    f: Frame | None,
+    info: FunctionInfo,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+    site: Site,
+    arg_sites: tuple[Site, ...],
+    kwarg_sites: Mapping[str, Site],
+) -> Value:
+    """Read a body; recursion and endless depth give what is known of the arguments."""
+    m.summaries.entered(info)
     with m.inside(info) as allowed:
         if not allowed:
+            m.summaries.cut_short()
             return computed(*args, *kwargs.values())
         frame = _frame(f, info, site)
         _bind_parameters(m, frame, info, args, kwargs, arg_sites, kwarg_sites)
@@ -359,35 +401,21 @@ def _bind_parameters(
     kwarg_sites: Mapping[str, Site],
 ) -> None:
     spec = info.node.args
+    placed: list[tuple[Value, Site | None]] = list(zip_longest(args, arg_sites[: len(args)]))
+    named = {name: (value, kwarg_sites.get(name)) for name, value in kwargs.items()}
+    bound = bind(spec, placed, named)
+    known = defaults(spec, info.defaults, info.kw_defaults)
+    for name, (value, site) in bound.given.items():
+        frame.env[name], frame.parameters[name] = value, site
+    for name in bound.missing:
+        frame.env[name], frame.parameters[name] = known.get(name, NOTHING), None
+    if spec.vararg is not None:
+        rest = tuple(value for value, _ in bound.rest)
+        frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=rest))
+    if spec.kwarg is not None:
+        keys: dict[object, Value] = {name: value for name, (value, _) in bound.keywords.items()}
+        frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))
     names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
-    defaults = dict(zip(names[len(names) - len(info.defaults) :], info.defaults, strict=True))
-    for keyword, default in zip(spec.kwonlyargs, info.kw_defaults, strict=True):
-        if default is not None:
-            defaults[keyword.arg] = default
-    left = dict(kwargs)
-    for index, name in enumerate(names[: len(args)]):
-        frame.env[name] = args[index]
-        frame.parameters[name] = arg_sites[index] if index < len(arg_sites) else None
-    for name in (*names, *[a.arg for a in spec.kwonlyargs]):
-        if name in left:
-            frame.env[name] = left.pop(name)
-            frame.parameters[name] = kwarg_sites.get(name)
-        elif name not in frame.env:
-            frame.env[name] = defaults.get(name, NOTHING)
-            frame.parameters[name] = None
-    _bind_rest(frame, info, args[len(names) :], left)
     first = frame.env.get(names[0]) if names else None
     if info.owner is not None and first is not None and first.things:
         frame.self_thing = first.things[0]
-
-
-def _bind_rest(
-    frame: Frame, info: FunctionInfo, args: tuple[Value, ...], kwargs: dict[str, Value]
-) -> None:
-    """``*args`` and ``**kwargs``."""
-    spec = info.node.args
-    if spec.vararg is not None:
-        frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=args))
-    if spec.kwarg is not None:
-        keys: dict[object, Value] = {name: value for name, value in kwargs.items()}
-        frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))

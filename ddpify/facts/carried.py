@@ -41,14 +41,17 @@ def entry_loops(m: Machine, f: Frame) -> tuple[Loop, ...]:
     found = []
     loop = f.loop
     while loop is not None:
-        node = m.tree(loop.site.path).statement(loop.site)
-        if not isinstance(node, ast.For) or any(isinstance(n, LEAVES) for n in ast.walk(node)):
-            return ()
         found.append(loop)
         if over_entries(loop.over):
-            return tuple(found)
+            whole = all(_is_whole(m, each) for each in found)
+            return tuple(found) if whole else ()
         loop = loop.parent
     return ()
+
+
+def _is_whole(m: Machine, loop: Loop) -> bool:
+    node = m.tree(loop.site.path).statement(loop.site)
+    return isinstance(node, ast.For) and not any(isinstance(n, LEAVES) for n in ast.walk(node))
 
 
 def nodes_of(m: Machine, loops: Iterable[Loop]) -> list[ast.For]:

@@ -6,7 +6,17 @@ import ast
 from collections.abc import Callable
 from typing import Any, cast
 
-from ddpify.facts import counts, dealing, library, measures, rows, wrapping
+from ddpify.facts import (
+    containers,
+    counts,
+    dealing,
+    library,
+    measures,
+    rows,
+    special,
+    wrapping,
+)
+from ddpify.facts.containers import item_of
 from ddpify.facts.events import Access
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -48,6 +58,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
 
 
 def _name(m: Machine, f: Frame, node: ast.Name) -> Value:
+    if node.id not in f.env:
+        m.summaries.looked_up(f.module.globals, node.id)
     value = f.lookup(node.id)
     if value is not None:
         return value
@@ -93,7 +105,23 @@ def _thing_attribute(
         found = thing.ref.lookup(name)
         if found is not None:
             return m.bind_method(thing, found, m.site(f, node))
-    return _known_attribute(m, f, base, thing, name, node)
+    return _named_attribute(m, f, thing, name, node) or _known_attribute(
+        m, f, base, thing, name, node
+    )
+
+
+def _named_attribute(m: Machine, f: Frame, thing: Thing, name: str, node: ast.AST) -> Value | None:
+    """What every object of a class has, or is made up when it is asked for."""
+    if name == "__name__" and isinstance(thing.ref, (ClassInfo, FunctionInfo)):
+        return constant(thing.ref.name)
+    if thing.kind is not Kind.INSTANCE or not isinstance(thing.ref, ClassInfo):
+        return None
+    if name == "__class__":
+        return one(thing.ref.thing) if thing.ref.thing is not None else None
+    if name.startswith("__"):
+        return None
+    made = special.special(m, f, thing, "__getattr__", (constant(name),), m.site(f, node))
+    return made if made is not None else thing.detail.get("set")
 
 
 def _known_attribute(
@@ -127,6 +155,10 @@ def _attribute_measure(base: Value, name: str) -> Measure:
 
 def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     base = m.evaluate(f, node.value)
+    if isinstance(node.slice, ast.Slice) and base.of(*containers.LISTS):
+        bounds = [m.evaluate(f, b) if b else None for b in containers.bounds_of(node.slice)]
+        lists = base.of(*containers.LISTS)
+        return join(*[containers.slice_of(t, bounds, m.site(f, node)) for t in lists])
     index = m.evaluate(f, node.slice)
     if _is_shape(node.value):
         return shape_entry(m, f, base, index, m.site(f, node))
@@ -134,12 +166,30 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         return library.environment(m, f, index, m.site(f, node))
     if base.of(Kind.MODEL, Kind.WRAPPED):
         m.record(Access(m.tick(), base, m.site(f, node.value), "__getitem__", m.where(f)))
-    results = [item_of(thing, index) or part_of(thing) for thing in base.things]
+    results = [
+        special.special(m, f, thing, "__getitem__", (index,), m.site(f, node))
+        or _made_up(m, f, thing, index, m.site(f, node))
+        or item_of(thing, index)
+        or part_of(thing)
+        for thing in base.things
+    ]
     found = [r for r in results if r is not None]
     if found:
         return join(*found)
     part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
     return rows.subscript(base, node.slice, index, part)
+
+
+def _made_up(m: Machine, f: Frame, thing: Thing, index: Value, site: Site) -> Value | None:
+    """An entry that a ``defaultdict`` makes when it is asked for; None where there is one."""
+    factory = thing.detail.get("factory")
+    if factory is None or thing.keys is None or (not index.known and thing.keys):
+        return None
+    slot: object = index.const if index.known else 0
+    if slot in thing.keys:
+        return None
+    thing.keys[slot] = m.apply(f, factory, (), site)
+    return thing.keys[slot]
 
 
 def _is_shape(node: ast.expr) -> bool:
@@ -182,40 +232,12 @@ def part_of(thing: Thing) -> Value | None:
     return known
 
 
-def item_of(thing: Thing, index: Value) -> Value | None:
-    """An element of a container thing, None when it is not one."""
-    if thing.keys is not None and index.known:
-        return thing.keys.get(index.const, thing.keys.get(0, NOTHING))
-    if thing.items is not None:
-        if (
-            index.known
-            and isinstance(index.const, int)
-            and -len(thing.items) <= index.const < len(thing.items)
-        ):
-            return thing.items[index.const]
-        return join(*thing.items) if thing.items else NOTHING
-    if thing.keys is not None:
-        return join(*thing.keys.values())
-    if thing.kind is Kind.BATCH:
-        return Value((), frozenset({thing}), Measure.SAMPLES, rows=True)
-    if thing.kind is Kind.CHECKPOINT:
-        return Value((), frozenset({thing}))
-    if thing.kind is Kind.ITERATOR and thing.inner is not None:
-        return thing.inner
-    return None
-
-
 def _tuple(m: Machine, f: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
-    items = tuple(m.evaluate(f, e.value if isinstance(e, ast.Starred) else e) for e in node.elts)
-    starred = any(isinstance(e, ast.Starred) for e in node.elts)
-    thing = Thing(Kind.TUPLE, m.site(f, node))
-    if isinstance(node, ast.Tuple) and not starred:
-        thing.items = items
-    else:
-        thing.kind = Kind.ITERATOR if starred else Kind.TUPLE
-        thing.items = None if starred else items
-        thing.inner = join(*items) if starred and items else None
-    return one(thing)
+    spread = [isinstance(e, ast.Starred) for e in node.elts]
+    items = [m.evaluate(f, e.value if isinstance(e, ast.Starred) else e) for e in node.elts]
+    if any(spread):
+        return containers.display(list(zip(items, spread, strict=True)), m.site(f, node))
+    return one(Thing(Kind.TUPLE, m.site(f, node), items=tuple(items)))
 
 
 def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
@@ -236,7 +258,7 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
 
 def _binop(m: Machine, f: Frame, node: ast.BinOp) -> Value:
     left, right = m.evaluate(f, node.left), m.evaluate(f, node.right)
-    joined = _concatenate(m, f, node, left, right)
+    joined = special.operated(m, f, node, left, right) or _concatenate(m, f, node, left, right)
     if joined is not None:
         return joined
     if isinstance(left.const, str) and isinstance(node.op, ast.Mod):
@@ -245,13 +267,21 @@ def _binop(m: Machine, f: Frame, node: ast.BinOp) -> Value:
 
 
 def _concatenate(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value) -> Value | None:
-    """``list + list`` keeps both sides' things."""
+    """``list + list`` keeps both sides' things, ``dict | dict`` does, ``[x] * 2`` repeats them."""
+    site = m.site(f, node)
+    if isinstance(node.op, ast.BitOr):
+        return containers.merged(left, right, site)
+    if isinstance(node.op, ast.Mult) and len(left.of(Kind.TUPLE)) == 1:
+        return containers.repeated(left.things[0], right, site)
     if not isinstance(node.op, ast.Add):
         return None
-    containers = [t for v in (left, right) for t in v.of(Kind.TUPLE, Kind.ITERATOR)]
-    if not containers:
+    whole = containers.joined_text(left, right) or containers.concatenated(left, right, site, f)
+    if whole is not None:
+        return whole
+    lists = [t for v in (left, right) for t in v.of(*containers.LISTS)]
+    if not lists:
         return None
-    parts = [join(*t.items) if t.items else t.inner for t in containers]
+    parts = [containers.everything(t) for t in lists]
     return one(Thing(Kind.ITERATOR, m.site(f, node), inner=join(*parts)))
 
 
@@ -355,9 +385,23 @@ def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
 
 def _joined(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
     parts = [m.evaluate(f, v.value) for v in node.values if isinstance(v, ast.FormattedValue)]
+    plain = all(not isinstance(v, ast.FormattedValue) or _is_plain(v) for v in node.values)
     if not parts:
         return NOTHING
+    if plain and all(isinstance(part.const, str) for part in parts):
+        return constant(_text(node, [str(part.const) for part in parts]))
     return computed(*parts)
+
+
+def _is_plain(node: ast.FormattedValue) -> bool:
+    return node.conversion == -1 and node.format_spec is None
+
+
+def _text(node: ast.JoinedStr, parts: list[str]) -> str:
+    """``f"{split}_loader"`` where all that is filled in is known."""
+    left = iter(parts)
+    known = (v.value if isinstance(v, ast.Constant) else next(left) for v in node.values)
+    return "".join(str(part) for part in known)
 
 
 def _named(m: Machine, f: Frame, node: ast.NamedExpr) -> Value:

@@ -6,8 +6,9 @@ import ast
 
 from ddpify.facts.events import Unknown
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame
+from ddpify.facts.scopes import Frame, ModuleInfo
 from ddpify.facts.values import Kind, Value
+from ddpify.python.imports import exported
 from ddpify.source import Site
 
 
@@ -34,8 +35,10 @@ def import_from(m: Machine, f: Frame, node: ast.ImportFrom) -> None:
 def import_star(m: Machine, f: Frame, module: Value, site: Site) -> None:
     for thing in module.things:
         if thing.kind is Kind.MODULE:
-            for name, value in list(m.module_globals(thing).items()):
-                if not name.startswith("_"):
-                    f.env[name] = value
+            known = m.module_globals(thing)
+            said = exported(thing.ref.tree.body) if isinstance(thing.ref, ModuleInfo) else None
+            public = (name for name in list(known) if not name.startswith("_"))
+            for name in said if said is not None else public:
+                f.env[name] = m.module_attribute(thing, name)
         else:
             m.unknown(Unknown(site, f"`from {thing.name} import *` hides where names come from"))

@@ -56,7 +56,7 @@ def _instance_element(m: Machine, thing: Thing, f: Frame) -> Value | None:
     assert isinstance(thing.ref, ClassInfo)
     method = thing.ref.lookup("__iter__")
     if method is None:
-        return None
+        return _next_of(m, thing, f)
     for bound in m.bind_method(thing, method, f.statement or thing.born).things:
         if isinstance(bound.ref, FunctionInfo) and bound.receiver is not None:
             made = m.enter(f, bound.ref, (one(thing),), {}, f.statement or thing.born)

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpify.facts import builtin_calls, counts, helper_calls, measures, rows, sums, wrapping
+from ddpify.facts import (
+    builtin_calls,
+    counts,
+    helper_calls,
+    measures,
+    rows,
+    standard_calls,
+    sums,
+    wrapping,
+)
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
+from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.values import (
     NOTHING,
     Kind,
@@ -50,7 +60,13 @@ MODEL_SOURCES = (
     "segmentation_models_pytorch.",
     "torch.hub.load",
 )
-PASS_THROUGH = words.COMPILERS | words.COPIES
+PASS_THROUGH = (
+    words.COMPILERS
+    | words.COPIES
+    | frozenset(
+        """asyncio.run contextlib.nullcontext contextlib.closing types.MappingProxyType""".split()
+    )
+)
 ITERATES = words.ITERATES | {"more_itertools.peekable"}
 
 
@@ -118,6 +134,8 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return _wrap_call(m, f, tail, call)
     if name.startswith(f"{INSTALLED}."):
         return helper_calls.call_helper(m, f, tail, call)
+    if name in STANDARD:
+        return standard_calls.call_standard(m, f, name, call)
     if name.startswith("builtins."):
         return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):
@@ -390,6 +408,7 @@ def _is_loss(tail: str) -> bool:
 
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     inner = call.arg(0, "module") or NOTHING
+    m.parallel |= tail == "DataParallel"
     if tail == "DataParallel" and m.drop_data_parallel:
         for thing in inner.of(Kind.UNKNOWN):
             thing.kind = Kind.MODEL

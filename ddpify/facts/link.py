@@ -12,7 +12,7 @@ from dataclasses import replace
 from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
-from ddpify.facts.machine import Interpreter
+from ddpify.facts.machine import AS_IT_STANDS, Interpreter, Target
 from ddpify.facts.model import Facts, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
@@ -53,29 +53,23 @@ def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
     Raises:
         TooLarge: the program cannot be followed whole.
     """
-    first = Interpreter(project)
-    module = first.run()
+    readings = _Readings(project)
+    first = readings.first
+    module = first.entry
     if module is None or not module.tree.body:
         return None
-    if first.exhausted:
-        raise TooLarge(
-            f"{module.source.path}: the program is too large to follow whole;"
-            " name a smaller entry script"
-        )
     status, evidence = _status(first)
-    by_hand = status is Status.DISTRIBUTED
-    bare = first if by_hand else _read(project, drop_data_parallel=True)
+    if status is Status.DISTRIBUTED:  # refused: what several processes would change, they do
+        return replace(gather(project, first, (), status), evidence=evidence)
+    bare = readings.of(Target(drop_data_parallel=True))
     homes = _homes(bare)
     models = models_of(first, bare, homes)
-    if by_hand:
-        target = _read(project, sharded=_sharded(bare))
-        return replace(gather(project, target, models, status), evidence=evidence)
-    facts = _as_migrated(project, bare, homes, models, status, shard_evaluation)
+    facts = _as_migrated(readings, bare, homes, models, status, shard_evaluation)
     return replace(facts, evidence=evidence)
 
 
 def _as_migrated(
-    project: Project,
+    readings: _Readings,
     bare: Machine,
     homes: dict[tuple[Thing, ...], Home | None],
     models: tuple[Model, ...],
@@ -83,50 +77,66 @@ def _as_migrated(
     shard_evaluation: bool,
 ) -> Facts:
     """Read the program as it will be: a trial shards all evaluation, the last what bears it."""
-    wraps = _wraps(homes)
     sharded = _sharded(bare) | sharding.presharded(bare)
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
-    trial = _read(project, wraps, True, sharded | wanted)
+    wrapped = Target(_wraps(homes), True, sharded | wanted)
+    trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)
-    inner = frozenset(site for site, _ in unwraps)
     of_all = shares(trial)
-    counted = frozenset(share.site for share in of_all)
     dealt = sharding.dealt_already(bare, sharded)
+    migrated = replace(
+        wrapped,
+        unwraps=frozenset(site for site, _ in unwraps),
+        shares=frozenset(share.site for share in of_all),
+    )
     rest = sharding.dealable(trial, wanted - shared_out - sharded)
     if rest:
-        again = _read(
-            project, wraps, True, sharded | shared_out | rest, inner, counted, dealt | rest
-        )
-        rest = sharding.shardable(again, rest)
+        dealing = replace(migrated, sharded=sharded | shared_out | rest, dealt=dealt | rest)
+        rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest
-    target = _read(project, wraps, True, sharded | shared_out, inner, counted, dealt | rest)
+    target = readings.of(replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest))
     replicated = sharding.left_whole(trial, wanted - shared_out)
-    facts = gather(project, target, models, status)
+    facts = gather(readings.project, target, models, status)
     return replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
 
 
-def _read(
-    project: Project,
-    wraps: dict[Site, tuple[str, ...]] | None = None,
-    drop_data_parallel: bool = False,
-    sharded: frozenset[Site] = frozenset(),
-    unwraps: frozenset[Site] = frozenset(),
-    counted: frozenset[Site] = frozenset(),
-    dealt: frozenset[Site] = frozenset(),
-) -> Machine:
-    machine = Interpreter(project, wraps, drop_data_parallel, sharded, unwraps, counted, dealt)
-    machine.run()
-    return machine
+class _Readings:
+    """The readings of one entry: each target is read once, and the first serves where it can."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self._known: dict[Target, Interpreter] = {}
+        self.first = self.of(AS_IT_STANDS)
+
+    def of(self, target: Target) -> Interpreter:
+        """The program, read as ``target`` says. Raises TooLarge."""
+        if target.drop_data_parallel and not self.first.parallel:
+            target = replace(target, drop_data_parallel=False)
+        if target not in self._known:
+            self._known[target] = self._read(target)
+        return self._known[target]
+
+    def _read(self, target: Target) -> Interpreter:
+        machine = Interpreter(self.project, target)
+        module = machine.run()
+        if module is not None and machine.exhausted:
+            raise TooLarge(
+                f"{module.source.path}: the program is too large to follow whole;"
+                " name a smaller entry script"
+            )
+        return machine
 
 
-def _wraps(homes: dict[tuple[Thing, ...], Home | None]) -> dict[Site, tuple[str, ...]]:
+def _wraps(
+    homes: dict[tuple[Thing, ...], Home | None],
+) -> tuple[tuple[Site, tuple[str, ...]], ...]:
     """The names to wrap, by the statement after which they are."""
     found: dict[Site, tuple[str, ...]] = {}
     for home in homes.values():
         if home is not None:
             found[home.statement] = (*found.get(home.statement, ()), home.target)
-    return found
+    return tuple(found.items())
 
 
 def _status(m: Machine) -> tuple[Status, tuple[tuple[Site, str], ...]]:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from ddpify.facts.protocol import Machine
+from typing import Protocol
+
 from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.source import Site
+
+
+class Sharded(Protocol):
+    """A reading in which the loaders of some calls give each rank its share."""
+
+    sharded: frozenset[Site]
 
 
 def loaders_in(value: Value, depth: int = 4) -> tuple[Thing, ...]:
@@ -17,7 +25,7 @@ def loaders_in(value: Value, depth: int = 4) -> tuple[Thing, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def is_local(m: Machine, value: Value) -> bool:
+def is_local(m: Sharded, value: Value) -> bool:
     """Whether a value is computed from this rank's share of the samples only."""
     if value.measure is Measure.UNIFORM:
         return False

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from ddpify.facts import (
     accumulators,
@@ -19,6 +20,7 @@ from ddpify.facts import (
     functional,
     iteration,
     library,
+    special,
     statements,
     wrapping,
 )
@@ -33,12 +35,13 @@ from ddpify.facts.scopes import (
     Loop,
     ModuleInfo,
 )
+from ddpify.facts.summaries import Summaries
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
 from ddpify.names import HEADER_PREFIX, INSTALLED, current
 from ddpify.project import Project
 from ddpify.python import words
-from ddpify.source import Site
+from ddpify.source import Site, Source
 
 BUDGET = 60_000
 MAX_DEPTH = 24
@@ -48,35 +51,42 @@ class OutOfBudget(Exception):
     """The program is too large to follow; what was read so far is kept."""
 
 
-class Interpreter:
-    """One reading of one entry script.
+@dataclass(frozen=True)
+class Target:
+    """How a program is read: as it stands or, in part or whole, as it will be.
 
-    ``wraps`` maps a statement's site to the names that are wrapped right after it,
+    ``wraps`` are statements and the names that are wrapped right after each,
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share, ``unwraps`` the expressions that will name the inner
     module, ``shares`` the counts and means that will be of all ranks, and ``dealt`` those of
-    ``sharded`` that deal whole batches: together they show the program as it will be, so that
-    rules can be stated against the target.
+    ``sharded`` that deal whole batches.
     """
 
-    def __init__(
-        self,
-        project: Project,
-        wraps: Mapping[Site, tuple[str, ...]] | None = None,
-        drop_data_parallel: bool = False,
-        sharded: frozenset[Site] = frozenset(),
-        unwraps: frozenset[Site] = frozenset(),
-        shares: frozenset[Site] = frozenset(),
-        dealt: frozenset[Site] = frozenset(),
-    ) -> None:
+    wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
+    drop_data_parallel: bool = False
+    sharded: frozenset[Site] = frozenset()
+    unwraps: frozenset[Site] = frozenset()
+    shares: frozenset[Site] = frozenset()
+    dealt: frozenset[Site] = frozenset()
+
+
+AS_IT_STANDS = Target()
+
+
+class Interpreter:
+    """One reading of one entry script: of the program as ``target`` says."""
+
+    def __init__(self, project: Project, target: Target = AS_IT_STANDS) -> None:
         self.project = project
-        self.wraps = dict(wraps or {})
-        self.sharded = sharded
-        self.unwraps = unwraps
-        self.shares = shares
-        self.dealt = dealt
+        self.wraps = dict(target.wraps)
+        self.drop_data_parallel = target.drop_data_parallel
+        self.sharded = target.sharded
+        self.unwraps = target.unwraps
+        self.shares = target.shares
+        self.dealt = target.dealt
+        self.summaries = Summaries()
+        self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
-        self.drop_data_parallel = drop_data_parallel
         self.now = 0
         self.spent = 0
         self.exhausted = False
@@ -86,12 +96,11 @@ class Interpreter:
         self.values: dict[Site, Value] = {}
         self.tallied: dict[Site, set[Thing]] = {}
         self.modules: dict[str, ModuleInfo] = {}
+        self.entry: ModuleInfo | None = None
         self._seen: dict[tuple[object, ...], Event] = {}
         self._made: dict[tuple[object, ...], Thing] = {}
-        self._sites: dict[ast.AST, Site] = {}
         self._entered: list[FunctionInfo] = []
         self.entered_at: set[Site] = set()
-        self._trees: dict[str, Tree] = {}
         self._built: set[ClassInfo] = set()
         self._judged: set[ClassInfo] = set()
         self._functions: set[ClassInfo] = set()
@@ -101,7 +110,7 @@ class Interpreter:
 
     def run(self) -> ModuleInfo | None:
         """Read the entry as Python would run it. None when it cannot be read."""
-        module = self._load("__main__", self.project.entry)
+        module = self.entry = self._load("__main__", self.project.entry)
         if module is None:
             return None
         try:
@@ -111,11 +120,16 @@ class Interpreter:
         return module
 
     def _load(self, name: str, file: Any) -> ModuleInfo | None:
+        if file.is_dir():  # a package without `__init__.py`
+            empty = Source.from_bytes(b"", file / "__init__.py", f"{name}/__init__.py")
+            return ModuleInfo(name, empty, empty.parse())
         source = self.project.read(file)
         if source is None:
             return None
         if source.path not in self.modules:
             self.modules[source.path] = ModuleInfo(name, source, source.parse())
+            if "sys.path" in source.text:
+                self.project.look_in_added(self.modules[source.path].tree, source.file)
         return self.modules[source.path]
 
     def _run_module(self, module: ModuleInfo) -> None:
@@ -156,21 +170,15 @@ class Interpreter:
 
     def site(self, f: Frame, node: ast.AST) -> Site:
         """Where a node of the running module stands."""
-        return self.site_of(f.module, node)
+        return f.module.source.site(node)
 
     def site_of(self, module: ModuleInfo, node: ast.AST) -> Site:
         """Where a node of ``module`` stands."""
-        found = self._sites.get(node)
-        if found is None:
-            found = self._sites[node] = module.source.site(node)
-        return found
+        return module.source.site(node)
 
     def tree(self, path: str) -> Tree:
         """The syntax of a module that was read, with parents."""
-        if path not in self._trees:
-            module = self.modules[path]
-            self._trees[path] = Tree(module.source, module.tree)
-        return self._trees[path]
+        return self.project.files.once(Tree, self.modules[path].source)
 
     def where(self, f: Frame) -> Where:
         """The circumstances of something that happens now."""
@@ -179,6 +187,7 @@ class Interpreter:
 
     def record(self, event: Event) -> None:
         """Keep an event; a repetition of one (second run of a loop) widens the first."""
+        self.summaries.saw(event)
         key = _key(event)
         known = self._seen.get(key)
         if known is None:
@@ -193,7 +202,7 @@ class Interpreter:
         known = self.values.get(site)
         if known is not value:
             self.values[site] = value if known is None else join(known, value)
-        for thing in held(value, Kind.TALLY):
+        for thing in held(value, Kind.TALLY) if value.things else ():
             self.tallied.setdefault(site, set()).add(thing)
 
     def unknown(self, unknown: Unknown) -> None:
@@ -210,6 +219,7 @@ class Interpreter:
         key = (kind, site, f.stack, name)
         if key not in self._made:
             self._made[key] = Thing(kind, site, name)
+        self.summaries.made(self._made[key])
         return self._made[key]
 
     # -- control ---------------------------------------------------------------------------
@@ -243,7 +253,7 @@ class Interpreter:
                 value = base.attrs.get(node.attr) if base else None
             if value is None:
                 continue
-            wrapped = wrapping.wrap(self, f, value, site, wrapping.DDP)
+            wrapped = wrapping.wrap(self, f, value, site, words.DDP)
             if base is not None and isinstance(node, ast.Attribute):
                 base.attrs[node.attr] = wrapped
             elif isinstance(node, ast.Name):
@@ -257,9 +267,9 @@ class Interpreter:
         """Whether a context manager is no_grad or inference_mode."""
         return any(t.name in library.NO_GRAD for t in value.things)
 
-    def entered(self, value: Value) -> Value:
+    def entered(self, f: Frame, value: Value) -> Value:
         """What ``with value as x`` binds."""
-        return value
+        return special.entered(self, f, value)
 
     def assign(
         self, f: Frame, target: ast.expr, value: Value, source: ast.expr | None = None
@@ -296,15 +306,24 @@ class Interpreter:
     def own(self, value: Value, info: ClassInfo) -> None:
         """Tell a function that it is a method."""
         for thing in value.things:
-            if isinstance(thing.ref, FunctionInfo) and thing.ref.owner is None:
-                thing.ref.owner = info
+            if isinstance(thing.ref, FunctionInfo):
+                for function in (thing.ref, thing.ref.setter):
+                    if function is not None and function.owner is None:
+                        function.owner = info
 
     def bind_method(self, receiver: Thing, value: Value, site: Site) -> Value:
         """A class attribute read through an instance."""
         bound = []
         for thing in value.things:
             info = thing.ref
+            of_class = receiver.kind is Kind.CLASS
             if not isinstance(info, FunctionInfo) or info.decorated_with("builtins.staticmethod"):
+                bound.append(one(thing))
+            elif info.decorated_with("builtins.classmethod"):
+                made = receiver.ref.thing if isinstance(receiver.ref, ClassInfo) else None
+                made = receiver if of_class or made is None else made
+                bound.append(one(Thing(Kind.METHOD, site, info.name, ref=info, receiver=made)))
+            elif of_class:  # `Base.__init__(self)`: the object is an argument
                 bound.append(one(thing))
             elif info.decorated_with("builtins.property", words.CACHED_PROPERTY):
                 bound.append(self.enter(None, info, (one(receiver),), {}, site))
@@ -324,6 +343,10 @@ class Interpreter:
     ) -> Value:
         """Run a project function with these arguments and give what it returns."""
         return calls.enter(self, f, info, args, kwargs, site, arg_sites, kwarg_sites or {})
+
+    def apply(self, f: Frame, function: Value, args: tuple[Value, ...], site: Site) -> Value:
+        """What a function, class or bound method gives, called by Python itself."""
+        return calls.apply(self, f, function, args, site)
 
     def builds(self, info: ClassInfo) -> bool:
         """Whether a module's ``__init__`` is still to be read: of a model once is enough."""
@@ -389,6 +412,7 @@ class Interpreter:
 
     def module_attribute(self, thing: Thing, name: str) -> Value:
         """``module.name``: a global or a submodule."""
+        self.summaries.looked_up(self.module_globals(thing), name)
         found = self.module_globals(thing).get(name)
         if found is not None:
             return found
@@ -396,6 +420,13 @@ class Interpreter:
         file = self.project.find_relative(thing.ref.source.file, 1, name)
         if thing.ref.source.file.name == "__init__.py" and file is not None:
             return self._module_value(file, f"{thing.name}.{name}", thing.born)
+        if name == "__dict__":
+            keys = cast("dict[object, Value]", thing.ref.globals)
+            return one(Thing(Kind.DICT, thing.born, keys=keys))
+        asked = self.module_globals(thing).get("__getattr__")
+        if asked is not None:
+            frame = Frame(thing.ref, None, {}, statement=thing.born)
+            return self.apply(frame, asked, (constant(name),), thing.born)
         return one(Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}"))
 
     def member(self, f: Frame, module: Value, name: str, site: Site) -> Value:

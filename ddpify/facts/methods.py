@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpify.facts import counts, library, measures, rows
+from ddpify.facts import containers, counts, fields, library, measures, rows
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
@@ -23,7 +23,6 @@ PARAMETERS = frozenset(
     {"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"}
 )
 MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
-GROWS = frozenset({"append", "extend", "add", "insert", "update", "setdefault", "appendleft"})
 
 
 def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value:
@@ -41,13 +40,18 @@ def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
         _promote(thing)
     if thing.kind in MODULES or thing.kind is Kind.UNKNOWN:
         return _on_module(m, f, thing, name, call)
-    if thing.kind is Kind.DICT:
+    if thing.keys is not None and thing.kind in (Kind.DICT, Kind.INSTANCE):
         return _on_dict(m, f, thing, name, call)
-    if thing.kind in (Kind.TUPLE, Kind.ITERATOR) and name in GROWS:
-        added = call.args[-1] if call.args else NOTHING
-        value = conditioned(f, m.element_of(f, added) if name == "extend" else added)
-        thing.inner = join(thing.inner, value)
-        return NOTHING
+    if thing.kind in containers.LISTS:
+        found = _on_list(m, f, thing, name, call)
+        if found is not None:
+            return found
+    return _on_other(m, f, thing, name, call)
+
+
+def _on_other(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
+    if name == "_replace" and thing.kind is Kind.INSTANCE:
+        return fields.changed(thing, call.kwargs, call.site)
     if name == "parse_args" or name == "parse_known_args":
         return _arguments(m, f, name, call)
     if name == "state_dict":
@@ -58,6 +62,23 @@ def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
         return computed(*call.args, measure=call.args[0].measure)
     if thing.kind is Kind.SAMPLER or thing.kind is Kind.LOADER:
         return Value((), frozenset({thing}))
+    return None
+
+
+def _on_list(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
+    if name in containers.GROWS:
+        added = call.args[-1] if call.args else NOTHING
+        value = conditioned(f, m.element_of(f, added) if name.startswith("extend") else added)
+        args = (*call.args[:-1], value) if not name.startswith("extend") else call.args
+        containers.grow(f, thing, name, args, value)
+        return NOTHING
+    if name in containers.TAKES and not call.kwargs:
+        return containers.take(f, thing, name, call.args)
+    if name == "copy":
+        return one(Thing(thing.kind, call.site, items=thing.items, inner=thing.inner))
+    if name == "clear" and containers.certain(f):
+        thing.items, thing.inner = (), None
+        return NOTHING
     return None
 
 
@@ -76,6 +97,8 @@ def _promote(thing: Thing) -> None:
 def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     if name in RETURNS_SELF:
         return one(thing)
+    if name == "enter_context" and call.args:
+        return m.entered(f, call.args[0])
     if name in PARAMETERS:
         made = m.make(Kind.PARAMETERS, f, call.site, str(thing.serial))
         owner = thing.detail.get("part_of")
@@ -117,10 +140,7 @@ def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value
         thing.keys.update(call.kwargs)
         return NOTHING
     if name in ("get", "pop", "setdefault") and call.args:
-        key = call.args[0]
-        return (
-            thing.keys.get(key.const, NOTHING) if key.known else join(*thing.keys.values(), NOTHING)
-        )
+        return _entry(thing, name, call)
     if name == "copy":
         return one(Thing(Kind.DICT, call.site, keys=dict(thing.keys)))
     everything = join(*thing.keys.values()) if thing.keys else NOTHING
@@ -130,6 +150,21 @@ def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value
         pair = one(Thing(Kind.TUPLE, call.site, items=(NOTHING, everything)))
         return one(Thing(Kind.ITERATOR, call.site, inner=pair))
     return None
+
+
+def _entry(thing: Thing, name: str, call: Call) -> Value:
+    """``d.get(key, default)``, ``d.pop(key, default)``, ``d.setdefault(key, default)``."""
+    assert thing.keys is not None
+    key = call.args[0]
+    known = thing.keys.get(key.const, thing.keys.get(0)) if key.known else None
+    default = call.args[1] if len(call.args) > 1 else NOTHING
+    if key.known and known is not None:
+        return known
+    if name == "setdefault":
+        slot: object = key.const if key.known else 0
+        thing.keys[slot] = join(thing.keys.get(slot), default)
+        return thing.keys[slot]
+    return default if key.known else join(*thing.keys.values(), default)
 
 
 def _arguments(m: Machine, f: Frame, name: str, call: Call) -> Value:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import owners
+from ddpify.facts.containers import GROWS
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Bind, Call, LoopEnd
 from ddpify.facts.locality import is_local
-from ddpify.facts.methods import GROWS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.sinks import SHOWN

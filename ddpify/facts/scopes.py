@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ddpify.facts.values import Definition, Thing, Value
+from ddpify.python.classes import linearized
 from ddpify.source import Site, Source
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -35,6 +37,7 @@ class FunctionInfo(Definition):
     decorators: tuple[Value, ...] = ()
     defaults: tuple[Value, ...] = ()
     kw_defaults: tuple[Value | None, ...] = ()
+    setter: FunctionInfo | None = None  # of a property
 
     def decorated_with(self, *names: str) -> bool:
         """Whether a decorator has one of these qualified names."""
@@ -52,15 +55,20 @@ class ClassInfo(Definition):
     site: Site
     bases: tuple[Value, ...]
     env: dict[str, Value] = field(default_factory=dict)
+    thing: Thing | None = None  # what its name is bound to
 
     def mro(self) -> list[ClassInfo]:
         """This class and its local bases, nearest first."""
-        found: list[ClassInfo] = [self]
-        for base in self.bases:
-            for thing in base.things:
-                if isinstance(thing.ref, ClassInfo) and thing.ref is not self:
-                    found.extend(c for c in thing.ref.mro() if c not in found)
-        return found
+        return self._line
+
+    @cached_property
+    def _line(self) -> list[ClassInfo]:
+        return linearized(self, ClassInfo.local_bases)
+
+    def local_bases(self) -> list[ClassInfo]:
+        """The bases that are of the project."""
+        refs = (thing.ref for base in self.bases for thing in base.things)
+        return [ref for ref in refs if isinstance(ref, ClassInfo)]
 
     def external_bases(self) -> tuple[str, ...]:
         """Qualified names of the bases that are not of the project."""

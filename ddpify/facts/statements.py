@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpify.facts import growth, imports, sums
+from ddpify.facts import containers, growth, imports, matching, special, sums
 from ddpify.facts.assignments import assign
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame, Guard, Loop
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, Guard, Loop
 from ddpify.facts.values import (
     NO_CONST,
     NOTHING,
@@ -126,13 +126,22 @@ def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> bool:
     f.loop = loop.parent
     growth.fill(m, f, loop, node)
     m.close_loop(f, loop)
-    execute(m, f, node.orelse)
+    _orelse(m, f, node)
     return False
+
+
+def _orelse(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
+    """What runs after a loop, unless a ``break`` has ended it."""
+    before = dict(f.env)
+    ended = execute(m, f, node.orelse)
+    if _has_break(node.body):
+        _merge(f, before, None if ended else dict(f.env))
 
 
 def _written_out(over: Value) -> tuple[Value, ...]:
     """The passes of `for phase in ("train", "val")`, each with its own constant, twice."""
-    items = over.things[0].items if len(over.things) == 1 else None
+    thing = over.things[0] if len(over.things) == 1 else None
+    items = thing.items if thing is not None and thing.inner is None else None
     if not items or len(items) > MOST_PASSES or not all(isinstance(i.const, str) for i in items):
         return ()
     return (*items, *items)
@@ -147,7 +156,7 @@ def _loop_element(m: Machine, f: Frame, node: ast.For | ast.AsyncFor, over: Valu
 
 
 def _while(m: Machine, f: Frame, node: ast.While) -> bool:
-    test = m.evaluate(f, node.test)
+    m.evaluate(f, node.test)
     loop = _open_loop(m, f, node, NOTHING, "", "while")
     for _ in range(2):
         _loop_body(m, f, node.body)
@@ -155,8 +164,9 @@ def _while(m: Machine, f: Frame, node: ast.While) -> bool:
         loop.exits.append(Guard(again, loop.header, False))
     f.loop = loop.parent
     m.close_loop(f, loop)
-    execute(m, f, node.orelse)
-    return test.known and bool(test.const) and not _has_break(node.body)
+    _orelse(m, f, node)
+    endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+    return endless and not _has_break(node.body)
 
 
 def _has_break(body: Sequence[ast.stmt]) -> bool:
@@ -199,7 +209,7 @@ def _with(m: Machine, f: Frame, node: ast.With | ast.AsyncWith) -> bool:
         f.contexts = (*f.contexts, value)
         f.no_grad = f.no_grad or m.turns_off_grad(value)
         if item.optional_vars is not None:
-            assign(m, f, item.optional_vars, m.entered(value), item.context_expr)
+            assign(m, f, item.optional_vars, m.entered(f, value), item.context_expr)
     ended = execute(m, f, node.body)
     f.contexts, f.no_grad = held, no_grad
     return ended
@@ -251,7 +261,11 @@ def _raise(m: Machine, f: Frame, node: ast.Raise) -> bool:
 
 
 def _function(m: Machine, f: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
-    f.bind(node.name, one(m.make_function(f, node, node.name)))
+    made = m.make_function(f, node, node.name)
+    assert isinstance(made.ref, FunctionInfo)
+    if f.in_class and special.attach_setter(f, node, made):
+        return
+    f.bind(node.name, special.decorated(m, f, made, made.ref.decorators, made.born))
 
 
 def _class(m: Machine, f: Frame, node: ast.ClassDef) -> None:
@@ -262,7 +276,12 @@ def _class(m: Machine, f: Frame, node: ast.ClassDef) -> None:
     execute(m, inner, node.body)
     for value in info.env.values():
         m.own(value, info)
-    f.bind(node.name, one(Thing(Kind.CLASS, info.site, node.name, ref=info)))
+    info.thing = Thing(Kind.CLASS, info.site, node.name, ref=info)
+    base = next((c for c in info.mro()[1:] if "__init_subclass__" in c.env), None)
+    if base is not None:
+        m.apply(f, base.env["__init_subclass__"], (one(info.thing),), info.site)
+    decorators = tuple(m.evaluate(f, decorator) for decorator in node.decorator_list)
+    f.bind(node.name, special.decorated(m, f, info.thing, decorators, info.site))
 
 
 def _global(m: Machine, f: Frame, node: ast.Global) -> None:
@@ -276,10 +295,19 @@ def _nonlocal(m: Machine, f: Frame, node: ast.Nonlocal) -> None:
 def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
     for target in node.targets:
         if not isinstance(target, ast.Name):
+            _forget(m, f, target)
             m.evaluate(
                 f,
                 _as_load(target) if isinstance(target, (ast.Attribute, ast.Subscript)) else target,
             )
+
+
+def _forget(m: Machine, f: Frame, target: ast.expr) -> None:
+    """``del xs[0]`` of a list."""
+    if isinstance(target, ast.Subscript):
+        index = m.evaluate(f, target.slice)
+        for thing in m.evaluate(f, target.value).of(*containers.LISTS):
+            containers.remove(f, thing, index)
 
 
 def _assert(m: Machine, f: Frame, node: ast.Assert) -> None:
@@ -294,10 +322,27 @@ def _match(m: Machine, f: Frame, node: ast.Match) -> None:
     merged = before
     for case in node.cases:
         f.env.update(before)
+        holds = _matches(m, f, case, subject)
+        if holds is False:
+            continue
         with m.guarded(f, subject.but(const=NO_CONST), m.site(f, node.subject), True):
-            execute(m, f, case.body)
-        merged = {k: join(merged.get(k), f.env.get(k)) for k in {**merged, **f.env}}
+            ended = execute(m, f, case.body)
+        if holds is True:
+            merged = {} if merged is before else merged
+        if not ended:
+            merged = {k: join(merged.get(k), f.env.get(k)) for k in {**merged, **f.env}}
+        if holds is True:
+            break
     f.env.update(merged)
+
+
+def _matches(m: Machine, f: Frame, case: ast.match_case, subject: Value) -> bool | None:
+    """Whether a case is taken, None when that is not known; its names are bound."""
+    holds = matching.bind(m, f, case.pattern, subject)
+    guard = m.evaluate(f, case.guard) if case.guard is not None and holds is not False else None
+    if guard is None or holds is False:
+        return holds
+    return False if guard.known and not guard.const else (holds if guard.known else None)
 
 
 HANDLERS: dict[type[ast.stmt], Callable[[Any, Frame, Any], bool | None]] = {

@@ -14,9 +14,9 @@ FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 class Tree:
     """Look-ups from spans to nodes and from nodes to what surrounds them."""
 
-    def __init__(self, source: Source, module: ast.Module) -> None:
+    def __init__(self, source: Source) -> None:
         self.source = source
-        self.module = module
+        self.module = module = source.parse()
         self._parent: dict[ast.AST, ast.AST] = {}
         self._at: dict[Span, list[ast.AST]] = {}
         for node in ast.walk(module):

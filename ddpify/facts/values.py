@@ -197,15 +197,26 @@ def join(*values: Value | None) -> Value:
 
 
 def _join2(a: Value, b: Value) -> Value:
-    if a == b:
+    """The value that is either; ``a`` itself where ``b`` adds nothing, the usual case by far."""
+    if a is b:
         return a
-    things = tuple(dict.fromkeys(a.things + b.things))
-    deps = a.deps | b.deps
-    if bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY)):  # a count, or something else
-        deps |= {t for t in things if t.kind is Kind.TALLY}
+    things, deps = a.things, a.deps
+    if b.things and b.things != things:
+        things = tuple(dict.fromkeys(things + b.things))[:MAX_THINGS]
+    if not b.deps <= deps:
+        deps = deps | b.deps
+    same = things == a.things and deps is a.deps and a.measure is b.measure and a.rows == b.rows
+    if same and things == b.things and deps == b.deps and a.const == b.const:
+        return a
+    tallies = things and bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY))
+    if tallies:  # a count, or something else
+        both = (*a.things, *b.things)
+        deps = deps | {t for t in both if t.kind is Kind.TALLY}
     const = a.const if _same_const(a, b) else NO_CONST
+    if same and deps is a.deps and const is a.const:
+        return a
     measure = join_measure(a.measure, b.measure)
-    return Value(things[:MAX_THINGS], deps, measure, const, a.rows and b.rows)
+    return Value(things, deps, measure, const, a.rows and b.rows)
 
 
 def _same_const(a: Value, b: Value) -> bool:

@@ -1,1 +1,1 @@
-"""What a Python program is: known alike to all readers, whatever a value is for them."""
+"""What both readers know of Python: pure functions, whatever a value is to them."""

@@ -187,9 +187,14 @@ def deals(sampler: Value) -> bool:
     for thing in sampler.sources():
         if thing.name == words.SAMPLER or thing.name.endswith("DistributedSampler"):
             return True
-        if thing.cls is not None and thing.cls.inherits(words.SAMPLER):
+        if thing.cls is not None and (thing.cls.inherits(words.SAMPLER) or _is_our_share(thing)):
             return True
     return any(origin.kind in IDENTITY for origin in spread(sampler))
+
+
+def _is_our_share(sampler: Thing) -> bool:
+    """Whether it is what ``evaluation_sampler()`` gives: this rank's samples or batches."""
+    return sampler.cls is not None and sampler.cls.module.ours
 
 
 def _for_one(sampler: Thing) -> bool:

@@ -29,12 +29,12 @@ class Machine(Protocol):
     # -- who is here, under which circumstances, and what they have done
     live: int
     here: Here
+    opened: bool  # a process group
     items: list[Item]
     order: int
     spent: int
     streams: dict[str, Value]
     aliases: Aliases
-    opened: bool
     marks: bool
     # -- what was made, entered and looked up so far
     entering: list[FunctionInfo]

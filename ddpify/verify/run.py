@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ddpify import pipeline
+from ddpify.lint import lint_scripts
 from ddpify.project import project_root
 from ddpify.settings import Settings
 from ddpify.verify.causes import diagnose
@@ -200,7 +200,7 @@ class Bench:
             left_by_distributed=left[1],
             texts=texts(one, many, both, names),
             checkpoints=compare_checkpoints(self.options.python, one, many, paths),
-            findings=pipeline.check((script,), self.settings, hand_written=True).findings,
+            findings=lint_scripts(many.resolve(), [script.resolve()], {}).findings,
             batch_factor=factor,
         )
 

@@ -1,6 +1,7 @@
 """Every rule's examples are its tests: it reports in the bad ones where they say so, only there.
 
-Rules that ``migrate`` uses judge the comparison with one process; the others, the two-rank reading.
+Rules that ``migrate`` uses judge the comparison with one process, save in examples that are
+distributed by hand; there, as the others everywhere, they judge the two-rank reading.
 """
 
 from __future__ import annotations
@@ -40,23 +41,23 @@ def checked(example: Example, folder: Path) -> list[Finding]:
     return [*found, *legacy.findings(folder, [f for f in files if f.suffix != ".py"])]
 
 
+def found_in(example: Example, folder: Path) -> tuple[Status, list[Finding]]:
+    """What is found: by the reading that the program, one process or many, is for."""
+    facts = read(put_example(example, folder))
+    by_hand = facts.status is Status.DISTRIBUTED
+    return facts.status, checked(example, folder) if by_hand else judged(facts)
+
+
 @pytest.mark.parametrize(("rule", "example"), examples("bad", migrating=True))
 def test_a_rule_reports_in_its_bad_examples_where_they_say_so(
     rule: Rule, example: Example, tmp_path: Path
 ) -> None:
-    facts = read(put_example(example, tmp_path))
+    status, found = found_in(example, tmp_path)
     wanted = marked(dict(example.files), rule.id)
     assert wanted, "no line of the example is marked with the rule's code"
-    assert places(judged(facts, [rule])) == wanted
-
-
-@pytest.mark.parametrize(("rule", "example"), examples("bad", migrating=True))
-def test_nothing_else_is_wrong_with_a_bad_example_that_is_distributed(
-    rule: Rule, example: Example, tmp_path: Path
-) -> None:
-    facts = read(put_example(example, tmp_path))
-    reported = {finding.rule for finding in judged(facts)}
-    if facts.status in (Status.SINGLE, Status.DATA_PARALLEL):
+    assert places(one for one in found if one.rule == rule.id) == wanted
+    reported = {finding.rule for finding in found}
+    if status in (Status.SINGLE, Status.DATA_PARALLEL):
         assert {"DDP101", "DDP202", "DDP301"} <= reported  # all that migrate adds is missing
     else:
         assert reported == {rule.id}
@@ -78,7 +79,8 @@ def test_a_rule_of_check_reports_in_its_bad_examples_where_they_say_so(
 def test_a_rule_is_silent_in_its_good_examples(
     rule: Rule, example: Example, tmp_path: Path
 ) -> None:
-    assert judged(read(put_example(example, tmp_path)), [rule]) == []
+    _, found = found_in(example, tmp_path)
+    assert [one for one in found if one.rule == rule.id] == []
 
 
 @pytest.mark.parametrize(("rule", "example"), examples("good", migrating=False))
@@ -90,5 +92,5 @@ def test_no_rule_of_check_reports_in_the_good_examples(
 
 @pytest.mark.parametrize("example", CORRECT, ids=["script", "project", "trainer", "by-hand"])
 def test_no_rule_reports_in_the_correct_projects(example: Example, tmp_path: Path) -> None:
-    assert judged(read(put_example(example, tmp_path))) == []
+    assert found_in(example, tmp_path)[1] == []
     assert checked(example, tmp_path) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -30,14 +30,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for site, calls in once(saves).items():
         if all(c.where.one_rank() for c in calls):
             continue
-        ours = facts.status is not Status.DISTRIBUTED
         yield Finding(
             "DDP601",
             site,
             "every rank would write this checkpoint at the same time",
             Severity.ERROR,
-            (edit(facts, How.REPLACE, calls[0].callee, "save_on_main"),) if ours else (),
-            "" if ours else "save on rank 0 only, and let the others wait before they read it",
+            (edit(facts, How.REPLACE, calls[0].callee, "save_on_main"),),
         )
 
 

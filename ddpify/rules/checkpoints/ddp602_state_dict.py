@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.checkpoints.states import (
     plain_into_wrapper,
     prefix_expected,
@@ -47,10 +47,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _finding(facts: Facts, site: Site, message: str) -> Finding:
-    ours = facts.status is not Status.DISTRIBUTED
-    fix: tuple[Edit, ...] = (edit(facts, How.REPLACE, site, "unwrap({})"),) if ours else ()
-    advice = "" if fix else "save model.module.state_dict()"
-    return Finding("DDP602", site, message, Severity.ERROR, fix, advice)
+    fix = (edit(facts, How.REPLACE, site, "unwrap({})"),)
+    return Finding("DDP602", site, message, Severity.ERROR, fix)
 
 
 def lint(run: Run) -> Iterable[Finding]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -17,8 +17,6 @@ from ddpify.source import Site
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per load into a wrapped model and per ``torch.load`` without a device."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for calls in once(tuple(c for c in facts.calls if c.name == ".load_state_dict")).values():
         edits = _into_inner(facts, calls)
         if edits:

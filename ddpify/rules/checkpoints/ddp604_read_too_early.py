@@ -7,7 +7,7 @@ from itertools import takewhile
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.roles import backwards
 from ddpify.names import COLLECTIVES
 from ddpify.ranks.run import Run
@@ -21,7 +21,6 @@ from ddpify.source import Site
 COPIES = frozenset(
     "shutil.copy shutil.copy2 shutil.copyfile shutil.move os.rename os.replace".split()
 )
-MEETS = frozenset("barrier all_reduce all_gather broadcast broadcast_object_list".split())
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -44,18 +43,13 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _writes(facts: Facts) -> Iterable[Call]:
     """Files that rank 0 makes, or will, without the others waiting for it."""
-    by_hand = facts.status is Status.DISTRIBUTED
-    for effect in facts.effects:
-        saves = effect.kind is EffectKind.CHECKPOINT and effect.call.where.one_rank()
-        if effect.call.name in COPIES or (by_hand and saves):
-            yield effect.call
+    return (effect.call for effect in facts.effects if effect.call.name in COPIES)
 
 
 def _meetings(facts: Facts) -> list[int]:
     """When all ranks meet: nobody passes before rank 0 is there."""
     ours = {f"ddpify.runtime.{name}" for name in COLLECTIVES}
-    theirs = {f"torch.distributed.{name}" for name in MEETS}
-    calls = [*facts.named(*ours, *theirs), *backwards(facts.calls)]
+    calls = [*facts.named(*ours), *backwards(facts.calls)]
     calls += [e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT]
     return [call.order for call in calls if not call.where.one_rank()]
 
@@ -67,9 +61,8 @@ def _overtakes(write: Call, load: Call, meetings: list[int]) -> bool:
 def _fix(facts: Facts, write: Call, load: Call) -> tuple[Edit, ...]:
     """A barrier before the load, unless some ranks may not come there."""
     local = any(is_local(facts, guard.test) for guard in load.where.conditions())
-    if local or facts.status is Status.DISTRIBUTED:
-        return ()
-    return (edit(facts, How.BEFORE, _statement(facts, write, load), "barrier()"),)
+    site = _statement(facts, write, load)
+    return () if local else (edit(facts, How.BEFORE, site, "barrier()"),)
 
 
 def _statement(facts: Facts, write: Call, load: Call) -> Site:

@@ -96,9 +96,9 @@ def prefix_expected(run: Run) -> bool:
     for call in run.methods("load_state_dict"):
         if call.receiver is not None and call.receiver.made_by(DDP) is not None:
             return True
-    if any(call.method == _STRIPS for call in run.calls):
+    if any(call.method == _STRIPS and not call.module.ours for call in run.calls):
         return True
-    return any(_strips(module.tree) for module in run.modules.values())
+    return any(_strips(module.tree) for module in run.modules.values() if not module.ours)
 
 
 def _strips(tree: ast.Module) -> bool:

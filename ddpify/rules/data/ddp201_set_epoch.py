@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
-from ddpify.facts.model import Facts, Status, TrainingLoop
+from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks.run import Run
@@ -54,7 +54,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for loop in facts.training:
         if loop.epoch is None or loop.epoch.site in done:
             continue
-        missing = tuple(t for t in loop.loaders if not _told(facts, t) and _sampled(facts, t))
+        missing = tuple(t for t in loop.loaders if not _told(facts, t))
         if not missing:
             continue
         done.add(loop.epoch.site)
@@ -82,7 +82,7 @@ def _without_end(facts: Facts) -> Iterable[Finding]:
                 continue
             passes = [n for n in node.body if isinstance(n, ast.For)]
             over = [facts.values.get(tree.site(n.iter)) for n in passes]
-            if any(_sampled(facts, t) for v in over if v for t in loaders_in(v) if t in trained):
+            if any(t in trained for v in over if v for t in loaders_in(v)):
                 yield Finding(
                     "DDP201",
                     tree.site(passes[0]),
@@ -117,7 +117,7 @@ def _begins(facts: Facts, call: Call) -> Iterable[tuple[Call, Thing]]:
     for loop in facts.training:
         if loop.epoch is None and loop.batch.site in around:
             begun = [t for t in loop.loaders for v in call.args[:1] if t in v.things]
-            yield from ((call, t) for t in begun if not _told(facts, t) and _sampled(facts, t))
+            yield from ((call, t) for t in begun if not _told(facts, t))
 
 
 def _before_iter(facts: Facts, call: Call) -> tuple[Edit, ...]:
@@ -129,21 +129,6 @@ def _before_iter(facts: Facts, call: Call) -> tuple[Edit, ...]:
     variable, renamed = counter
     told = f"begin_epoch({ast.unparse(node)}, {variable})"
     return (*renamed, edit(facts, How.BEFORE, statement_of(facts, call.site), told))
-
-
-def _sampled(facts: Facts, loader: Thing) -> bool:
-    """In a hand-written program only a shuffling DistributedSampler needs the epoch."""
-    if facts.status is not Status.DISTRIBUTED:
-        return True
-    given = loader.detail.get("sampler")
-    for sampler in given.of(Kind.SAMPLER) if given is not None else ():
-        call = sampler.detail.get("call")
-        shuffle = call.arg(3, "shuffle") if call is not None else None
-        if sampler.name.endswith("DistributedSampler") and (
-            shuffle is None or shuffle.const is not False
-        ):
-            return True
-    return False
 
 
 def _told(facts: Facts, loader: Thing) -> bool:

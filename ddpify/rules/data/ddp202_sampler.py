@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Loader, Role, Status
+from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
 from ddpify.ranks.run import Run
@@ -52,10 +52,10 @@ def lint(run: Run) -> Iterable[Finding]:
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per call that makes an unsharded training loader."""
     for loader in facts.loaders:
-        if Role.TRAINING not in loader.roles or _sharded(facts, loader):
+        if Role.TRAINING not in loader.roles or _sharded(loader):
             continue
         fix: tuple[Edit, ...] = ()
-        why_not = _unsupported(facts, loader)
+        why_not = _unsupported(loader)
         if not why_not:
             fix, why_not = _fix(facts, loader)
         yield Finding(
@@ -69,31 +69,26 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
-def _sharded(facts: Facts, loader: Loader) -> bool:
+def _sharded(loader: Loader) -> bool:
     """Whether a sampler or the data set itself gives each rank its share."""
     for thing in loader.things:
         for name in ("sampler", "batch_sampler"):
             given = thing.detail.get(name)
-            if given is not None and any(_shares(facts, t) for t in given.things):
+            if given is not None and any(_shares(t) for t in given.things):
                 return True
     return False
 
 
-def _shares(facts: Facts, sampler: Thing) -> bool:
-    """torch's DistributedSampler, a class that inherits it, or the runtime's.
-
-    A distributed program's own sampler is taken at its word: how it shares is not followed.
-    """
+def _shares(sampler: Thing) -> bool:
+    """torch's DistributedSampler, a class that inherits it, or the runtime's."""
     names: tuple[str, ...] = (sampler.name,)
     if isinstance(sampler.ref, ClassInfo):
-        if facts.status is Status.DISTRIBUTED:
-            return True
         names = sampler.ref.external_bases()
     torchs = [n for n in names if n.startswith("torch.") and n.endswith(".DistributedSampler")]
     return bool(torchs) or sampler.name == "ddpify.runtime.distributed_sampler"
 
 
-def _unsupported(facts: Facts, loader: Loader) -> str:
+def _unsupported(loader: Loader) -> str:
     for thing in loader.things:
         for name in ("sampler", "batch_sampler"):
             given = thing.detail.get(name)
@@ -107,8 +102,6 @@ def _unsupported(facts: Facts, loader: Loader) -> str:
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
     if loader.call.bound:
         return "it is made through functools.partial: call DataLoader itself, then run again"
-    if facts.status is Status.DISTRIBUTED:
-        return "pass sampler=DistributedSampler(dataset) and drop shuffle=True"
     return ""
 
 
@@ -185,6 +178,7 @@ RULE = Rule(
         ),
         changed(
             BY_HAND,
+            ("    data =", "    torch.manual_seed(0)\n    data ="),
             ("batch_size=16, sampler=sampler)", "batch_size=16, shuffle=True)  # DDP202"),
         ),
         marked(SINGLE, "DDP202", "opt.bs, shuffle=True)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Loader, Role, Status
+from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.values import Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.loaders import option_site, spread, training_condition
@@ -27,8 +27,6 @@ SPLIT = "ddpify.runtime.per_rank_batch_size"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per training loader whose batch size is not split."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or _is_split(loader):
             continue

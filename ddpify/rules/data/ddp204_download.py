@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Role, Status
+from ddpify.facts.model import Facts, Role
 from ddpify.ranks.model import ALL, Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
@@ -92,15 +92,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if all(c.where.one_rank() or c.where.inside(FIRST) for c in calls):
             continue
         statement = statement_of(facts, site)
-        ours = facts.status is not Status.DISTRIBUTED
-        fix = (edit(facts, How.INDENT, statement, "with main_process_first():"),) if ours else ()
         yield Finding(
             "DDP204",
             site,
             "all ranks would download into the same folder at once",
             Severity.WARNING,
-            fix,
-            "" if ours else "let rank 0 download first, the others after a barrier",
+            (edit(facts, How.INDENT, statement, "with main_process_first():"),),
         )
 
 

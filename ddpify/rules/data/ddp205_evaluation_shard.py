@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.locality import loaders_in
-from ddpify.facts.model import Facts, Loader, Role, Status
+from ddpify.facts.model import Facts, Loader, Role
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.loaders import dataset_name, sampler_name, shuffled
 from ddpify.rules.edits import edit, fresh, proof, statement_of
@@ -19,8 +19,6 @@ from ddpify.source import Site
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per evaluation loader that can be shared out and is not."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for loader in facts.loaders:
         if loader.roles != {Role.EVALUATION} or loader.call.site not in facts.sharded:
             continue

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Role, Status
+from ddpify.facts.model import Facts, Role
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -22,7 +22,7 @@ SHAPED = frozenset(
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per use of the batch size as a shape inside a training loop."""
-    if facts.status is Status.DISTRIBUTED or settings.batch_size == "per-rank":
+    if settings.batch_size == "per-rank":
         return
     sizes = tuple(_sizes(facts))
     loops = {loop.batch.site for loop in facts.training}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call as SeenCall
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.ranks.model import FILES, Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -33,7 +33,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for site, calls in once(opens).items():
         if all(c.where.one_rank() for c in calls):
             continue
-        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        fix = _fix(facts, calls[0])
         yield Finding(
             "DDP502", site, MESSAGE, Severity.ERROR, fix, "" if fix else "open it on rank 0 only"
         )

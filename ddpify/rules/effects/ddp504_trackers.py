@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.ranks.model import ALL
 from ddpify.ranks.model import Call as RankCall
@@ -30,7 +30,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for site, calls in once(made).items():
         if all(c.where.one_rank() for c in calls):
             continue
-        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        fix = _fix(facts, calls[0])
         yield Finding(
             "DDP504", site, MESSAGE, Severity.WARNING, fix, "" if fix else "make it on rank 0 only"
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.ranks.model import Call as RankCall
 from ddpify.ranks.run import Run
@@ -26,7 +26,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         disable = calls[0].kwargs.get("disable")
         if (disable is not None and disable.dep(Kind.RANK)) or calls[0].where.one_rank():
             continue
-        fix = _fix(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        fix = _fix(facts, calls[0])
         yield Finding(
             "DDP505",
             site,

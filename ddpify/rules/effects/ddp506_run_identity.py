@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value, flat_deps
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
-from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
 
 PATH_ARGUMENT = {EffectKind.OPEN: 0, EffectKind.DIRECTORY: 0, EffectKind.CHECKPOINT: 1}
@@ -24,15 +24,13 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             if thing.kind is Kind.CLOCK:
                 clocks.setdefault(thing, call)
     for clock, user in clocks.items():
-        ours = facts.status is not Status.DISTRIBUTED
         yield Finding(
             "DDP506",
             clock.born,
             "the clock differs between ranks, and so would this path",
             Severity.ERROR,
-            (edit(facts, How.REPLACE, clock.born, "broadcast({})"),) if ours else (),
-            "" if ours else "take rank 0's name and broadcast it",
-            ((user.site, "used as a path"),),
+            (edit(facts, How.REPLACE, clock.born, "broadcast({})"),),
+            because=((user.site, "used as a path"),),
         )
 
 
@@ -82,12 +80,6 @@ RULE = Rule(
                 "moment = datetime.now()  # DDP506\nfork_random_streams()\nfor",
             ),
             ('"net.pt")', 'f"net-{moment:%H%M}.pt")'),
-        ),
-        changed(
-            BY_HAND,
-            ("import os\n", "import os\nimport uuid\n"),
-            ("    gpu = int", "    name = uuid.uuid4().hex  # DDP506\n    gpu = int"),
-            ('"model.pt")', 'f"{name}.pt")'),
         ),
     ),
     good=(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.marks_left import changes, leaves_marks
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once, statement_of
@@ -25,7 +25,7 @@ def gated(
     for site, calls in once((*_direct(facts, kinds), *lifted)).items():
         if all(c.where.one_rank() for c in calls):
             continue
-        fix = gated_statement(facts, calls[0]) if facts.status is not Status.DISTRIBUTED else ()
+        fix = gated_statement(facts, calls[0])
         yield Finding(rule, site, message, severity, fix, "" if fix else _advice(facts, calls[0]))
 
 

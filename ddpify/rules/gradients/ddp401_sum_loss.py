@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Share, Status
+from ddpify.facts.model import Facts, Share
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure, Thing
 from ddpify.ranks.run import Run
@@ -21,8 +21,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
     A note where the loss is not followed, or its count cannot be made that of all ranks.
     """
-    if facts.status is Status.DISTRIBUTED:
-        return
     yield from (_shared(facts, share) for share in facts.shares)
     for site, calls in once(backwards(facts.calls)).items():
         call = calls[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
@@ -27,8 +27,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             yield _finding(
                 call.site, f"`{facts.text(call.callee)}` is differentiated without forward()"
             )
-    if facts.status is Status.DISTRIBUTED:
-        return
     homes = any(model.home is not None or model.wrapped for model in facts.models)
     bare = [f for f in facts.training_forwards if f.model.kind is Kind.MODEL]
     for forward in bare if homes else ():

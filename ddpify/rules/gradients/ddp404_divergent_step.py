@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.edits import is_local
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
@@ -18,8 +18,6 @@ COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per condition on local data that decides a collective."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     yield from _retries(facts)
     yield from _swallowed(facts)
     seen: set[Site] = set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
@@ -13,8 +13,6 @@ from ddpify.settings import Settings
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per construct that has no data-parallel equivalent."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for optimizer in {
         t for step in facts.steps for t in (step.receiver.things if step.receiver else ())
     }:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure
 from ddpify.rules.base import Finding, Rule, Severity
@@ -19,8 +19,6 @@ PRODUCTS = ("torch.mm", "torch.matmul")
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per product of a batch of outputs with a transposed batch."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     trained = {forward.output.born for forward in facts.training_forwards}
     for tree in facts.trees.values():
         for node, operands in _products(tree):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ddpify.facts.events import LoopEnd
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
@@ -47,8 +47,6 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per loop over a sharded loader whose results are used after it."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     done: set[Site] = set()
     for end in facts.ends:
         lines = _lines(_everywhere(facts, end))

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.sinks import Part
 from ddpify.facts.tree import FUNCTIONS
 from ddpify.facts.values import Kind
@@ -29,8 +29,6 @@ class _Reductions:
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per statement that shows numbers of this rank's samples."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     known = _Reductions()
     done: set[Site] = set()
     for call, parts in facts.sinks:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.accumulators import accumulates
 from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.locality import loaders_in
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Measure, Value, flat_deps
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
@@ -23,8 +23,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
     And one per number of a rank's own samples that a scheduler is given.
     """
-    if facts.status is Status.DISTRIBUTED:
-        return
     yield from _scheduled(facts)
     decided = _decided_from(facts)
     done: set[Site] = set()

@@ -33,13 +33,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per such number that is shown, saved or decided by."""
     done: set[Site] = set()
     for value, where, what in _uses(run):
-        for thing in value.sources():
-            if (
-                value.local
-                and thing.name == MIXED
-                and thing.site is not None
-                and thing.site not in done
-            ):
+        for thing in value.sources() if value.local else ():
+            if thing.name == MIXED and thing.site is not None and thing.site not in done:
                 done.add(thing.site)
                 yield Finding(
                     "DDP707",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Model, Status
+from ddpify.facts.model import Facts, Model
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -27,8 +27,6 @@ RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per trained model that nothing wraps."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for model in facts.models:
         if model.wrapped:
             continue

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Thing
@@ -27,7 +27,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             if call.site in seen:
                 continue
             seen.add(call.site)
-            fix = _fix(facts, call.site) if facts.status is not Status.DISTRIBUTED else ()
+            fix = _fix(facts, call.site)
             yield Finding(
                 "DDP302",
                 call.site,
@@ -40,8 +40,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _own(facts: Facts) -> Iterable[Finding]:
     """A class that inherits ``nn.DataParallel``, and functions that insist on one."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for site, calls in once(facts.calls).items():
         if any(_inherits(t, site) for call in calls for t in call.result.things):
             message = "a DataParallel of the project's own would spread each process over all GPUs"
@@ -71,8 +69,6 @@ def _insists(call: Call) -> bool:
 
 def _functional(facts: Facts) -> Iterable[Finding]:
     """``nn.parallel.data_parallel(module, input, ids)`` inside a model's own forward."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for tree in facts.trees.values():
         for node in ast.walk(tree.module):
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("data_parallel"):

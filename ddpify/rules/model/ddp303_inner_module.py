@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
 from ddpify.ranks import words
@@ -41,8 +41,6 @@ LOOKS_INSIDE = frozenset({"builtins.print", "builtins.str", "builtins.repr"})
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per attribute, method or hand-over that needs the inner module."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     yield from _attributes(facts)
     yield from _module_attribute(facts)
     yield from _handed_over(facts)

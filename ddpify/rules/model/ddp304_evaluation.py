@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Status
-from ddpify.facts.values import Kind
+from ddpify.facts.model import Facts
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
-from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SINGLE, changed, marked
+from ddpify.rules.examples import CORRECT, PROJECT, SINGLE, changed, marked
 from ddpify.settings import Settings
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per expression that carries the wrapper into evaluation."""
-    if facts.status is Status.DISTRIBUTED:
-        yield from _one_rank(facts)
-        return
     for site, forward in facts.unwraps:
         yield Finding(
             "DDP304",
@@ -26,20 +22,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (edit(facts, How.REPLACE, site, "unwrap({})"),),
             because=((forward.call.site, "called here outside the gradient path"),),
         )
-
-
-def _one_rank(facts: Facts) -> Iterable[Finding]:
-    for forward in facts.evaluation_forwards:
-        if forward.model.kind is Kind.WRAPPED and forward.call.where.one_rank():
-            yield Finding(
-                "DDP304",
-                forward.call.site,
-                "one rank alone calls the wrapped model: with buffers this hangs or pairs with"
-                " another collective",
-                Severity.ERROR,
-                (),
-                "call model.module there, or evaluate on all ranks",
-            )
 
 
 RULE = Rule(
@@ -54,20 +36,7 @@ RULE = Rule(
         changed(
             PROJECT, ("score(unwrap(brain), hold, place)", "score(brain, hold, place)  # DDP304")
         ),
-        changed(
-            BY_HAND,
-            (
-                'print("epoch", epoch, "done")\n',
-                "print(model(data[:64][0].to(gpu)))  # DDP304\n",
-            ),
-        ),
         marked(SINGLE, "DDP304", "accuracy(net, holdout))"),
     ),
-    good=(
-        *CORRECT,
-        changed(
-            BY_HAND,
-            ('print("epoch", epoch, "done")', "print(model.module(data[:64][0].to(gpu)))"),
-        ),
-    ),
+    good=CORRECT,
 )

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.events import Forward
 from ddpify.facts.locality import loaders_in
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import FunctionInfo, Loop
 from ddpify.rules.base import Finding, How, Rule, Severity
@@ -21,8 +21,6 @@ SYNC = "ddpify.runtime.sync_buffers"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per evaluation loop that starts with unsynchronised buffers."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     training = {x.batch.site for x in facts.training}
     done: set[Site] = set()
     for forward in facts.evaluation_forwards:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.settings import Settings
 from ddpify.source import Site
 
-SETUP = ("torch.distributed.init_process_group", "ddpify.runtime.setup_distributed")
-SESSION = "ddpify.runtime.distributed_session"
+OPENS = ("ddpify.runtime.setup_distributed", "ddpify.runtime.distributed_session")
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding when nothing opens the session."""
-    if facts.status is Status.DISTRIBUTED or facts.named(SESSION, *SETUP):
+    if facts.named(*OPENS):
         return
     guard = facts.entry.guard if not _works_before(facts) else ()
     where = guard[0] if guard else first_statement(facts)

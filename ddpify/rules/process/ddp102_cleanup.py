@@ -12,27 +12,20 @@ from ddpify.rules.edits import edit
 from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
 from ddpify.settings import Settings
 
-ENDS = ("torch.distributed.destroy_process_group", "ddpify.runtime.cleanup_distributed")
-DESTROY = ENDS[0]
+ENDS = "ddpify.runtime.cleanup_distributed"
+DESTROY = "torch.distributed.destroy_process_group"
 OURS = "ddpify.runtime.setup_distributed"
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per setup without an end."""
-    if facts.named(*ENDS):
+    if facts.named(ENDS):
         return
-    for call in facts.named("torch.distributed.init_process_group", OURS):
+    for call in facts.named(OURS)[:1]:
         last = facts.entry.guard[-1] if facts.entry.guard else facts.entry.last
-        ours = call.name == OURS
-        yield Finding(
-            "DDP102",
-            call.site,
-            "the process group is joined and never left",
-            Severity.NOTE,
-            (edit(facts, How.AFTER, last, "cleanup_distributed()"),) if ours else (),
-            "call torch.distributed.destroy_process_group() where the program ends normally",
-        )
-        return
+        fix = (edit(facts, How.AFTER, last, "cleanup_distributed()"),)
+        message = "the process group is joined and never left"
+        yield Finding("DDP102", call.site, message, Severity.NOTE, fix)
 
 
 def lint(run: Run) -> Iterable[Finding]:

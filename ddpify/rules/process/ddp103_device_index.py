@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -32,8 +32,6 @@ MESSAGE = "every rank would use this one GPU"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per device index that does not follow the local rank."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for tree in facts.trees.values():
         for node in ast.walk(tree.module):
             if isinstance(node, ast.Constant) and node.value == "cuda:0":

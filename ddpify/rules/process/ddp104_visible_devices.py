@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
 from ddpify.ranks.model import ALL, Value
 from ddpify.ranks.run import Run
@@ -24,8 +24,6 @@ ALONE = "get_world_size() == 1"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per assignment to ``CUDA_VISIBLE_DEVICES``."""
-    if facts.status is Status.DISTRIBUTED:
-        return
     for tree in facts.trees.values():
         for node in ast.walk(tree.module):
             if _chooses(node) and not _guarded(tree, node):

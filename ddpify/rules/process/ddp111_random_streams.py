@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
@@ -31,7 +31,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding at the outermost training loop."""
-    if facts.status is Status.DISTRIBUTED or facts.named(FORK):
+    if facts.named(FORK):
         return
     for loop in facts.training[:1]:
         outer = loop.batch

@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from ddpify.rules.base import Rule
 from ddpify.rules.registry import all_rules
 from ddpify.verify.checks.comparison import Comparison
 from ddpify.verify.verdict import Cause, Check, Verdict
+
+# The causes that ``check``, which sees what a measurement cannot, has other rules for.
+ALSO: Final = {
+    "DDP301": ("DDP312",),
+    "DDP304": ("DDP804",),
+    "DDP404": ("DDP801", "DDP802", "DDP803"),
+    "DDP405": ("DDP412",),
+    "DDP603": ("DDP602", "DDP815"),
+    "DDP703": ("DDP704", "DDP803"),
+}
 
 
 @dataclass(frozen=True)
@@ -25,17 +35,21 @@ class Case:
 
     def found(self, rule: str) -> bool:
         """Whether ``check`` itself finds this rule broken in the distributed program."""
-        return any(finding.rule == rule for finding in self.c.evidence.findings)
+        return bool(self._of(rule))
 
     def cause(self, rule: str, evidence: str) -> Cause:
         known = self._rules[rule]
         title = known.name.replace("-", " ").capitalize()
-        sites = tuple(
-            f"{finding.site.path}:{finding.site.span.line}: {finding.message}"
-            for finding in self.c.evidence.findings
-            if finding.rule == rule
+        return Cause(rule, title, known.why, evidence, self._of(rule))
+
+    def _of(self, rule: str) -> tuple[str, ...]:
+        codes = (rule, *ALSO.get(rule, ()))
+        places = (
+            f"{one.site.path}:{one.site.span.line}: {one.message}"
+            for one in self.c.evidence.findings
+            if one.rule in codes
         )
-        return Cause(rule, title, known.why, evidence, sites)
+        return tuple(dict.fromkeys(places))
 
     def preferred(self, *rules: str) -> str:
         """The first that ``check`` finds, else the first: for readings nothing else tells apart."""

@@ -1,0 +1,227 @@
+"""Lists, tuples and dicts: what they hold, and how that changes.
+
+``items`` are elements at known places; ``inner`` is what may stand anywhere besides.
+``xs = [a]; if c: xs.append(b)`` leaves ``items == (a,)`` and ``inner == b``.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import (
+    NOTHING,
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    constant,
+    join,
+    one,
+    parts_of,
+)
+from ddpify.source import Site
+
+LISTS: Final = (Kind.TUPLE, Kind.ITERATOR)
+MOST_COPIES = 8
+GROWS = frozenset("append extend add insert update setdefault appendleft extendleft put".split())
+TAKES = frozenset({"pop", "popleft", "get", "get_nowait"})
+
+
+def certain(f: Frame) -> bool:
+    """Whether what happens here happens once, whatever is decided."""
+    return not f.guards and f.loop is None
+
+
+def item_of(thing: Thing, index: Value) -> Value | None:
+    """An element of a container thing, None when it is not one."""
+    if thing.keys is not None and index.known:
+        return thing.keys.get(index.const, thing.keys.get(0, NOTHING))
+    if thing.items is not None:
+        return _at(thing.items, thing.inner, index)
+    if thing.keys is not None:
+        return join(*thing.keys.values())
+    if thing.kind is Kind.BATCH:
+        return Value((), frozenset({thing}), Measure.SAMPLES, rows=True)
+    if thing.kind is Kind.CHECKPOINT:
+        return Value((), frozenset({thing}))
+    if thing.kind is Kind.ITERATOR and thing.inner is not None:
+        return thing.inner
+    return None
+
+
+def _slot(key: object) -> object:
+    return key if isinstance(key, (str, int, float, bytes, tuple)) else 0
+
+
+def _at(items: tuple[Value, ...], inner: Value | None, index: Value) -> Value:
+    place = index.const if index.known and isinstance(index.const, int) else None
+    if place is None or not -len(items) <= place < len(items):
+        return join(*items, inner)
+    return join(items[place], inner)
+
+
+def sliced(thing: Thing, start: int, end: int | None, site: Site, step: int = 1) -> Value:
+    """``xs[start:end]`` of a list or tuple."""
+    if thing.items is None or thing.inner is not None:
+        return one(Thing(Kind.ITERATOR, site, inner=everything(thing)))
+    return one(Thing(Kind.TUPLE, site, items=thing.items[start:end:step]))
+
+
+def slice_of(thing: Thing, bounds: list[Value | None], site: Site) -> Value:
+    """``xs[a:b:c]``; where a bound is not known, any elements."""
+    if thing.items is None or any(b is not None and not b.known for b in bounds):
+        return one(Thing(Kind.ITERATOR, site, inner=everything(thing)))
+    found = [b.const if b is not None else None for b in bounds]
+    if thing.inner is not None or not all(b is None or isinstance(b, int) for b in found):
+        return one(Thing(Kind.ITERATOR, site, inner=everything(thing)))
+    if found[2] == 0:
+        return NOTHING
+    return one(Thing(Kind.TUPLE, site, items=thing.items[slice(*found)]))
+
+
+def everything(thing: Thing) -> Value:
+    """What any element of a container may be."""
+    return join(*parts_of(thing))
+
+
+def grow(f: Frame, thing: Thing, name: str, args: tuple[Value, ...], value: Value) -> None:
+    """``xs.append(x)`` and its kin; ``value`` is what one new element may be."""
+    fixed = thing.items is not None and thing.inner is None and certain(f)
+    more = _added(name, args, value)
+    if not fixed or more is None or thing.items is None:
+        if name not in ("append", "extend", "add", "put"):
+            blur(thing)
+        thing.inner = join(thing.inner, value)
+    elif name in ("appendleft", "insert"):
+        at = args[0].const if name == "insert" else 0
+        thing.items = (*thing.items[:at], *more, *thing.items[at:])
+    else:
+        thing.items = (*thing.items, *more)
+
+
+def _added(name: str, args: tuple[Value, ...], value: Value) -> tuple[Value, ...] | None:
+    """The new elements one by one, None when they are not known so."""
+    if name in ("append", "appendleft", "put"):
+        return (value,)
+    if name == "insert":
+        return (value,) if args and args[0].known and isinstance(args[0].const, int) else None
+    if name == "extend" and args and len(args[0].things) == 1:
+        given = args[0].things[0]
+        return given.items if given.inner is None else None
+    return None
+
+
+def take(f: Frame, thing: Thing, name: str, args: tuple[Value, ...]) -> Value:
+    """``xs.pop(i)``: the element, which is gone then."""
+    place = args[0] if args and name == "pop" else constant(-1 if name == "pop" else 0)
+    items = thing.items
+    given = item_of(thing, place) or everything(thing)
+    remove(f, thing, place)
+    return given if items or thing.inner is not None else NOTHING
+
+
+def remove(f: Frame, thing: Thing, place: Value) -> None:
+    """``del xs[i]``."""
+    items = thing.items
+    if items is None:
+        return
+    at = place.const if place.known and isinstance(place.const, int) else None
+    if certain(f) and thing.inner is None and at is not None and -len(items) <= at < len(items):
+        at %= len(items)
+        thing.items = (*items[:at], *items[at + 1 :])
+    else:
+        blur(thing)
+
+
+def blur(thing: Thing) -> None:
+    """The elements may stand at other places from here on."""
+    if thing.items:
+        thing.inner = join(*thing.items, thing.inner)
+        thing.items = ()
+
+
+def replace_item(f: Frame, thing: Thing, index: Value, value: Value) -> None:
+    """``xs[i] = x``."""
+    items = thing.items
+    at = index.const if index.known and isinstance(index.const, int) else None
+    if not items or thing.inner is not None or at is None or not -len(items) <= at < len(items):
+        thing.inner = join(thing.inner, value)
+        return
+    at %= len(items)
+    new = value if certain(f) else join(items[at], value)
+    thing.items = (*items[:at], new, *items[at + 1 :])
+
+
+def repeated(thing: Thing, times: Value, site: Site) -> Value | None:
+    """``[x] * 2`` of things or of None; numbers are left to arithmetic."""
+    if thing.items is None or not all(i.things or i.const is None for i in thing.items):
+        return None
+    if times.known and isinstance(times.const, int) and 0 <= times.const <= MOST_COPIES:
+        copies = thing.items * times.const
+        return one(Thing(Kind.TUPLE, site, items=copies, inner=thing.inner))
+    return one(Thing(Kind.ITERATOR, site, inner=everything(thing)))
+
+
+def concatenated(left: Value, right: Value, site: Site, f: Frame) -> Value | None:
+    """``xs + ys`` with every element in its place, None when these are not known."""
+    found = [_written(value) for value in (left, right)]
+    if f.loop is not None or None in found:
+        return None
+    return one(Thing(Kind.TUPLE, site, items=tuple(i for items in found for i in items or ())))
+
+
+def _written(value: Value) -> tuple[Value, ...] | None:
+    thing = value.things[0] if len(value.things) == 1 else None
+    return thing.items if thing is not None and thing.inner is None else None
+
+
+def display(parts: list[tuple[Value, bool]], site: Site) -> Value:
+    """``[a, *b]``: the parts, and which of them are spread."""
+    found: list[Value] = []
+    for value, spread in parts:
+        items = _written(value) if spread else (value,)
+        if items is None:
+            inner = join(*(everything(t) for v, s in parts if s for t in v.things), *found)
+            rest = [v for v, s in parts if not s]
+            return one(Thing(Kind.ITERATOR, site, inner=join(inner, *rest)))
+        found.extend(items)
+    return one(Thing(Kind.TUPLE, site, items=tuple(found)))
+
+
+def merged(left: Value, right: Value, site: Site) -> Value | None:
+    """``d | e`` of two dicts."""
+    if not left.of(Kind.DICT) or not right.of(Kind.DICT):
+        return None
+    keys: dict[object, Value] = {}
+    for thing in (*left.of(Kind.DICT), *right.of(Kind.DICT)):
+        keys.update(thing.keys or {})
+    return one(Thing(Kind.DICT, site, keys=keys))
+
+
+def dict_of(given: Value | None, kwargs: dict[str, Value], site: Site) -> Value:
+    """``dict(given, **kwargs)``: of a dict, or of pairs."""
+    keys: dict[object, Value] = {}
+    for thing in given.things if given is not None else ():
+        keys.update(thing.keys or {})
+        for pair in (*(thing.items or ()), *((thing.inner,) if thing.inner else ())):
+            for two in pair.things:
+                name, value = item_of(two, constant(0)), item_of(two, constant(1))
+                if name is not None and value is not None:
+                    slot = _slot(name.const) if name.known else 0
+                    keys[slot] = join(keys.get(slot), value)
+    keys.update(kwargs)
+    return one(Thing(Kind.DICT, site, keys=keys))
+
+
+def joined_text(left: Value, right: Value) -> Value | None:
+    """``"train" + "_loader"``."""
+    if isinstance(left.const, str) and isinstance(right.const, str):
+        return constant(left.const + right.const)
+    return None
+
+
+def bounds_of(node: ast.Slice) -> list[ast.expr | None]:
+    """The three expressions of a slice."""
+    return [node.lower, node.upper, node.step]

@@ -1,0 +1,217 @@
+"""Summaries: a function that only computes is read once for each kind of arguments.
+
+A dynamic time warping in a data set's augmentation is entered from every loader of every
+experiment, thousands of times, and says the same each time. What is not read again is what cannot
+say anything new: nothing of the training goes in (settings, constants, arrays from files), nothing
+is written to outside of the call, and nothing comes out but arrays again. ::
+
+    def distance(a, b): return np.linalg.norm(a - b)   # one summary, whatever arrays a and b are
+    def distance(a, b): log.append(a); ...             # none: it leaves something behind
+    def distance(a, b): return net(a) - net(b)         # none: a model is called
+
+What such a call records (a ``print``, a random draw) stands at the same sites, with the same kinds
+of values and under the same kinds of conditions, as what its first reading recorded.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+
+from ddpify.facts.computations import Event, is_computation
+from ddpify.facts.kinds import (
+    CONTAINERS,
+    Tracked,
+    circumstances,
+    copied,
+    is_data,
+    kind_of,
+    of_global,
+    unknowns,
+)
+from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, Value
+
+MADE = (Kind.INSTANCE, Kind.UNKNOWN, Kind.INDEX, Kind.EXTERNAL, *CONTAINERS, *OF_ONE_RANK[1:])
+CONSTRUCTED = (Kind.DATASET, Kind.INSTANCE)
+ATTEMPTS = 3  # an import in the body runs a module the first time
+
+Reads = dict[tuple[int, str], tuple[Mapping[str, Value], Hashable]]
+
+
+@dataclass(frozen=True)
+class Given:
+    """The arguments of a call; ``new`` is the object that it constructs, the first of them."""
+
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    new: Thing | None
+
+    @classmethod
+    def to(cls, info: FunctionInfo, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Given:
+        """What a function is called with."""
+        first = args[0].things if info.name == "__init__" and args else ()
+        fresh = len(first) == 1 and first[0].kind in CONSTRUCTED and not first[0].attrs
+        return cls(args, kwargs, first[0] if fresh else None)
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """Positional, then keyword."""
+        return (*self.args, *self.kwargs.values())
+
+    def kind(self) -> Hashable:
+        """The kind of each. Raises Tracked."""
+        rest = self.args if self.new is None else self.args[1:]
+        given = tuple(kind_of(value) for value in rest)
+        named = tuple((name, kind_of(value)) for name, value in self.kwargs.items())
+        return (self.new and (self.new.kind, self.new.ref), given, named)
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a function gave, of which given things, and the globals this rests on.
+
+    Of a constructor, what the attributes are.
+    """
+
+    result: Value
+    attributes: dict[str, Value]
+    given: tuple[tuple[Thing, ...], ...]
+    reads: Reads
+
+
+@dataclass(eq=False)
+class Recording:
+    """A call that is read for the first time with this kind of arguments."""
+
+    stack: tuple[object, ...]
+    own: set[Thing]  # objects that are not known outside of the call yet
+    reads: Reads = field(default_factory=dict)
+    computes: bool = True  # so far, nothing but
+
+
+class Summaries:
+    """The summaries of one reading, and the calls that may become some."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Summary] = {}
+        self._open: list[Recording] = []
+        self._failed: dict[FunctionInfo, int] = {}
+
+    # -- what a reading tells --------------------------------------------------------------
+
+    def saw(self, event: Event) -> None:
+        """An event; every call around it does what it does."""
+        for recording in self._open:
+            recording.computes &= is_computation(event, recording.own)
+
+    def made(self, thing: Thing) -> None:
+        """A thing is made; an object of the project is what it then does."""
+        for recording in self._open:
+            if thing.kind is Kind.INSTANCE:
+                recording.own.add(thing)
+            recording.computes &= thing.kind in MADE
+
+    def looked_up(self, names: Mapping[str, Value], name: str) -> None:
+        """A global is read."""
+        if not self._open or (id(names), name) in self._open[-1].reads:
+            return
+        try:
+            was = of_global(names.get(name))
+        except Tracked:
+            self._spoil()
+            return
+        for recording in self._open:
+            recording.reads.setdefault((id(names), name), (names, was))
+
+    def cut_short(self) -> None:
+        """A call is not entered: too deep, or recursive."""
+        self._spoil()
+
+    def entered(self, info: FunctionInfo) -> None:
+        """A function is entered: what it closes over must be of the calls around it."""
+        for recording in self._open:
+            around = info.closure.stack if info.closure is not None else None
+            if around is not None and around[: len(recording.stack)] != recording.stack:
+                recording.computes = False
+
+    def _spoil(self) -> None:
+        for recording in self._open:
+            recording.computes = False
+
+    # -- summaries -------------------------------------------------------------------------
+
+    def key(self, f: Frame | None, info: FunctionInfo, given: Given) -> Hashable | None:
+        """The kind of a call, None when it has to be read."""
+        if f is None or info.closure is not None or self._failed.get(info, 0) >= ATTEMPTS:
+            return None
+        try:
+            defaults = tuple(v and kind_of(v) for v in (*info.defaults, *info.kw_defaults))
+            return (info, given.kind(), defaults, circumstances(f))
+        except Tracked:
+            return None
+
+    def replayed(self, key: Hashable, given: Given) -> Value | None:
+        """What a call of this kind gives, None when it was not read yet."""
+        summary = self._known.get(key)
+        if summary is None or not _hold(summary.reads):
+            return None
+        for recording in self._open:
+            recording.reads.update(summary.reads)
+        others = tuple(zip(summary.given, unknowns(given.values), strict=True))
+        if given.new is not None:
+            attributes = {name: copied(v, others) for name, v in summary.attributes.items()}
+            given.new.attrs.update(attributes)
+        return copied(summary.result, others)
+
+    def begin(self, stack: tuple[object, ...], given: Given) -> Recording:
+        """A call is read that may become a summary."""
+        self._open.append(Recording(stack, {given.new} if given.new is not None else set()))
+        return self._open[-1]
+
+    def end(self, recording: Recording) -> None:
+        """That call was read, or its reading broken off."""
+        self._open.remove(recording)
+
+    def keep(
+        self, key: Hashable, recording: Recording, info: FunctionInfo, given: Given, result: Value
+    ) -> None:
+        """Remember what a call gave, if it did nothing else."""
+        if not recording.computes or not _only_gives(key, recording, info, given, result):
+            self._failed[info] = self._failed.get(info, 0) + 1
+            return
+        attributes = given.new.attrs if given.new is not None else {}
+        self._known[key] = Summary(
+            copied(result, ()),
+            {name: copied(value, ()) for name, value in attributes.items()},
+            unknowns(given.values),
+            recording.reads,
+        )
+
+
+def _only_gives(
+    key: Hashable, recording: Recording, info: FunctionInfo, given: Given, result: Value
+) -> bool:
+    """Whether arguments and globals are what they were, and what comes out is data."""
+    assert isinstance(key, tuple)
+    try:
+        same = given.kind() == key[1]
+    except Tracked:
+        return False
+    out = (result, *(given.new.attrs.values() if given.new is not None else ()))
+    data = all(is_data(value, unknowns(given.values)) for value in out)
+    return same and data and _hold(recording.reads) and _leaves_names(info.node)
+
+
+def _leaves_names(node: ast.AST) -> bool:
+    kinds = (ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom, ast.Await)
+    return not any(isinstance(n, kinds) for n in ast.walk(node))
+
+
+def _hold(reads: Reads) -> bool:
+    """Whether the globals are what they were."""
+    try:
+        return all(of_global(names.get(key[1])) == was for key, (names, was) in reads.items())
+    except Tracked:
+        return False
