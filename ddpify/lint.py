@@ -62,7 +62,7 @@ class _Request:
     codes: frozenset[str]
 
     def reading(self) -> Reading:
-        return Reading.of(self.root, self.files, self.texts, self.assume_distributed)
+        return Reading.of(self.root, self.files, self.texts, self.assume_distributed, _words())
 
     def rules(self) -> list[Rule]:
         return [rule for rule in all_rules() if rule.id in self.codes]
@@ -106,7 +106,7 @@ def lint_scripts(
     """Judge what these scripts run, and nothing else; ``unread``: what was not judged."""
     rules = [rule for rule in all_rules() if rule.lint is not None and wants(rule.id)]
     with room():
-        reading = Reading.of(root, scripts, texts)
+        reading = Reading.of(root, scripts, texts, words=_words())
         runs = [run for run in map(reading.script, scripts) if run is not None]
         found = [one for run in runs for one in judged(run, rules) if wants(one.rule)]
     unique = {(one.rule, one.site): one for one in reversed(found)}
@@ -121,6 +121,11 @@ def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:
         return []
     found = (one for rule in rules if rule.lint is not None for one in rule.lint(run))
     return [one for one in found if not run.is_ours(one.site.path)]
+
+
+def _words() -> list[str]:
+    """The words of all rules: what is found does not hang on which are switched on."""
+    return [word for rule in all_rules() for word in rule.words]
 
 
 def _relative(root: Path, file: Path) -> str:

@@ -20,6 +20,8 @@ from ddpify.settings import Settings
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
 VISION = ("segmentation", "detection", "classification")
+# The comment that says what has to be found on its line: `loss.item()  # DDP702`.
+_MARK = re.compile(r"[ \t]*(?:#|<!--)[ \t]*DDP\d{3}(?: \| DDP\d{3})*(?: -->)?[ \t]*$", re.MULTILINE)
 # What hangs on one script, by the folder and the script.
 ENTRIES = {
     "classification": ("classification", "main_classification.py"),
@@ -42,9 +44,14 @@ def put(files: Mapping[str, str], folder: Path) -> Path:
     return folder
 
 
+def unmarked(text: str) -> str:
+    """A text without its marks, as a user has it: `DDP` is a word that the reading looks for."""
+    return _MARK.sub("", text)
+
+
 def put_example(example: Example, folder: Path) -> Path:
-    """Write an example; its entry script."""
-    return put(dict(example.files), folder) / example.entry
+    """Write an example, without its marks; its entry script."""
+    return put({path: unmarked(text) for path, text in example.files}, folder) / example.entry
 
 
 def put_fixture(name: str, folder: Path) -> Path:

@@ -151,7 +151,7 @@ def _bool(m: Machine, f: Frame, node: ast.BoolOp) -> Value:
         left = m.may(value, m.live, is_and)
         if not left:
             break
-        if left != m.live:
+        if left != m.live or not value.known:
             m.here = m.here.under(Guard(value, operand, f.module, is_and, left))
             m.live = left
     m.live, m.here = live, here

@@ -25,15 +25,14 @@ _FRAMEWORK = re.compile(
     r"(?:from|import)[ \t][\w., \t]*\b(?:accelerate|deepspeed|horovod|(?:pytorch_)?lightning)"
 )
 _FRAMEWORKS = ("accelerate", "deepspeed", "horovod", "lightning")
-# What a function of a distributed project has to say to be entered.
+# What a function of a distributed project has to say to be entered, beside the words of the rules:
+# who communicates, who is who, what is trained on what, what each rank has for itself.
 _HOT = tuple(
     "distributed dist. all_reduce all_gather allreduce barrier broadcast rank world_size RANK"
-    " WORLD_SIZE is_main is_master master_process DataParallel DDP FSDP fully_shard DataLoader"
-    " Sampler set_epoch backward( no_sync GradScaler .save( torch.load open( makedirs mkdir"
-    " state_dict process_group spawn( Accelerator Fabric Trainer SummaryWriter wandb seed( .Adam"
-    " .SGD optim. set_device requires_grad torch.compile Dataset random_split print( time.time"
-    " monotonic perf_counter random BatchNorm nn.Sequential deepcopy .parameters() no_grad autocast"
-    " CUDA_VISIBLE environ parse_args yield nn.Module prepare( .log( .apply( shuffle LR(".split()
+    " WORLD_SIZE is_main is_master master_process DataParallel DDP FSDP fully_shard process_group"
+    " spawn( Accelerator Fabric Trainer DataLoader Sampler Dataset nn.Module nn.Sequential"
+    " torch.compile deepcopy .parameters() .Adam .SGD optim. backward( prepare( .apply( no_grad"
+    " autocast time.time monotonic perf_counter random shuffle environ parse_args yield".split()
 )
 # What a model's forward, entered at every call, has to say.
 _NARROW = re.compile(
@@ -51,6 +50,10 @@ _COMMUNICATING = (
     *(f"{words.DIST}{op}" for op in words.COLLECTIVES),
     *words.FUNCTIONS,
     *words.COLLECTIVE_CALLS,
+)
+# Their methods, of whatever receiver: `trainer.save_checkpoint(`.
+_METHODS = tuple(
+    sorted({f".{name.rpartition('.')[2]}(" for name in words.COLLECTIVE_CALLS} - {".step("})
 )
 # A meter: what it is given is the rank's own, and so is then what it holds.
 _ADDS = re.compile(r"self\.\w+[ \t]*\+=")
@@ -107,12 +110,14 @@ class Interest:
 
     hot: set[str] = field(default_factory=set)
     talks: set[str] = field(default_factory=set)  # those that narrowly say one, or call one
+    words: tuple[str, ...] = _HOT
     _known: dict[FunctionInfo, bool] = field(default_factory=dict)
     _called: dict[Module, re.Pattern[str] | None] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, texts: Iterable[str]) -> Interest:
-        """From the texts of all files that take part."""
+    def of(cls, texts: Iterable[str], more: Iterable[str] = ()) -> Interest:
+        """From the texts of all files that take part; ``more``: words that rules look for."""
+        wanted = tuple(dict.fromkeys((*_HOT, *_METHODS, *more)))
         calls: dict[str, set[str]] = {}
         hot: set[str] = set()
         talks: set[str] = set()
@@ -120,13 +125,13 @@ class Interest:
             called = called_here(text)
             for name, chunk in _chunks(text):
                 communicates = called is not None and called.search(chunk) is not None
-                if communicates or says(chunk, _HOT):
+                if communicates or says(chunk, wanted):
                     hot.add(name)
                     if communicates or _NARROW.search(chunk):
                         talks.add(name)
                 else:
                     calls.setdefault(name, set()).update(_CALLED.findall(chunk))
-        return cls(_closed(hot - _COMMON, calls), talks - _COMMON)
+        return cls(_closed(hot - _COMMON, calls), talks - _COMMON, wanted)
 
     def enters(self, info: FunctionInfo) -> bool:
         """Whether a call of it is read."""
@@ -134,7 +139,7 @@ class Interest:
         if known is None:
             text = info.text
             known = (
-                says(text, _HOT)
+                says(text, self.words)
                 or self.communicates(info)
                 or bool(_ADDS.search(text) or _COLLECTS.search(text))
                 or not self.hot.isdisjoint(info.called() - _COMMON)

@@ -208,6 +208,16 @@ class Guard:
         """Where the condition stands."""
         return self.module.site(self.node)
 
+    @property
+    def text(self) -> str:
+        """The condition as it is written, but for spaces and quotes."""
+        return ast.unparse(self.node)
+
+    @property
+    def starts_script(self) -> bool:
+        """Whether it only asks if the file is the one that is run: ``__name__ == "__main__"``."""
+        return self.text.startswith("__name__")
+
 
 @dataclass(frozen=True, eq=False)
 class Loop:
@@ -291,6 +301,24 @@ class Call:
     def given(self) -> tuple[Value, ...]:
         """All arguments, by position or keyword."""
         return (*self.args, *self.kwargs.values())
+
+    @property
+    def conditions(self) -> tuple[Guard, ...]:
+        """The guards, those of the callers included, without ``if __name__ == "__main__"``."""
+        return tuple(guard for guard in self.guards if not guard.starts_script)
+
+    def conditions_in(self, loop: Loop) -> tuple[Guard, ...]:
+        """The guards that stand in a loop around this call, or in a function called from there.
+
+        Not those around the loop: of ``if args.train: for x in loader: if big: free()``, ``big``.
+        """
+        first = next((one for one in (*self.stack, self) if loop in one.loops), self)
+        outer, inner = self.guards[: len(first.guards)], self.guards[len(first.guards) :]
+        return (*(one for one in outer if one.site.within(loop.site)), *inner)
+
+    def way_from(self, loop: Loop) -> tuple[FunctionInfo | None, ...]:
+        """The functions entered between a loop around it and this call, outermost first."""
+        return tuple(one.function for one in (*self.stack, self) if loop in one.loops)[1:]
 
     @property
     def everywhere(self) -> bool:

@@ -63,13 +63,14 @@ class Reading:
         files: Sequence[Path],
         texts: Mapping[Path, bytes] | None = None,
         assume_distributed: bool = False,
+        words: Sequence[str] = (),
     ) -> Reading:
-        """Read ``files`` and what they import; nothing is parsed yet."""
+        """Read ``files`` and what they import; nothing is parsed yet. ``words``: see Interest."""
         project = Project.of(root, files, texts or {})
         if assume_distributed:
             project.concerned = sorted(project.texts)
-        words = project.texts.values() if project.concerned else ()
-        return cls(project, Interest.of(words), assume_distributed)
+        told = project.texts if project.concerned else {}
+        return cls(project, Interest.of(told.values(), words), assume_distributed)
 
     def scripts(self, part: int = 0, parts: int = 1) -> Iterator[Run]:
         """One run for each script; of ``parts`` equal shares the one with number ``part``."""

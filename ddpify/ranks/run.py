@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from ddpify.ranks.model import Call, Exit, Loop, Read, Store
 from ddpify.ranks.modules import FunctionInfo, Module, Place
+from ddpify.ranks.passes import Pass, backwards, passes
 from ddpify.ranks.trace import Mismatch
 
 T = TypeVar("T")
@@ -46,6 +47,32 @@ class Run:
             self.kept[read] = read(self)
         found: T = self.kept[read]
         return found
+
+    @cached_property
+    def backwards(self) -> tuple[Call, ...]:
+        """The calls that compute gradients, in order."""
+        return tuple(backwards(self.calls))
+
+    @cached_property
+    def passes(self) -> tuple[Pass, ...]:
+        """The loops over batches that train: every loader that is trained on, with its loop."""
+        return passes(self.backwards)
+
+    def in_every_round(self, call: Call, loop: Loop) -> bool:
+        """Whether each round of a loop comes to a call of it: neither a condition in the loop nor
+        a way out of the round stands before it.
+
+        ``for i, batch in enumerate(loader): if i % 100: continue; free()`` does not.
+        """
+        if loop not in call.loops or call.conditions_in(loop):
+            return False
+        way = call.way_from(loop)
+        return not any(
+            (one.kind == "continue" and one.loops[-1:] == (loop,))
+            or (one.kind == "return" and loop in one.loops and one.function in way)
+            for one in self.exits
+            if one.order < call.order
+        )
 
     @cached_property
     def exits_of(self) -> dict[FunctionInfo | None, list[Exit]]:

@@ -98,8 +98,9 @@ class Rule:
     """A check with its reason, its source and its examples (its tests and its page).
 
     ``check`` compares one process with several, for ``migrate``; ``lint`` reads a program that is
-    distributed already, as two ranks run it. ``safe`` says that the fix, where there is one, cannot
-    change what the program does otherwise.
+    distributed already, as two ranks run it. ``words``: texts of which a function says one if
+    ``lint`` has to see its calls (``.empty_cache(``); functions that say none may not be read.
+    ``safe`` says that the fix, where there is one, cannot change what the program does otherwise.
     """
 
     id: str
@@ -112,3 +113,4 @@ class Rule:
     lint: Callable[[Run], Iterable[Finding]] | None = None
     severity: Severity = Severity.ERROR
     safe: bool = True
+    words: tuple[str, ...] = ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from ddpify.pipeline import migrate
 from ddpify.rules.base import Example
 from ddpify.rules.registry import all_rules
 from ddpify.settings import Settings
-from tests.projects import ENTRIES, put_example, put_fixture, write
+from tests.projects import ENTRIES, put_example, put_fixture, unmarked, write
 
 Put = Callable[[Path], Path]  # writes a project into a folder; its entry
 
@@ -40,12 +39,12 @@ def fixture_cases() -> list[object]:
 
 def example_cases() -> list[object]:
     """Each once: several rules mark their line in the same project."""
-    unmarked = {}
+    first = {}
     for rule in all_rules():
         for number, example in enumerate(rule.bad):
-            files = tuple((path, re.sub(r"  # DDP\d+", "", text)) for path, text in example.files)
-            unmarked.setdefault(files, (f"{rule.id}-{number}", example))
-    return [pytest.param(_example(example), id=name) for name, example in unmarked.values()]
+            files = tuple((path, unmarked(text)) for path, text in example.files)
+            first.setdefault(files, (f"{rule.id}-{number}", example))
+    return [pytest.param(_example(example), id=name) for name, example in first.values()]
 
 
 def _fixture(name: str) -> Put:

@@ -14,6 +14,7 @@ from ddpify import vendor
 from ddpify.lint import lint
 from ddpify.names import EARLIER_NAMES, RUNTIME_NAMES
 from ddpify.rules.base import Finding
+from tests.projects import unmarked
 
 FOLDER = Path(__file__).parent / "cases"
 _FILE = re.compile(r"^--- (\S+)\n", re.MULTILINE)
@@ -47,7 +48,7 @@ class Case:
     runtime: str = ""  # where the copy of the helpers goes, if there is one
 
     def put(self, folder: Path) -> Path:
-        """Write the program into ``folder``."""
+        """Write the program into ``folder``, without its marks."""
         given = dict(self.files)
         bare = any("from ddp_utils " in text for text in given.values())
         helpers = self.runtime or ("ddp_utils.py" if bare else "")
@@ -56,7 +57,7 @@ class Case:
         for path, text in {"requirements.txt": "torch\n", **given}.items():
             file = folder / path
             file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, "utf-8")
+            file.write_text(unmarked(text), "utf-8")
         return folder
 
     def marks(self) -> tuple[Mark, ...]:

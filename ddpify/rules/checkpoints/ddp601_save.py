@@ -86,4 +86,5 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
+    words=(".save(", "save_file", "save_model"),
 )

@@ -119,5 +119,6 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
+    words=("state_dict",),
     severity=Severity.WARNING,
 )

@@ -142,4 +142,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=(".load(", "read_text", "read_csv"),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import ALL, LOCAL_RANK, RANK, Call, Guard
@@ -11,6 +10,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
 from ddpify.rules.shared.outputs import checkpoints, its_own
+from ddpify.rules.shared.written import given_nodes, texts
 
 # What names a disk or a folder of one node.
 NODE_ROOTS = ("/tmp", "/dev/shm", "/local", "/scratch", "/var/tmp")
@@ -63,10 +63,8 @@ def _on_node(call: Call) -> bool:
     functions = [one.function for one in (call, *call.stack) if one.function is not None]
     if any(name in function.text for function in functions for name in NODE_VARIABLES):
         return True
-    nodes = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-    texts = [n.value for node in nodes for n in ast.walk(node) if isinstance(n, ast.Constant)]
-    texts += [value.constant for value in (*call.args, *call.kwargs.values())]
-    return any(isinstance(text, str) and text.startswith(NODE_ROOTS) for text in texts)
+    said = [*texts(given_nodes(call)), *(value.constant for value in call.given)]
+    return any(isinstance(text, str) and text.startswith(NODE_ROOTS) for text in said)
 
 
 RULE = Rule(

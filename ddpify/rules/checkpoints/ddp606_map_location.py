@@ -88,5 +88,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("torch.load",),
     severity=Severity.WARNING,
 )

@@ -49,6 +49,7 @@ RULE = Rule(
     " post one of them with isend() or irecv(), or hand both to batch_isend_irecv().",
     "torch.distributed documentation, point-to-point communication; BUGS C16",
     lint=lint,
+    words=("recv(", "isend("),
     bad=(
         on_ranks("""
             peer = 1 - rank

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.written import blocks_closed_by, leads_through
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per destroy in a ``finally`` whose block holds collectives."""
     for call in run.named(f"{words.DIST}destroy_process_group"):
-        for block in _blocks(call):
-            entered = next((c for c in exchanges(run) if _reaches(c, block.body)), None)
+        for block in blocks_closed_by(call):
+            entered = next((c for c in exchanges(run) if leads_through(c, block)), None)
             if entered is not None:
                 yield Finding(
                     "DDP811",
@@ -29,19 +28,6 @@ def lint(run: Run) -> Iterable[Finding]:
                     because=((entered.site, "the others may be here"),),
                 )
                 break
-
-
-def _blocks(call: Call) -> Iterator[ast.Try]:
-    """The ``try`` statements in whose ``finally`` a call is made."""
-    for module in {one.module for one in (call, *call.stack)}:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Try) and _reaches(call, node.finalbody):
-                yield node
-
-
-def _reaches(call: Call, body: list[ast.stmt]) -> bool:
-    nodes = {one.node for one in (call, *call.stack)}
-    return any(below in nodes for one in body for below in ast.walk(one))
 
 
 def _closed(end: str, close: str = "    pass") -> Example:

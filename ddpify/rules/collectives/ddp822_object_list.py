@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks import words
@@ -10,21 +9,19 @@ from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.syntax import scope
-
-_LITERALS = (ast.List, ast.ListComp, ast.Tuple, ast.Dict, ast.DictComp, ast.GeneratorExp)
+from ddpify.rules.shared.written import has_uneven_lists, is_collection
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per broadcast_object_list whose list is written in the call, or is uneven."""
     for call in run.named(f"{words.DIST}broadcast_object_list"):
         given = call.node_of(0, "object_list")
-        if isinstance(given, _LITERALS):
+        if is_collection(given):
             message = (
                 "the objects arrive in a list that nobody can read: the other ranks keep theirs"
             )
             yield _finding(call, message, "name the list, and read it back after the call")
-        elif isinstance(given, ast.Name) and _uneven(call, given.id):
+        elif _by_rank(call) and has_uneven_lists(call, given):
             message = "the lists have different lengths on the ranks: a crash, or damaged objects"
             yield _finding(call, message, "fill the other ranks' list up with None")
 
@@ -33,28 +30,9 @@ def _finding(call: Call, message: str, advice: str) -> Finding:
     return Finding("DDP822", call.site, message, Severity.ERROR, advice=advice)
 
 
-def _uneven(call: Call, name: str) -> bool:
-    """Whether the list is set in both arms of a condition on the rank, to unequal lengths."""
+def _by_rank(call: Call) -> bool:
     value = call.arg(0, "object_list")
-    if value is None or not value.by_rank:
-        return False
-    for node in ast.walk(scope(call)):
-        if isinstance(node, ast.If):
-            lengths = {_length(arm, name) for arm in (node.body, node.orelse)}
-            if len(lengths) == 2 and None not in lengths:
-                return True
-    return False
-
-
-def _length(body: list[ast.stmt], name: str) -> int | None:
-    """How long the list is that these statements assign to ``name``; None if that is not plain."""
-    for node in body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List):
-            target = node.targets[0]
-            if isinstance(target, ast.Name) and target.id == name:
-                starred = any(isinstance(one, ast.Starred) for one in node.value.elts)
-                return None if starred else len(node.value.elts)
-    return None
+    return value is not None and value.by_rank
 
 
 RULE = Rule(

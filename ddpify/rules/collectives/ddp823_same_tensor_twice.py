@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.syntax import definitions, is_filled
+from ddpify.rules.shared.written import repeated
+from ddpify.site import Site
 
 _FILLED = {
     "all_gather": "tensor_list",
@@ -25,26 +25,12 @@ def lint(run: Run) -> Iterable[Finding]:
         shared = collective(call)
         if shared is not None and call.method in _FILLED:
             given = shared.node(_FILLED[call.method])
-            for written in _written(call, given) if given is not None else ():
-                yield _finding(call, *written)
+            for found in repeated(call, given) if given is not None else ():
+                yield _finding(call, *found)
 
 
-def _written(call: Call, given: ast.expr) -> Iterator[tuple[ast.BinOp, ast.expr, ast.expr]]:
-    """Where the list is made, the tensor in it, and how often."""
-    made = [given]
-    if isinstance(given, (ast.Name, ast.Attribute)):
-        made = [] if is_filled(call, given) else list(definitions(call, given))
-    for node in made:
-        if len(made) == 1 and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            for one, times in ((node.left, node.right), (node.right, node.left)):
-                held = one.elts if isinstance(one, ast.List) else []
-                if len(held) == 1 and isinstance(held[0], ast.Call):
-                    yield node, held[0], times
-
-
-def _finding(call: Call, node: ast.BinOp, tensor: ast.expr, times: ast.expr) -> Finding:
-    site = call.module.site(node)
-    code = f"[{call.module.text(tensor)} for _ in range({call.module.text(times)})]"
+def _finding(call: Call, site: Site, tensor: str, times: str) -> Finding:
+    code = f"[{tensor} for _ in range({times})]"
     return Finding(
         "DDP823",
         call.site,

@@ -332,5 +332,6 @@ RULE = Rule(
         changed(BY_HAND, ("sampler.set_epoch(epoch)", "loader.sampler.set_epoch(epoch)")),
     ),
     lint=lint,
+    words=("set_epoch",),
     severity=Severity.ERROR,
 )

@@ -163,5 +163,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("download=", ".download", "download_url(", "download_and_extract", "urlretrieve"),
     severity=Severity.WARNING,
 )

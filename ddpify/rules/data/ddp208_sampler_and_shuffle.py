@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call
+from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import truth
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
-from ddpify.rules.shared.feeds import is_loader
+from ddpify.rules.shared.written import is_literal_keyword
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -41,8 +41,7 @@ def _judged(call: Call) -> Iterable[Finding]:
 
 
 def _fix(call: Call) -> tuple[Edit, ...]:
-    node = call.node_of(2, "shuffle")
-    if isinstance(node, ast.Constant) and any(k.value is node for k in call.node.keywords):
+    if is_literal_keyword(call, "shuffle"):
         return (Edit(How.ARGUMENT, call.site, "False", "shuffle"),)
     return ()
 

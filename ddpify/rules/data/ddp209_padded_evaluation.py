@@ -10,7 +10,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT
 from ddpify.rules.examples.feeds import PADDED, PADDED_MEAN, STRIDED
-from ddpify.rules.shared.feeds import backwards, dealt_by, taken_over, trained
+from ddpify.rules.shared.feeds import dealt_by, taken_over, trained
 from ddpify.rules.shared.quotients import is_size, loops_over
 from ddpify.rules.shared.syntax import scope
 
@@ -20,7 +20,7 @@ _REDUCTIONS = frozenset({"torch.distributed.all_reduce", "torch.distributed.redu
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per padding sampler of a loader whose samples are counted."""
     learning = trained(run)
-    training = {loop.node for call in backwards(run) for loop in call.loops}
+    training = {loop.node for call in run.backwards for loop in call.loops}
     done: set[Thing] = set()
     for loop, loader in loops_over(run):
         if loader in learning or loop.node in training or taken_over(run, loader):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import DEALT_TWICE, PREPARED, PREPARED_ALONE
-from ddpify.rules.shared.feeds import dealt_by, is_loader
+from ddpify.rules.shared.feeds import dealt_by
 
 _PREPARE = frozenset(
     {"accelerate.Accelerator.prepare", "accelerate.Accelerator.prepare_data_loader"}

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import OVER_SHARE, OVER_WHOLE, SHOWN_OVER_WHOLE
-from ddpify.rules.shared.feeds import dataset_of, dealt_by, is_loader
+from ddpify.rules.shared.feeds import dataset_of, dealt_by
 from ddpify.rules.shared.quotients import (
     Added,
     added,
@@ -21,6 +21,8 @@ from ddpify.rules.shared.quotients import (
     loops_over,
 )
 from ddpify.rules.shared.syntax import resolved, scope
+from ddpify.rules.shared.written import given_nodes, holds, text
+from ddpify.site import Site
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -28,11 +30,11 @@ def lint(run: Run) -> Iterable[Finding]:
     sums = [one for loop, loader in loops_over(run) for one in added(loop, loader)]
     for call in run.named("builtins.len"):
         for one in sums:
-            node = _division(call, one)
-            if node is not None and _stays_wrong(run, call, one):
+            site = _division(call, one)
+            if site is not None and _stays_wrong(run, call, one):
                 yield Finding(
                     "DDP212",
-                    call.module.site(node),
+                    site,
                     "one rank's sum over the length of all samples: too small by the world size",
                     Severity.ERROR,
                     (),
@@ -42,17 +44,17 @@ def lint(run: Run) -> Iterable[Finding]:
                 break
 
 
-def _division(call: Call, one: Added) -> ast.AST | None:
+def _division(call: Call, one: Added) -> Site | None:
     """Where what ``one`` adds up is divided by this length of the whole data set."""
     whole = dealt_by(one.loader) and call.args and _is_whole(call, one.loader)
     if not whole or counts(one.value) or call.module is not one.loop.module:
         return None
     function = scope(call)
     for left, right, node in divisions(function):
-        if base(right) is call.node and ast.unparse(base(left)) == one.name:
-            inside = any(n is one.node for n in ast.walk(function))
+        if base(right) is call.node and text(base(left)) == one.name:
+            inside = holds(function, one.node)
             if inside and not changed_between(function, one.name, one.loop.node, node):
-                return node
+                return call.module.site(node)
     return None
 
 
@@ -86,13 +88,12 @@ def _averages(run: Run, call: Call) -> bool:
     """Whether a mean is made: by the operation, or by dividing what was reduced afterwards."""
     shared = collective(call)
     operation = shared.node("op") if shared is not None else call.node_of(1, "op")
-    if operation is not None and ast.unparse(operation).endswith("AVG"):
+    if operation is not None and text(operation).endswith("AVG"):
         return True
     worlds = {c.node for c in run.named("torch.distributed.get_world_size")}
-    given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-    names = {ast.unparse(node) for node in given}
+    names = {text(node) for node in given_nodes(call)}
     return any(
-        ast.unparse(base(left)) in names and node.lineno > call.node.lineno
+        text(base(left)) in names and node.lineno > call.node.lineno
         for left, right, node in divisions(scope(call))
         if any(found in worlds for _, found in resolved(call, right))
     )

@@ -7,19 +7,12 @@ from collections.abc import Iterable
 
 from ddpify.ranks import words
 from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.passes import Pass, is_loader
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
-from ddpify.rules.shared.feeds import (
-    Pass,
-    argument,
-    dataset_of,
-    dealt_by,
-    is_loader,
-    passes,
-    taken_over,
-)
+from ddpify.rules.shared.feeds import argument, dataset_of, dealt_by, taken_over
 
 _LENGTHS = frozenset(
     "total_steps steps_per_epoch T_max total_iters T_0 num_training_steps num_warmup_steps"
@@ -35,7 +28,7 @@ _SCHEDULES = ("torch.optim.lr_scheduler.", "transformers.get_", "transformers.op
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per schedule whose length counts the batches of all ranks."""
-    shared = [one for one in passes(run) if dealt_by(one.loader)]
+    shared = [one for one in run.passes if dealt_by(one.loader)]
     for call in run.calls:
         if call.name.startswith(_SCHEDULES) and call.result is not None:
             for one in shared:
@@ -150,5 +143,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("LR(", "_schedule"),
     severity=Severity.ERROR,
 )

@@ -97,5 +97,6 @@ RULE = Rule(
     ),
     good=(*CORRECT, changed(BY_HAND, _IMPORT, ("    sampler =", _FIXED))),
     lint=lint,
+    words=("_split(", "randperm", "shuffle"),
     severity=Severity.ERROR,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call, Thing
@@ -13,6 +12,7 @@ from ddpify.rules.examples import BY_HAND, CORRECT, changed
 from ddpify.rules.shared.feeds import dealt_sets, identifiers
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.written import indexed_attributes
 
 _TORCH = "torch.randn torch.rand torch.randint torch.normal torch.randn_like torch.rand_like"
 _NUMPY = "randn rand randint normal uniform random standard_normal choice integers"
@@ -71,18 +71,9 @@ def _indexed(call: Call, sets: set[Thing]) -> bool:
         method = thing.cls.method("__getitem__") if thing.cls is not None else None
         for name, value in thing.attrs.items() if method is not None else ():
             made = not _results(call).isdisjoint(value.sources())
-            if made and method is not None and name in _subscripted(method.node):
+            if made and method is not None and name in indexed_attributes(method):
                 return True
     return False
-
-
-def _subscripted(method: ast.AST) -> set[str]:
-    """``paths`` of ``self.paths[index]``."""
-    return {
-        node.value.attr
-        for node in ast.walk(method)
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
-    }
 
 
 def _sorted(call: Call, sets: set[Thing]) -> bool:
@@ -125,5 +116,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("rand", "normal(", "listdir", "scandir", "glob(", "iterdir"),
     severity=Severity.WARNING,
 )

@@ -8,21 +8,11 @@ from dataclasses import dataclass
 
 from ddpify.ranks import words
 from ddpify.ranks.model import Call, Loop, Thing, Value
+from ddpify.ranks.passes import Pass, is_loader, iterated, loaders_in
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import truth
 from ddpify.rules.base import Edit, How
-from ddpify.rules.shared.feeds import (
-    Pass,
-    dealt_by,
-    identifiers,
-    in_one_process,
-    is_loader,
-    iterated,
-    loaders_in,
-    passes,
-    samplers_of,
-    taken_over,
-)
+from ddpify.rules.shared.feeds import dealt_by, identifiers, in_one_process, samplers_of, taken_over
 
 _BARS = ("enumerate", "tqdm", "trange", "track", "list")
 
@@ -47,7 +37,7 @@ def _repeated(run: Run) -> tuple[Told, ...]:
 
 
 def _told(run: Run) -> Iterator[Told]:
-    for one in passes(run):
+    for one in run.passes:
         epochs = one.epochs
         samplers = [t for t in dealt_by(one.loader) if _shuffles(t)]
         if epochs is None or not samplers or taken_over(run, one.loader):

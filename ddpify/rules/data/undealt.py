@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ddpify.ranks.model import FILES, RANDOM, Call, Thing, Value
+from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import (
     GRADIENTS,
@@ -17,9 +18,7 @@ from ddpify.rules.shared.feeds import (
     identifiers,
     in_one_process,
     is_plain,
-    iterated,
     literals,
-    passes,
     samplers_of,
     taken_over,
     trained,
@@ -57,7 +56,7 @@ def _never_made(run: Run, wrapper: Call) -> bool:
 def _evaluated_as_well(run: Run) -> set[Thing]:
     """``for batch in loaders[phase]``: of several loaders, those that do not shuffle."""
     spared: set[Thing] = set()
-    for one in passes(run):
+    for one in run.passes:
         several = iterated(one.loop)
         shuffling = [t for t in several if _shuffles(t)]
         if len(several) > 1:

@@ -89,5 +89,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("print(",),
     severity=Severity.NOTE,
 )

@@ -111,4 +111,15 @@ RULE = Rule(
         changed(SCRIPT, ("device = ", 'options = open("options.txt").read()\ndevice = ')),
     ),
     lint=lint,
+    words=(
+        "open(",
+        "basicConfig",
+        "FileHandler",
+        "savetxt",
+        "savez",
+        "savefig",
+        "imwrite",
+        "shutil.",
+        "write_text",
+    ),
 )

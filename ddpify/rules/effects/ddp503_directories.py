@@ -81,5 +81,6 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
+    words=("makedirs", "mkdir"),
     severity=Severity.ERROR,
 )

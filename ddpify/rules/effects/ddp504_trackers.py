@@ -105,5 +105,6 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
+    words=("SummaryWriter", "wandb"),
     severity=Severity.WARNING,
 )

@@ -110,5 +110,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("tqdm",),
     severity=Severity.NOTE,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call, Thing
@@ -13,6 +12,7 @@ from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.fields import computing, holds_parameters
 from ddpify.rules.frameworks.sharded import shard_of
 from ddpify.rules.shared.wrapped import receives
+from ddpify.rules.shared.written import attribute_called
 
 _REGISTER = "register_fsdp_forward_method"
 _SUMMON = "torch.distributed.fsdp.FullyShardedDataParallel.summon_full_params"
@@ -44,7 +44,7 @@ def _bypasses(run: Run, call: Call, thing: Thing) -> bool:
         return thing.sharded is None and not _wrapper_instead(run, call, thing)
     if thing.cls is None:
         return call.method == "forward" and thing.name.startswith("torch.nn.")
-    name = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+    name = attribute_called(call)
     reads = computing(thing.cls, name) if call.target is not None else {name}
     return any(
         holds_parameters(run, thing.cls, part) and not _sharded_itself(run, thing, part)

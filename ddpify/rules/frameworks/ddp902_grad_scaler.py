@@ -73,6 +73,7 @@ RULE = Rule(
     " torch.amp.GradScaler is right (measured: both ranks skip).",
     "fairscale#179, pytorch PR#76918; BUGS G12",
     lint=lint,
+    words=("GradScaler",),
     bad=(
         changed(
             FLAT,

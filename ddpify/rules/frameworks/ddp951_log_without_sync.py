@@ -112,6 +112,7 @@ RULE = Rule(
     " (measured: 6.5 and 8.5 where 7.5 is right). torchmetrics objects reduce themselves.",
     "lightning#20153, PR#21841; BUGS M04",
     lint=lint,
+    words=(".log(", "log_dict"),
     bad=(changed(LIGHTNING, (_LOG, _LOG.replace(", sync_dist=True", "") + "  # DDP951")),),
     good=(
         LIGHTNING,

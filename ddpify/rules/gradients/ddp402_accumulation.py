@@ -65,6 +65,7 @@ RULE = Rule(
     "DistributedDataParallel.no_sync; pytorch#43201; BUGS G06",
     check,
     lint=lint,
+    words=("no_sync",),
     severity=Severity.NOTE,
     bad=(
         changed(

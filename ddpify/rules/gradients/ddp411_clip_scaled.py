@@ -93,6 +93,7 @@ RULE = Rule(
     " what was meant (measured 1e-3 instead of 1).",
     "torch.amp.GradScaler.unscale_ docs; BUGS G11",
     lint=lint,
+    words=("clip_grad",),
     bad=(trained(_SETUP, _LOOP),),
     good=(
         trained(

@@ -61,6 +61,7 @@ RULE = Rule(
     " gradient without calling them: measured 1 on one rank and 2 on the other, with no error.",
     "DistributedDataParallel docstring (torch.autograd.grad is not supported); BUGS G14",
     lint=lint,
+    words=("autograd.grad",),
     bad=(
         trained(loop="""
             for x, y in loader:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.modules import ClassInfo
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.wrapped import Wrap, wraps
+from ddpify.rules.shared.written import calls_with
 from ddpify.site import Site
 
 _CHECKPOINT = "torch.utils.checkpoint.checkpoint"
@@ -38,18 +37,7 @@ def lint(run: Run) -> Iterable[Finding]:
 def _reentrant(wrap: Wrap) -> Iterator[Site]:
     classes = {info for t in wrap.parts if t.cls is not None for info in t.cls.mro()}
     for info in sorted(classes, key=lambda one: one.name):
-        for node in ast.walk(info.node):
-            if isinstance(node, ast.Call) and _qualified(info, node.func) == _CHECKPOINT:
-                given = {k.arg: k.value for k in node.keywords}.get("use_reentrant")
-                if isinstance(given, ast.Constant) and given.value is True:
-                    yield info.module.site(node)
-
-
-def _qualified(info: ClassInfo, node: ast.expr) -> str:
-    """A library's name, read from the imports of the module."""
-    first, _, rest = ast.unparse(node).partition(".")
-    dotted, attribute, level = info.module.imports.get(first, ("", "", 0))
-    return "" if level else ".".join(part for part in (dotted, attribute, rest) if part)
+        yield from calls_with(info, _CHECKPOINT, "use_reentrant")
 
 
 _DEEP = """
@@ -74,6 +62,7 @@ RULE = Rule(
     " 'Expected to mark a variable ready only once'.",
     "peft#313, accelerate#2017, pytorch#106985; BUGS G19",
     lint=lint,
+    words=("use_reentrant",),
     bad=(
         trained(
             """

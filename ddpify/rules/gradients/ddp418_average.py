@@ -91,6 +91,7 @@ RULE = Rule(
     " (targets, metrics) differs. Kept and used on rank 0 alone it is fine.",
     "BUGS G22",
     lint=lint,
+    words=("deepcopy", "AveragedModel"),
     bad=(trained(_SETUP, _LOOP),),
     good=(
         trained(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call
@@ -11,6 +10,7 @@ from ddpify.ranks.words import canonical
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.syntax import spelled
+from ddpify.rules.shared.written import given_texts
 
 _OLD = {
     f"torch.{device}.amp.{prefix}{name}": (device, name)
@@ -42,21 +42,11 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _fix(call: Call, device: str, name: str) -> tuple[Edit, ...]:
     """The new call; ``autocast`` took its arguments in another order."""
-    inside = [call.module.text(one) for one in (*call.node.args, *map(_value, call.node.keywords))]
     text = call.module.text(call.node)
     if "{" in text or "#" in text or (name == "autocast" and call.node.args) or call.star:
         return ()
-    given = inside[: len(call.node.args)]
-    given += [
-        f"{one.arg}={value}"
-        for one, value in zip(call.node.keywords, inside[len(call.node.args) :], strict=True)
-    ]
-    code = f"{name}({', '.join([repr(device).replace(chr(39), chr(34)), *given])})"
+    code = f"{name}({', '.join([repr(device).replace(chr(39), chr(34)), *given_texts(call)])})"
     return (Edit(How.REPLACE, call.site, code, imports=(Import("torch.amp", name),)),)
-
-
-def _value(keyword: ast.keyword) -> ast.expr:
-    return keyword.value
 
 
 _LOOP = """
@@ -75,6 +65,7 @@ RULE = Rule(
     " and print a FutureWarning, once per rank.",
     "TorchFix TOR101; torch.amp docs; BUGS L14",
     lint=lint,
+    words=("autocast", "GradScaler"),
     severity=Severity.NOTE,
     safe=False,  # torch.amp.GradScaler needs torch 2.3
     bad=(trained(loop=_LOOP),),

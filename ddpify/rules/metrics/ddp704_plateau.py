@@ -50,6 +50,7 @@ RULE = Rule(
     " measured, 0.1 against 0.0001, after which equal gradients make different weights.",
     "DALLE-pytorch#268; MONAI tutorials#1461; BUGS C05",
     lint=lint,
+    words=("ReduceLROnPlateau",),
     bad=(
         trained(SETUP + _PLATEAU, _LOOP + "plateau.step(total.item())  # DDP704"),
         trained(SETUP + _PLATEAU, _LOOP + "plateau.step(metrics=loss)  # DDP704"),

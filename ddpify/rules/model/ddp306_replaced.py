@@ -63,6 +63,7 @@ RULE = Rule(
     " unused, and the second iteration stops with 'Expected to have finished reduction'.",
     "DistributedDataParallel docstring (never change parameters after wrapping); BUGS G03",
     lint=lint,
+    words=("resize_token_embeddings", "add_module(", "register_module("),
     bad=(
         trained(
             """

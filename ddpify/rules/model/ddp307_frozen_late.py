@@ -116,6 +116,7 @@ RULE = Rule(
     " stops with 'Expected to have finished reduction'.",
     "lightning#20340, XPhoneBERT#7, detectron2#2486; BUGS G04",
     lint=lint,
+    words=("requires_grad",),
     bad=(
         trained(
             """

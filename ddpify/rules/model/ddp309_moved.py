@@ -8,7 +8,6 @@ from ddpify.ranks.model import Call, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.feeds import backwards
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, rewrapped, wraps
 
 _CASTS = frozenset({"half", "double", "bfloat16"})
@@ -39,7 +38,7 @@ def _trains(run: Run, after: Call) -> bool:
     """Whether gradients are computed after this moment, be it in the next round of a loop."""
     return any(
         one.order > after.order or any(loop in one.loops for loop in after.loops)
-        for one in backwards(run)
+        for one in run.backwards
     )
 
 

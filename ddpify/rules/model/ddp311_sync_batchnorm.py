@@ -62,6 +62,7 @@ RULE = Rule(
     " converted model raises ValueError.",
     "torch.nn.SyncBatchNorm docs (convert before wrapping), apex#109; BUGS G23",
     lint=lint,
+    words=("BatchNorm",),
     severity=Severity.WARNING,
     bad=(
         trained("""

@@ -95,6 +95,7 @@ RULE = Rule(
     " averaged, parameters never, so that the ranks train different models from there on.",
     "DistributedDataParallel docstring (the state of rank 0 is broadcast in the constructor)",
     lint=lint,
+    words=("normal_(", "uniform_(", "orthogonal_(", "reset_parameters"),
     bad=(
         trained("""
             net = nn.Linear(16, 4)

@@ -129,4 +129,5 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
+    words=(".cuda(", "set_device"),
 )

@@ -109,4 +109,5 @@ RULE = Rule(
         ),
     ),
     lint=lint,
+    words=("CUDA_VISIBLE",),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call
@@ -11,6 +10,7 @@ from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
 from ddpify.rules.process.options import additions, destination, is_local_rank
+from ddpify.rules.shared.written import attribute_is_read
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -43,18 +43,13 @@ def _is_int(call: Call) -> bool:
 
 def _under_test(call: Call) -> bool:
     """Whether the option exists under a condition, the version of torch for instance."""
-    return any(not ast.unparse(guard.node).startswith("__name__") for guard in call.guards)
+    return bool(call.conditions)
 
 
 def _is_read(run: Run, name: str) -> bool:
     """Whether the program looks at the option, and never sets it itself."""
-    if any(store.key == name for store in run.stores):
-        return False
-    return any(
-        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
-        for module in run.modules.values()
-        for node in ast.walk(module.tree)
-    )
+    is_set = any(store.key == name for store in run.stores)
+    return not is_set and attribute_is_read(run, name)
 
 
 _OPTION = (

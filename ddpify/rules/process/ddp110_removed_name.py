@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.modules import Module
@@ -11,6 +10,7 @@ from ddpify.ranks.words import DIST, FSDP
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS
+from ddpify.rules.shared.written import imports
 from ddpify.site import Site
 
 # Absent in torch 2.13, and what has taken the place.
@@ -28,8 +28,8 @@ REMOVED = {
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per removed name that is imported, called or passed."""
     for module in run.modules.values():
-        for node, name, instead in _imports(module):
-            yield _finding(module.site(node), name, instead)
+        for site, name, instead in _imports(module):
+            yield _finding(site, name, instead)
     for call in run.calls:
         if call.name in REMOVED and call.name.startswith(DIST) and call.name.endswith("_multigpu"):
             yield _finding(call.site, call.name, REMOVED[call.name])
@@ -47,30 +47,16 @@ def _finding(site: Site, name: str, instead: str) -> Finding:
     )
 
 
-def _imports(module: Module) -> Iterator[tuple[ast.stmt, str, str]]:
+def _imports(module: Module) -> Iterator[tuple[Site, str, str]]:
     """Imports of removed names that no `try` or `if` stands around."""
     if not any(name.rpartition(".")[2] in module.source.text for name in REMOVED):
         return
-    for node in _plain(module.tree.body):
-        for dotted in _dotted(node):
-            gone = next((g for g in REMOVED if dotted == g or dotted.startswith(f"{g}.")), None)
+    for site, names in imports(module):
+        for name in names:
+            gone = next((g for g in REMOVED if name == g or name.startswith(f"{g}.")), None)
             if gone is not None:
-                yield node, gone, REMOVED[gone]
+                yield site, gone, REMOVED[gone]
                 break
-
-
-def _plain(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for node in body:
-        yield node
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.With)):
-            yield from _plain(node.body)
-
-
-def _dotted(node: ast.stmt) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-        yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
 RULE = Rule(

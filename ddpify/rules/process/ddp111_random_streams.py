@@ -68,5 +68,6 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
+    words=("seed(",),
     severity=Severity.WARNING,
 )

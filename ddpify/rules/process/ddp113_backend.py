@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.model import Call
@@ -10,6 +9,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.process import PROCESS, TRAINING
+from ddpify.rules.shared.written import alternatives, texts
 
 AVAILABLE = "torch.cuda.is_available"
 
@@ -37,34 +37,12 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _guarded(call: Call) -> bool:
     """Whether it is under a condition, other than that the file is the one that is run."""
-    return any(not ast.unparse(guard.node).startswith("__name__") for guard in call.guards)
+    return bool(call.conditions)
 
 
 def _chooses_cpu(call: Call) -> bool:
     """Whether the test decides between a GPU and "cpu"."""
-    around: ast.AST = call.function.node if call.function is not None else call.module.tree
-    for node in ast.walk(around):
-        if isinstance(node, (ast.IfExp, ast.If)) and _within(call.node, node.test):
-            other = node.orelse if isinstance(node.orelse, list) else [node.orelse]
-            if any(_says_cpu(part) for part in (*other, *_after(node, around))):
-                return True
-    return False
-
-
-def _after(node: ast.If | ast.IfExp, around: ast.AST) -> list[ast.stmt]:
-    """What follows an `if` that returns."""
-    if isinstance(node, ast.IfExp) or node.orelse or not isinstance(node.body[-1], ast.Return):
-        return []
-    body = getattr(around, "body", [])
-    return body[body.index(node) + 1 :] if node in body else []
-
-
-def _within(inner: ast.AST, outer: ast.AST) -> bool:
-    return any(node is inner for node in ast.walk(outer))
-
-
-def _says_cpu(node: ast.AST) -> bool:
-    return any(isinstance(one, ast.Constant) and one.value == "cpu" for one in ast.walk(node))
+    return "cpu" in texts(alternatives(call))
 
 
 RULE = Rule(

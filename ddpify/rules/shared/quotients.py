@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks.model import Loop, Thing
+from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
-from ddpify.rules.shared.feeds import iterated
 
 _SIZES = frozenset({"len", "size", "numel", "shape", "nelement"})
 _PASSED_ON = frozenset({"tensor", "as_tensor", "float", "item", "to", "cuda", "detach", "clone"})

@@ -1,0 +1,172 @@
+"""What stands written at a place of a program: questions of rules that only its text answers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from ddpify.ranks.model import Call
+from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.run import Run
+from ddpify.rules.shared.syntax import definitions, dotted, is_filled, scope
+from ddpify.site import Site
+
+_COLLECTIONS = (ast.List, ast.ListComp, ast.Tuple, ast.Dict, ast.DictComp, ast.GeneratorExp)
+
+
+def text(node: ast.AST) -> str:
+    """An expression, but for its spaces and quotes."""
+    return ast.unparse(node)
+
+
+def holds(outer: ast.AST, node: ast.AST) -> bool:
+    """Whether one is a part of the other."""
+    return any(one is node for one in ast.walk(outer))
+
+
+def texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The texts in quotes that stand in them."""
+    for node in nodes:
+        for one in ast.walk(node):
+            if isinstance(one, ast.Constant) and isinstance(one.value, str):
+                yield one.value
+
+
+def given_nodes(call: Call) -> list[ast.expr]:
+    """The expressions of all arguments, by position or keyword."""
+    return [*call.node.args, *(one.value for one in call.node.keywords)]
+
+
+def given_texts(call: Call) -> list[str]:
+    """The arguments as they are written, keywords with their names."""
+    plain = [call.module.text(one) for one in call.node.args]
+    named = ((one.arg, call.module.text(one.value)) for one in call.node.keywords)
+    return [*plain, *(f"{name}={value}" for name, value in named)]
+
+
+def is_literal_keyword(call: Call, name: str) -> bool:
+    """Whether an argument is given by its name, as a constant."""
+    return any(
+        one.arg == name and isinstance(one.value, ast.Constant) for one in call.node.keywords
+    )
+
+
+def attribute_called(call: Call) -> str:
+    """``forward`` of ``model.forward(x)``; empty for a plain name."""
+    return call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+
+
+def attribute_is_read(run: Run, name: str) -> bool:
+    """Whether some file looks at ``anything.name``."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
+        for module in run.modules.values()
+        for node in ast.walk(module.tree)
+    )
+
+
+def indexed_attributes(function: FunctionInfo) -> set[str]:
+    """``paths`` of ``self.paths[index]``."""
+    return {
+        node.value.attr
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
+    }
+
+
+def blocks_closed_by(call: Call) -> Iterator[list[ast.stmt]]:
+    """The bodies of the ``try`` statements in whose ``finally`` a call is made."""
+    for module in {one.module for one in (call, *call.stack)}:
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Try) and leads_through(call, node.finalbody):
+                yield node.body
+
+
+def leads_through(call: Call, body: Iterable[ast.stmt]) -> bool:
+    """Whether it, or a call that leads to it, stands in these statements."""
+    nodes = {one.node for one in (call, *call.stack)}
+    return any(below in nodes for one in body for below in ast.walk(one))
+
+
+def alternatives(call: Call) -> Iterator[ast.AST]:
+    """What happens where the test in which a call stands fails: ``else``, or what follows."""
+    around = scope(call)
+    for node in ast.walk(around):
+        if isinstance(node, (ast.IfExp, ast.If)) and holds(node.test, call.node):
+            yield from node.orelse if isinstance(node.orelse, list) else [node.orelse]
+            yield from _after(node, around)
+
+
+def _after(node: ast.If | ast.IfExp, around: ast.AST) -> list[ast.stmt]:
+    """What follows an `if` that returns."""
+    if isinstance(node, ast.IfExp) or node.orelse or not isinstance(node.body[-1], ast.Return):
+        return []
+    body = getattr(around, "body", [])
+    return body[body.index(node) + 1 :] if node in body else []
+
+
+def calls_with(cls: ClassInfo, name: str, keyword: str) -> Iterator[Site]:
+    """Where a class calls a library's function with ``keyword=True``."""
+    for node in ast.walk(cls.node):
+        if isinstance(node, ast.Call) and dotted(cls.module, node.func) == name:
+            given = {one.arg: one.value for one in node.keywords}.get(keyword)
+            if isinstance(given, ast.Constant) and given.value is True:
+                yield cls.module.site(node)
+
+
+def imports(module: Module) -> Iterator[tuple[Site, list[str]]]:
+    """The imports that no ``try`` or ``if`` stands around, with the names that they import."""
+    for node in _plain(module.tree.body):
+        if isinstance(node, ast.Import):
+            yield module.site(node), [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield module.site(node), [f"{node.module}.{alias.name}" for alias in node.names]
+
+
+def _plain(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    for node in body:
+        yield node
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.With)):
+            yield from _plain(node.body)
+
+
+def repeated(call: Call, given: ast.expr) -> Iterator[tuple[Site, str, str]]:
+    """``[made()] * times`` that an argument is: the place, ``made()`` and ``times``."""
+    made = [given]
+    if isinstance(given, (ast.Name, ast.Attribute)):
+        made = [] if is_filled(call, given) else list(definitions(call, given))
+    for node in made:
+        if len(made) == 1 and isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            for one, times in ((node.left, node.right), (node.right, node.left)):
+                held = one.elts if isinstance(one, ast.List) else []
+                if len(held) == 1 and isinstance(held[0], ast.Call):
+                    module = call.module
+                    yield module.site(node), module.text(held[0]), module.text(times)
+
+
+def is_collection(node: ast.expr | None) -> bool:
+    """Whether a list, a dict or what makes one is written out."""
+    return isinstance(node, _COLLECTIONS)
+
+
+def has_uneven_lists(call: Call, given: ast.expr | None) -> bool:
+    """Whether both arms of an ``if`` set this name to lists of unequal lengths."""
+    if not isinstance(given, ast.Name):
+        return False
+    for node in ast.walk(scope(call)):
+        if isinstance(node, ast.If):
+            lengths = {_length(arm, given.id) for arm in (node.body, node.orelse)}
+            if len(lengths) == 2 and None not in lengths:
+                return True
+    return False
+
+
+def _length(body: list[ast.stmt], name: str) -> int | None:
+    """How long the list is that these statements assign to ``name``; None if that is not plain."""
+    for node in body:
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List):
+            target = node.targets[0]
+            if isinstance(target, ast.Name) and target.id == name:
+                starred = any(isinstance(one, ast.Starred) for one in node.value.elts)
+                return None if starred else len(node.value.elts)
+    return None
