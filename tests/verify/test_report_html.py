@@ -171,10 +171,12 @@ def test_the_diff_stands_with_its_reasons_and_the_helpers_are_folded(
     assert page.get_by_text("each rank would train on all samples").first.is_visible()
     assert page.get_by_text("train_sampler = distributed_sampler(train_set").is_visible()
     helpers = page.locator("#diff details", has_text="new: the helpers")
-    assert helpers.get_attribute("open") is None
-    assert not helpers.locator("pre").first.is_visible()
-    helpers.locator("summary").click()
-    assert helpers.locator("pre").first.is_visible()
+    assert helpers.count() == 2
+    for copy in helpers.all():
+        assert copy.get_attribute("open") is None
+        assert not copy.locator("pre").first.is_visible()
+        copy.locator("summary").click()
+        assert copy.locator("pre").first.is_visible()
 
 
 @pytest.mark.parametrize("width", [1280, 390])
