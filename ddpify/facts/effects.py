@@ -7,6 +7,7 @@ from enum import Enum
 
 from ddpify.facts.events import Call
 from ddpify.facts.values import Kind, Value
+from ddpify.python import words
 
 
 class EffectKind(Enum):
@@ -29,27 +30,8 @@ class Effect:
     call: Call
 
 
-CONSOLE = frozenset(
-    """builtins.print sys.stdout.write sys.stdout.flush sys.stderr.write pprint.pprint
-    builtins.input tqdm.tqdm.write tqdm.auto.tqdm.write tqdm.write torchsummary.summary
-    torchinfo.summary click.echo rich.print warnings.warn""".split()
-)
-FILES = frozenset(
-    """numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump json.dump yaml.dump
-    yaml.safe_dump matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.close
-    torchvision.utils.save_image imageio.imwrite imageio.mimsave cv2.imwrite shutil.copy
-    shutil.copy2 shutil.copyfile shutil.copytree shutil.rmtree shutil.move os.remove os.unlink
-    os.rename os.replace os.system subprocess.run subprocess.call subprocess.check_call
-    joblib.dump torch.onnx.export torch.jit.save scipy.io.savemat scipy.misc.imsave""".split()
-)
-DIRECTORIES = frozenset("os.mkdir os.makedirs os.removedirs os.rmdir".split())
-CHECKPOINTS = frozenset({"torch.save"})
-TRACKERS = frozenset(
-    """wandb.log wandb.save wandb.watch wandb.finish wandb.config.update wandb.run.log
-    mlflow.log_metric mlflow.log_metrics mlflow.log_param mlflow.log_params mlflow.log_artifact
-    mlflow.set_experiment mlflow.end_run tensorboard_logger.configure
-    tensorboard_logger.log_value""".split()
-)
+CONSOLE, FILES, DIRECTORIES = words.CONSOLE, words.FILES, words.DIRECTORIES
+CHECKPOINTS, TRACKERS = frozenset({words.SAVE}), words.TRACKED
 METHOD_EFFECTS = {
     "savefig": EffectKind.FILE,
     "save_pretrained": EffectKind.FILE,
@@ -75,7 +57,7 @@ def _by_name(call: Call) -> EffectKind | None:
     if name in CHECKPOINTS:
         return EffectKind.CHECKPOINT
     if name in FILES:
-        return None if name == "json.dump" and _own_file(call) else EffectKind.FILE
+        return None if name == words.JSON and _own_file(call) else EffectKind.FILE
     if name in DIRECTORIES:
         return EffectKind.DIRECTORY
     if name in TRACKERS:

@@ -8,6 +8,7 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, computed, flat_deps, one
 from ddpify.names import INSTALLED
+from ddpify.python.words import DDP
 
 MADE = {
     "get_rank": Kind.RANK,
@@ -23,7 +24,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     """The result of a helper, by its name."""
     first = call.args[0] if call.args else NOTHING
     if tail == "wrap_model":
-        return wrapping.wrap(m, f, first, call.site, wrapping.DDP)
+        return wrapping.wrap(m, f, first, call.site, DDP)
     if tail == "unwrap":
         return wrapping.unwrapped(first)
     if tail in ("reduce_sum", "reduce_mean"):

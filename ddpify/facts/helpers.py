@@ -10,11 +10,10 @@ from ddpify.facts.marks_left import leaves_marks
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind
+from ddpify.python import words
 
 # What such a function must not do: other ranks would miss it.
-NOT_ALONE = frozenset(
-    ".backward .step .state_dict sys.exit os._exit builtins.exit builtins.quit".split()
-)
+NOT_ALONE = words.EXITS | {".backward", ".step", ".state_dict"}
 VISIBLE = (EffectKind.CONSOLE, EffectKind.FILE, EffectKind.TRACKER)
 # Beside those: files that the function opens for itself, and their directories.
 OWN = (EffectKind.OPEN, EffectKind.DIRECTORY)

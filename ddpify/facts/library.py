@@ -37,43 +37,37 @@ from ddpify.facts.values import (
     one,
 )
 from ddpify.names import INSTALLED
+from ddpify.python import words
 from ddpify.source import Site
 
-NO_GRAD = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})
+NO_GRAD = words.NO_GRAD
 WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
 RANK_CALLS = frozenset(
     {
-        "torch.distributed.get_rank",
+        *words.RANK_CALLS,
+        *words.LOCAL_RANK_CALLS,
         f"{INSTALLED}.get_rank",
         f"{INSTALLED}.get_local_rank",
         f"{INSTALLED}.is_main_process",
-        "torch.distributed.get_node_local_rank",
     }
 )
-RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK", "SLURM_PROCID", "SLURM_LOCALID", "NODE_RANK"})
-CLOCKS = (
-    "time.time",
-    "time.strftime",
-    "time.localtime",
-    "datetime.",
-    "uuid.",
-    "time.ctime",
-    "os.getpid",
-)
-TRACKERS = frozenset({"tensorboard_logger.Logger", "visdom.Visdom", "aim.Run"})
+RANK_VARIABLES = words.RANK_VARIABLES.keys() | words.OTHER_RANK_VARIABLES
+CLOCKS = words.CLOCKS | words.OWN_NUMBERS
+TRACKERS = words.TRACKERS
 MODEL_SOURCES = (
     "torchvision.models.",
     "timm.create_model",
     "segmentation_models_pytorch.",
     "torch.hub.load",
 )
-PASS_THROUGH = frozenset(
-    """torch.compile torch.jit.script copy.deepcopy copy.copy asyncio.run contextlib.nullcontext
-    contextlib.closing types.MappingProxyType""".split()
+PASS_THROUGH = (
+    words.COMPILERS
+    | words.COPIES
+    | frozenset(
+        """asyncio.run contextlib.nullcontext contextlib.closing types.MappingProxyType""".split()
+    )
 )
-ITERATES = frozenset(
-    {"itertools.chain", "itertools.cycle", "itertools.islice", "more_itertools.peekable"}
-)
+ITERATES = words.ITERATES | {"more_itertools.peekable"}
 
 
 def instance_kind(info: ClassInfo) -> Kind:
@@ -146,11 +140,11 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return builtin_calls.call_builtin(m, f, tail, call)
     if name.startswith("tqdm."):
         return _progress(m, f, tail, call)
-    if name in ("types.SimpleNamespace", "argparse.Namespace"):
+    if name in words.NAMESPACES:
         thing = m.make(Kind.INSTANCE, f, call.site, name)
         thing.attrs.update(call.kwargs)
         return one(thing)
-    if name == "functools.partial" and call.args:
+    if name == words.PARTIAL and call.args:
         return _partial(call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]
@@ -163,11 +157,11 @@ def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
     """What differs from process to process: rank, clock, random numbers."""
     if name in RANK_CALLS:
         return one(m.make(Kind.RANK, f, call.site, name))
-    if name == "torch.distributed.get_world_size":
+    if name in words.SIZE_CALLS:
         return one(m.make(Kind.WORLD, f, call.site, name))
     if name.startswith("os.") and (tail == "getenv" or ".environ" in name):
         return environment(m, f, call.arg(0, "key"), call.site)
-    if name.startswith(CLOCKS):
+    if name in CLOCKS:
         return _clock(m, f, name, call)
     if name.startswith(("random.", "numpy.random.")):
         drawn = frozenset({m.make(Kind.RANDOM, f, call.site, name)})
@@ -188,8 +182,6 @@ def _partial(call: Call) -> Value:
 
 
 def _clock(m: Machine, f: Frame, name: str, call: Call) -> Value:
-    if name.startswith(("datetime.timedelta",)):
-        return NOTHING
     return Value((), frozenset({m.make(Kind.CLOCK, f, call.site, "clock")}))
 
 

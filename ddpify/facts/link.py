@@ -19,6 +19,7 @@ from ddpify.facts.shares import shares
 from ddpify.facts.values import Thing
 from ddpify.names import INSTALLED
 from ddpify.project import Project
+from ddpify.python import words
 from ddpify.source import Site
 
 DISTRIBUTED_NAMES = frozenset(
@@ -35,7 +36,7 @@ FRAMEWORKS = {
     "deepspeed.initialize": "DeepSpeed",
     "horovod.torch.init": "Horovod",
     "transformers.Trainer": "the Hugging Face Trainer",
-    "torch.multiprocessing.spawn": "torch.multiprocessing.spawn",
+    words.SPAWN: words.SPAWN,
     "torch.distributed.rpc.init_rpc": "torch.distributed.rpc",
 }
 

@@ -40,6 +40,7 @@ from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
 from ddpify.names import HEADER_PREFIX, INSTALLED, current
 from ddpify.project import Project
+from ddpify.python import words
 from ddpify.source import Site, Source
 
 BUDGET = 60_000
@@ -252,7 +253,7 @@ class Interpreter:
                 value = base.attrs.get(node.attr) if base else None
             if value is None:
                 continue
-            wrapped = wrapping.wrap(self, f, value, site, wrapping.DDP)
+            wrapped = wrapping.wrap(self, f, value, site, words.DDP)
             if base is not None and isinstance(node, ast.Attribute):
                 base.attrs[node.attr] = wrapped
             elif isinstance(node, ast.Name):
@@ -324,7 +325,7 @@ class Interpreter:
                 bound.append(one(Thing(Kind.METHOD, site, info.name, ref=info, receiver=made)))
             elif of_class:  # `Base.__init__(self)`: the object is an argument
                 bound.append(one(thing))
-            elif info.decorated_with("builtins.property", "functools.cached_property"):
+            elif info.decorated_with("builtins.property", words.CACHED_PROPERTY):
                 bound.append(self.enter(None, info, (one(receiver),), {}, site))
             else:
                 bound.append(one(Thing(Kind.METHOD, site, info.name, ref=info, receiver=receiver)))

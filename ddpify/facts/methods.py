@@ -17,11 +17,8 @@ from ddpify.facts.values import (
     join,
     one,
 )
+from ddpify.python.words import RETURNS_SELF
 
-RETURNS_SELF = frozenset(
-    """to cuda cpu train eval float double half bfloat16 requires_grad_ apply share_memory type
-    compile to_empty xpu""".split()
-)
 PARAMETERS = frozenset(
     {"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"}
 )

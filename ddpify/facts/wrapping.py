@@ -7,8 +7,6 @@ from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Value, join, one
 from ddpify.source import Site
 
-DDP = "torch.nn.parallel.DistributedDataParallel"
-
 
 def wrap(m: Machine, f: Frame, value: Value, site: Site, name: str) -> Value:
     """Each model the value may be, behind the wrapper ``name``."""

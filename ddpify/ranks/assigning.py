@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.ranks import naming
+from ddpify.python.patterns import unpacked
+from ddpify.ranks import containers, naming
 from ddpify.ranks.frames import Frame
+from ddpify.ranks.matching import Asked
 from ddpify.ranks.model import ALL, Symbol, Value
 from ddpify.ranks.protocol import Machine
-from ddpify.ranks.values import key_of, merge, spread, symbol
+from ddpify.ranks.values import differs, key_of, merge, spread, symbol
 
 
 def assign(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
@@ -19,11 +21,14 @@ def assign(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
     elif isinstance(target, ast.Attribute):
         base = m.evaluate(f, target.value)
         m.store(f, base, target.attr, value, target, False)
+        if m.set_property(f, base, target.attr, target, value):
+            return
         set_attribute(m, base, target.attr, value)
     elif isinstance(target, ast.Subscript):
         _element(m, f, target, value)
     elif isinstance(target, (ast.Tuple, ast.List)):
-        _unpack(m, f, target.elts, value)
+        for one, part in unpacked(Asked(m, f), target.elts, value):
+            assign(m, f, one, part)
     elif isinstance(target, ast.Starred):
         assign(m, f, target.value, replace(value, items=None))
 
@@ -72,12 +77,26 @@ def _put(
     m: Machine, f: Frame, target: ast.Subscript, base: Value, index: Value, value: Value
 ) -> None:
     """What holds the element is another value afterwards."""
+    own = base.keys is None and any(t.kind == "instance" for t in base.things)
+    if own and m.call_method(f, base, "__setitem__", target, (index, value)) is not None:
+        return
+    changed = _with_element(m, target, base, index, value)
+    if changed is base or m.aliases.change(m.write, base, changed):
+        return
+    if isinstance(target.value, (ast.Name, ast.Attribute)):
+        assign_quietly(m, f, target.value, changed)
+
+
+def _with_element(
+    m: Machine, target: ast.Subscript, base: Value, index: Value, value: Value
+) -> Value:
+    """A list, a dict or a tensor with another element."""
     key = index.constant if isinstance(index.constant, (str, int)) else ""
     changed = base
-    if isinstance(key, str) and key and base.keys is not None:
-        keys = dict(base.keys)
-        keys[key] = value
-        changed = replace(base, keys=tuple(keys.items()))
+    if base.keys is not None and not differs(index):
+        changed = containers.with_entry(base, index, value)
+    elif isinstance(target.slice, ast.Slice) and base.items is not None:
+        changed = _with_slice(base, index, value)
     elif isinstance(key, int) and base.items is not None and -len(base.items) <= key:
         items = list(base.items)
         if key < len(items):
@@ -91,8 +110,18 @@ def _put(
         if m.live != ALL and is_tensor(base):
             one = Symbol(f"{key_of(base)}[{key_of(index)}]=@{m.order}")
             changed = replace(changed, atoms=(one, one))
-    if changed is not base and isinstance(target.value, (ast.Name, ast.Attribute)):
-        assign_quietly(m, f, target.value, changed)
+    return changed
+
+
+def _with_slice(base: Value, bounds: Value, value: Value) -> Value:
+    """After ``base[a:b] = value``."""
+    given = containers.elements(value)
+    atoms = [bound.constant for bound in bounds.items or ()]
+    if given is None or not all(bound.known for bound in bounds.items or ()):
+        return replace(base, deps=base.deps | value.deps | frozenset(value.things))
+    items = list(base.items or ())
+    items[slice(*atoms[:2])] = given
+    return replace(base, items=tuple(items))
 
 
 def is_tensor(value: Value) -> bool:
@@ -124,21 +153,3 @@ def _is_plain(node: ast.expr) -> bool:
     while isinstance(node, ast.Attribute):
         node = node.value
     return isinstance(node, (ast.Name, ast.Constant))
-
-
-def _unpack(m: Machine, f: Frame, targets: list[ast.expr], value: Value) -> None:
-    starred = any(isinstance(target, ast.Starred) for target in targets)
-    if value.items is not None and len(value.items) == len(targets) and not starred:
-        for target, item in zip(targets, value.items, strict=True):
-            assign(m, f, target, item)
-        return
-    for number, target in enumerate(targets):
-        part = symbol(f"{_key(value)}[{number}]", value)
-        if value.known and isinstance(value.atoms[0], tuple) and m.live == ALL:
-            atoms = tuple(a[number] if number < len(a) else None for a in value.atoms)
-            part = replace(part, atoms=(atoms[0], atoms[1]))
-        assign(m, f, target, part)
-
-
-def _key(value: Value) -> str:
-    return str(getattr(value.atoms[0], "key", "?"))

@@ -6,11 +6,12 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import autograd, functions, mixing, naming, words
+from ddpify.ranks import autograd, functions, mixing, naming, objects, words
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
+from ddpify.ranks.modules import ClassInfo
 from ddpify.ranks.protocol import Machine
-from ddpify.ranks.values import key_of, of, per_rank, same, symbol
+from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
 
 
 def settled(value: Value) -> Value:
@@ -45,24 +46,66 @@ def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -
 def _of_thing(
     m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
 ) -> Value | None:
+    own = objects.written(m, thing, name) if name[:2] == "__" else None
+    if own is not None:
+        return own
     if thing.kind == "module":
         return naming.member(m, thing.info, name)
+    if thing.kind == "super":
+        return _inherited(m, f, thing, base, name, node)
     if thing.kind == "class":
-        if autograd.is_apply(thing.info, name):
-            return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
-        found = naming.class_attribute(m, thing.info, name)
-        return bound(m, f, thing, found, node) if found else symbol(f"{thing.name}.{name}")
+        return _of_class(m, f, thing, name, node)
     if name in thing.attrs:
         held = _may_have_changed(thing, name, thing.attrs[name])
         return mixing.attribute(m, f, thing, name, held, node)
     if thing.kind == "external":
         dotted = f"{thing.name}.{name}"
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
-    if thing.cls is not None:
-        found = naming.class_attribute(m, thing.cls, name)
-        if found is not None:
-            return bound(m, f, thing, found, node)
-    return _unknown_attribute(m, f, thing, base, name, node)
+    found = _of_instance(m, f, thing, thing.cls, base, name, node) if thing.cls else None
+    return found or _unknown_attribute(m, f, thing, base, name, node)
+
+
+def _of_class(m: Machine, f: Frame, thing: Thing, name: str, node: ast.expr) -> Value:
+    if autograd.is_apply(thing.info, name):
+        return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
+    found = naming.class_attribute(m, thing.info, name)
+    return bound(m, f, thing, found, node) if found else symbol(f"{thing.name}.{name}")
+
+
+def _of_instance(
+    m: Machine, f: Frame, thing: Thing, cls: ClassInfo, base: Value, name: str, node: ast.expr
+) -> Value | None:
+    """What its class gives it, its entry if it is a dict, or what ``__getattr__`` gives."""
+    found = naming.class_attribute(m, cls, name)
+    if found is not None:
+        return bound(m, f, thing, found, node)
+    entry = dict(base.keys).get(name) if base.keys and name[:2] != "__" else None
+    if entry is not None and cls.inherits("builtins.dict"):
+        return entry
+    return _asked_for(m, f, thing, name, node)
+
+
+def _inherited(m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr) -> Value:
+    """``super().name``: of the classes that come after this one."""
+    own = thing.receiver
+    assert own is not None
+    cls = own.info if own.kind == "class" else own.cls
+    assert isinstance(cls, ClassInfo)
+    found = naming.class_attribute(m, cls, name, thing.cls)
+    if found is not None:
+        return bound(m, f, own, found, node)
+    if name == "__new__" or own.kind == "class":
+        return naming.external(m, f"builtins.object.{name}")
+    made = Thing("attribute", f"{own.name}.{name}", f.module.site(node), receiver=own)
+    one = Symbol(f"{own.name}@{id(own)}.{name}")
+    return Value((one, one), (made,), base.deps | {own})
+
+
+def _asked_for(m: Machine, f: Frame, thing: Thing, name: str, node: ast.expr) -> Value | None:
+    """What ``__getattr__`` gives for a name that nothing else explains."""
+    if name[:2] == "__" or thing.kind != "instance" or name in words.OWN_ATTRIBUTES:
+        return None
+    return m.call_method(f, of(thing), "__getattr__", node, (constant(name),))
 
 
 def _may_have_changed(thing: Thing, name: str, value: Value) -> Value:
@@ -80,7 +123,7 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
     from, properties of instances are called."""
     found = [t for t in value.things if t.kind == "function"]
     if not found:
-        return value
+        return _described(m, f, thing, value, node)
     made = []
     for one in found:
         receiver = receiver_of(m, thing, one)
@@ -90,12 +133,22 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
         method = Thing(
             "function", one.name, one.site, info=one.info, attrs=one.attrs, traits=one.traits
         )
+        method.defaults = one.defaults
         method.receiver = receiver
         m.closures[method] = m.closures.get(one)
-        if one.traits.property:
+        if one.traits.property and thing.kind != "class":
             return functions.enter(m, f, method, (), {}, None)
         made.append(method)
     return replace(value, things=tuple(made))
+
+
+def _described(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Value:
+    """``name = property(get)``, and other objects with ``__get__``."""
+    made = value.made_by("builtins.property")
+    if made is not None and made.call is not None and made.call.args:
+        return m.apply(f, made.call.args[0], node, (of(thing),))
+    got = m.call_method(f, value, "__get__", node, (of(thing), of(thing)))
+    return got if got is not None else value
 
 
 def receiver_of(m: Machine, thing: Thing, function: Thing) -> Thing | None:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from ddpify.ranks import assigning, environment, fields, folding, naming, narrowing, sizes, words
+from ddpify.python import words as names
+from ddpify.ranks import (
+    assigning,
+    containers,
+    environment,
+    fields,
+    folding,
+    iterables,
+    naming,
+    narrowing,
+    objects,
+    sizes,
+    words,
+)
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
@@ -59,34 +73,30 @@ def _convert(kind: Callable[..., object]) -> Callable[[Machine, Frame, Call], Va
     return converted
 
 
-def _dict(m: Machine, f: Frame, one: Call) -> Value | None:
-    """``dict(other, a=1)``: its entries, where they are known."""
-    given = [arg.keys for arg in one.args]
-    if one.star or len(given) > 1 or None in given:
-        return None
-    entries = dict(given[0] or ()) if given else {}
-    made = symbol(f"dict@{one.site}")
-    return Value(made.atoms, keys=tuple({**entries, **one.kwargs}.items()))
-
-
 def _defaultdict(m: Machine, f: Frame, one: Call) -> Value | None:
     """``defaultdict(list)``: no entries yet."""
-    made = result(one)
-    return replace(made, keys=()) if missing(made) is not None else None
+    return replace(result(one), keys=()) if len(one.args) == 1 and one.args[0].things else None
 
 
-def missing(base: Value) -> Value | None:
-    """What ``defaultdict(list)`` gives for a name that it does not have."""
+def missing(m: Machine, f: Frame, base: Value, index: Value, node: ast.AST) -> Value | None:
+    """What ``defaultdict(list)`` makes for a name that it does not have, and keeps."""
     made = base.made_by("collections.defaultdict")
     given = made.call.args if made is not None and made.call is not None else ()
-    if len(given) != 1 or given[0].names() != {"builtins.list"}:
+    if len(given) != 1:
         return None
-    return Value(symbol(f"list@{base.atoms[0]}").atoms, items=())
+    if given[0].names() == {"builtins.list"}:
+        found = Value(symbol(f"list@{base.atoms[0]}").atoms, items=())
+    elif given[0].names() == {"builtins.dict"}:
+        found = Value(symbol(f"dict@{base.atoms[0]}").atoms, keys=())
+    else:
+        found = m.apply(f, given[0], node)
+    m.aliases.change(m.write, base, containers.with_entry(base, index, found))
+    return found
 
 
 def names_of(value: Value) -> Value | None:
     """The names in a dict: ranks agree on them though its values are their own."""
-    if not value.keys:
+    if not value.keys or any(name == containers.ANY for name, _ in value.keys):
         return None
     names = [name for name, _ in value.keys]
     one = symbol(f"names({names})")
@@ -96,7 +106,9 @@ def names_of(value: Value) -> Value | None:
 def _listed(m: Machine, f: Frame, one: Call) -> Value | None:
     """``sorted(values)``, ``list(values)`` of a dict."""
     found = names_of(one.args[0]) if one.args else None
-    if found is None or one.name != "builtins.sorted":
+    if found is None:
+        return iterables.same(m, f, one)
+    if one.name != "builtins.sorted":
         return found
     return replace(found, items=tuple(sorted(found.items or (), key=lambda i: str(i.atoms[0]))))
 
@@ -116,8 +128,9 @@ def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
     )
     if len(one.args) == 2 or held:
         return attribute_of(m, f, base, name, one.node)
-    named = m.by_name(name, one.site)
-    return named or result(one)
+    plain = bool(base.things) and all(t.cls and not t.cls.external_bases() for t in base.things)
+    default = one.args[2] if plain and one.args[2].things else None
+    return m.by_name(name, one.site) or default or result(one)
 
 
 def _setattr(m: Machine, f: Frame, one: Call) -> Value | None:
@@ -128,15 +141,17 @@ def _setattr(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 def _super(m: Machine, f: Frame, one: Call) -> Value | None:
-    own = next(iter(f.names.values()), None)
-    if own is None or f.cls is None or not own.things:
+    given = (
+        next((t.info for t in one.args[0].things if t.kind == "class"), None) if one.args else None
+    )
+    own = one.args[1] if len(one.args) > 1 else next(iter(f.names.values()), None)
+    cls = given or f.cls
+    if own is None or cls is None or not own.things:
         return None
-    bases = [base for base in f.cls.bases if not isinstance(base, str)]
     thing = own.things[0]
-    if thing.kind != "instance" or not bases:
-        return own if thing.kind == "instance" and not bases else None
-    made = Thing("instance", thing.name, thing.site, thing.call, bases[0], attrs=thing.attrs)
-    return of(made)
+    if thing.kind not in ("instance", "class"):
+        return None
+    return of(Thing("super", thing.name, thing.site, thing.call, cls, receiver=thing))
 
 
 def _len(m: Machine, f: Frame, one: Call) -> Value | None:
@@ -170,6 +185,8 @@ def _hasattr(m: Machine, f: Frame, one: Call) -> Value | None:
         name = one.args[1].constant
         if all(t.kind == "result" and t.name in words.WRAPPERS and name in t.attrs for t in things):
             return TRUE
+    if one.name == "builtins.type":
+        return objects.type_of(m, f, one) or _agreed(f"{one.name}@{one.site}", one)
     return _agreed(f"{one.name}@{one.site}", one)
 
 
@@ -177,27 +194,24 @@ HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     "os.environ.get": environment.get,
     "os.environ.pop": environment.get,
     "os.getenv": environment.get,
-    "sys.exit": _exit,
-    "builtins.exit": _exit,
-    "builtins.quit": _exit,
-    "os._exit": _exit,
+    **dict.fromkeys(names.EXITS, _exit),
     "builtins.exec": _exec,
     "builtins.int": _convert(int),
     "builtins.float": _convert(float),
     "builtins.str": _convert(str),
     "builtins.bool": _convert(bool),
     **folding.HANDLERS,
-    "types.SimpleNamespace": fields.namespace,
-    "argparse.Namespace": fields.namespace,
+    **dict.fromkeys(names.NAMESPACES, fields.namespace),
     "collections.namedtuple.__call__": fields.named_tuple,
     "builtins.getattr": _getattr,
     "builtins.setattr": _setattr,
     "builtins.super": _super,
     "builtins.len": _len,
-    "builtins.dict": _dict,
     "collections.defaultdict": _defaultdict,
     "builtins.list": _listed,
     "builtins.sorted": _listed,
+    **iterables.HANDLERS,
+    **objects.HANDLERS,
     "builtins.tuple": _listed,
     "builtins.isinstance": _isinstance,
     **dict.fromkeys(

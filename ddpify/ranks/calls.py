@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from ddpify.python import words as names
 from ddpify.ranks import fields, library, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
@@ -55,6 +56,8 @@ def given(
             kwargs[keyword.arg] = value
         elif value.keys is not None:
             kwargs.update(dict(value.keys))
+            if "**" in kwargs:
+                star, kwargs["**"] = True, _ranks_in(kwargs["**"])
         else:
             star = True
             kwargs["**"] = _ranks_in(value)  # under which names is not known
@@ -103,6 +106,14 @@ def _called_apart(
     m.branch(f, test, given.node.func, (run, lambda: None))
 
 
+def applied_to(
+    m: Machine, f: Frame, callee: Value, node: ast.AST, args: tuple[Value, ...]
+) -> Value:
+    """What ``map`` and the like get from a function that they call themselves."""
+    made = node if isinstance(node, ast.Call) else ast.Call(ast.Constant(...), [], [])
+    return call_value(m, f, callee, Given(ast.copy_location(made, node), args=args))
+
+
 def _call_thing(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     if thing.kind == "function":
         own = given.receiver if thing.receiver is not None else None
@@ -117,7 +128,7 @@ def _call_thing(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
         known = given.receiver is not None and _is_object(given.receiver)
         bare = given if known else given.on(None)
         return library.called(m, f, record(m, f, thing.name, bare))
-    if thing.name == "functools.partial" and thing.call is not None and thing.call.args:
+    if thing.name == names.PARTIAL and thing.call is not None and thing.call.args:
         inner = thing.call
         args, kwargs = (*inner.args[1:], *given.args), {**inner.kwargs, **given.kwargs}
         whole = replace(given, receiver=None, args=args, kwargs=kwargs)
@@ -181,13 +192,15 @@ def _entered(m: Machine, f: Frame, thing: Thing, method: FunctionInfo, one: Call
     return enter(m, f, bound, one.args, one.kwargs, one)
 
 
-def call_method(m: Machine, f: Frame, base: Value, name: str, node: Any) -> Value | None:
+def call_method(
+    m: Machine, f: Frame, base: Value, name: str, node: Any, args: tuple[Value, ...] = ()
+) -> Value | None:
     """``base.name()`` that Python calls itself; None if it is not of the project."""
     for thing in base.things:
         info = thing.cls.method(name) if thing.cls is not None else None
-        if info is not None:
+        if info is not None and thing.kind == "instance":
             bound = Thing("function", info.qualname, info=info, receiver=thing)
-            return enter(m, f, bound, (), {}, None)
+            return enter(m, f, bound, args, {}, None)
     return None
 
 
@@ -201,7 +214,7 @@ def instantiate(
 ) -> Value:
     """An instance of a project class, its ``__init__`` run."""
     info: ClassInfo = thing.info
-    made = Thing("instance", thing.name, one.site if one else thing.site, call=one, cls=info)
+    made = _new_object(m, f, thing, args, kwargs, one)
     method = info.method("__init__")
     if method is not None and _initialises(m, info, method):
         bound = Thing("function", method.qualname, info=method, receiver=made)
@@ -210,8 +223,30 @@ def instantiate(
         fields.fill(m, info, made, args, kwargs)
         call_method(m, f, of(made), "__post_init__", one.node if one else None)
     value = of(made, *args, *kwargs.values())
-    entries = fields.entries(info, args, kwargs) if method is None else None
-    return value if entries is None else replace(value, origins=frozenset(), keys=entries)
+    held = fields.held(m, info, value, args, kwargs)
+    if held is not None:
+        made.held = held
+    return held or value
+
+
+def _new_object(
+    m: Machine,
+    f: Frame,
+    thing: Thing,
+    args: tuple[Value, ...],
+    kwargs: dict[str, Value],
+    one: Call | None,
+) -> Thing:
+    """An empty object, or what ``__new__`` makes."""
+    method = thing.info.method("__new__")
+    if method is not None and m.interest.enters(method):
+        function = Thing("function", method.qualname, info=method)
+        found = enter(m, f, function, (of(thing), *args), kwargs, one)
+        own = [t for t in found.things if t.kind == "instance" and t.cls is thing.info]
+        if own:
+            return own[0]
+    site = one.site if one else thing.site
+    return Thing("instance", thing.name, site, call=one, cls=thing.info)
 
 
 def _initialises(m: Machine, info: ClassInfo, method: FunctionInfo) -> bool:

@@ -6,14 +6,14 @@ import ast
 from dataclasses import replace
 from typing import Final
 
-from ddpify.ranks import assigning
+from ddpify.ranks import assigning, containers
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, DATA, Call, Origin, Symbol, Value
 from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import spread
 
-_CONTAINERS: Final = frozenset("append extend add update insert setdefault".split())
+_CONTAINERS: Final = frozenset("append extend add update insert setdefault put".split())
 
 
 def changes(m: Machine, one: Call) -> bool:
@@ -37,7 +37,7 @@ def _entry(one: Call, receiver: Value) -> Value | None:
     """``table.setdefault(name, [])``: what the table has, or what it is given."""
     if one.method != "setdefault" or receiver.keys is None or len(one.args) != 2:
         return None
-    return dict(receiver.keys).get(str(one.args[0].constant), one.args[1])
+    return containers.entry(receiver, one.args[0]) or one.args[1]
 
 
 def _holder(node: ast.expr) -> ast.expr:
@@ -57,15 +57,21 @@ def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
     parts = (*one.args, *one.kwargs.values())
     origins = frozenset().union(receiver.origins, *(spread(part) for part in parts))
     deps = frozenset().union(receiver.deps, *(part.deps | frozenset(part.things) for part in parts))
-    in_table = isinstance(target, ast.Subscript) and receiver.items is not None
-    if not in_table and not isinstance(target, (ast.Name, ast.Attribute)):
+    if any(t.kind in ("instance", "module") for t in receiver.things):
         return
     items = receiver.items
-    if items is not None and one.method == "append" and len(items) < 8:
+    if (
+        items is not None
+        and one.method in ("append", "add", "put")
+        and len(items) < containers.MAX_ITEMS
+    ):
         items = (*items, *one.args)
-    keys = _updated(receiver, one) if one.method == "update" else receiver.keys
+    keys = _updated(receiver, one) if one.method in ("update", "setdefault") else receiver.keys
     new_value = replace(receiver, origins=origins, deps=deps, items=items, keys=keys)
-    if new_value != receiver and not any(t.kind in ("instance", "module") for t in receiver.things):
+    in_table = isinstance(target, ast.Subscript) and receiver.items is not None
+    if new_value == receiver or m.aliases.change(m.write, receiver, new_value):
+        return
+    if in_table or isinstance(target, (ast.Name, ast.Attribute)):
         assigning.assign_quietly(m, f, target, new_value)
 
 
@@ -82,6 +88,11 @@ def _overwrite(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
 
 def _updated(receiver: Value, one: Call) -> tuple[tuple[str, Value], ...] | None:
     """The entries of a dict after ``update``; None when they are not known any more."""
+    if one.method == "setdefault":
+        known = (
+            receiver.keys is None or len(one.args) != 2 or containers.entry(receiver, one.args[0])
+        )
+        return receiver.keys if known else containers.with_entry(receiver, *one.args).keys
     given = [arg.keys for arg in one.args]
     if receiver.keys is None or one.star or any(keys is None for keys in given):
         return None

@@ -28,6 +28,8 @@ def entered_context(
             return
     value = m.evaluate(f, expression)
     bound = call_method(m, f, value, "__enter__", expression)
+    if bound is None:
+        bound = call_method(m, f, value, "__aenter__", expression)
     here = m.here
     m.here = replace(here, contexts=(*here.contexts, value))
     if any(t.name in words.NO_GRAD for t in value.things):

@@ -20,9 +20,18 @@ def decorated(m: Machine, f: Frame, decorator: ast.expr, value: Value) -> Value:
     for thing in made.things:
         if thing.kind == "function":
             found = m.enter(f, thing, (value,), {}, None)
-            return found if any(t.kind == "function" for t in found.things) else value
+            return found if _takes_its_place(found, value) else value
+        if thing.kind == "class" and any(t.kind == "function" for t in value.things):
+            return m.apply(f, made, decorator, (value,))
         _mark(thing.name, value.things, Origin(RANK, thing.name, f.module.site(decorator)))
     return value
+
+
+def _takes_its_place(found: Value, value: Value) -> bool:
+    """Whether a decorator gives another function, or something that does not hide this one."""
+    if any(thing.kind in ("function", "class", "instance") for thing in found.things):
+        return True
+    return bool(found.things) and found.made_from.isdisjoint(value.things)
 
 
 def _mark(decorator: str, functions: tuple[Thing, ...], why: Origin) -> None:

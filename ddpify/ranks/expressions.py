@@ -8,7 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import assigning, builtin, calls, iterating, mixing, naming, sizes
+from ddpify.ranks import (
+    assigning,
+    builtin,
+    calls,
+    containers,
+    iterating,
+    mixing,
+    naming,
+    objects,
+    sizes,
+)
 from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.environment import environment, in_environment
 from ddpify.ranks.frames import Frame
@@ -18,7 +28,7 @@ from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import told_apart
-from ddpify.ranks.values import constant, differs, key_of, merge, per_rank, symbol, text
+from ddpify.ranks.values import NONE, constant, differs, key_of, per_rank, symbol, text
 
 
 def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
@@ -42,35 +52,54 @@ def _attribute(m: Machine, f: Frame, node: ast.Attribute) -> Value:
 
 
 def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
-    base = evaluate(m, f, node.value)
-    index = evaluate(m, f, node.slice)
+    return item(m, f, evaluate(m, f, node.value), evaluate(m, f, node.slice), node)
+
+
+def item(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
+    """``base[index]``."""
     if any(t.name == "os.environ" for t in base.things):
         return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
-    key = index.constant
-    if base.keys is not None and isinstance(key, str):
-        entry = dict(base.keys).get(key) or builtin.missing(base)
-        if entry is not None:
-            return entry
-    if (
-        base.items is not None
-        and isinstance(key, int)
-        and -len(base.items) <= key < len(base.items)
-    ):
-        return base.items[key]
+    sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+    bounds = index.items if sliced else containers.bounds_of(index)
+    if bounds is not None:
+        return _sliced(f, base, index, bounds, node)
+    held = _held(m, f, base, index, node)
+    if held is not None:
+        return held
     picked = _picked_by_rank(f, base, index, node)
     if picked is not None:
         return picked
-    if base.items and not isinstance(node.slice, ast.Slice):
-        found = merge("element", (list(base.items), list(base.items)), frozenset())
-        return own_part(f, replace(found, origins=found.origins | index.origins), index, node)
-    if isinstance(node.slice, ast.Slice):
-        part = replace(symbol(f"{key_of(base)}[:]", base, index), items=base.items)
-        if not index.by_rank:
-            return replace(part, things=base.things)
-        return own_part(f, part, index, node)
+    if base.items:
+        found = containers.any_of(base.items)
+        if index.origins:
+            found = replace(found, origins=found.origins | index.origins)
+        return own_part(f, found, index, node)
     found = symbol("element", base, index)
     keys = [f"{text(a)}[{text(b)}]" for a, b in zip(base.atoms, index.atoms, strict=True)]
     return own_part(f, replace(found, atoms=(Symbol(keys[0]), Symbol(keys[1]))), index, node)
+
+
+def _held(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value | None:
+    """The element, where it is known which one is asked for, or what ``__getitem__`` gives."""
+    key = index.constant
+    if base.keys is not None and (not index.known or not differs(index)):
+        found = containers.entry(base, index) or builtin.missing(m, f, base, index, node)
+        if found is not None:
+            return found
+    items = base.items
+    if items is not None and isinstance(key, int) and -len(items) <= key < len(items):
+        return items[key]
+    return calls.call_method(m, f, base, "__getitem__", node, (index,))
+
+
+def _sliced(
+    f: Frame, base: Value, index: Value, bounds: tuple[Value, ...], node: ast.expr
+) -> Value:
+    items = None if base.items is None else containers.sliced(base.items, bounds)
+    part = replace(symbol(f"{key_of(base)}[:]", base, index), items=items)
+    if not index.by_rank:
+        return replace(part, things=base.things)
+    return own_part(f, part, index, node)
 
 
 def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value | None:
@@ -153,7 +182,9 @@ def _binary(m: Machine, f: Frame, node: ast.BinOp) -> Value:
     left, right = evaluate(m, f, node.left), evaluate(m, f, node.right)
     if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
-    return mixing.combined(m, f, node, binary(type(node.op).__name__, left, right), left, right)
+    op = type(node.op).__name__
+    own = objects.operated(m, f, op, left, right, node)
+    return own or mixing.combined(m, f, node, binary(op, left, right), left, right)
 
 
 def _conditional(m: Machine, f: Frame, node: ast.IfExp) -> Value:
@@ -185,20 +216,33 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
     for name, element in zip(node.keys, node.values, strict=True):
         value = evaluate(m, f, element)
         if name is None:
-            keys += value.keys or (("**", value),)
+            keys += value.keys or ((containers.ANY, value),)
         else:
-            key = evaluate(m, f, name)
-            keys.append((str(key.constant), value))
+            keys.append((containers.entry_name(evaluate(m, f, name)) or containers.ANY, value))
     one = symbol(f"dict@{f.module.path}:{node.lineno}:{node.col_offset}")
-    return Value(one.atoms, keys=tuple(keys))
+    return Value(one.atoms, keys=tuple(dict(keys).items()))
 
 
 def _text(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
     parts = [evaluate(m, f, p.value) for p in node.values if isinstance(p, ast.FormattedValue)]
+    if all(isinstance(part.constant, (str, int)) for part in parts) and _is_plain(node):
+        held = iter(parts)
+        return constant(
+            "".join(
+                str(p.value) if isinstance(p, ast.Constant) else str(next(held).constant)
+                for p in node.values
+            )
+        )
     one = symbol(f"text@{f.module.path}:{node.lineno}:{node.col_offset}", *parts)
     if not any(map(told_apart, parts)):
         return one
     return replace(one, atoms=(Symbol(f"{key_of(one)}:0"), Symbol(f"{key_of(one)}:1")))
+
+
+def _is_plain(node: ast.JoinedStr) -> bool:
+    """Whether it formats nothing."""
+    held = [p for p in node.values if isinstance(p, ast.FormattedValue)]
+    return all(p.format_spec is None and p.conversion == -1 for p in held)
 
 
 def _comprehension(
@@ -263,8 +307,11 @@ def _yield(m: Machine, f: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
 
 
 def _slice(m: Machine, f: Frame, node: ast.Slice) -> Value:
-    parts = (node.lower, node.upper, node.step)
-    return symbol("slice", *(evaluate(m, f, part) for part in parts if part is not None))
+    parts = [
+        NONE if part is None else evaluate(m, f, part)
+        for part in (node.lower, node.upper, node.step)
+    ]
+    return replace(symbol("slice", *parts), items=tuple(parts))
 
 
 def _call(m: Machine, f: Frame, node: ast.Call) -> Value:

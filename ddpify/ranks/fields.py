@@ -7,22 +7,42 @@ import ast
 from dataclasses import replace
 
 from ddpify.ranks import naming
+from ddpify.ranks.containers import elements
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import Call, Thing, Value
-from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.modules import ClassInfo, FunctionInfo
 from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result
 
+_DICTS = ("builtins.dict", "collections.OrderedDict", "collections.UserDict", "typing.TypedDict")
 
-def entries(
-    info: ClassInfo, args: tuple[Value, ...], kwargs: dict[str, Value]
-) -> tuple[tuple[str, Value], ...] | None:
-    """What an object of a class that is a ``dict`` holds, if that is known."""
-    if not info.inherits("builtins.dict") or "**" in kwargs or len(args) > 1:
+
+def held(
+    m: Machine, info: ClassInfo, value: Value, args: tuple[Value, ...], kwargs: dict[str, Value]
+) -> Value | None:
+    """An object of a class that is a dict, a list or a named tuple, if what it holds is known."""
+    if info.inherits("typing.NamedTuple"):
+        names = [name for one in reversed(info.mro()) for name in _annotated(one)]
+        made = value.things[0].attrs
+        items = tuple(made[name] for name in names if name in made)
+        return replace(value, items=items) if len(items) == len(names) else None
+    method = info.method("__init__")
+    if "**" in kwargs or len(args) > 1 or (method is not None and not _hands_on(method)):
         return None
+    if info.inherits("builtins.list", "collections.UserList"):
+        items_ = elements(args[0]) if args else ()
+        return None if items_ is None else replace(value, items=items_)
     first = args[0].keys if args else ()
-    return None if first is None else tuple({**dict(first), **kwargs}.items())
+    if first is None or not info.inherits(*_DICTS):
+        return None
+    return replace(value, origins=frozenset(), keys=tuple({**dict(first), **kwargs}.items()))
+
+
+def _hands_on(method: FunctionInfo) -> bool:
+    """``__init__(self, *args, **kwargs)``, which says what the base is given."""
+    spec = method.node.args
+    return spec.vararg is not None and spec.kwarg is not None and len(spec.args) == 1
 
 
 def fill(
@@ -33,7 +53,7 @@ def fill(
     kwargs: dict[str, Value],
 ) -> None:
     """Fields by position and name, then those with a default of ``field(…)``."""
-    names = [name for one in reversed(list(info.mro())) for name in _annotated(one)]
+    names = [name for one in reversed(info.mro()) for name in _annotated(one)]
     made.attrs.update(zip(names, args, strict=False))
     made.attrs.update({name: value for name, value in kwargs.items() if name in names})
     for one in info.mro():
@@ -66,6 +86,17 @@ def _annotated(info: ClassInfo) -> list[str]:
     ]
 
 
+def places(m: Machine, thing: Thing) -> list[str]:
+    """What the parts of ``case Point(x, y)`` are: ``__match_args__``, or the fields."""
+    if thing.kind == "class":
+        written = naming.class_attribute(m, thing.info, "__match_args__")
+        if written is not None:
+            return [str(item.constant) for item in written.items or ()]
+        return [name for one in reversed(thing.info.mro()) for name in _annotated(one)]
+    made = thing.call if thing.name == "collections.namedtuple" else None
+    return _names_of(made) if made is not None else []
+
+
 def namespace(m: Machine, f: Frame, one: Call) -> Value:
     """``SimpleNamespace(me=rank)``."""
     made = result(one)
@@ -76,12 +107,20 @@ def namespace(m: Machine, f: Frame, one: Call) -> Value:
 def named_tuple(m: Machine, f: Frame, one: Call) -> Value | None:
     """``Info(rank, size)`` of a class that ``namedtuple("Info", "rank size")`` made."""
     kind = one.receiver.things[0].call if one.receiver is not None else None
-    listed = kind.arg(1, "field_names") if kind is not None else None
-    if listed is None or one.star:
+    names = _names_of(kind) if kind is not None else []
+    if kind is None or not names or one.star:
         return None
-    names = [item.constant for item in listed.items or (listed,)]
-    names = [name for text in names for name in str(text).replace(",", " ").split()]
+    defaults = kind.arg(-1, "defaults")
+    last = elements(defaults) if defaults is not None else None
+    held = dict(zip(names[::-1], (last or ())[::-1], strict=False))
+    held |= {**dict(zip(names, one.args, strict=False)), **one.kwargs}
     made = result(one)
-    made.things[0].attrs.update(zip(names, one.args, strict=False))
-    made.things[0].attrs.update(one.kwargs)
-    return replace(made, items=one.args) if len(one.args) == len(names) else made
+    made.things[0].attrs.update(held)
+    items = tuple(held[name] for name in names if name in held)
+    return replace(made, items=items) if len(items) == len(names) else made
+
+
+def _names_of(kind: Call) -> list[str]:
+    listed = kind.arg(1, "field_names")
+    names = [item.constant for item in listed.items or (listed,)] if listed is not None else []
+    return [name for text in names for name in str(text).replace(",", " ").split()]

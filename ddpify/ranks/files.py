@@ -53,6 +53,7 @@ class Project:
             raw = b""
         text = raw.decode("utf-8", "replace").replace("\r\n", "\n")
         self.texts[file] = self.modules.words[file] = text
+        self.modules.note_paths(file, text)
         self.imports[file] = set(self._imported(file, text))
         if is_distributed(text):
             self.distributed.add(file)
@@ -102,4 +103,4 @@ class Project:
         text = self.texts[file]
         if is_ours(file, text):
             return False
-        return bool(re.search(r"^(?:for|while|with|try|if|[\w.]+\()", text, re.MULTILINE))
+        return bool(re.search(r"^(?:for|while|with|try|if|match|[\w.]+\()", text, re.MULTILINE))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Final
 
-from ddpify.ranks import sizes
+from ddpify.ranks import iterables, sizes
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.logic import chain
 from ddpify.ranks.model import Call, Value
@@ -18,9 +18,12 @@ from ddpify.ranks.values import differs, gathered
 Handler = Callable[["Machine", "Frame", Call], Value | None]
 
 
-def _folded(function: Callable[..., Any]) -> Handler:
+def _folded(function: Callable[..., Any], other: Handler | None = None) -> Handler:
     def folded(m: Machine, f: Frame, one: Call) -> Value | None:
         given = _written(one) or one.args
+        picked = other(m, f, one) if other is not None else None
+        if picked is not None:
+            return picked
         numbers = all(isinstance(atom, (int, float)) for value in given for atom in value.atoms)
         if not given or one.kwargs or one.star or not numbers:
             return None
@@ -53,12 +56,12 @@ def _all_any(m: Machine, f: Frame, one: Call) -> Value | None:
 
 
 HANDLERS: Final[dict[str, Handler]] = {
-    "builtins.min": _folded(min),
-    "builtins.max": _folded(max),
+    "builtins.min": _folded(min, iterables.best),
+    "builtins.max": _folded(max, iterables.best),
     "builtins.abs": _folded(abs),
     "builtins.round": _folded(round),
     "builtins.pow": _folded(power),
-    "builtins.sum": _folded(lambda *numbers: sum(numbers)),
+    "builtins.sum": _folded(lambda *numbers: sum(numbers), iterables.added),
     "builtins.all": _all_any,
     "builtins.any": _all_any,
 }

@@ -23,6 +23,7 @@ class Frame:
     delegated: Value | None = None  # what `yield from` goes over, if its elements are not known
     on_yield: Any = None
     cls: ClassInfo | None = None
+    body: ClassInfo | None = None  # the class whose body this is
     outward: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
 

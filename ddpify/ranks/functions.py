@@ -31,7 +31,7 @@ def enter(
     info: FunctionInfo = thing.info
     own = thing.receiver
     if own is not None and not thing.traits.static:
-        args = (of(own), *args)
+        args = (own.held or of(own), *args)
     forced = thing.traits.context
     wanted = forced or m.interest.enters(info) or _handles(m, args, kwargs, own)
     wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
@@ -78,7 +78,7 @@ def _frame(
     frame = Frame(info.module, info, {}, m.closures.get(thing))
     frame.on_yield = on_yield
     frame.cls = info.owner
-    bind_parameters(m, frame, info, args, kwargs)
+    bind_parameters(m, frame, info, args, kwargs, thing.defaults)
     return frame
 
 
@@ -119,9 +119,18 @@ def _handles(
     return any(
         value.origins
         or any(thing.name in _HANDLED or thing.sharded is not None for thing in value.things)
-        or any(thing.kind == "function" and m.interest.enters(thing.info) for thing in _in(value))
+        or any(_is_worth(m, thing) for thing in _in(value))
         for value in held
     )
+
+
+def _is_worth(m: Machine, thing: Thing) -> bool:
+    """Whether it is a function, or a class with one, that is worth entering."""
+    if thing.kind == "function":
+        return m.interest.enters(thing.info)
+    if thing.kind != "class":
+        return False
+    return any(m.interest.enters(info) for info in thing.info.methods.values())
 
 
 def _in(value: Value) -> tuple[Thing, ...]:
@@ -157,6 +166,7 @@ def bind_parameters(
     info: FunctionInfo,
     args: tuple[Value, ...],
     kwargs: dict[str, Value],
+    defaults_: dict[str, Value],
 ) -> None:
     """Give a function its arguments; what was not given has its default or is unknown."""
     spec = info.node.args
@@ -170,11 +180,12 @@ def bind_parameters(
         elif parameter.arg in kwargs:
             value = kwargs.pop(parameter.arg)
         else:
-            value = _default(m, frame, info, parameter.arg, default)
-        frame.names[parameter.arg] = value
+            value = _default(m, frame, info, parameter.arg, default, defaults_)
+        m.hold(frame.names, parameter.arg, value)
     for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
         given = kwargs.pop(parameter.arg, None)
-        frame.names[parameter.arg] = given or _default(m, frame, info, parameter.arg, default)
+        value = given or _default(m, frame, info, parameter.arg, default, defaults_)
+        m.hold(frame.names, parameter.arg, value)
     if spec.vararg is not None:
         rest = args[len(positional) :]
         frame.names[spec.vararg.arg] = Value(symbol("*args").atoms, items=tuple(rest))
@@ -183,11 +194,17 @@ def bind_parameters(
 
 
 def _default(
-    m: Machine, frame: Frame, info: FunctionInfo, name: str, default: ast.expr | None
+    m: Machine,
+    frame: Frame,
+    info: FunctionInfo,
+    name: str,
+    default: ast.expr | None,
+    known: dict[str, Value],
 ) -> Value:
+    if name in known:
+        return known[name]
     if default is None:
         return parameter_value(m, info, name)
-
     return m.evaluate(Frame(info.module, None, naming.namespace(m, info.module).attrs), default)
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import warnings
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks.modules import Module, index
 from ddpify.source import Source, UnreadableSource, module_file
+
+_SYS_PATH = re.compile(r"sys\.path\.(?:insert|append|extend)\(([^\n]*)")
+_DECORATOR = re.compile(r"^[ \t]*@([\w.]+)", re.MULTILINE)
+_QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 
 
 class Modules:
@@ -23,6 +28,7 @@ class Modules:
         self.loaded: dict[Path, Module | None] = {}
         self.failures: dict[str, str] = {}
         self.words: dict[Path, str] = {}
+        self.added: list[Path] = []  # what the files put on sys.path
         self._listings: dict[Path, frozenset[str]] = {}
         self._found: dict[tuple[Path, str], Path | None] = {}
 
@@ -97,6 +103,25 @@ class Modules:
             return self._search(folder.parent, dotted)  # `import utils` in pkg/utils.py
         return found
 
+    def note_paths(self, file: Path, text: str) -> None:
+        """The folders that a file puts on ``sys.path``, as far as it says them by name."""
+        for written in _SYS_PATH.findall(text) if "sys.path." in text else ():
+            for name in _QUOTED.findall(written):
+                for start in (file.parent, self.root):
+                    folder = Path(os.path.normpath(start / name))
+                    if folder not in self.added and folder.is_dir():
+                        self.added.append(folder)
+                        self._found.clear()
+
+    @cached_property
+    def decorated(self) -> dict[str, list[Path]]:
+        """The files in which something is decorated with a name, by each part of that name."""
+        found: dict[str, list[Path]] = {}
+        for file, text in list(self.words.items()):
+            for name in {part for one in _DECORATOR.findall(text) for part in one.split(".")}:
+                found.setdefault(name, []).append(file)
+        return found
+
     def _may_hold(self, folder: Path, parts: list[str]) -> bool:
         """Whether the first part of a name is there: most imports are of libraries."""
         if folder not in self._listings:
@@ -115,6 +140,10 @@ class Modules:
             if folder == self.root or folder == folder.parent:
                 break
             folder = folder.parent
+        for folder in self.added:
+            found = self._file(folder.joinpath(*parts)) if self._may_hold(folder, parts) else None
+            if found is not None:
+                return found
         return self._file(self.root.joinpath("src", *parts))
 
     def _file(self, stem: Path) -> Path | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.ranks import calls, words
+from ddpify.python.words import ITERATES
+from ddpify.ranks import words
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, RANK1, Loop, Origin, Symbol, Thing, Value
 from ddpify.ranks.protocol import Machine
@@ -110,7 +111,7 @@ def _of_builtin(m: Machine, f: Frame, made: Thing, loop: Loop) -> Value | None:
             symbol("item").atoms,
             items=(merge("k", (names, names), frozenset()), merge("v", (held, held), frozenset())),
         )
-    passes = made.name in ("builtins.iter", "itertools.cycle", "itertools.islice")
+    passes = made.name == "builtins.iter" or made.name in ITERATES
     if (passes or _is_bar(made.name)) and call.args:
         return element(m, f, call.args[0], loop)
     return None
@@ -125,7 +126,9 @@ def _of_instance(m: Machine, f: Frame, over: Value, loop: Loop) -> Value | None:
     thing = over.things[0]
     if thing.cls is None or thing.cls.method("__iter__") is None:
         return None
-    value = calls.call_method(m, f, over, "__iter__", loop.node)
+    value = m.call_method(f, over, "__iter__", loop.node)
+    if value is not None and thing in value.things:
+        return m.call_method(f, over, "__next__", loop.node)
     if value is None:
         return None
     if value.items:

@@ -8,14 +8,17 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from ddpify.python import words as names
 from ddpify.ranks import (
     assigning,
     builtin,
     changes,
+    containers,
     environment,
     hooks,
     mixing,
     naming,
+    objects,
     sizes,
     streams,
     words,
@@ -28,12 +31,6 @@ from ddpify.ranks.model import CLOCK, DATA, FILES, LOCAL_RANK, RANK, Call, Value
 from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import NONE, TRUE, constant, symbol
-
-# Methods that give the object itself: of modules, and of tensors where identity does not matter.
-_SELF: Final = frozenset(
-    "to cuda cpu train eval float half double bfloat16 requires_grad_ compile share_memory"
-    " contiguous numpy".split()
-)
 
 
 def called(m: Machine, f: Frame, one: Call) -> Value:
@@ -247,15 +244,17 @@ def _method(m: Machine, f: Frame, one: Call) -> Value:
     if method == "backward" and not one.name.startswith(("accelerate.", "lightning.")):
         _backward(m, f, one)
         return NONE
-    if method in _SELF and receiver.things:
+    if method in names.RETURNS_SELF | names.SAME_TENSOR and receiver.things:
         return receiver
+    held = objects.updated(m, one, receiver) or containers.method(m, f, one, receiver)
+    if held is None and one.method == "keys":
+        held = builtin.names_of(receiver)
+    if held is not None:
+        return held
     if changes.changes(m, one):
         return changes.changed(m, f, one, receiver)
     if method in ("get", "pop") and any(t.name == "os.environ" for t in receiver.things):
         return environment.get(m, f, one) or result(one)
-    held = _of_dict(one, receiver)
-    if held is not None:
-        return held
     if method == "prepare" and one.args and one.name.startswith("accelerate."):
         return (
             one.args[0] if len(one.args) == 1 else Value(symbol("prepared").atoms, items=one.args)
@@ -263,18 +262,6 @@ def _method(m: Machine, f: Frame, one: Call) -> Value:
     if method == "setup" and one.args and one.name.startswith("lightning."):
         return one.args[0] if len(one.args) == 1 else Value(symbol("set up").atoms, items=one.args)
     return result(one)
-
-
-def _of_dict(one: Call, receiver: Value) -> Value | None:
-    """What a method of a dict with known entries gives."""
-    if one.method == "keys":
-        return builtin.names_of(receiver)
-    if one.method in ("get", "pop") and receiver.keys is not None and one.args:
-        return dict(receiver.keys).get(str(one.args[0].constant))
-    return None
-
-
-# -- the environment, the process ------------------------------------------------------------------
 
 
 # -- builtins --------------------------------------------------------------------------------------
@@ -302,11 +289,10 @@ _HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
     words.DDP: _wrap,
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,
-    "torch.multiprocessing.spawn": _spawn,
+    names.SPAWN: _spawn,
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,
     "lightning.pytorch.Trainer.test": _hooks,
-    "torch.compile": _identity,
-    "torch.jit.script": _identity,
+    **dict.fromkeys(names.COMPILERS, _identity),
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
 }

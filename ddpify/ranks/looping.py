@@ -10,12 +10,13 @@ from dataclasses import replace
 from ddpify.ranks import assigning, iterating
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
 from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Guard, Loop, Value
+from ddpify.ranks.model import Guard, Loop, Origin, Value
 from ddpify.ranks.protocol import Machine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
-from ddpify.ranks.values import same, symbol
+from ddpify.ranks.values import merge, same, symbol
 
+NOBODY: frozenset[Origin] = frozenset()
 BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 
 
@@ -109,7 +110,12 @@ def _otherwise(m: Machine, f: Frame, node: LoopNode) -> None:
     within = isinstance(loop, Repeat) and loop.node is node and loop.ranks == live
     if isinstance(loop, Repeat) and within and any(e.exit.kind == "break" for e in ends(loop.body)):
         m.items = loop.orelse
-        m.execute(f, node.orelse)
+        changes = m.tried(lambda: m.execute(f, node.orelse))
+        ended = not m.live
+        for (_, key), (space, new) in changes.items():
+            old = space.get(key)
+            held = [new] if old is None else [old] if ended else [old, new]
+            m.write(space, key, merge(f"{key}@{f.module.path}:{node.lineno}", (held, held), NOBODY))
         m.live, m.items = live, items
     else:
         m.execute(f, node.orelse)

@@ -8,7 +8,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import calls, expressions, functions, narrowing, statements, streams, words
+from ddpify.python.words import PRINT
+from ddpify.ranks import (
+    assigning,
+    attributes,
+    calls,
+    expressions,
+    fields,
+    functions,
+    naming,
+    narrowing,
+    statements,
+    streams,
+    words,
+)
+from ddpify.ranks.aliases import Aliases, Changes, is_container
 from ddpify.ranks.balance import Balance
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.given import Given
@@ -57,6 +71,7 @@ class Interpreter:
         self.streams = streams.unseeded()
         self.items: list[Item] = []
         self.journal: list[tuple[dict[str, Value], str, Any]] = []
+        self.aliases = Aliases()
         self.entering: list[FunctionInfo] = []
         self.entered: set[FunctionInfo] = set()
         self.readings: dict[FunctionInfo, tuple[int, int, list[Item]]] = {}
@@ -65,12 +80,13 @@ class Interpreter:
         self.submodules: dict[tuple[Module, str, int], Value | None] = {}
         self.reread: list[ast.AST] = []  # loops of which two rounds were read
         self.namespaces: dict[Module, Thing] = {}
-        self.resolving: set[tuple[Module, str]] = set()
+        self.resolving: set[tuple[Module | ClassInfo, str]] = set()
         self.externals: dict[str, Value] = {}
         self.patched: set[str] = set()
         self.words: set[str] = set()
         self.closures: dict[Thing, Frame | None] = {}  # the frames in which functions were made
         self.classes: dict[ClassInfo, Thing] = {}
+        self.finished: dict[ClassInfo, Value] = {}  # what their decorators made of them
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -101,11 +117,17 @@ class Interpreter:
     def write(self, space: dict[str, Value], key: str, value: Value) -> None:
         """Set a name, so that it can be taken back after a branch."""
         self.journal.append((space, key, space.get(key, MISSING)))
-        space[key] = value
+        self.hold(space, key, value)
 
-    def take_back(self, mark: int) -> dict[tuple[int, str], tuple[dict[str, Value], Value]]:
+    def hold(self, space: dict[str, Value], key: str, value: Value) -> None:
+        """Set a name for good."""
+        space[key] = value
+        if is_container(value):
+            self.aliases.note(value, space, key)
+
+    def take_back(self, mark: int) -> Changes:
         """Undo what was written since ``mark``; what it was."""
-        changes: dict[tuple[int, str], tuple[dict[str, Value], Value]] = {}
+        changes: Changes = {}
         while len(self.journal) > mark:
             space, key, old = self.journal.pop()
             if (id(space), key) not in changes and key in space:
@@ -115,6 +137,12 @@ class Interpreter:
             else:
                 space[key] = old
         return changes
+
+    def tried(self, run: Callable[[], None]) -> Changes:
+        """What this changes, taken back again."""
+        mark = len(self.journal)
+        run()
+        return self.take_back(mark)
 
     def mark(self) -> tuple[int, ...]:
         """How much has happened so far."""
@@ -231,13 +259,19 @@ class Interpreter:
             why = test.origins
         elif takes[0] != takes[1] and takes[0] and takes[1]:
             why = frozenset({Origin(RANK, "rank", f.module.site(node))})
+        merged: dict[tuple[Any, ...], Value] = {}  # two names of one list stay so
         for (number, key), (space, _) in changed.items():
             old = space.get(key)
             sources = _sources((number, key), old, live, takes, results)
-            if sources is not None:
+            if sources is None:
+                continue
+            lists = is_container(sources[0][0])
+            same = (id(old), *(tuple(map(id, values)) for values in sources)) if lists else ()
+            if not lists or same not in merged:
                 name = f"{key}@{f.module.path}:{node.lineno}"
                 made = merge(name, sources, why, self.is_local(test, live))
-                self.write(space, key, made if old is None else narrowed(old, made, live))
+                merged[same] = made if old is None else narrowed(old, made, live)
+            self.write(space, key, merged[same])
 
     def end(self, f: Frame, kind: str, node: ast.AST) -> None:
         """The ranks that are here leave."""
@@ -303,9 +337,69 @@ class Interpreter:
         """The value of an expression."""
         return expressions.evaluate(self, f, node)
 
+    def apply(self, f: Frame, callee: Value, node: ast.AST, args: tuple[Value, ...] = ()) -> Value:
+        """What a value gives when it is called."""
+        return calls.applied_to(self, f, callee, node, args)
+
+    def set_property(self, f: Frame, base: Value, name: str, node: ast.AST, value: Value) -> bool:
+        """``base.name = value`` of a property; whether it is one."""
+        held = [(thing, thing.cls.setter(name)) for thing in base.things if thing.cls is not None]
+        for thing, info in held:
+            if info is not None and thing.kind == "instance":
+                bound = Thing("function", info.qualname, info=info, receiver=thing)
+                functions.enter(self, f, bound, (value,), {}, None)
+                return True
+        return False
+
+    def call_method(
+        self, f: Frame, base: Value, name: str, node: ast.AST, args: tuple[Value, ...] = ()
+    ) -> Value | None:
+        """``base.name()`` that Python calls itself; None if it is not of the project."""
+        return calls.call_method(self, f, base, name, node, args)
+
+    def global_name(self, module: Module, name: str) -> Value:
+        """A global of a module."""
+        return naming.global_name(self, module, name)
+
+    def runs(self, module: Module) -> bool:
+        """Whether it is the script that is run: its statements are executed in their order."""
+        return self.run.script and self.run.start == module.path
+
+    def bind(self, f: Frame, name: str, value: Value) -> None:
+        """Bind a name."""
+        assigning.bind(self, f, name, value)
+
+    def attribute(self, f: Frame, base: Value, name: str, node: ast.expr) -> Value:
+        """``base.name``."""
+        return attributes.attribute_of(self, f, base, name, node)
+
+    def item(self, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
+        """``base[index]``."""
+        return expressions.item(self, f, base, index, node)
+
+    def places(self, thing: Thing) -> list[str]:
+        """The attributes that a class pattern means by position."""
+        return fields.places(self, thing)
+
+    def change(self, f: Frame, node: ast.expr, old: Value, new: Value) -> None:
+        """The list or dict that ``node`` gives was changed: all who hold it have ``new``."""
+        if not self.aliases.change(self.write, old, new):
+            assigning.assign_quietly(self, f, node, new)
+
     def execute(self, f: Frame, body: list[ast.stmt]) -> None:
         """Run statements for the ranks that are live."""
         statements.execute(self, f, body)
+
+    def apart(self, f: Frame, body: list[ast.stmt]) -> None:
+        """Run statements as an import does: for all ranks, and for good."""
+        kept = (self.items, self.live, self.here)
+        self.items, self.live, self.here = [], ALL, replace(self.here, guards=(), loops=())
+        mark = len(self.journal)
+        try:
+            self.execute(f, body)
+        finally:
+            self.items, self.live, self.here = kept
+            del self.journal[mark:]
 
     def enter(
         self,
@@ -345,7 +439,7 @@ class Interpreter:
     def finish(self) -> Run:
         """The run with what follows from all of it."""
         run = self.run
-        run.quiet = "builtins.print" in self.patched
+        run.quiet = PRINT in self.patched
         run.frameworks = frozenset(
             word for top, word in words.FRAMEWORKS.items() if top in self.words
         )

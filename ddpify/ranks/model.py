@@ -91,6 +91,8 @@ class Thing:
     synced: bool = False  # made the same on all ranks, in place
     wrapper: Thing | None = None  # the DDP or FSDP object around this module
     sharded: Call | None = None  # the fully_shard call on this module
+    defaults: dict[str, Value] = field(default_factory=dict)  # of a function, evaluated once
+    held: Value | None = None  # what an object that is a list or a dict holds
     traits: Traits = Traits()
     state: dict[str, Value] = field(default_factory=dict)  # a generator's, by `streams`
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ddpify.python.mro import linearised
+from ddpify.python.toplevel import Statements, statements_of
 from ddpify.source import Site, Source
 
 Place = tuple[str, int]  # where a function starts: path and line
@@ -65,6 +67,13 @@ class ClassInfo:
     bases: tuple[ClassInfo | str, ...] = ()
     methods: dict[str, FunctionInfo] = field(default_factory=dict)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
+    setters: dict[str, FunctionInfo] = field(default_factory=dict)
+    _order: tuple[tuple[ClassInfo, ...], list[ClassInfo]] | None = None
+
+    @cached_property
+    def statements(self) -> dict[str, Statements]:
+        """What binds and changes each name of its body."""
+        return statements_of(self.node.body, imports=True)
 
     def set_later(self) -> set[str]:
         """Attributes that a method other than ``__init__`` sets, and not always alike."""
@@ -80,20 +89,23 @@ class ClassInfo:
             }
         return self._set_later
 
-    def mro(self) -> Iterator[ClassInfo]:
-        """Itself and its project bases, depth first."""
-        seen: set[ClassInfo] = set()
-        todo: list[ClassInfo] = [self]
-        while todo:
-            info = todo.pop(0)
-            if info not in seen:
-                seen.add(info)
-                yield info
-                todo = [base for base in info.bases if isinstance(base, ClassInfo)] + todo
+    def mro(self) -> list[ClassInfo]:
+        """Itself and its project bases, in the order in which Python looks attributes up."""
+        key = tuple(self._bases())
+        if self._order is None or self._order[0] != key:
+            self._order = (key, linearised(self, ClassInfo._bases))
+        return self._order[1]
+
+    def _bases(self) -> list[ClassInfo]:
+        return [base for base in self.bases if isinstance(base, ClassInfo)]
 
     def external_bases(self) -> set[str]:
         """Qualified names of the bases that are not of the project."""
         return {base for info in self.mro() for base in info.bases if isinstance(base, str)}
+
+    def setter(self, name: str) -> FunctionInfo | None:
+        """What sets a property, inherited ones included."""
+        return next((one.setters[name] for one in self.mro() if name in one.setters), None)
 
     def method(self, name: str) -> FunctionInfo | None:
         """A method, inherited ones included."""
@@ -156,6 +168,11 @@ class Module:
         nodes = (node for node in ast.walk(self.tree) if isinstance(node, ast.Assert))
         return frozenset(ast.unparse(node.test) for node in nodes)
 
+    @cached_property
+    def statements(self) -> dict[str, Statements]:
+        """What binds and changes each name of the top level."""
+        return statements_of(self.tree.body)
+
     def all_functions(self) -> Iterator[FunctionInfo]:
         """Functions and methods of the top level."""
         yield from self.functions.values()
@@ -208,10 +225,18 @@ def class_info(module: Module, node: ast.ClassDef) -> ClassInfo:
     info = ClassInfo(node.name, node, module)
     for item in node.body:
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            info.methods.setdefault(item.name, FunctionInfo(item.name, item, module, info))
+            function = FunctionInfo(item.name, item, module, info)
+            if any(_is_setter(one) for one in item.decorator_list):
+                info.setters[item.name] = function
+            info.methods.setdefault(item.name, function)
         elif isinstance(item, (ast.Assign, ast.AnnAssign)):
             info.assigns.update(assigned(item))
     return info
+
+
+def _is_setter(decorator: ast.expr) -> bool:
+    """``@name.setter``."""
+    return isinstance(decorator, ast.Attribute) and decorator.attr == "setter"
 
 
 def assigned(node: ast.Assign | ast.AnnAssign) -> Iterator[tuple[str, ast.expr]]:

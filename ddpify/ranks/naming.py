@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.ranks import words
+from ddpify.ranks import toplevel, words
+from ddpify.ranks.aliases import is_container
 from ddpify.ranks.decorating import decorated
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import ALL, Thing, Value
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
 from ddpify.ranks.protocol import Machine
-from ddpify.ranks.values import of, symbol
+from ddpify.ranks.values import constant, of, symbol
 
 
 def external(m: Machine, name: str) -> Value:
@@ -31,6 +32,8 @@ def lookup(m: Machine, f: Frame, name: str) -> Value:
     while frame is not None:
         if name in frame.names and name not in frame.outward:
             return frame.names[name]
+        if frame.body is not None and (found := _of_body(m, frame.body, name)) is not None:
+            return found
         frame = frame.outer
     return global_name(m, f.module, name)
 
@@ -55,8 +58,9 @@ def global_name(m: Machine, module: Module, name: str) -> Value:
         found = _defined(m, module, name)
     finally:
         m.resolving.discard((module, name))
-    space[name] = found
-    return found
+    m.hold(space, name, found)
+    toplevel.register(m, module, name, found)
+    return space[name]
 
 
 def _defined(m: Machine, module: Module, name: str) -> Value:
@@ -68,6 +72,11 @@ def _defined(m: Machine, module: Module, name: str) -> Value:
     if name in module.imports:
         dotted, attribute, level = module.imports[name]
         return imported(m, module, dotted, attribute, level)
+    held = None if m.runs(module) else module.statements.get(name)
+    if held is not None and held.binding and not held.simple:
+        return toplevel.found_in(m, frame, name, held)
+    if held is not None and held.value is not None:
+        return _lazily(m, frame, held.value)
     if name in module.assigns:
         return _lazily(m, frame, module.assigns[name])
     for dotted, level in module.stars:
@@ -93,7 +102,7 @@ def _starred(m: Machine, module: Module, name: str, dotted: str, level: int) -> 
     other = m.modules.load(file)
     if other is None or other is module:
         return None
-    known = (other.functions, other.classes, other.imports, other.assigns)
+    known = (other.functions, other.classes, other.imports, other.assigns, other.statements)
     if any(name in names for names in known) or other.stars:
         found = global_name(m, other, name)
         return None if found.names() == {f"builtins.{name}"} else found
@@ -115,6 +124,10 @@ def imported(m: Machine, module: Module, dotted: str, attribute: str, level: int
         return symbol(f"import {dotted}.{attribute}")
     if not attribute:
         return of(namespace(m, other))
+    if other is module:  # `from . import feeds` in a package's own __init__
+        below = submodule(m, module, f"{dotted}.{attribute}".strip("."), level)
+        if below is not None:
+            return below
     return member(m, other, attribute)
 
 
@@ -130,13 +143,20 @@ def submodule(m: Machine, module: Module, dotted: str, level: int = 0) -> Value 
 
 def member(m: Machine, module: Module, name: str) -> Value:
     """``module.name``: a global of it, or a module below it."""
-    known = (module.functions, module.classes, module.imports, module.assigns)
+    known = (
+        *(module.functions, module.classes, module.imports, module.assigns),
+        module.statements,
+    )
     if name not in namespace(m, module).attrs and not any(name in names for names in known):
         if module.file.name == "__init__.py":
             file = m.modules.find(module.file, name, 1)
             below = m.modules.load(file) if file else None
             if below is not None and below is not module:
                 return of(namespace(m, below))
+        if not module.stars and "__getattr__" in module.functions and name[:2] != "__":
+            frame = Frame(module, None, namespace(m, module).attrs)
+            asked = global_name(m, module, "__getattr__")
+            return m.apply(frame, asked, module.functions["__getattr__"].node, (constant(name),))
         if not module.stars:
             return symbol(f"{module.name}.{name}")
     return global_name(m, module, name)
@@ -146,11 +166,27 @@ def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
     """What a ``def`` binds, its decorators applied."""
     thing = Thing("function", info.qualname, info.module.site(info.node), info=info)
     value = of(thing)
-    m.closures[thing] = f if f.function is not None or f.cls is not None else None
+    m.closures[thing] = f if f.function is not None or f.cls is not None else f.outer
+    thing.defaults = _defaults(m, f, info)
     if not isinstance(info.node, ast.Lambda):
         for decorator in reversed(info.node.decorator_list):
             value = decorated(m, f, decorator, value)
     return value
+
+
+def _defaults(m: Machine, f: Frame, info: FunctionInfo) -> dict[str, Value]:
+    """What parameters have that are not given: evaluated once, when the ``def`` is run."""
+    spec = info.node.args
+    names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+    written = [*zip(reversed(names), reversed(spec.defaults), strict=False)]
+    given = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
+    written += [(one.arg, node) for one, node in given if node is not None]
+    found = {}
+    for name, node in written:
+        found[name] = _lazily(m, f, node)
+        if is_container(found[name]):
+            m.aliases.note(found[name], found, name)
+    return found
 
 
 def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
@@ -162,25 +198,67 @@ def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
                 bases.append(thing.info if thing.kind == "class" else thing.name)
         info.bases = tuple(base for base in bases if base is not info)
         site = info.module.site(info.node)
-        m.classes[info] = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
-    return of(m.classes[info])
+        thing = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
+        m.classes[info] = thing
+        m.closures[thing] = f if f.function is not None else None
+        m.finished[info] = _finished(m, f, info, of(thing))
+    found = m.finished.get(info)
+    return found if found is not None else of(m.classes[info])
 
 
-def class_attribute(m: Machine, info: ClassInfo, name: str) -> Value | None:
-    """An attribute of a class; methods are functions, not bound."""
-    for one in info.mro():
-        thing = m.classes.get(one)
-        if thing is not None and name in thing.attrs:
-            return thing.attrs[name]
-        if name in one.methods:
-            frame = Frame(one.module, None, namespace(m, one.module).attrs)
-            value = make_function(m, frame, one.methods[name])
-        elif name in one.assigns:
-            frame = Frame(one.module, None, namespace(m, one.module).attrs)
-            value = _lazily(m, frame, one.assigns[name])
-        else:
-            continue
-        if thing is not None:
-            thing.attrs[name] = value
-        return value
+def _finished(m: Machine, f: Frame, info: ClassInfo, value: Value) -> Value:
+    """A class, after ``__init_subclass__`` and its decorators."""
+    after = class_attribute(m, info, "__init_subclass__", info)
+    for thing in after.things if after is not None else ():
+        if thing.kind == "function":
+            hook = Thing("function", thing.name, thing.site, info=thing.info)
+            hook.receiver = m.classes[info]
+            m.enter(f, hook, (), {}, None)
+    for decorator in reversed(info.node.decorator_list):
+        value = decorated(m, f, decorator, value)
+    return value
+
+
+def class_attribute(
+    m: Machine, info: ClassInfo, name: str, after: ClassInfo | None = None
+) -> Value | None:
+    """An attribute of a class, or of those that come ``after`` one of its bases; methods are
+    functions, not bound."""
+    order = info.mro()
+    if after in order:
+        order = order[order.index(after) + 1 :]
+    for one in order:
+        value = _of_body(m, one, name)
+        if value is not None:
+            return value
     return None
+
+
+def _of_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
+    """What the body of a class binds a name to."""
+    thing = m.classes.get(info)
+    if thing is not None and name in thing.attrs:
+        return thing.attrs[name]
+    if (info, name) in m.resolving:
+        return None
+    m.resolving.add((info, name))
+    try:
+        value = _in_body(m, info, name)
+    finally:
+        m.resolving.discard((info, name))
+    if thing is not None and value is not None:
+        m.hold(thing.attrs, name, value)
+    return value
+
+
+def _in_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
+    thing = m.classes.get(info)
+    outer = m.closures.get(thing) if thing is not None else None
+    space = thing.attrs if thing is not None else {}
+    frame = Frame(info.module, None, space, outer, body=info)
+    if name in info.methods:
+        return make_function(m, frame, info.methods[name])
+    held = info.statements.get(name)
+    if held is not None and held.binding and not held.simple:
+        return toplevel.found_in(m, frame, name, held)
+    return _lazily(m, frame, info.assigns[name]) if name in info.assigns else None

@@ -57,7 +57,10 @@ def binary(name: str, a: Value, b: Value) -> Value:
         items = (*a.items, *b.items)
     if name == "Mult" and a.items is not None and len(a.items) == 1:
         items = a.items
-    return Value((atoms[0], atoms[1]), (), deps, origins, items)
+    keys = None
+    if name == "BitOr" and a.keys is not None and b.keys is not None:
+        keys = tuple({**dict(a.keys), **dict(b.keys)}.items())
+    return Value((atoms[0], atoms[1]), (), deps, origins, items, keys)
 
 
 def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:

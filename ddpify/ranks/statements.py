@@ -7,15 +7,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import assigning, calls, naming
+from ddpify.ranks import assigning, calls, containers, naming
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.lazily import first_use
 from ddpify.ranks.looping import go_on_while, go_through
+from ddpify.ranks.matching import match
 from ddpify.ranks.model import Symbol, Value
 from ddpify.ranks.modules import FunctionInfo, class_info, note_import
 from ddpify.ranks.protocol import Machine
-from ddpify.ranks.values import constant, same, spread, symbol, text
+from ddpify.ranks.values import constant, same, spread, symbol
 
 
 def execute(m: Machine, f: Frame, body: list[ast.stmt]) -> None:
@@ -81,8 +82,19 @@ def _loaded(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
 
 def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
     for target in node.targets:
-        if not isinstance(target, ast.Name):
+        if isinstance(target, ast.Subscript):
+            _delete_element(m, f, target)
+        elif not isinstance(target, ast.Name):
             m.evaluate(f, target)
+
+
+def _delete_element(m: Machine, f: Frame, target: ast.Subscript) -> None:
+    base, index = m.evaluate(f, target.value), m.evaluate(f, target.slice)
+    bounds = index.items if isinstance(target.slice, ast.Slice) else None
+    if m.call_method(f, base, "__delitem__", target, (index,)) is None and not m.here.loops:
+        changed = containers.without(base, index, bounds)
+        if changed is not base:
+            m.change(f, target.value, base, changed)
 
 
 def _if(m: Machine, f: Frame, node: ast.If) -> None:
@@ -227,14 +239,6 @@ def _nonlocal(m: Machine, f: Frame, node: ast.Nonlocal) -> None:
     f.nonlocals |= set(node.names)
 
 
-def _match(m: Machine, f: Frame, node: ast.Match) -> None:
-    subject = m.evaluate(f, node.subject)
-    for case in node.cases:
-        key = f"{text(subject.atoms[0])}:{ast.unparse(case.pattern)}"
-        test = Value((Symbol(key), Symbol(key)), (), frozenset(), subject.origins)
-        m.branch(f, test, node.subject, (lambda c=case: execute(m, f, c.body), lambda: None))
-
-
 _HANDLERS: dict[type[ast.stmt], Callable[[Machine, Frame, Any], None]] = {
     ast.Expr: _expr,
     ast.Assign: _assign,
@@ -261,5 +265,5 @@ _HANDLERS: dict[type[ast.stmt], Callable[[Machine, Frame, Any], None]] = {
     ast.ImportFrom: _import,
     ast.Global: _global,
     ast.Nonlocal: _nonlocal,
-    ast.Match: _match,
+    ast.Match: match,
 }

@@ -163,7 +163,7 @@ def _items(
     held = [[v.items for v in values if v.items is not None] for values in sources]
     both = [*held[0], *held[1]]
     if len({len(items) for items in both}) != 1:
-        return _uneven(sources, why) or max(both, key=len, default=None)
+        return _uneven(sources, why) or _longest(key, both)
     if not all(sources) or len(both) != len(sources[0]) + len(sources[1]):
         held, why, always = [both, both], frozenset(), False  # some are no tuples
     columns = zip(zip(*held[0], strict=True), zip(*held[1], strict=True), strict=True)
@@ -171,6 +171,20 @@ def _items(
         merge(f"{key}[{number}]", (list(one), list(other)), why, always)
         for number, (one, other) in enumerate(columns)
     )
+
+
+def _longest(key: str, lists: list[tuple[Value, ...]]) -> tuple[Value, ...] | None:
+    """The longest of some lists; an object in it may also be what another has in its place,
+    counted from the front or from the end: ``[train]`` and ``[val, train]``."""
+    longest = max(lists, key=len, default=None)
+    if longest is None or not any(item.things for item in longest):
+        return longest
+    found = []
+    for number in range(len(longest)):
+        counted = [(items, (number, number - len(longest) + len(items))) for items in lists]
+        held = [items[at] for items, places in counted for at in places if 0 <= at < len(items)]
+        found.append(merge(f"{key}[{number}]", (held, held), frozenset()))
+    return tuple(found)
 
 
 def _uneven(

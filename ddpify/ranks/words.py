@@ -7,13 +7,20 @@ from __future__ import annotations
 
 from typing import Final
 
-DIST: Final = "torch.distributed."
-DDP: Final = "torch.nn.parallel.DistributedDataParallel"
-FSDP: Final = "torch.distributed.fsdp.FullyShardedDataParallel"
-FULLY_SHARD: Final = "torch.distributed.fsdp.fully_shard"
-DATA_PARALLEL: Final = "torch.nn.DataParallel"
-LOADER: Final = "torch.utils.data.DataLoader"
-SAMPLER: Final = "torch.utils.data.DistributedSampler"
+from ddpify.python import words
+from ddpify.python.words import DATA_PARALLEL as DATA_PARALLEL
+from ddpify.python.words import DDP as DDP
+from ddpify.python.words import DIST as DIST
+from ddpify.python.words import FSDP as FSDP
+from ddpify.python.words import FULLY_SHARD as FULLY_SHARD
+from ddpify.python.words import LOADER as LOADER
+from ddpify.python.words import LOCAL_RANK_CALLS as LOCAL_RANK_CALLS
+from ddpify.python.words import RANK_CALLS as RANK_CALLS
+from ddpify.python.words import RANK_VARIABLES as RANK_VARIABLES
+from ddpify.python.words import SAMPLER as SAMPLER
+from ddpify.python.words import SIZE_CALLS as SIZE_CALLS
+from ddpify.python.words import UNSET_VARIABLES as UNSET_VARIABLES
+
 WRAPPERS: Final = frozenset({DDP, FSDP})
 
 _EXACT: Final = {
@@ -27,7 +34,7 @@ _EXACT: Final = {
     "torch.utils.data.distributed.DistributedSampler": SAMPLER,
     "torch.utils.data.dataloader.DataLoader": LOADER,
     "torch_geometric.loader.DataLoader": LOADER,
-    "torch.multiprocessing.spawn.spawn": "torch.multiprocessing.spawn",
+    "torch.multiprocessing.spawn.spawn": words.SPAWN,
     "accelerate.accelerator.Accelerator": "accelerate.Accelerator",
 }
 _PREFIXES: Final = (
@@ -167,11 +174,6 @@ FRAMEWORK_CALLS: Final = frozenset(
 COLLECTIVE_METHODS: Final = frozenset({"full_tensor", "consolidate_state_dict"})
 AGREEING_CALLS: Final = _AGREEING_CALLS | _AGREEING_FUNCTIONS.keys()
 
-RANK_CALLS: Final = frozenset({"torch.distributed.get_rank", "horovod.torch.rank"})
-LOCAL_RANK_CALLS: Final = frozenset(
-    {"torch.distributed.get_node_local_rank", "horovod.torch.local_rank"}
-)
-SIZE_CALLS: Final = frozenset({"torch.distributed.get_world_size", "horovod.torch.size"})
 # These give both, the rank first.
 RANK_AND_SIZE_CALLS: Final = frozenset(
     {"mmcv.runner.get_dist_info", "mmengine.dist.get_dist_info", "mmengine.get_dist_info"}
@@ -185,18 +187,10 @@ TRUE_CALLS: Final = frozenset(
         "torch.distributed.is_gloo_available",
     }
 )
-# Variables that torchrun sets, as (rank 0, rank 1); only their presence is sure for the others.
-RANK_VARIABLES: Final = {"RANK": "rank", "LOCAL_RANK": "local-rank"}
+# Variables that torchrun sets; only their presence is sure for the others.
 SIZE_VARIABLES: Final = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
 SET_VARIABLES: Final = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "TORCHELASTIC_RUN_ID"}
-)
-UNSET_VARIABLES: Final = (
-    "SLURM_",
-    "OMPI_COMM_",
-    "PMI_",
-    "HOROVOD_",
-    "XRT_",
 )
 # Attributes of framework objects: (class prefix, attribute) gives the rank, or whether it is 0.
 FRAMEWORK_RANKS: Final = frozenset(
@@ -215,10 +209,9 @@ MAIN_NAMES: Final = frozenset(
     "is_main_process is_master is_main is_rank_zero is_rank0 is_global_zero main_process"
     " master_process is_master_process is_chief is_world_process_zero".split()
 )
-CLOCK_CALLS: Final = frozenset(
-    "time.time time.monotonic time.perf_counter time.process_time time.time_ns"
-    " datetime.datetime.now datetime.datetime.utcnow".split()
-)
+# What modules have of themselves, though a class of theirs has ``__getattr__``.
+OWN_ATTRIBUTES: Final = frozenset("training parameters state_dict modules".split())
+CLOCK_CALLS: Final = words.CLOCKS | words.OWN_NUMBERS
 # Random numbers: the streams of a process, what seeds which, what draws from which.
 TORCH, NUMPY, PYTHON, CUDA = "torch", "numpy", "random", "cuda"
 STREAMS: Final = (TORCH, NUMPY, PYTHON, CUDA)
@@ -253,9 +246,7 @@ GENERATORS: Final = frozenset(
 FILE_TESTS: Final = frozenset(
     "os.path.exists os.path.isfile os.path.isdir os.listdir glob.glob os.path.getsize".split()
 )
-NO_GRAD: Final = frozenset(
-    {"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad", "torch.set_grad_enabled"}
-)
+NO_GRAD: Final = words.NO_GRAD | {"torch.set_grad_enabled"}
 FRAMEWORKS: Final = {
     "accelerate": "accelerate",
     "lightning": "lightning",
@@ -293,12 +284,11 @@ DECORATORS: Final = {
     "contextlib.contextmanager": "context",
     "contextlib.asynccontextmanager": "context",
     "builtins.property": "property",
-    "functools.cached_property": "property",
+    words.CACHED_PROPERTY: "property",
     "functools.cache": "cached",
     "functools.lru_cache": "cached",
     "builtins.staticmethod": "static",
     "builtins.classmethod": "of_class",
-    "torch.no_grad": "no_grad",
-    "torch.inference_mode": "no_grad",
+    **dict.fromkeys(words.NO_GRAD, "no_grad"),
 }
 RANK0_DECORATORS: Final = (".rank_zero_only", ".on_main_process")  # rank 0 alone runs it

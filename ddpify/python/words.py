@@ -1,0 +1,85 @@
+"""Qualified names of libraries, said once: both readers ask for them here.
+
+What a name means for samples or for ranks is said by the reader; here is only what it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+DIST: Final = "torch.distributed."
+DDP: Final = "torch.nn.parallel.DistributedDataParallel"
+FSDP: Final = "torch.distributed.fsdp.FullyShardedDataParallel"
+FULLY_SHARD: Final = "torch.distributed.fsdp.fully_shard"
+DATA_PARALLEL: Final = "torch.nn.DataParallel"
+LOADER: Final = "torch.utils.data.DataLoader"
+SAMPLER: Final = "torch.utils.data.DistributedSampler"
+SPAWN: Final = "torch.multiprocessing.spawn"
+
+# -- the process -----------------------------------------------------------------------------------
+
+RANK_CALLS: Final = frozenset({f"{DIST}get_rank", "horovod.torch.rank"})
+LOCAL_RANK_CALLS: Final = frozenset({f"{DIST}get_node_local_rank", "horovod.torch.local_rank"})
+SIZE_CALLS: Final = frozenset({f"{DIST}get_world_size", "horovod.torch.size"})
+# Variables that torchrun sets, and those by which other launchers number their processes: under
+# torchrun these are not set (UNSET_VARIABLES); in a program that is not migrated they are ranks.
+RANK_VARIABLES: Final = {"RANK": "rank", "LOCAL_RANK": "local-rank"}
+OTHER_RANK_VARIABLES: Final = frozenset({"SLURM_PROCID", "SLURM_LOCALID", "NODE_RANK"})
+UNSET_VARIABLES: Final = ("SLURM_", "OMPI_COMM_", "PMI_", "HOROVOD_", "XRT_")
+EXITS: Final = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit"})
+
+# -- what no two processes have alike --------------------------------------------------------------
+
+CLOCKS: Final = frozenset(
+    """time.time time.time_ns time.monotonic time.monotonic_ns time.perf_counter
+    time.perf_counter_ns time.process_time time.process_time_ns time.thread_time time.strftime
+    time.localtime time.gmtime time.ctime time.asctime timeit.default_timer os.times
+    datetime.datetime.now datetime.datetime.utcnow datetime.datetime.today
+    datetime.date.today""".split()
+)
+# Numbers of one process, which differ as a clock does.
+OWN_NUMBERS: Final = frozenset("os.getpid uuid.uuid1 uuid.uuid4".split())
+
+# -- gradients, copies, iteration ------------------------------------------------------------------
+
+NO_GRAD: Final = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})
+COMPILERS: Final = frozenset({"torch.compile", "torch.jit.script"})
+COPIES: Final = frozenset({"copy.deepcopy", "copy.copy"})
+ITERATES: Final = frozenset({"itertools.chain", "itertools.cycle", "itertools.islice"})
+PARTIAL: Final = "functools.partial"
+NAMESPACES: Final = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
+CACHED_PROPERTY: Final = "functools.cached_property"
+
+# Methods that give the object itself: of modules, and of tensors where identity does not matter.
+RETURNS_SELF: Final = frozenset(
+    """to cuda cpu train eval float double half bfloat16 requires_grad_ apply share_memory type
+    compile to_empty xpu""".split()
+)
+SAME_TENSOR: Final = frozenset({"contiguous", "numpy"})
+
+# -- what is written -------------------------------------------------------------------------------
+
+TRACKERS: Final = frozenset({"tensorboard_logger.Logger", "visdom.Visdom", "aim.Run"})
+SAVE: Final = "torch.save"
+JSON: Final = "json.dump"
+PRINT: Final = "builtins.print"
+CONSOLE: Final = frozenset(
+    """builtins.print sys.stdout.write sys.stdout.flush sys.stderr.write pprint.pprint
+    builtins.input tqdm.tqdm.write tqdm.auto.tqdm.write tqdm.write torchsummary.summary
+    torchinfo.summary click.echo rich.print warnings.warn""".split()
+)
+FILES: Final = frozenset(
+    """numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump json.dump yaml.dump
+    yaml.safe_dump matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.close
+    torchvision.utils.save_image imageio.imwrite imageio.mimsave cv2.imwrite shutil.copy
+    shutil.copy2 shutil.copyfile shutil.copytree shutil.rmtree shutil.move os.remove os.unlink
+    os.rename os.replace os.system subprocess.run subprocess.call subprocess.check_call
+    joblib.dump torch.onnx.export torch.jit.save scipy.io.savemat scipy.misc.imsave""".split()
+)
+DIRECTORIES: Final = frozenset("os.mkdir os.makedirs os.removedirs os.rmdir".split())
+TRACKED: Final = frozenset(
+    """wandb.log wandb.save wandb.watch wandb.finish wandb.config.update wandb.run.log
+    mlflow.log_metric mlflow.log_metrics mlflow.log_param mlflow.log_params mlflow.log_artifact
+    mlflow.set_experiment mlflow.end_run tensorboard_logger.configure
+    tensorboard_logger.log_value""".split()
+)

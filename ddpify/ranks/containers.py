@@ -1,0 +1,241 @@
+"""Lists and dicts: their elements, their methods, what changes them in place.
+
+``items`` may stand for more elements than there are (a comprehension has one for all), so nothing
+is said of how many there are; an index that is not known gives all of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.model import Call, Value
+from ddpify.ranks.protocol import Machine
+from ddpify.ranks.results import result
+from ddpify.ranks.values import constant, gathered, merge, symbol
+
+MAX_ITEMS = 8  # of a list that grows; what is put in after these is remembered as its source
+ANY: Final = "**"  # the entry under a name that is not known
+
+
+def entry_name(key: Value) -> str | None:
+    """The name under which a dict has an entry; None if it is not known."""
+    if key.items is not None and not key.things:
+        parts = [entry_name(part) for part in key.items]
+        return None if None in parts else f"({', '.join(map(str, parts))})"
+    known = key.known and key.atoms[0] == key.atoms[1]
+    return str(key.atoms[0]) if known and isinstance(key.atoms[0], (str, int, tuple)) else None
+
+
+def entry(base: Value, key: Value) -> Value | None:
+    """``base[key]`` of a dict with known entries; None if it has none under that name."""
+    entries = dict(base.keys or ())
+    name = entry_name(key)
+    if name is not None:
+        return entries.get(name, entries.get(ANY))
+    held = list(entries.values())
+    return merge("entry", (held, held), frozenset()) if held and not key.known else None
+
+
+def with_entry(base: Value, key: Value, value: Value) -> Value:
+    """The dict with one more entry."""
+    entries = dict(base.keys or ())
+    name = entry_name(key)
+    if name is None and ANY in entries:
+        held = [entries[ANY], value]
+        value = merge("entry", (held, held), frozenset())
+    entries[name or ANY] = value
+    return replace(base, keys=tuple(entries.items()))
+
+
+def elements(value: Value) -> tuple[Value, ...] | None:
+    """What iterating over a value gives, if that is known."""
+    if value.items is not None:
+        return value.items
+    if value.keys is None or any(name == ANY for name, _ in value.keys):
+        return None
+    return tuple(constant(name) for name, _ in value.keys)
+
+
+def listed(value: Value, items: Sequence[Value]) -> Value:
+    """The value, known to have these elements."""
+    return replace(value, items=tuple(items), keys=None)
+
+
+def any_of(items: Sequence[Value]) -> Value:
+    """One of the elements."""
+    return merge("element", (list(items), list(items)), frozenset())
+
+
+def sliced(items: tuple[Value, ...], bounds: Sequence[Value]) -> tuple[Value, ...]:
+    """``items[a:b:c]``; all of them where a bound is not known, or nothing would be left."""
+    atoms = [bound.atoms[0] for bound in bounds]
+    if not all(atom is None or isinstance(atom, int) for atom in atoms):
+        return items
+    first, last, step = (*atoms, None, None)[:3] if len(atoms) > 1 else (None, *atoms, None)
+    try:
+        return items[first:last:step] or items
+    except ValueError:  # a step of 0
+        return items
+
+
+def bounds_of(index: Value) -> tuple[Value, ...] | None:
+    """The bounds of ``slice(1, 2)``."""
+    made = index.made_by("builtins.slice")
+    return made.call.args if made is not None and made.call is not None else None
+
+
+def without(base: Value, index: Value, bounds: Sequence[Value] | None) -> Value:
+    """After ``del base[index]`` or ``del base[a:b]``."""
+    name = entry_name(index)
+    if base.keys is not None and name is not None:
+        return replace(base, keys=tuple(pair for pair in base.keys if pair[0] != name))
+    if base.items is None:
+        return base
+    if bounds is not None:
+        gone = set(map(id, sliced(base.items, bounds)))
+        return replace(base, items=tuple(one for one in base.items if id(one) not in gone))
+    at = index.constant
+    if not isinstance(at, int) or not -len(base.items) <= at < len(base.items):
+        return base
+    return replace(base, items=_taken(base.items, at)[1])
+
+
+# -- methods ---------------------------------------------------------------------------------------
+
+
+def method(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    """What a method of a list or dict gives, and does to it; None if it is not followed."""
+    handler = _METHODS.get(one.method)
+    if handler is None or one.star or any(t.kind == "instance" for t in receiver.things):
+        return None
+    if receiver.items is None and receiver.keys is None:
+        return None
+    return handler(m, f, one, receiver)
+
+
+def _changed(m: Machine, f: Frame, one: Call, old: Value, new: Value) -> None:
+    """Its method has changed a list or dict: it is made from what it was given, too."""
+    deps, origins = gathered((*one.args, *one.kwargs.values()))
+    new = replace(new, deps=new.deps | deps, origins=new.origins | origins)
+    m.change(f, _receiver_of(one), old, new)
+
+
+def _taken(items: tuple[Value, ...], at: int) -> tuple[Value, tuple[Value, ...]]:
+    """An element, and the others; the only one stays, for it may stand for several."""
+    at %= len(items)
+    rest = items[:at] + items[at + 1 :]
+    return items[at], rest or items
+
+
+def _pop(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    if receiver.keys is not None:
+        return _get(m, f, one, receiver)
+    items = receiver.items or ()
+    at = 0 if one.method == "popleft" else one.args[0].constant if one.args else -1
+    if not items:
+        return None
+    if m.here.loops or not isinstance(at, int) or not -len(items) <= at < len(items):
+        return any_of(items)
+    taken, rest = _taken(items, at)
+    m.change(f, _receiver_of(one), receiver, replace(receiver, items=rest))
+    return taken
+
+
+def _receiver_of(one: Call) -> ast.expr:
+    func = one.node.func
+    return func.value if isinstance(func, ast.Attribute) else func
+
+
+def _get(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    if receiver.items and not one.args and not one.kwargs:
+        return any_of(receiver.items)  # of a queue
+    if not one.args or receiver.keys is None:
+        return None
+    found = entry(receiver, one.args[0])
+    if found is not None or len(one.args) < 2 or entry_name(one.args[0]) is None:
+        return found
+    # in a later round there may be one
+    return one.args[1] if one.args[1].things or not m.here.loops else None
+
+
+def _extend(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    given = elements(one.args[0]) if len(one.args) == 1 else None
+    if receiver.items is None or given is None:
+        return None
+    left = one.method == "extendleft"
+    items = (*reversed(given), *receiver.items) if left else (*receiver.items, *given)
+    _changed(m, f, one, receiver, replace(receiver, items=items[:MAX_ITEMS]))
+    return constant(None)
+
+
+def _insert(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    if receiver.items is None or not one.args:
+        return None
+    at = 0 if one.method == "appendleft" else one.args[0].constant
+    items = list(receiver.items)
+    items.insert(at if isinstance(at, int) else len(items), one.args[-1])
+    _changed(m, f, one, receiver, replace(receiver, items=tuple(items[:MAX_ITEMS])))
+    return constant(None)
+
+
+def _remove(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    items = receiver.items or ()
+    wanted = one.args[0] if len(one.args) == 1 else None
+    at = next((n for n, item in enumerate(items) if item == wanted), None)
+    if at is None or m.here.loops:
+        return None
+    _changed(m, f, one, receiver, replace(receiver, items=_taken(items, at)[1]))
+    return constant(None)
+
+
+def _reverse(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    if receiver.items is None:
+        return None
+    _changed(m, f, one, receiver, replace(receiver, items=receiver.items[::-1]))
+    return constant(None)
+
+
+def _copy(m: Machine, f: Frame, one: Call, receiver: Value) -> Value:
+    return replace(receiver)
+
+
+def _values(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    if not receiver.keys or any(name == ANY for name, _ in receiver.keys):
+        return None
+    held = [value for _, value in receiver.keys]
+    if one.method == "items":
+        held = [pair(constant(name), value) for name, value in receiver.keys]
+    return listed(result(one), held)
+
+
+def pair(*parts: Value) -> Value:
+    """A tuple."""
+    return Value(symbol("pair").atoms, items=parts)
+
+
+def _popitem(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+    if not receiver.keys:
+        return None
+    name, value = receiver.keys[-1]
+    return pair(constant(name), value)
+
+
+_METHODS: Final[dict[str, Callable[[Machine, Frame, Call, Value], Value | None]]] = {
+    "pop": _pop,
+    "popleft": _pop,
+    "get": _get,
+    "extend": _extend,
+    "extendleft": _extend,
+    "insert": _insert,
+    "appendleft": _insert,
+    "remove": _remove,
+    "reverse": _reverse,
+    "copy": _copy,
+    "values": _values,
+    "items": _values,
+    "popitem": _popitem,
+}

@@ -1,0 +1,245 @@
+"""Objects of the project: how they are made, what Python itself asks of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from ddpify.python import words as names
+from ddpify.ranks import naming
+from ddpify.ranks.containers import elements
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.protocol import Machine
+from ddpify.ranks.results import result
+from ddpify.ranks.values import NONE, constant, of, symbol
+
+Handler = Callable[[Machine, Frame, Call], Value | None]
+
+OPERATORS: Final = {
+    "Add": "__add__",
+    "Sub": "__sub__",
+    "Mult": "__mul__",
+    "MatMult": "__matmul__",
+    "Div": "__truediv__",
+    "FloorDiv": "__floordiv__",
+    "Mod": "__mod__",
+    "Pow": "__pow__",
+    "LShift": "__lshift__",
+    "RShift": "__rshift__",
+    "BitAnd": "__and__",
+    "BitOr": "__or__",
+    "BitXor": "__xor__",
+}
+
+
+def operated(m: Machine, f: Frame, op: str, a: Value, b: Value, node: ast.AST) -> Value | None:
+    """``a @ b`` of an object that says what that is; None for others."""
+    name = OPERATORS.get(op, "")
+    held = [value for value in (a, b) if any(t.kind == "instance" for t in value.things)]
+    if not name or not held:
+        return None
+    found = m.call_method(f, a, name, node, (b,))
+    return found or m.call_method(f, b, f"__r{name[2:]}", node, (a,))
+
+
+def written(m: Machine, thing: Thing, name: str) -> Value | None:
+    """``__name__``, ``__class__``, ``__dict__``: what Python writes on its objects."""
+    if name in ("__name__", "__qualname__") and thing.kind in ("function", "class"):
+        return constant(thing.info.name)
+    if name == "__class__" and thing.kind == "instance" and thing.cls is not None:
+        cls = m.classes.get(thing.cls)
+        return of(cls) if cls is not None else None
+    if name == "__dict__" and thing.kind in ("instance", "class", "module"):
+        return attributes_of(thing)
+    return None
+
+
+def attributes_of(thing: Thing) -> Value:
+    """``vars(object)``: a dict that is its attributes."""
+    held = {name: value for name, value in thing.attrs.items() if not name.startswith("$")}
+    return replace(
+        symbol(f"dict@{thing.name}"), things=(_dict_of(thing),), keys=tuple(held.items())
+    )
+
+
+def _dict_of(thing: Thing) -> Thing:
+    return Thing("attribute", f"{thing.name}.__dict__", thing.site, receiver=thing)
+
+
+def updated(m: Machine, one: Call, receiver: Value) -> Value | None:
+    """``self.__dict__.update(options)``; None for other receivers."""
+    owner = next((t.receiver for t in receiver.things if t.name.endswith(".__dict__")), None)
+    if owner is None or one.method != "update" or receiver.keys is None:
+        return None
+    given = dict(one.kwargs)
+    for arg in one.args:
+        given.update(dict(arg.keys or ()))
+    for name, value in given.items():
+        m.write(owner.attrs, name, value)
+    return NONE
+
+
+def _vars(m: Machine, f: Frame, one: Call) -> Value | None:
+    things = one.args[0].things if len(one.args) == 1 else ()
+    if len(things) != 1 or things[0].kind not in ("instance", "class", "module"):
+        return None
+    return attributes_of(things[0])
+
+
+def _names(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``locals()``, ``globals()``."""
+    space = f.names if one.name.endswith("locals") else naming.namespace(m, f.module).attrs
+    return replace(symbol(f"dict@{one.site}"), keys=tuple(space.items()))
+
+
+def _new(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``object.__new__(cls)``."""
+    cls = one.args[0].things[0] if one.args and one.args[0].things else None
+    if cls is None or cls.kind != "class":
+        return None
+    return of(Thing("instance", cls.name, one.site, call=one, cls=cls.info))
+
+
+def _type(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``type(x)``: the class; ``type(name, bases, attributes)`` is not followed."""
+    made = [m.classes.get(t.cls) for t in one.args[0].things if t.cls] if one.args else []
+    if len(one.args) != 1 or not made or None in made:
+        return None
+    one_of = symbol(f"type@{one.site}", one.args[0])
+    return Value(one_of.atoms, tuple(thing for thing in made if thing is not None))
+
+
+def _copy(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``copy.copy``, ``copy.deepcopy`` of a list, a dict or an object of the project."""
+    if not one.args:
+        return None
+    value = one.args[0]
+    own = [t for t in value.things if t.kind == "instance" and t.cls is not None]
+    if value.items is None and value.keys is None and not (own and len(own) == len(value.things)):
+        return None
+    if any(base.startswith("torch.") for t in own if t.cls for base in t.cls.external_bases()):
+        return None
+    made = []
+    for thing in own:
+        twin = Thing("instance", thing.name, one.site, call=one, cls=thing.cls)
+        twin.attrs.update(thing.attrs)
+        made.append(twin)
+    return replace(value, things=tuple(made) or value.things)
+
+
+def _replaced(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``dataclasses.replace(value, field=…)``."""
+    made = _copy(m, f, one)
+    for thing in made.things if made is not None else ():
+        for name, value in one.kwargs.items():
+            m.hold(thing.attrs, name, value)
+    return made
+
+
+def _as_dict(m: Machine, f: Frame, one: Call) -> Value | None:
+    things = one.args[0].things if one.args else ()
+    if len(things) != 1 or things[0].kind != "instance":
+        return None
+    return replace(attributes_of(things[0]), things=())
+
+
+def _first(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``nullcontext(x)``, ``closing(x)``, ``typing.cast(T, x)``-like: its last argument."""
+    return one.args[-1] if one.args else None
+
+
+def _getter(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``itemgetter(0)(x)``, ``attrgetter("a")(x)``, ``methodcaller("f")(x)``."""
+    kind = one.receiver.things[0].call if one.receiver is not None else None
+    if kind is None or len(kind.args) < 1 or len(one.args) != 1:
+        return None
+    base, key = one.args[0], kind.args[0]
+    node = ast.copy_location(ast.Attribute(one.node, "", ast.Load()), one.node)
+    if kind.method == "itemgetter":
+        return m.item(f, base, key, one.node)
+    if not isinstance(key.constant, str):
+        return None
+    for name in key.constant.split("."):
+        node.attr = name
+        base = m.attribute(f, base, name, node)
+    if kind.method == "attrgetter":
+        return base
+    return m.apply(f, base, one.node, kind.args[1:])
+
+
+def _called_later(place: int, keyword: str) -> Handler:
+    """A function that is given another one calls it: on a thread, at the end."""
+
+    def called(m: Machine, f: Frame, one: Call) -> Value | None:
+        target = one.arg(place, keyword)
+        if target is None or not any(t.kind == "function" for t in target.things):
+            return None
+        given = one.kwargs.get("args")
+        held = elements(given) if given is not None else one.args[place + 1 :]
+        m.apply(f, target, one.node, tuple(held or ()))
+        return result(one)
+
+    return called
+
+
+def _named_replace(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``point._replace(x=1)``."""
+    receiver = one.receiver
+    if receiver is None or receiver.items is None or len(receiver.things) != 1:
+        return None
+    old = receiver.things[0]
+    made = replace(old, attrs={**old.attrs, **one.kwargs})
+    items = tuple(made.attrs[name] for name in old.attrs)
+    return replace(receiver, things=(made,), items=items)
+
+
+def _entered(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``stack.enter_context(x)``."""
+    if not one.args:
+        return None
+    found = m.call_method(f, one.args[0], "__enter__", one.node)
+    if found is None and one.args[0].items and not one.args[0].things:
+        return one.args[0].items[0]  # what a generator yields
+    return found if found is not None else one.args[0]
+
+
+def _module(m: Machine, f: Frame, one: Call) -> Value | None:
+    """``importlib.import_module("models.net")``, ``__import__("net")``."""
+    name, package = one.arg(0, "name"), one.arg(1, "package")
+    dotted = name.constant if name is not None else None
+    if not isinstance(dotted, str) or not dotted:
+        return None
+    if dotted[0] == "." and package is not None and isinstance(package.constant, str):
+        dotted = f"{package.constant}.{dotted.lstrip('.')}"
+    if one.name == "builtins.__import__":
+        dotted = dotted.partition(".")[0]
+    found = naming.imported(m, f.module, dotted, "", 0)
+    return found if any(t.kind == "module" for t in found.things) else None
+
+
+HANDLERS: Final[dict[str, Handler]] = {
+    "builtins.vars": _vars,
+    "builtins.locals": _names,
+    "builtins.globals": _names,
+    "builtins.object.__new__": _new,
+    **dict.fromkeys(names.COPIES, _copy),
+    "dataclasses.replace": _replaced,
+    "dataclasses.asdict": _as_dict,
+    "contextlib.nullcontext": _first,
+    "contextlib.ExitStack.enter_context": _entered,
+    "contextlib.AsyncExitStack.enter_async_context": _entered,
+    "asyncio.run": _first,
+    "importlib.import_module": _module,
+    "builtins.__import__": _module,
+    "contextlib.closing": _first,
+    "operator.itemgetter.__call__": _getter,
+    "operator.attrgetter.__call__": _getter,
+    "operator.methodcaller.__call__": _getter,
+    "threading.Thread": _called_later(1, "target"),
+    "atexit.register": _called_later(0, "func"),
+    "collections.namedtuple.__call__._replace": _named_replace,
+}
+type_of = _type
