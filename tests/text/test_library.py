@@ -166,7 +166,9 @@ def test_an_argument_can_be_given_to_every_call_and_taken_again(number: int) -> 
         text = after(source, [Edit(How.ARGUMENT, source.site(one), "1", WORD) for one in calls])
         given = Source.from_bytes(source.encode(text), source.file, source.path)
         tree = given.parse()
-        assert ast.dump(_WithArgument().visit(ast.parse(source.text))) == ast.dump(tree), source.path
+        assert ast.dump(_WithArgument().visit(ast.parse(source.text))) == ast.dump(
+            tree
+        ), source.path
         again = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
         back = after(given, [Edit(How.ARGUMENT, given.site(one), "", WORD) for one in again])
         assert ast.dump(parsed(back)) == ast.dump(source.parse()), source.path
