@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.python.mro import linearised
+from ddpify.python.classes import linearized
 from ddpify.python.toplevel import Statements, statements_of
 from ddpify.source import Site, Source
 
@@ -93,7 +93,7 @@ class ClassInfo:
         """Itself and its project bases, in the order in which Python looks attributes up."""
         key = tuple(self._bases())
         if self._order is None or self._order[0] != key:
-            self._order = (key, linearised(self, ClassInfo._bases))
+            self._order = (key, linearized(self, ClassInfo._bases))
         return self._order[1]
 
     def _bases(self) -> list[ClassInfo]:
