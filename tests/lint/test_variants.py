@@ -26,6 +26,8 @@ MISSED = {
     "in_class-collectives/c04_bad_carried_patience",
     "in_class-collectives/c04_bad_carried_stop",
     "in_class-data/d15_bad_lambda",
+    "in_class-migrated/p02_bad_alias_init",
+    "in_class-migrated/p03_bad_in_batch_loop",
 }
 
 
