@@ -83,7 +83,7 @@ def only_chief(fn):
     return inner
 """
     body = "import tools\nshow(tools.chief())\nif tools.chief():\n    show(1)\n"
-    body += "@tools.only_chief\ndef write():\n    print()\n    show(2)\nwrite()\nshow(3)\n"
+    body += "@tools.only_chief\ndef write():\n    dist.get_rank()\n    show(2)\nwrite()\nshow(3)\n"
     run = run_of(tmp_path, body, tools=tools)
     assert shown(run)[0].atoms == (True, False)
     assert masks(run) == [ALL, RANK0, RANK0, ALL]
