@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from ddpify.advice.arguments import argument_default
 from ddpify.advice.model import OptimizerState
+from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Value
@@ -38,7 +39,7 @@ def states(facts: Facts) -> tuple[OptimizerState, ...]:
     things = sorted({t.born: t for t in made}.values(), key=lambda t: t.born)
     found = []
     for thing in things:
-        call = thing.detail.get("call")
+        call = call_that_made(thing)
         name = thing.name.removeprefix("torch.optim.") if thing.kind is Kind.OPTIMIZER else ""
         found.append(_state(facts, name, call) if call is not None else None)
     return tuple(one for one in found if one is not None)

@@ -150,8 +150,8 @@ def _stored_elsewhere(thing: Thing, name: str, value: Value) -> bool:
 def _claim(owner: Thing, value: Value) -> None:
     """A module kept in an attribute of another one is a part of it."""
     for thing in value.of(Kind.MODEL):
-        if owner.kind is Kind.MODEL and thing is not owner:
-            thing.detail.setdefault("part_of", owner)
+        if owner.kind is Kind.MODEL and thing is not owner and thing.part_of is None:
+            thing.part_of = owner
 
 
 def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:

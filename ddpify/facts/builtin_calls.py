@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from ddpify.facts import containers, counts, dealing, measures, rows
+from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.protocol import Machine
@@ -111,7 +112,8 @@ def _setattr(call: Call) -> Value:
             old = thing.attrs.get(name.const) if len(base.things) > 1 else None
             thing.attrs[name.const] = join(old, value)
         elif value.things:
-            thing.detail["set"] = join(thing.detail.get("set"), value)
+            before = thing.detail(AnyAttribute)
+            thing.describe(AnyAttribute(join(before.value, value) if before else value))
     return NOTHING
 
 
@@ -144,7 +146,7 @@ def _counter(m: Machine, f: Frame, over: Value, call: Call) -> Value:
     index = m.make(Kind.INDEX, f, call.site, "enumerate")
     if not rows.per_sample(over):
         return one(index)
-    index.detail["row"] = True
+    index.describe(NumbersRows())
     return one(index, flat_deps(over), Measure.MIXED)
 
 
@@ -153,7 +155,7 @@ def _range(m: Machine, f: Frame, call: Call) -> Value | None:
     if len(call.args) != 1 or not call.args[0].rows:
         return None
     index = m.make(Kind.INDEX, f, call.site, "range")
-    index.detail["row"] = True
+    index.describe(NumbersRows())
     deps = flat_deps(call.args[0])
     counted = Thing(Kind.ITERATOR, call.site, inner=one(index, deps, Measure.MIXED))
     return Value((counted,), deps, rows=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from ddpify.facts import containers, fields, functional, library, methods, sums
+from ddpify.facts.details import OpenForward, Partial, made_by
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.expressions import attribute
 from ddpify.facts.protocol import Machine
@@ -174,7 +175,7 @@ def _call_thing(
     m: Machine, f: Frame, thing: Thing, arguments: Arguments, event: Call
 ) -> Value | None:
     arguments = _with_bound(thing, arguments, event)
-    if thing.detail.get("part_of") is not None and event.name.startswith("."):
+    if thing.part_of is not None and event.name.startswith("."):
         return None
     if isinstance(thing.ref, FunctionInfo):
         return _call_function(m, f, thing, thing.ref, arguments, event)
@@ -184,7 +185,7 @@ def _call_thing(
         return library.call_external(m, f, thing.name, event)
     if thing.kind in CALLABLE_MODELS:
         return forward(m, thing, event)
-    if "forward" in thing.detail and isinstance(thing.ref, ClassInfo):
+    if thing.detail(OpenForward) and isinstance(thing.ref, ClassInfo):
         return _call_method(m, f, thing, thing.ref, "forward", arguments, event)
     if thing.kind is Kind.CRITERION:
         return library.criterion_result(m, f, thing, event)
@@ -212,13 +213,13 @@ def _call_method(
 
 def _with_bound(thing: Thing, arguments: Arguments, event: Call) -> Arguments:
     """A call of a ``functools.partial``: what was given before stands elsewhere."""
-    if "bound" not in thing.detail:
+    given = thing.detail(Partial)
+    if given is None:
         return arguments
-    args, kwargs = thing.detail["bound"]
     event.bound = True
-    event.args = (*args, *event.args)
-    event.kwargs = {**kwargs, **event.kwargs}
-    event.arg_sites = (*[event.callee for _ in args], *event.arg_sites)
+    event.args = (*given.args, *event.args)
+    event.kwargs = {**given.kwargs, **event.kwargs}
+    event.arg_sites = (*[event.callee for _ in given.args], *event.arg_sites)
     return replace(arguments, args=event.args, kwargs=event.kwargs, arg_sites=event.arg_sites)
 
 
@@ -242,7 +243,6 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     What it makes of a list or dict of inputs, targets among them perhaps, is not known.
     """
     output = m.make(Kind.FORWARD, event.where.frame, event.site, f"{model.serial}")
-    output.detail["model"] = model
     m.record(Forward(m.tick(), model, event, output))
     values = (*event.args, *event.kwargs.values())
     deps = frozenset().union(*[flat_deps(v) for v in values]) if values else frozenset()
@@ -260,7 +260,8 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
     thing.ref = info
     thing.attrs.clear()
     library.describe(m, thing, event)
-    thing.detail.setdefault("deps", frozenset().union(*[flat_deps(v) for v in arguments.all()]))
+    deps = frozenset[Thing]().union(*[flat_deps(v) for v in arguments.all()])
+    made_by(thing, event, deps)
     init = info.lookup("__init__") if kind is not Kind.MODEL or m.builds(info) else None
     for target in init.things if init is not None else ():
         if isinstance(target.ref, FunctionInfo):
@@ -276,7 +277,7 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
     if kind is Kind.MODEL and m.follows(info, thing):
         functional.open_up(thing)
     if kind is Kind.INSTANCE:
-        return one(thing, thing.detail["deps"])
+        return one(thing, deps)
     return one(thing)
 
 

@@ -23,9 +23,9 @@ def over_entries(value: Value) -> bool:
     if per_sample(value) or (not value.things and value.measure in ENTRIES):
         return True
     for thing in value.of(Kind.ITERATOR):
-        over: tuple[Value, ...] = thing.detail.get("over", ())
         if thing.name in ("builtins.zip", "builtins.enumerate", *LIST_LIKE):
-            return bool(over) and all(over_entries(each) for each in over[: _parts(thing.name)])
+            over = thing.over[: _parts(thing.name)]
+            return bool(over) and all(over_entries(each) for each in over)
     return False
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import measures, rows
+from ddpify.facts.details import CountMean, Tally
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
@@ -46,9 +47,17 @@ def tally(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     return _made(m, f, value, site)
 
 
-def _made(m: Machine, f: Frame, value: Value, site: Site, **detail: object) -> Value:
+def _made(
+    m: Machine,
+    f: Frame,
+    value: Value,
+    site: Site,
+    of: Site | None = None,
+    floor: Site | None = None,
+    rounded: bool = False,
+) -> Value:
     made = m.make(Kind.TALLY, f, site)
-    made.detail.update({"inner": value.of(Kind.TALLY), "where": m.where(f)}, **detail)
+    made.describe(Tally(value.of(Kind.TALLY), m.where(f), of, floor, rounded))
     known = not value.things or pure(value)
     deps = flat_deps(value) if known else flat_deps(value) | {made}
     return Value((made,), deps, Measure.SUM)
@@ -107,27 +116,33 @@ def arithmetic(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value)
 def forms(tally: Thing) -> list[Thing]:
     """The expressions a count went through (`.item()`, `max(n, 1)`), the last one first."""
     found = [tally]
-    while found[-1].detail["inner"]:
-        found.append(found[-1].detail["inner"][0])
+    while (form := found[-1].detail(Tally)) is not None and form.form_of:
+        found.append(form.form_of[0])
     return found
+
+
+def is_bounded(tally: Thing) -> bool:
+    """Whether something keeps the count from being as small as it is."""
+    details = (form.detail(Tally) for form in forms(tally))
+    return any(one is not None and one.floor is not None for one in details)
 
 
 def _whole(value: Value) -> bool:
     """A count that nothing bounds."""
-    return pure(value) and not any("floor" in t.detail for t in forms(value.things[0]))
+    return pure(value) and not is_bounded(value.things[0])
 
 
 def quotient(m: Machine, f: Frame, value: Value, site: Site, count: Value, at: Site) -> Value:
     """A sum over ``count``, which stands ``at``, where that differs between ranks."""
     if value.measure is not Measure.RATIO or count.measure is not Measure.SUM:
         return value
-    return over(m, f, value, site, count=count, at=at)
+    return over(m, f, value, site, CountMean(m.where(f), count, at))
 
 
-def over(m: Machine, f: Frame, value: Value, site: Site, **detail: object) -> Value:
-    """A mean over a count that differs between ranks; ``detail`` says which."""
+def over(m: Machine, f: Frame, value: Value, site: Site, mean: CountMean) -> Value:
+    """A mean over a count that differs between ranks; ``mean`` says which."""
     made = m.make(Kind.RATIO, f, site)
-    made.detail.update(detail, where=m.where(f))
+    made.describe(mean)
     return value.but(deps=value.deps | {made}, measure=Measure.RATIO)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import TypeGuard
 
 from ddpify.facts import carried, passes
+from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Access, Bind, Call, LoopEnd, Where
 from ddpify.facts.locality import is_local, loaders_in
 from ddpify.facts.owners import key_of
@@ -29,7 +30,8 @@ Key = tuple[Thing, str]
 
 def can_deal(m: Machine, loader: Thing) -> bool:
     """Whether a loader's batches are blocks of the data set, of a size that can be said again."""
-    shuffle, size = loader.detail.get("shuffle"), loader.detail.get("batch_size")
+    given = loader_arguments(loader)
+    shuffle, size = given.shuffle, given.batch_size
     if shuffle is not None and not (shuffle.known and not shuffle.const):
         return False
     if size is None or (size.known and size.const is None):
@@ -39,7 +41,7 @@ def can_deal(m: Machine, loader: Thing) -> bool:
 
 def batch_size(m: Machine, loader: Thing) -> str | None:
     """How the call that makes a loader says its batch size; None where that may not be repeated."""
-    call = loader.detail.get("call")
+    call = call_that_made(loader)
     site = call.arg_site(1, "batch_size") if call is not None else None
     node = m.tree(site.path).expression(site) if site is not None else None
     if node is None or not all(isinstance(n, REPEATABLE) for n in ast.walk(node)):
@@ -71,7 +73,7 @@ def is_first(m: Machine, f: Frame, call: Call) -> bool:
     if not isinstance(made, ast.Call) or len(made.args) != 1 or call.kwargs:
         return False
     iterators = call.args[0].of(Kind.ITERATOR)
-    over = [v for t in iterators if t.name == "builtins.iter" for v in t.detail.get("over", ())]
+    over = [v for t in iterators if t.name == "builtins.iter" for v in t.over]
     loaders = [t for value in over for t in value.things]
     if not loaders or len(iterators) != len(call.args[0].things):
         return False
@@ -164,7 +166,7 @@ def _remembers(m: Machine, call: Call, loop: Loop) -> bool:
         return False
     called = call.receiver or m.values.get(call.callee)
     return called is not None and any(
-        t.kind is Kind.UNKNOWN and "part_of" not in t.detail and not t.born.within(loop.site)
+        t.kind is Kind.UNKNOWN and t.part_of is None and not t.born.within(loop.site)
         for t in called.things
     )
 

@@ -17,6 +17,7 @@ from ddpify.facts import (
     wrapping,
 )
 from ddpify.facts.containers import item_of
+from ddpify.facts.details import AnyAttribute, Factory, loader_arguments
 from ddpify.facts.events import Access
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -121,7 +122,10 @@ def _named_attribute(m: Machine, f: Frame, thing: Thing, name: str, node: ast.AS
     if name.startswith("__"):
         return None
     made = special.special(m, f, thing, "__getattr__", (constant(name),), m.site(f, node))
-    return made if made is not None else thing.detail.get("set")
+    if made is not None:
+        return made
+    stored = thing.detail(AnyAttribute)
+    return stored.value if stored is not None else None
 
 
 def _known_attribute(
@@ -132,14 +136,15 @@ def _known_attribute(
     if thing.kind is Kind.WRAPPED and name == "module" and thing.inner is not None:
         return thing.inner
     if thing.kind is Kind.LOADER and name == "dataset":
-        dataset: Value = thing.detail.get("dataset", NOTHING)
-        return dataset
+        return loader_arguments(thing).dataset or NOTHING
     if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
-        return thing.detail.get(name) or one(Thing(Kind.SAMPLER, thing.born, inner=one(thing)))
+        given = loader_arguments(thing)
+        sampler = given.sampler if name == "sampler" else given.batch_sampler
+        return sampler or one(Thing(Kind.SAMPLER, thing.born, inner=one(thing)))
     if thing.kind is Kind.ARGUMENT and thing.name == "":
         return thing.attrs.setdefault(name, one(Thing(Kind.ARGUMENT, m.site(f, node), name)))
     if thing.kind in (Kind.MODEL, Kind.WRAPPED):
-        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}", detail={"part_of": thing})
+        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}", part_of=thing)
         thing.attrs[name] = Value((child,), frozenset({thing}))
         return thing.attrs[name]
     if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
@@ -182,13 +187,13 @@ def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
 
 def _made_up(m: Machine, f: Frame, thing: Thing, index: Value, site: Site) -> Value | None:
     """An entry that a ``defaultdict`` makes when it is asked for; None where there is one."""
-    factory = thing.detail.get("factory")
+    factory = thing.detail(Factory)
     if factory is None or thing.keys is None or (not index.known and thing.keys):
         return None
     slot: object = index.const if index.known else 0
     if slot in thing.keys:
         return None
-    thing.keys[slot] = m.apply(f, factory, (), site)
+    thing.keys[slot] = m.apply(f, factory.makes, (), site)
     return thing.keys[slot]
 
 
@@ -227,7 +232,7 @@ def part_of(thing: Thing) -> Value | None:
         return None
     known = thing.attrs.get("__getitem__")
     if known is None:
-        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}[]", detail={"part_of": thing})
+        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}[]", part_of=thing)
         known = thing.attrs["__getitem__"] = Value((child,), frozenset({thing}))
     return known
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.facts.details import OpenForward
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing, Value, parts_of
 
@@ -35,10 +36,10 @@ def is_function(info: ClassInfo, thing: Thing) -> bool:
 def open_up(thing: Thing) -> None:
     """Read calls of the module as calls of its forward, and its layers as they are called."""
     thing.kind = Kind.CRITERION
-    thing.detail["forward"] = True
+    thing.describe(OpenForward())
     for value in thing.attrs.values():
         for layer in value.of(Kind.MODEL):
-            layer.detail.pop("part_of", None)
+            layer.part_of = None
 
 
 def _hides(node: ast.ClassDef) -> bool:
@@ -51,7 +52,7 @@ def _has_none(owner: Thing, value: Value, depth: int = 3) -> bool:
 
 
 def _is_bare(owner: Thing, thing: Thing, depth: int) -> bool:
-    if thing.detail.get("part_of") is owner and thing.kind is Kind.UNKNOWN:
+    if thing.part_of is owner and thing.kind is Kind.UNKNOWN:
         return True  # a method of nn.Module, such as `register_buffer`
     if thing.kind in (Kind.MODEL, Kind.WRAPPED):
         return thing.name in LAYERS

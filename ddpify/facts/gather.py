@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.facts import graph, groups, roles, sharding
+from ddpify.facts.details import Bypass
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.helpers import io_helpers
@@ -93,7 +94,8 @@ def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
     for call in roles.backwards(calls):
         for value in (call.receiver, *call.args):
             deps = value.deps if value is not None else frozenset()
-            found.extend(d.detail["bypass"] for d in deps if "bypass" in d.detail)
+            bypasses = (d.detail(Bypass) for d in deps)
+            found.extend(one.call for one in bypasses if one is not None)
     return tuple(dict.fromkeys(sorted(found, key=lambda c: c.order)))
 
 

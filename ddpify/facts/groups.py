@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddpify.facts import roles
+from ddpify.facts.details import Wrapper
 from ddpify.facts.events import Bind
 from ddpify.facts.protocol import Machine
 from ddpify.facts.values import Kind, Thing
@@ -47,6 +48,7 @@ def wrapped(m: Machine) -> set[Thing]:
     found: set[Thing] = set()
     for call in roles.calls_of(m):
         for outer in call.result.of(Kind.WRAPPED):
-            if outer.detail.get("wrapper", "").endswith("DataParallel") or outer.inner:
+            wrapper = outer.detail(Wrapper)
+            if outer.inner or (wrapper is not None and wrapper.name.endswith("DataParallel")):
                 found.add(roles.whole(outer))
     return found

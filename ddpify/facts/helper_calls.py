@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddpify.facts import counts, growth, wrapping
+from ddpify.facts.details import made_by
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
@@ -40,7 +41,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if tail == "without_module_prefix":
         return first
     made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
-    made.detail["call"] = call
+    made_by(made, call)
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
 
 

@@ -78,7 +78,7 @@ def _is_model(value: Value, things: tuple[Thing, ...]) -> bool:
     return (
         bool(value.things)
         and all(
-            whole(t) in things and t.detail.get("part_of") is None
+            whole(t) in things and t.part_of is None
             for t in value.things
             if t.kind in (Kind.MODEL, Kind.WRAPPED)
         )

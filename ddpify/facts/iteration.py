@@ -79,5 +79,5 @@ def _next_of(m: Machine, thing: Thing, f: Frame) -> Value | None:
 def iterates(m: Machine, f: Frame, call: Call, element: Value) -> Value:
     thing = m.make(Kind.ITERATOR, f, call.site, call.name)
     thing.inner = element
-    thing.detail["over"] = call.args
+    thing.over = call.args
     return one(thing)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
+from ddpify.facts.details import NumbersRows
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import OF_ONE_RANK, Kind, Measure, Thing, Value
@@ -58,7 +59,7 @@ def _kind_of_thing(thing: Thing, depth: int) -> Hashable:
     if thing.kind is Kind.ARGUMENT and depth:
         attributes = ((name, _kind_or_self(v, depth - 1)) for name, v in thing.attrs.items())
         return (thing, frozenset(attributes))
-    if thing.kind is Kind.INDEX and "row" not in thing.detail:
+    if thing.kind is Kind.INDEX and not thing.detail(NumbersRows):
         return Kind.INDEX
     if is_array(thing):
         return Kind.UNKNOWN
@@ -67,7 +68,7 @@ def _kind_of_thing(thing: Thing, depth: int) -> Hashable:
 
 def _is_function(thing: Thing) -> bool:
     """A function that stands alone: no method, nothing given to it yet, nothing closed over."""
-    bare = thing.kind is Kind.FUNCTION and thing.receiver is None and not thing.detail
+    bare = thing.receiver is None and thing.part_of is None and not thing.details
     return bare and isinstance(thing.ref, FunctionInfo) and thing.ref.closure is None
 
 
@@ -85,8 +86,8 @@ def _kind_of_container(thing: Thing, depth: int) -> Hashable:
     if thing.keys is not None:
         keys = tuple((name, kind_of(v, depth)) for name, v in thing.keys.items())
     inner = None if thing.inner is None else kind_of(thing.inner, depth)
-    over = tuple(kind_of(v, depth) for v in thing.detail.get("over", ()))
-    if set(thing.detail) - {"over"}:
+    over = tuple(kind_of(v, depth) for v in thing.over)
+    if thing.details or thing.part_of is not None:
         raise Tracked
     return (thing.kind, thing.name, thing.born, items, keys, inner, over)
 
@@ -94,7 +95,7 @@ def _kind_of_container(thing: Thing, depth: int) -> Hashable:
 def is_array(thing: Thing) -> bool:
     """An object of a library that nothing is known of, and nothing was done to."""
     bare = not thing.attrs and thing.inner is None and thing.items is None and thing.keys is None
-    return thing.kind is Kind.UNKNOWN and bare and "part_of" not in thing.detail
+    return thing.kind is Kind.UNKNOWN and bare and thing.part_of is None
 
 
 def of_global(value: Value | None) -> Hashable:
@@ -175,9 +176,6 @@ def _instead(thing: Thing, others: Others) -> Iterable[Thing]:
 
 def _copied_container(thing: Thing, others: Others) -> Thing:
     items, keys = thing.items, thing.keys
-    detail = dict(thing.detail)
-    if "over" in detail:
-        detail["over"] = tuple(copied(v, others) for v in detail["over"])
     return Thing(
         thing.kind,
         thing.born,
@@ -185,5 +183,7 @@ def _copied_container(thing: Thing, others: Others) -> Thing:
         items=None if items is None else tuple(copied(v, others) for v in items),
         keys=None if keys is None else {k: copied(v, others) for k, v in keys.items()},
         inner=None if thing.inner is None else copied(thing.inner, others),
-        detail=detail,
+        over=tuple(copied(v, others) for v in thing.over),
+        part_of=thing.part_of,
+        details=dict(thing.details),
     )

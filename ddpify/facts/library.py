@@ -18,6 +18,16 @@ from ddpify.facts import (
     sums,
     wrapping,
 )
+from ddpify.facts.details import (
+    CountMean,
+    LoaderArguments,
+    NumbersPasses,
+    Optimized,
+    Partial,
+    Reduction,
+    call_that_made,
+    made_by,
+)
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.protocol import Machine
@@ -173,11 +183,11 @@ def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
 
 def _partial(call: Call) -> Value:
     """The same callables, which remember the arguments they have already."""
-    bound = (call.args[1:], dict(call.kwargs))
-    if not any(bound):
+    given = Partial(call.args[1:], dict(call.kwargs))
+    if not given.args and not given.kwargs:
         return call.args[0]
     return Value(
-        tuple(replace(t, detail={**t.detail, "bound": bound}) for t in call.args[0].things)
+        tuple(replace(t, details={**t.details, Partial: given}) for t in call.args[0].things)
     )
 
 
@@ -219,36 +229,24 @@ def call_unknown(m: Machine, f: Frame, callee: Thing | None, call: Call) -> Valu
     """An unknown callable makes an unknown thing, remembered by where it is made."""
     values = (*call.args, *call.kwargs.values())
     deps = computed(*values) if values else NOTHING
-    if callee is not None and callee.detail.get("part_of") is not None:
+    if callee is not None and callee.part_of is not None:
         return deps
     thing = m.make(Kind.UNKNOWN, f, call.site, callee.name if callee is not None else call.name)
-    thing.detail.setdefault("deps", deps.deps)
-    thing.detail["deps"] |= deps.deps
-    thing.detail["call"] = call
+    made_by(thing, call, deps.deps)
     return one(thing, deps.deps, deps.measure)
 
 
 def describe(m: Machine, thing: Thing, call: Call) -> None:
     """Remember the arguments that rules ask for later."""
-    thing.detail["call"] = call
+    made_by(thing, call)
     if thing.kind is Kind.LOADER:
-        thing.detail["dataset"] = call.arg(0, "dataset") or NOTHING
-        for name, position in (
-            ("batch_size", 1),
-            ("shuffle", 2),
-            ("sampler", 3),
-            ("batch_sampler", 4),
-        ):
-            given = call.arg(position, name)
-            if given is not None:
-                thing.detail[name] = given
-        if "drop_last" in call.kwargs:
-            thing.detail["drop_last"] = call.kwargs["drop_last"]
+        names = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
+        given = {name: call.arg(position, name) for position, name in enumerate(names)}
+        thing.describe(LoaderArguments(**given, drop_last=call.kwargs.get("drop_last")))
     elif thing.kind is Kind.OPTIMIZER:
-        given = call.arg(0, "params")
-        thing.detail["parameters"] = given or NOTHING
+        thing.describe(Optimized(call.arg(0, "params") or NOTHING))
     elif thing.kind is Kind.CRITERION:
-        thing.detail["reduction"] = _reduction(call)
+        thing.describe(Reduction(_reduction(call)))
     elif thing.kind is Kind.DATASET and call.args:
         thing.inner = call.args[0]
 
@@ -266,8 +264,9 @@ def _reduction(call: Call) -> Measure:
 
 def criterion_result(m: Machine, f: Frame, thing: Thing, call: Call) -> Value:
     """The loss a criterion object gives for a batch."""
-    loss = _loss(call, thing.detail.get("reduction", Measure.MIXED))
-    return _over_count(m, f, loss, call, thing.detail.get("call"), 0)
+    reduction = thing.detail(Reduction)
+    loss = _loss(call, reduction.measure if reduction is not None else Measure.MIXED)
+    return _over_count(m, f, loss, call, call_that_made(thing), 0)
 
 
 def _over_count(
@@ -276,7 +275,8 @@ def _over_count(
     """A loss, as a mean over a count that differs between ranks where it is one."""
     varies = made is not None and varying_count(made, weight)
     if loss.measure is Measure.RATIO or (loss.measure is Measure.MEAN and varies):
-        return counts.over(m, f, loss, call.site, call=call, made=made if varies else None)
+        mean = CountMean(m.where(f), call=call, made=made if varies else None)
+        return counts.over(m, f, loss, call.site, mean)
     return loss
 
 
@@ -314,7 +314,7 @@ def reduced(
     """``x.sum(axis)`` or ``x.mean(axis)``: perhaps a count, or a mean over one."""
     value = computed(*values, measure=measures.reduce_samples(measure, how, axis))
     if value.measure is Measure.RATIO and measure is Measure.PICKED:
-        return counts.over(m, f, value, call.site, call=call, made=None)
+        return counts.over(m, f, value, call.site, CountMean(m.where(f), call=call))
     return counts.tally(m, f, value, call.site) if measure in measures.ENTRIES else value
 
 
@@ -422,8 +422,9 @@ def _progress(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     thing = m.make(Kind.PROGRESS, f, call.site, call.name)
     over = call.arg(0, "iterable")
     thing.inner = over if over is not None else NOTHING
-    thing.detail["range"] = tail in ("trange",)
-    thing.detail["call"] = call
+    if tail == "trange":
+        thing.describe(NumbersPasses())
+    made_by(thing, call)
     return one(thing)
 
 

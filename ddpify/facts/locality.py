@@ -20,7 +20,7 @@ def loaders_in(value: Value, depth: int = 4) -> tuple[Thing, ...]:
     for thing in value.things if depth else ():
         if thing.kind is Kind.PROGRESS and thing.inner is not None:
             found.extend(loaders_in(thing.inner, depth - 1))
-        for over in thing.detail.get("over", ()):
+        for over in thing.over:
             found.extend(loaders_in(over, depth - 1))
     return tuple(dict.fromkeys(found))
 

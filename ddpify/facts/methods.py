@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ddpify.facts import containers, counts, fields, library, measures, rows
 from ddpify.facts.conditions import conditioned
+from ddpify.facts.details import Bypass, Made, Optimized
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
@@ -90,7 +91,7 @@ def _closure(m: Machine, f: Frame, call: Call) -> Value:
 
 def _promote(thing: Thing) -> None:
     """Whoever has parameters is a module; a part of a model stays a part of it."""
-    if thing.detail.get("part_of") is None:
+    if thing.part_of is None:
         thing.kind = Kind.MODEL
 
 
@@ -101,9 +102,7 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
         return m.entered(f, call.args[0])
     if name in PARAMETERS:
         made = m.make(Kind.PARAMETERS, f, call.site, str(thing.serial))
-        owner = thing.detail.get("part_of")
-        made.inner = one(owner if owner is not None else thing)
-        made.detail["part"] = owner is not None
+        made.inner = one(thing.part_of if thing.part_of is not None else thing)
         return one(made)
     if name == "state_dict":
         state = m.make(Kind.STATE, f, call.site, str(thing.serial))
@@ -113,18 +112,25 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
         return one(m.make(Kind.MODEL, f, call.site, name))
     if thing.kind in MODULES:
         return _bypass(m, f, thing, name, call)
-    if name == "zero_grad" and any(d.kind is Kind.PARAMETERS for d in thing.detail.get("deps", ())):
-        thing.kind = Kind.OPTIMIZER
-        thing.detail["parameters"] = Value((), thing.detail["deps"])
+    if name == "zero_grad":
+        _promote_to_optimizer(thing)
     return None
+
+
+def _promote_to_optimizer(thing: Thing) -> None:
+    """Whoever was made from parameters and sets gradients to zero is an optimizer."""
+    made = thing.detail(Made)
+    if made is not None and any(d.kind is Kind.PARAMETERS for d in made.deps):
+        thing.kind = Kind.OPTIMIZER
+        thing.describe(Optimized(Value((), made.deps)))
 
 
 def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:
     """A method or part of a model is called: a forward that the wrapper does not see."""
     made = m.make(Kind.UNKNOWN, f, call.site, f"{thing.name}.{name}()")
-    made.detail["part_of"] = thing
+    made.part_of = thing
     output = m.make(Kind.FORWARD, f, call.site, f"bypass {thing.serial}")
-    output.detail.update(model=thing, bypass=call)
+    output.describe(Bypass(call))
     values = (*call.args, *call.kwargs.values())
     mixed = computed(*values) if values else NOTHING
     return Value((made,), mixed.deps | {thing, output}, mixed.measure)

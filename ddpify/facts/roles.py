@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpify.facts.details import NumbersPasses, Optimized, call_that_made
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Loader, Role, TrainingLoop
@@ -46,11 +47,11 @@ def stepped(call: Call) -> tuple[Thing, ...]:
 
 def models_of_optimizer(optimizer: Thing) -> tuple[Thing, ...]:
     """The modules whose parameters an optimizer was given."""
-    given = optimizer.detail.get("parameters")
+    given = optimizer.detail(Optimized)
     if given is None:
         return ()
     found: list[Thing] = []
-    for dep in sorted(flat_deps(given), key=lambda t: t.serial):
+    for dep in sorted(flat_deps(given.parameters), key=lambda t: t.serial):
         owners = dep.inner.things if dep.kind is Kind.PARAMETERS and dep.inner else (dep,)
         for owner in owners:
             base = whole(owner)
@@ -64,8 +65,8 @@ def whole(thing: Thing) -> Thing:
     while True:
         if thing.kind is Kind.WRAPPED and thing.inner is not None and thing.inner.things:
             thing = thing.inner.things[0]
-        elif thing.detail.get("part_of") is not None:
-            thing = thing.detail["part_of"]
+        elif thing.part_of is not None:
+            thing = thing.part_of
         else:
             return thing
 
@@ -117,7 +118,7 @@ def counts(loop: Loop) -> bool:
 def _numbers(value: Value) -> bool:
     return any(
         t.name in COUNTERS
-        or t.detail.get("range", False)
+        or t.detail(NumbersPasses) is not None
         or (t.kind is Kind.PROGRESS and t.inner is not None and _numbers(t.inner))
         for t in value.things
     )
@@ -155,7 +156,7 @@ def loaders(
     grouped: dict[object, list[tuple[Call, Thing]]] = {}
     for call in calls:
         for thing in call.result.of(Kind.LOADER):
-            if thing.detail.get("call") is call or thing.born == call.site:
+            if call_that_made(thing) is call or thing.born == call.site:
                 grouped.setdefault(call.site, []).append((call, thing))
     found = []
     for pairs in grouped.values():

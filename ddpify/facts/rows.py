@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.facts.details import NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.values import Kind, Measure, Thing, Value
 
@@ -86,7 +87,7 @@ def subscript(base: Value, index: ast.expr, given: Value, result: Value) -> Valu
     """``x[:, 0]`` keeps the rows, ``x[i]`` is one of them where ``i`` counts them."""
     if not has_rows(base):
         return result
-    if any("row" in t.detail for t in given.of(Kind.INDEX)):
+    if any(t.detail(NumbersRows) for t in given.of(Kind.INDEX)):
         return Value((), result.deps, Measure.ENTRY)
     first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
     whole = isinstance(first, ast.Slice) and first.lower is None and first.upper is None
@@ -102,7 +103,7 @@ def per_sample(value: Value) -> bool:
 
 
 def _iterates_rows(thing: Thing) -> bool:
-    over: tuple[Value, ...] = thing.detail.get("over", ())
+    over = thing.over
     if thing.name == "builtins.enumerate":
         over = over[:1]
     elif thing.name != "builtins.zip" and thing.name not in LIST_LIKE - {"builtins.reversed"}:

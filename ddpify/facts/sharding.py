@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import dealing, outlives, passes, roles
+from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Bind, Call, LoopEnd, Where
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.protocol import Machine
@@ -29,16 +30,16 @@ def candidates(m: Machine) -> frozenset[Site]:
 
 
 def _plain(loader: Thing) -> bool:
-    drop_last = loader.detail.get("drop_last")
+    given = loader_arguments(loader)
+    drop_last = given.drop_last
     if drop_last is not None and not (drop_last.known and not drop_last.const):
         return False
-    samplers = [loader.detail.get(name) for name in ("sampler", "batch_sampler")]
-    return all(s is None or (s.known and s.const is None) for s in samplers)
+    return all(s.known and s.const is None for s in given.samplers)
 
 
 def _can_change(m: Machine, loader: Thing) -> bool:
     """A sampler can be made in a statement of its own right before the loader."""
-    call = loader.detail.get("call")
+    call = call_that_made(loader)
     if call is None or call.bound:
         return False
     if "sampler" in call.kwargs:
@@ -51,7 +52,7 @@ def presharded(m: Machine) -> frozenset[Site]:
     found = set()
     for loop in m.loops:
         for thing in loaders_in(loop.over):
-            sampler = thing.detail.get("sampler")
+            sampler = loader_arguments(thing).sampler
             names = [t.name for t in sampler.things] if sampler is not None else []
             if any(name == "ddpify.runtime.evaluation_sampler" for name in names):
                 found.add(thing.born)
@@ -62,8 +63,8 @@ def dealt_already(m: Machine, sites: frozenset[Site]) -> frozenset[Site]:
     """Of presharded loaders, those whose sampler is told the batch size: it deals whole batches."""
     found = set()
     for thing in (t for t in m.made(Kind.LOADER) if t.born in sites):
-        sampler = thing.detail.get("sampler", NOTHING)
-        calls = [t.detail.get("call") for t in sampler.things]
+        sampler = loader_arguments(thing).sampler or NOTHING
+        calls = [call_that_made(t) for t in sampler.things]
         if any(call is not None and call.arg(1, "batch_size") is not None for call in calls):
             found.add(thing.born)
     return frozenset(found)
@@ -162,7 +163,7 @@ def _same_batch(m: Machine, loader: Thing) -> bool:
 
 
 def _batch_text(m: Machine, loader: Thing) -> str | None:
-    call = loader.detail.get("call")
+    call = call_that_made(loader)
     site = call.arg_site(1, "batch_size") if call is not None else None
     node = m.tree(site.path).expression(site) if site is not None else None
     if isinstance(node, ast.Call) and node.args:  # per_rank_batch_size(x) is x
@@ -202,9 +203,9 @@ def _all_of_it(over: Value, depth: int = 4) -> bool:
     for thing in over.things if depth else ():
         if thing.name.startswith("itertools."):
             return False
-        if thing.name == "builtins.zip" and not all(map(loaders_in, thing.detail["over"])):
+        if thing.name == "builtins.zip" and not all(map(loaders_in, thing.over)):
             return False
-        inner = (*thing.detail.get("over", ()), *((thing.inner,) if thing.inner else ()))
+        inner = (*thing.over, *((thing.inner,) if thing.inner else ()))
         if thing.kind is not Kind.LOADER and not all(_all_of_it(v, depth - 1) for v in inner):
             return False
     return True

@@ -10,7 +10,8 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts import roles, targets
-from ddpify.facts.counts import forms, pure
+from ddpify.facts.counts import forms, is_bounded, pure
+from ddpify.facts.details import CountMean, Tally
 from ddpify.facts.events import Where
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Share, TrainingLoop
@@ -45,7 +46,7 @@ def _ratios(m: Machine) -> list[Thing]:
 
 
 def _share(m: Machine, training: tuple[TrainingLoop, ...], ratio: Thing) -> Share | None:
-    if "count" in ratio.detail:
+    if _mean(ratio).count is not None:
         return _count(m, training, ratio) or _divisor(m, training, ratio)
     counted = {targets.counted(m, one) for one in _all_made(m, ratio)}
     text = counted.pop() if len(counted) == 1 else None
@@ -56,27 +57,34 @@ def _share(m: Machine, training: tuple[TrainingLoop, ...], ratio: Thing) -> Shar
 
 def _count(m: Machine, training: tuple[TrainingLoop, ...], ratio: Thing) -> Share | None:
     """Replace a count where it is made."""
-    count = ratio.detail["count"]
-    for tally in _places(count.things[0]) if pure(count) else ():
-        if only_divides(m, tally.born) and _together(m, training, tally):
-            wheres, floor = _wheres(m, tally), tally.detail.get("floor")
-            if floor is None:
-                return Share(tally.born, wheres)
-            tree = m.tree(tally.born.path)
-            texts = [tree.source.segment(s.span) for s in (tally.detail["of"], floor)]
-            return Share(tally.born, wheres, counted=texts[0], at_least=texts[1])
+    count = _mean(ratio).count
+    for thing in _places(count.things[0]) if count is not None and pure(count) else ():
+        if only_divides(m, thing.born) and _together(m, training, thing):
+            wheres, tally = _wheres(m, thing), thing.detail(Tally)
+            if tally is None or tally.of is None or tally.floor is None:
+                return Share(thing.born, wheres)
+            segment = m.tree(thing.born.path).source.segment
+            counted, at_least = segment(tally.of.span), segment(tally.floor.span)
+            return Share(thing.born, wheres, counted=counted, at_least=at_least)
     return None
 
 
 def _divisor(m: Machine, training: tuple[TrainingLoop, ...], ratio: Thing) -> Share | None:
     """Replace a count that is used for other things, too, where it divides."""
     for other in _all_made(m, ratio):
-        count = other.detail["count"]
-        if not pure(count) or any("floor" in t.detail for t in forms(count.things[0])):
+        count = _mean(other).count
+        if count is None or not pure(count) or is_bounded(count.things[0]):
             return None
     if not _together(m, training, ratio):
         return None
-    return Share(ratio.detail["at"], _wheres(m, ratio))
+    at = _mean(ratio).at
+    return Share(at, _wheres(m, ratio)) if at is not None else None
+
+
+def _mean(ratio: Thing) -> CountMean:
+    mean = ratio.detail(CountMean)
+    assert mean is not None
+    return mean
 
 
 def _all_made(m: Machine, thing: Thing) -> list[Thing]:
@@ -91,8 +99,9 @@ def _places(tally: Thing) -> list[Thing]:
     no whole number.
     """
     chain = forms(tally)
-    rounded = [i for i, form in enumerate(chain) if form.detail.get("rounded")]
-    bounded = [i for i, form in enumerate(chain) if form.detail.get("floor") is not None]
+    details = [(i, form.detail(Tally)) for i, form in enumerate(chain)]
+    rounded = [i for i, one in details if one is not None and one.rounded]
+    bounded = [i for i, one in details if one is not None and one.floor is not None]
     places = bounded or [*range(len(chain))][::-1]
     if len(bounded) > 1:
         return []
@@ -100,7 +109,8 @@ def _places(tally: Thing) -> list[Thing]:
 
 
 def _wheres(m: Machine, thing: Thing) -> tuple[Where, ...]:
-    return tuple(t.detail["where"] for t in _all_made(m, thing))
+    details = [t.detail(Tally) or t.detail(CountMean) for t in _all_made(m, thing)]
+    return tuple(one.where for one in details if one is not None)
 
 
 def _together(m: Machine, training: tuple[TrainingLoop, ...], thing: Thing) -> bool:

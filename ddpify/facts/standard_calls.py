@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from ddpify.facts import containers, fields
+from ddpify.facts.details import Factory
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.protocol import Machine
@@ -60,7 +61,7 @@ def _dict(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if tail == "defaultdict":
         made = containers.dict_of(call.arg(1, ""), call.kwargs, call.site)
         if call.args:
-            made.things[0].detail["factory"] = call.args[0]
+            made.things[0].describe(Factory(call.args[0]))
         return made
     if tail == "fromkeys":
         names = [i for v in call.args[:1] for t in v.things for i in t.items or ()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.facts.details import CountMean, call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.library import varying_count
 from ddpify.facts.protocol import Machine
@@ -21,10 +22,11 @@ CREATORS = ("torch.tensor", "torch.Tensor", "torch.FloatTensor", "torch.ones", "
 
 def counted(m: Machine, ratio: Thing) -> str | None:
     """The number of terms, or the sum of their weights; None where it cannot be written."""
-    call: Call = ratio.detail["call"]
-    if call.bound or call.star:
+    mean = ratio.detail(CountMean)
+    call = mean.call if mean is not None else None
+    if mean is None or call is None or call.bound or call.star:
         return None
-    if ratio.detail["made"] is None:
+    if mean.made is None:
         return _entries(m.tree(call.site.path), call)
     criteria = _criteria(m, call)
     found = {_terms(m, call, made) for made in criteria}
@@ -37,7 +39,7 @@ def _criteria(m: Machine, call: Call) -> list[Call]:
         return [call]
     made = []
     for thing in m.values[call.callee].things:
-        by = thing.detail.get("call")
+        by = call_that_made(thing)
         if thing.kind is not Kind.CRITERION or thing.ref is not None or by is None:
             return []
         if by.bound or by.star or not varying_count(by, 0):

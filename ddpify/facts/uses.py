@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.facts.details import Tally
 from ddpify.facts.measures import ADDITIVE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.tree import Tree
@@ -102,4 +103,5 @@ def _goes_on(m: Machine, site: Site, born: Site) -> bool:
 
 
 def _comes_from(thing: Thing, born: Site) -> bool:
-    return any(inner.born == born for inner in thing.detail["inner"])
+    tally = thing.detail(Tally)
+    return tally is not None and any(inner.born == born for inner in tally.form_of)

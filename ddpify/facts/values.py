@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 from ddpify.source import Site
 
@@ -94,6 +94,13 @@ _WIDER = {
 _serial = itertools.count()
 
 
+class Detail:
+    """What is remembered of the things of some kind: see `ddpify.facts.details`."""
+
+
+D = TypeVar("D", bound=Detail)
+
+
 class Definition:
     """A function, class or module of the project, which a thing of that kind stands for."""
 
@@ -111,9 +118,20 @@ class Thing:
     inner: Value | None = None  # what a wrapper, iterator, subset or progress bar stands for
     ref: Definition | None = None
     receiver: Thing | None = None
-    detail: dict[str, Any] = field(default_factory=dict)
+    part_of: Thing | None = None  # the model it is a part or a method of
+    over: tuple[Value, ...] = ()  # what an iterator takes its elements from
+    details: dict[type[Detail], Detail] = field(default_factory=dict)
     hops: list[tuple[Site, str]] = field(default_factory=list)
     serial: int = field(default_factory=lambda: next(_serial))
+
+    def detail(self, sort: type[D]) -> D | None:
+        """What is remembered of this sort."""
+        found = self.details.get(sort)
+        return found if isinstance(found, sort) else None
+
+    def describe(self, detail: Detail) -> None:
+        """Remember a detail, instead of what was remembered of its sort."""
+        self.details[type(detail)] = detail
 
     def hop(self, site: Site, how: str) -> None:
         """Remember a step this thing took, for the proof shown to the user."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpify.facts.details import Wrapper
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Value, join, one
@@ -19,7 +20,7 @@ def wrap(m: Machine, f: Frame, value: Value, site: Site, name: str) -> Value:
             thing.kind = Kind.MODEL
         outer = m.make(Kind.WRAPPED, f, site, f"{name}#{thing.serial}")
         outer.inner = one(thing)
-        outer.detail["wrapper"] = name
+        outer.describe(Wrapper(name))
         wrapped.append(outer)
     return Value(tuple(dict.fromkeys(wrapped)), value.deps)
 

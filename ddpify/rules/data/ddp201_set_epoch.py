@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, TrainingLoop
@@ -151,8 +152,7 @@ def _told(facts: Facts, loader: Thing) -> bool:
 def _concerns(receiver: Value, loader: Thing) -> bool:
     if loader in receiver.things:
         return True
-    given = [loader.detail.get(n) for n in ("sampler", "batch_sampler")]
-    samplers = {t for v in given if v is not None for t in v.things}
+    samplers = {t for value in loader_arguments(loader).samplers for t in value.things}
     for thing in receiver.of(Kind.SAMPLER):
         if thing in samplers or (thing.inner is not None and loader in thing.inner.things):
             return True

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Thing
+from ddpify.facts.values import Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.loaders import (
@@ -72,10 +73,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def _sharded(loader: Loader) -> bool:
     """Whether a sampler or the data set itself gives each rank its share."""
     for thing in loader.things:
-        for name in ("sampler", "batch_sampler"):
-            given = thing.detail.get(name)
-            if given is not None and any(_shares(t) for t in given.things):
-                return True
+        given = loader_arguments(thing).samplers
+        if any(_shares(sampler) for value in given for sampler in value.things):
+            return True
     return False
 
 
@@ -90,14 +90,15 @@ def _shares(sampler: Thing) -> bool:
 
 def _unsupported(loader: Loader) -> str:
     for thing in loader.things:
+        arguments = loader_arguments(thing)
         for name in ("sampler", "batch_sampler"):
-            given = thing.detail.get(name)
+            given: Value | None = getattr(arguments, name)
             if given is not None and not (given.known and given.const is None):
                 return (
                     f"it has its own `{name}`: give each rank its share of that order by hand"
                     " (same seed everywhere, every world_size-th index)"
                 )
-        dataset = thing.detail.get("dataset")
+        dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
     if loader.call.bound:

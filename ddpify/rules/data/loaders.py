@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader
 from ddpify.facts.values import Kind, Thing
@@ -112,7 +113,7 @@ def dataset_name(facts: Facts, call: Call, sampler: str) -> Dataset:
 
 def downloads(thing: Thing) -> bool:
     """Whether making this data set may download it."""
-    call = thing.detail.get("call")
+    call = call_that_made(thing)
     flag = call.kwargs.get("download") if call is not None else None
     return flag is not None and flag.known and bool(flag.const)
 
