@@ -60,7 +60,7 @@ def dispose(rendered: Outcome, settings: Settings) -> Outcome:
 def _with(
     rendered: Outcome, left: Iterable[Finding], texts: Mapping[str, _Versions]
 ) -> tuple[Finding, ...]:
-    """Its findings, and warnings about lines that no fix wrote, at their place in the original."""
+    """The outcome's findings, and warnings about lines that no fix wrote, at their old place."""
     said = {(one.rule, one.site.path, one.site.span.line) for one in rendered.findings}
     added = []
     for one in left:
@@ -78,7 +78,7 @@ def _read(rendered: Outcome, settings: Settings) -> Linted:
 
 
 def _unread(linted: Linted) -> Iterator[Note]:
-    """What was not judged, said so that silence is not taken for praise."""
+    """Programs that were not judged, named so that silence is not taken for praise."""
     for path in linted.unread:
         why = "the migrated program could not be read to its end: try it on two processes first"
         yield Note(Site(path, Span(1, 0, 1, 0)), why)

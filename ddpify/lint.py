@@ -53,7 +53,7 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Request:
-    """What is to be read, as it is handed to other processes."""
+    """The files to be read, as they are handed to other processes."""
 
     root: Path
     files: tuple[Path, ...]
@@ -144,7 +144,7 @@ def _by_one(request: _Request) -> _Part:
 
 @dataclass(frozen=True)
 class _Share:
-    """What one process found in its share of the functions that no script enters.
+    """The findings of one process in its share of the functions that no script enters.
 
     ``runs``: by the place of the function; None where another one of the share has entered it.
     ``order``: all places, also others'.
@@ -167,7 +167,7 @@ def _by_several(request: _Request, jobs: int) -> list[_Part]:
 
 
 def _as_by_one(request: _Request, shares: list[_Share], seen: frozenset[Place]) -> Iterator[_Part]:
-    """What one process finds, which goes in order and leaves out what it has entered already."""
+    """The findings of one process that goes in order and leaves out what it has entered already."""
     runs = {place: run for share in shares for place, run in share.runs.items()}
     entered = set(seen)
     reading: Reading | None = None

@@ -154,7 +154,7 @@ def _judge(facts: Facts, settings: Settings) -> list[Finding]:
 
 
 def _why_not(read: Read) -> list[Refusal]:
-    """Why this entry is not migrated; empty when it can be."""
+    """The reasons not to migrate this entry; none when it can be."""
     facts = read.facts
     path = facts.entry.path
     if facts.status is Status.DISTRIBUTED:

@@ -51,7 +51,7 @@ class Settings:
 
 
 def decided(rule: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool | None:
-    """Whether one choice switches a rule on; None: it does not speak of it."""
+    """Whether one choice switches a rule on; None: the choice does not speak of the rule."""
     on, off = _fit(rule, select), _fit(rule, ignore)
     return None if on == off == -1 else on > off
 

@@ -209,7 +209,7 @@ class _Copy:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is as some ddpify wrote it, or not there yet."""
+        """Whether the copy is as some ddpify wrote it, or not there yet."""
         return self.before is None or is_sealed(self.before)
 
 
@@ -257,7 +257,7 @@ def _copies(runtime: tuple[str, str], root: Path, used: frozenset[str]) -> Itera
 
 
 def _outdated(copy: _Copy, core: str) -> bool:
-    """Whether this ddpify would write what is in a copy that some ddpify wrote otherwise."""
+    """Whether a copy that another ddpify wrote differs from what this one would write."""
     if copy.before is None or not copy.is_ours or _version(copy.before) > _version(copy.after):
         return False
     held = definitions(copy.before) & _IMPORTABLE

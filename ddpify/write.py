@@ -26,7 +26,7 @@ class WriteError(Exception):
 
 @dataclass(frozen=True)
 class _File:
-    """What is to stand at ``target``; its mode is that of ``like``, if there is one."""
+    """A file that is to stand at ``target``; its mode is that of ``like``, if there is one."""
 
     path: str
     target: Path

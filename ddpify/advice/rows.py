@@ -13,7 +13,7 @@ RANKS = (2, 4, 8)
 
 @dataclass(frozen=True)
 class Setup:
-    """What is the same in all rows.
+    """The circumstances that all rows share.
 
     ``replicas`` is what DataParallel is told to use (0: all GPUs), None where there is none.
     ``norm`` says whether there is batch norm, ``synced`` whether the ranks share its statistics.

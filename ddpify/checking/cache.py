@@ -29,7 +29,7 @@ _BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionEr
 
 @dataclass(frozen=True)
 class Entry:
-    """What is remembered of one group of files; paths are relative to its root."""
+    """A group of files and its findings, as the cache keeps them: paths relative to the root."""
 
     findings: tuple[Finding, ...]
     rules: Mapping[str, Named]
@@ -54,7 +54,7 @@ class Slot:
         return cls((folder or group.root / FOLDER) / __version__ / f"{key}.json", group, whole)
 
     def load(self, contents: Mapping[Path, bytes]) -> Entry | None:
-        """What is remembered, if it still holds; ``contents`` are the bytes of the named files."""
+        """The remembered findings, if they still hold; ``contents``: the bytes of the files."""
         try:
             data = json.loads(self.file.read_bytes())
             current = data["state"] == self._state(contents)

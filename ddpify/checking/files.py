@@ -104,7 +104,7 @@ def _grouped(files: dict[Path, None], places: _Places) -> tuple[Group, ...]:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether it is one, and not a file. Raises CheckError where it is neither."""
+    """Whether a path is a folder, not a file. Raises CheckError where it is neither."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -164,7 +164,7 @@ def _is_wanted(item: os.DirEntry[str]) -> bool:
 
 
 def _may_launch(name: str) -> bool:
-    """By its name only; what it is, is decided where it is read."""
+    """Whether a file may hold launch commands, by its name only: who reads it decides."""
     return name.endswith(_LAUNCHERS)
 
 

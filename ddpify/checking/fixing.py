@@ -16,7 +16,7 @@ from ddpify.source import Source, UnreadableSource
 
 @dataclass(frozen=True)
 class Fixed:
-    """What is to be written, which findings that settles, and why others stay."""
+    """The text to be written, the findings that it settles, and why others stay."""
 
     changes: tuple[Change, ...] = ()
     done: tuple[Finding, ...] = ()
@@ -118,7 +118,7 @@ def _clashes(finding: Finding, plan: Plan) -> bool:
 
 
 def _others(findings: list[Finding], error: ReadOnlySource | RewriteError) -> list[Finding]:
-    """Without those that the error is about."""
+    """The findings that the error is not about."""
     rules = error.rules if isinstance(error, RewriteError) else None
     return [
         one

@@ -32,7 +32,7 @@ class Patterns:
         return next((not one.takes_back for one in found), None)
 
     def cover(self, path: str, is_folder: bool = False) -> bool:
-        """Whether they leave out ``path``, or a folder that holds it."""
+        """Whether the patterns leave out ``path``, or a folder that holds it."""
         inner = path.removeprefix(self.folder).strip("/").split("/")
         folders = ("/".join((self.folder, *inner[:n])) for n in range(1, len(inner)))
         return any(self.says(one, True) for one in folders) or bool(self.says(path, is_folder))

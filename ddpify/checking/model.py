@@ -69,6 +69,6 @@ class Checked:
         return named.name if named else ""
 
     def safe(self, finding: Finding) -> bool:
-        """Whether it has a fix that cannot change anything else."""
+        """Whether the finding has a fix that cannot change anything else."""
         named = (self.rules or {}).get(finding.rule)
         return bool(finding.fix) and (named is None or named.safe)

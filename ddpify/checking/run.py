@@ -21,7 +21,7 @@ from ddpify.settings import Settings, SettingsError, load, nearest_pyproject
 
 @dataclass(frozen=True)
 class _Answer:
-    """What one group of files gives."""
+    """The findings and notes of one group of files."""
 
     group: Group
     entry: Entry
@@ -86,7 +86,7 @@ def _answer(group: Group, asked: Asked) -> _Answer:
 
 
 def _contents(files: Iterable[Path], texts: Mapping[Path, bytes]) -> dict[Path, bytes]:
-    """Their bytes; what cannot be read is for the linter to name."""
+    """The bytes of the files; one that cannot be read is for the linter to name."""
     found: dict[Path, bytes] = {}
     for file in files:
         try:

@@ -48,7 +48,7 @@ class Comment:
     odd: bool = False
 
     def silences(self, finding: Finding) -> bool:
-        """Whether it is about this finding."""
+        """Whether the comment is about this finding."""
         here = self.first <= finding.site.span.line <= self.last
         return here and (self.codes is None or finding.rule.startswith(self.codes))
 

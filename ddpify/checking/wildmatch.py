@@ -26,7 +26,7 @@ class Line:
         return _IMPOSSIBLE.search(self.text) is not None
 
     def names(self, path: str, is_folder: bool) -> bool:
-        """Whether it is about ``path``, which begins at the folder of the patterns."""
+        """Whether the pattern is about ``path``, which begins at the folder of the patterns."""
         if self.folders_only and not is_folder:
             return False
         return self.path.fullmatch(path) is not None

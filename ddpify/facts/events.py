@@ -78,7 +78,7 @@ class Call:
         return self.args[position] if position < len(self.args) else None
 
     def arg_site(self, position: int, keyword: str) -> Site | None:
-        """Where that argument stands (the value, not the keyword)."""
+        """The place of an argument (of its value, not of its keyword)."""
         if keyword in self.kwarg_sites:
             return self.kwarg_sites[keyword]
         return self.arg_sites[position] if position < len(self.arg_sites) else None

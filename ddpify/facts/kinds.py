@@ -169,7 +169,7 @@ def copied(value: Value, others: Others) -> Value:
 
 
 def _instead(thing: Thing, others: Others) -> Iterable[Thing]:
-    """What is given now where a thing was, or the thing."""
+    """The things given now where another was, or that thing."""
     found = [new for old, now in others if thing in old for new in now]
     return [t for t in found if t.kind is thing.kind] or [thing]
 

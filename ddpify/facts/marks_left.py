@@ -18,7 +18,7 @@ CHANGES = frozenset(
 def leaves_marks(
     function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, trees: Iterable[Tree]
 ) -> bool:
-    """Whether it changes names or objects that are not its own: globals, attributes, arguments.
+    """Whether a function changes names or objects not its own: globals, attributes, arguments.
 
     A global that nothing else reads, the time of the last call say, is its own.
     """
@@ -34,7 +34,7 @@ def leaves_marks(
 
 
 def changes(node: ast.AST, own: set[str]) -> bool:
-    """Whether this is a change of an object that none of the names in ``own`` stands for."""
+    """Whether a node changes an object that none of the names in ``own`` stands for."""
     if isinstance(node, (ast.Attribute, ast.Subscript)):
         stored = isinstance(node.ctx, (ast.Store, ast.Del))
         return stored and _root(node) not in own

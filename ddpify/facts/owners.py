@@ -63,7 +63,7 @@ def _runs_in(bind: Bind, loop: Loop) -> bool:
 
 
 def _path(f: Frame, thing: Thing) -> str | None:
-    """How this function names an object."""
+    """The expression by which a function names an object."""
     places: list[tuple[str, Value]] = [*f.env.items()]
     if f.self_thing is not None:
         own = next(iter(f.parameters), "self")

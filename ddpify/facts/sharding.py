@@ -156,7 +156,7 @@ def _behind(thing: Thing) -> tuple[Thing, ...]:
 
 
 def _same_batch(m: Machine, loader: Thing) -> bool:
-    """Its batch size is written as the training loader's: it divides when that does."""
+    """Whether a loader's batch size is written as the training loader's: both divide alike."""
     mine = _batch_text(m, loader)
     trained = {t for loop in roles.training_loops(roles.calls_of(m)) for t in loop.loaders}
     return mine is not None and any(_batch_text(m, t) == mine for t in trained)

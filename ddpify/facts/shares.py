@@ -88,7 +88,7 @@ def _mean(ratio: Thing) -> CountMean:
 
 
 def _all_made(m: Machine, thing: Thing) -> list[Thing]:
-    """What is made at this place in all calls of its function."""
+    """The things made at one place in all calls of its function."""
     return [t for t in m.made(thing.kind) if t.born == thing.born]
 
 

@@ -103,7 +103,7 @@ def _adds(added: list[Value], index: Value | None) -> bool:
 def _adds_entry(
     m: Machine, f: Frame, node: ast.AugAssign, added: list[Value], loops: tuple[Loop, ...]
 ) -> bool:
-    """What is added, and where, is of one sample, and each sample has its turn."""
+    """Whether the addend, and its place, are of one sample, and each sample has its turn."""
     if not loops or not {flat_measure(v) for v in added} <= {U, ENTRY}:
         return False
     tests = f.guards[loops[-1].held :]

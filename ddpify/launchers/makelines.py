@@ -55,7 +55,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Makefile:
-    """What is read of a makefile; ``texts`` are lines that may hold commands as text.
+    """The recipes of a makefile; ``texts`` are lines that may hold commands as text.
 
     ``prefix`` begins a recipe line; ``one_shell``: a recipe is one script (`.ONESHELL`).
     """
@@ -113,7 +113,7 @@ def end_of_reference(text: str, at: int) -> int:
 
 
 class _Reader:
-    """What has been read so far; ``inside``: recipe lines may follow."""
+    """The reader's state between two lines; ``inside``: recipe lines may follow."""
 
     def __init__(self) -> None:
         self.variables: list[Variable] = []

@@ -77,7 +77,7 @@ def _piece(path: str, text: str, lines: list[tuple[int, str]], tagged: bool) -> 
 
 
 def _commands(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """What was typed: the lines behind a prompt and their continuations."""
+    """The typed commands: the lines behind a prompt and their continuations."""
     continued = False
     for at, line in lines:
         prompt = _PROMPT.match(line)

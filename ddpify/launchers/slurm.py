@@ -68,7 +68,7 @@ def step_of(script: Script, words: tuple[Word, ...]) -> Step:
 
 
 def batch_remark(script: Script) -> str:
-    """What is to be said of a command without `srun` in a batch script; "" if nothing is."""
+    """The remark on a command without `srun` in a batch script; "" if there is none."""
     nodes = _given("nodes", "", _directives(script))
     if nodes in ("", "1", "1-1"):
         return ""

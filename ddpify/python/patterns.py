@@ -47,7 +47,7 @@ class Tests(Parts[V], Protocol[V]):
         """Whether all hold."""
 
     def any_of(self, tests: Sequence[V]) -> V:
-        """Whether one holds."""
+        """Whether one of the matches holds."""
 
     def unknown(self, value: V, pattern: ast.pattern) -> V:
         """A test of which nothing is known but what it asks."""

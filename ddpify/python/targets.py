@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Place:
-    """What one target takes: the element at ``start``, or with ``end`` all from there to the end.
+    """The part that one target takes: the element at ``start``, or all from there to ``end``.
 
     ``end`` counts from the back: ``a, *b, c = …`` gives ``b`` everything from 1 to 1 before the
     end, and ``c`` the element at -1.

@@ -20,12 +20,12 @@ class Statements:
 
     @property
     def simple(self) -> bool:
-        """Whether one assignment says it all."""
+        """Whether a single assignment says all of a name."""
         return not self.changing and len(self.binding) == 1 and _is_plain(self.binding[0])
 
     @property
     def value(self) -> ast.expr | None:
-        """What one assignment gives it."""
+        """The value that a single assignment gives a name."""
         one = self.binding[0] if self.simple else None
         return one.value if isinstance(one, (ast.Assign, ast.AnnAssign)) else None
 

@@ -63,7 +63,7 @@ class Aliases:
 
 
 def is_container(value: Value) -> bool:
-    """Whether it is a list, a tuple or a dict whose elements are known."""
+    """Whether a value is a list, a tuple or a dict whose elements are known."""
     return value.items is not None or value.keys is not None
 
 

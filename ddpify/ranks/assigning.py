@@ -125,7 +125,7 @@ def _with_slice(base: Value, bounds: Value, value: Value) -> Value:
 
 
 def is_tensor(value: Value) -> bool:
-    """Whether it is a tensor that a call of torch made."""
+    """Whether a value is a tensor that a call of torch made."""
     made = value.things
     return bool(made) and all(t.kind == "result" and t.name.startswith("torch.") for t in made)
 

@@ -75,7 +75,7 @@ def _of_class(m: Machine, f: Frame, thing: Thing, name: str, node: ast.expr) -> 
 def _of_instance(
     m: Machine, f: Frame, thing: Thing, cls: ClassInfo, base: Value, name: str, node: ast.expr
 ) -> Value | None:
-    """What its class gives it, its entry if it is a dict, or what ``__getattr__`` gives."""
+    """The attribute that a class gives its object, a dict's entry, or that of ``__getattr__``."""
     found = naming.class_attribute(m, cls, name)
     if found is not None:
         return bound(m, f, thing, found, node)

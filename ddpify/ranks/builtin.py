@@ -45,7 +45,7 @@ def _exit(m: Machine, f: Frame, one: Call) -> Value:
 
 
 def _exec(m: Machine, f: Frame, one: Call) -> Value:
-    """What is executed may set any global."""
+    """``exec``: the executed text may set any global."""
     space = naming.namespace(m, f.module).attrs
     for name, value in list(space.items()):
         if value.known and not value.things and not value.origins and not name.startswith("__"):

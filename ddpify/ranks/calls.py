@@ -65,7 +65,7 @@ def given(
 
 
 def _ranks_in(value: Value) -> Value:
-    """What is known of arguments whose names are not: that the rank is among them."""
+    """The rank among arguments whose names are not known."""
     why = frozenset(origin for origin in value.all_origins if origin.kind in IDENTITY)
     return replace(symbol("**"), origins=why)
 

@@ -41,7 +41,7 @@ def _entry(one: Call, receiver: Value) -> Value | None:
 
 
 def _holder(node: ast.expr) -> ast.expr:
-    """What is changed: ``table.setdefault(name, [])`` is ``table[name]``."""
+    """The object that a method changes: ``table.setdefault(name, [])`` is ``table[name]``."""
     if not isinstance(node, ast.Call) or not node.args:
         return node
     if not isinstance(node.func, ast.Attribute) or node.func.attr != "setdefault":

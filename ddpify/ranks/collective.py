@@ -48,7 +48,7 @@ class Collective:
 
     @property
     def waits(self) -> bool | None:
-        """Whether it returns when it is done; None if that is not known."""
+        """Whether the collective returns when it is done; None if that is not known."""
         value = self.given("async_op")
         if value is None:
             return True
@@ -57,12 +57,12 @@ class Collective:
 
     @property
     def gives_none(self) -> bool:
-        """Whether it surely returns None."""
+        """Whether the collective surely returns None."""
         return self.waits is True and self.call.method not in _GIVING and not self.functional
 
     @property
     def functional(self) -> bool:
-        """Whether it gives what it makes: the arguments stay as they are."""
+        """Whether the collective returns its result: the arguments stay as they are."""
         return self.call.name in words.FUNCTIONS
 
     @property

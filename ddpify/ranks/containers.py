@@ -118,7 +118,7 @@ def method(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
 
 
 def _changed(m: Machine, f: Frame, one: Call, old: Value, new: Value) -> None:
-    """Its method has changed a list or dict: it is made from what it was given, too."""
+    """A list or dict after its own method changed it: made from the arguments, too."""
     deps, origins = gathered((*one.args, *one.kwargs.values()))
     new = replace(new, deps=new.deps | deps, origins=new.origins | origins)
     m.change(f, _receiver_of(one), old, new)

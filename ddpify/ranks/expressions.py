@@ -120,7 +120,7 @@ def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value
 
 
 def own_part(f: Frame, value: Value, index: Value, node: ast.AST) -> Value:
-    """What is picked by the rank is this rank's data."""
+    """An element picked by the rank's number: this rank's data."""
     if not index.by_rank:
         return value
     origin = Origin(DATA, "this rank's part", f.module.site(node))
@@ -240,7 +240,7 @@ def _text(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
 
 
 def _is_plain(node: ast.JoinedStr) -> bool:
-    """Whether it formats nothing."""
+    """Whether an f-string formats nothing."""
     held = [p for p in node.values if isinstance(p, ast.FormattedValue)]
     return all(p.format_spec is None and p.conversion == -1 for p in held)
 

@@ -97,7 +97,7 @@ class Project:
         ]
 
     def _runs(self, file: Path) -> bool:
-        """Without the usual ``if``: nobody imports it, and its top level does something."""
+        """Whether a file without the usual ``if`` is run: not imported, and its top level acts."""
         if file in self.imported or file.name == "__init__.py":
             return False
         text = self.texts[file]

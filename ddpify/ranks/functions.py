@@ -125,7 +125,7 @@ def _handles(
 
 
 def _is_worth(m: Machine, thing: Thing) -> bool:
-    """Whether it is a function, or a class with one, that is worth entering."""
+    """Whether a definition is a function, or a class with one, that is worth entering."""
     if thing.kind == "function":
         return m.interest.enters(thing.info)
     if thing.kind != "class":

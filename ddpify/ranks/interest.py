@@ -68,7 +68,7 @@ _COMMON = frozenset(
 
 
 def says(text: str, words: tuple[str, ...]) -> bool:
-    """Whether one of the words stands in a text."""
+    """Whether a text has one of the words."""
     return any(map(text.__contains__, words))
 
 
@@ -148,7 +148,7 @@ class Interest:
         return known
 
     def communicates(self, info: FunctionInfo) -> bool:
-        """Whether it calls a collective by a name that its file gives it."""
+        """Whether a function calls a collective by a name that its file gives it."""
         if info.module not in self._called:
             self._called[info.module] = called_here(info.module.source.text)
         called = self._called[info.module]

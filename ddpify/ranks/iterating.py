@@ -62,7 +62,7 @@ def own_length(m: Machine, over: Value) -> bool:
 
 
 def _found_by_one(value: Value) -> bool:
-    """Whether it is a constant on one rank, and on another what that one has read or computed."""
+    """Whether a value is a constant on one rank, and on another what that one read or computed."""
     unknown = [isinstance(atom, Symbol) for atom in value.atoms]
     return value.by_rank and unknown[0] != unknown[1]
 
@@ -173,7 +173,7 @@ def dealt(over: Value, loop: Loop) -> str | None:
 
 
 def _is_share(dataset: Thing) -> bool:
-    """Whether it is ``Subset(data, range(rank, len(data), world_size))``."""
+    """Whether a data set is ``Subset(data, range(rank, len(data), world_size))``."""
     if dataset.name != "torch.utils.data.Subset" or dataset.call is None:
         return False
     indices = dataset.call.arg(1, "indices")
@@ -193,12 +193,12 @@ def deals(sampler: Value) -> bool:
 
 
 def _is_our_share(sampler: Thing) -> bool:
-    """Whether it is what ``evaluation_sampler()`` gives: this rank's samples or batches."""
+    """Whether a sampler is one of ``evaluation_sampler()``: this rank's samples or batches."""
     return sampler.cls is not None and sampler.cls.module.ours
 
 
 def _for_one(sampler: Thing) -> bool:
-    """Whether it is ``DistributedSampler(data, num_replicas=1, rank=0)``, which deals nothing."""
+    """Whether a sampler is ``DistributedSampler(data, num_replicas=1, rank=0)``: all for one."""
     if sampler.name != words.SAMPLER or sampler.call is None:
         return False
     replicas = sampler.call.arg(1, "num_replicas")

@@ -130,7 +130,7 @@ def _leave_locally(m: Machine, f: Frame, test: Value, node: ast.While) -> None:
 
 
 def _trains(f: Frame, node: LoopNode) -> bool:
-    """Whether it holds a ``backward()``; looked for in the text first, where comments count."""
+    """Whether a loop holds a ``backward()``; its text is asked first, where comments count."""
     last = node.end_lineno or node.lineno
     if not any(BACKWARD.search(line) for line in f.module.source.lines[node.lineno - 1 : last]):
         return False

@@ -139,7 +139,7 @@ class Interpreter:
         return changes
 
     def tried(self, run: Callable[[], None]) -> Changes:
-        """What this changes, taken back again."""
+        """Run a block and take back what it changes."""
         mark = len(self.journal)
         run()
         return self.take_back(mark)
@@ -210,7 +210,7 @@ class Interpreter:
         return unknown and (apart or self.own(test.origins))
 
     def own(self, origins: frozenset[Origin]) -> bool:
-        """Whether one of these makes a value each rank's own, beside the rank itself."""
+        """Whether one of these origins makes a value each rank's own, beside the rank itself."""
         return any(self.decides(origin) for origin in origins)
 
     def decides(self, origin: Origin) -> bool:
@@ -362,7 +362,7 @@ class Interpreter:
         return naming.global_name(self, module, name)
 
     def runs(self, module: Module) -> bool:
-        """Whether it is the script that is run: its statements are executed in their order."""
+        """Whether a module is the script that is run: its statements run in their order."""
         return self.run.script and self.run.start == module.path
 
     def bind(self, f: Frame, name: str, value: Value) -> None:

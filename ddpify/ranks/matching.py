@@ -18,7 +18,7 @@ from ddpify.ranks.values import constant, key_of, symbol, text
 
 @dataclass(frozen=True)
 class Asked:
-    """What is known of a value's parts and of a condition, in a frame."""
+    """Knowledge of a value's parts and of a condition, in a frame."""
 
     m: Machine
     f: Frame

@@ -70,5 +70,5 @@ def _is_summed(value: Value) -> bool:
 
 
 def _is_own(value: Value) -> bool:
-    """Whether it comes from this rank's samples alone."""
+    """Whether a number comes from this rank's samples alone."""
     return value.has(DATA) and not any(thing.name == SUMMED for thing in value.made_from)

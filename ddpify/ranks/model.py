@@ -140,7 +140,7 @@ class Value:
 
     @property
     def by_rank(self) -> bool:
-        """Whether it depends on the rank's number."""
+        """Whether a value depends on the rank's number."""
         return any(origin.kind in IDENTITY for origin in self.origins)
 
     @property
@@ -174,7 +174,7 @@ class Value:
 
     @cached_property
     def all_origins(self) -> frozenset[Origin]:
-        """Its origins and those of its elements."""
+        """The origins of a value and of its elements."""
         if self.items is None and self.keys is None:
             return self.origins
         held = [*(self.items or ()), *(value for _, value in self.keys or ())]
@@ -215,7 +215,7 @@ class Guard:
 
     @property
     def starts_script(self) -> bool:
-        """Whether it only asks if the file is the one that is run: ``__name__ == "__main__"``."""
+        """Whether a guard only asks if the file is the script: ``__name__ == "__main__"``."""
         return self.text.startswith("__name__")
 
 
@@ -389,7 +389,7 @@ class Exit:
 
     @property
     def site(self) -> Site:
-        """Where it stands."""
+        """The place of the loop."""
         return self.module.site(self.node)
 
 

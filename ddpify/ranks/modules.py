@@ -37,7 +37,7 @@ class FunctionInfo:
 
     @property
     def site(self) -> Site:
-        """Where it stands."""
+        """The place of the definition."""
         return self.module.site(self.node)
 
     @property
@@ -47,7 +47,7 @@ class FunctionInfo:
 
     @property
     def text(self) -> str:
-        """Its source, decorators excluded, by whole lines."""
+        """The source of a definition, decorators excluded, by whole lines."""
         return "\n".join(self.module.source.lines[self.node.lineno - 1 : self.node.end_lineno])
 
     def called(self) -> set[str]:
@@ -112,7 +112,7 @@ class ClassInfo:
         return next((i.methods[name] for i in self.mro() if name in i.methods), None)
 
     def inherits(self, *names: str) -> bool:
-        """Whether one of these external names is among the bases."""
+        """Whether one of these external names is among a class's bases."""
         return not self.external_bases().isdisjoint(names)
 
 

@@ -104,7 +104,7 @@ def is_one(thing: Thing, wanted: set[str]) -> bool | None:
 
 
 def _is_bare(thing: Thing) -> bool:
-    """Whether it is a module that wraps no other one."""
+    """Whether a thing is a module that wraps no other one."""
     if thing.cls is not None:
         return _WRAPS.isdisjoint(thing.cls.external_bases())
     return thing.kind == "result" and thing.name.startswith("torch.nn.")

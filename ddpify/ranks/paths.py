@@ -180,7 +180,7 @@ def _assuming(key: str, holds: bool, tokens: tuple[Token, ...]) -> tuple[Token, 
 
 
 def _stripped(tokens: tuple[Token, ...], kinds: tuple[str, ...]) -> list[Token]:
-    """Without exits of these kinds, which end here; branches left with equal arms are joined."""
+    """The path without exits of these kinds, which end here; branches with equal arms join."""
     out: list[Token] = []
     for token in tokens:
         if isinstance(token, tuple) and token[0] == "branch":

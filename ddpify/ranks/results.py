@@ -48,7 +48,7 @@ def result(one: Call) -> Value:
 
 
 def told_apart(value: Value) -> bool:
-    """Whether it, or an element of it, is known to be another one on each rank."""
+    """Whether a value, or an element of it, is known to be another one on each rank."""
     return differs(value) or any(map(told_apart, value.items or ()))
 
 

@@ -22,7 +22,7 @@ def one_process(run: Run) -> bool:
 
 
 def _one_device(call: Call) -> bool:
-    """Whether it is ``Fabric(devices=1)``, written so: a parameter may be given another number."""
+    """Whether a call is ``Fabric(devices=1)``, written so: a parameter may be another number."""
     written = {word.arg: ast.unparse(word.value) for word in call.node.keywords}
     one = written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
     return one and call.name in _DEVICES

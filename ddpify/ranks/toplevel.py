@@ -27,7 +27,7 @@ def found_in(m: Machine, frame: Frame, name: str, held: Statements) -> Value:
 
 
 def _collects(value: Value) -> bool:
-    """Whether it is a list, a dict, or an object that may keep what it is given."""
+    """Whether a global is a list, a dict, or an object that may keep what it is given."""
     return is_container(value) or any(t.kind == "instance" for t in value.things)
 
 

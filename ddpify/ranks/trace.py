@@ -36,7 +36,7 @@ class Event:
 
     @property
     def site(self) -> Site:
-        """Where it is entered."""
+        """The place where the call is entered."""
         return self.module.site(self.node)
 
     def below(self, guard: Guard | None) -> Site:

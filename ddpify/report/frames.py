@@ -22,7 +22,7 @@ class Lines:
         self._known: dict[str, tuple[str, ...]] = {}
 
     def of(self, path: str) -> tuple[str, ...]:
-        """Without their ends; none if the file cannot be read any more."""
+        """The lines of a file without their ends; none if it cannot be read any more."""
         if path not in self._known:
             lines = self._read(path)
             self._known[path] = lines[:-1] if lines and not lines[-1] else lines

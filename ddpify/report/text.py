@@ -50,7 +50,7 @@ def commands(outcome: Outcome, before: str = "") -> tuple[str, ...]:
 
 
 def summary(outcome: Outcome, before: str = "", written: Sequence[Path] | None = None) -> str:
-    """What was written (None: nothing was meant to be), how to run it, what is left to do."""
+    """The written files (None: none were meant to be), how to run them, what is left to do."""
     lines: list[str] = []
     if written is not None:
         lines += _section(f"Wrote {plural(len(written), 'file')}", map(_shown, written))

@@ -163,7 +163,7 @@ def _contains(source: Source, node: ast.stmt, span: Span) -> bool:
 
 
 def _is_deferred(source: Source, node: ast.stmt, span: Span) -> bool:
-    """Whether it stands in the body of a function, which runs later."""
+    """Whether a statement stands in the body of a function, which runs later."""
     return any(
         _contains(source, child, span)
         for function in ast.walk(node)

@@ -112,7 +112,7 @@ def set_off(pieces: Sequence[Piece]) -> list[Piece]:
 
 
 def without_deleted(pieces: Sequence[Piece]) -> tuple[list[Piece], Lines]:
-    """What is left, each piece with the comments of those deleted above it."""
+    """The pieces that are left, each with the comments of those deleted above it."""
     left: list[Piece] = []
     carried: Lines = ()
     for piece in pieces:

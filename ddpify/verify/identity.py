@@ -50,7 +50,7 @@ def renamed(job: Job, names: Sequence[Renamed]) -> Job:
 
 
 def in_text(text: str, names: Sequence[Renamed]) -> str:
-    """What was printed or written, with the new names in it."""
+    """A printed or written text with the new names in it."""
     for each in names:
         text = text.replace(PurePosixPath(each.path).name, each.name)
     return text

@@ -53,7 +53,7 @@ class _Once:
 
 
 def _stopping() -> list[signal.Signals]:
-    """What was asked to be ignored (nohup) stays so."""
+    """Handle signals by stopping; one that is to be ignored (nohup) stays so."""
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
 

@@ -205,7 +205,7 @@ class Bench:
         )
 
     def _setup(self, factor: int) -> tuple[str, ...]:
-        """What was run, and everything that was changed for it."""
+        """The commands that were run, and everything that was changed for them."""
         options, nproc = self.options, self.options.nproc
         lines = [
             f"torch {self.interpreter.torch}, {self._device()}, {options.dtype}",

@@ -94,7 +94,7 @@ class _Copying:
         return self.target / path.relative_to(self.root)
 
     def _entry(self, path: Path, data: bool) -> None:
-        """What is there already stays: it comes from the revision that is being exported."""
+        """Write an entry; one that is there already stays: it comes from the exported revision."""
         target = self._to(path)
         if path.is_dir() and not path.is_symlink():
             if not _taken(target) or (target.is_dir() and not target.is_symlink()):

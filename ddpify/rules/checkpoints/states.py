@@ -67,7 +67,7 @@ def _prefix(run: Run, call: Call) -> str:
 
 
 def _unwrapped(run: Run, things: tuple[Thing, ...]) -> bool:
-    """Whether it came out of a function of the project that takes wrappers off, perhaps again."""
+    """Whether a state came out of a function of the project that takes wrappers off."""
     return any(
         call.target is not None
         and call.result is not None

@@ -32,7 +32,7 @@ def _arguments(call: Call) -> Iterator[Value]:
 
 
 def _counted(value: Value) -> Thing | None:
-    """What was counted in this rank's own data to get a number; None if the ranks agree on it."""
+    """The data of this rank that a number was counted in; None if the ranks agree on it."""
     sources = list(value.sources())
     if any(t.synced or t.name.rpartition(".")[2] in _ALIKE for t in sources):
         return None

@@ -92,7 +92,7 @@ def _counts(loop: Loop) -> bool:
 
 
 def _taken(node: ast.AST) -> Iterable[ast.expr]:
-    """What is added to something, or handed on: to a meter, in a tuple, in a tensor."""
+    """The expression that is added to something, or handed on: to a meter, a tuple, a tensor."""
     if isinstance(node, ast.AugAssign):
         yield node.value
         if isinstance(node.value, ast.BinOp):

@@ -113,7 +113,7 @@ _SAYS_RANK = frozenset(
 
 
 def _knows_ranks(dataset: Value) -> bool:
-    """Whether its classes may deal by themselves: they speak of ranks. A reason to be silent."""
+    """Whether a loader's classes speak of ranks: they may deal by themselves."""
     for thing in held(dataset):
         if thing.kind == "parameter":
             return True

@@ -66,7 +66,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _there_already(run: Run, call: Call) -> bool:
-    """Whether it is written if it is missing, and one rank has written it before."""
+    """Whether a file is written if it is missing, and one rank has written it before."""
     asked = any(guard.test.has(FILES) for guard in call.guards)
     return asked and one_was_first(run, call)
 

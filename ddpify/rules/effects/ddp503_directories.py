@@ -49,7 +49,7 @@ def _made(call: Call) -> Value | None:
 
 
 def _may_exist(call: Call) -> bool:
-    """Whether it is no error that the directory is there."""
+    """Whether a call accepts that the directory is there."""
     allowed = call.arg(-1 if call.name == "os.mkdir" else 2, "exist_ok")
     return call.star or (allowed is not None and allowed.constant is not False)
 

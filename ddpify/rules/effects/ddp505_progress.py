@@ -67,7 +67,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _apart(call: RankCall) -> bool:
-    """Whether it is switched off somewhere, or each rank's bar has a place or a name."""
+    """Whether a bar is switched off somewhere, or has a place or a name of its rank."""
     disable = call.kwargs.get("disable")
     if call.star or "file" in call.kwargs:
         return True

@@ -44,14 +44,14 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _taken(call: Call) -> Value | None:
-    """What is turned into a Python number."""
+    """The expression that is turned into a Python number."""
     if call.method == "item" and call.receiver is not None:
         return call.receiver
     return call.args[0] if call.name == "builtins.float" and len(call.args) == 1 else None
 
 
 def _reduced(value: Value) -> bool:
-    """Whether this is tensor arithmetic with a reduction in it, and nothing else."""
+    """Whether an expression is tensor arithmetic with a reduction in it, and nothing else."""
     ways = [_way(thing) for thing in value.things]
     return bool(ways) and all(way is not None for way in ways) and any(ways)
 

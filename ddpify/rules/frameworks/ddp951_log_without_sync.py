@@ -60,7 +60,7 @@ def _batch(hook: FunctionInfo) -> str:
 
 
 def _is_local(value: Value, batch: str) -> bool:
-    """Whether it is computed from batches, and by nothing that gathers or may be a metric."""
+    """Whether a value is computed from batches, by nothing that gathers or may be a metric."""
     sources = list(value.sources())
     computed = any(
         (t.kind == "result" and t.name.startswith("torch."))

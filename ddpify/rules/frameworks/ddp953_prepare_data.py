@@ -61,7 +61,7 @@ def _gives(method: FunctionInfo, name: str) -> bool:
 
 
 def _is_none(method: FunctionInfo, target: ast.AST) -> bool:
-    """Whether it is a target of ``… = None``."""
+    """Whether an attribute is a target of ``… = None``."""
     plain = (n for n in ast.walk(method.node) if isinstance(n, ast.Assign) and target in n.targets)
     value = next((node.value for node in plain), None)
     return isinstance(value, ast.Constant) and value.value is None

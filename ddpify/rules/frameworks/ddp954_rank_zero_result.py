@@ -46,7 +46,7 @@ def _exported(info: FunctionInfo, name: str) -> str:
 
 
 def _gives(info: FunctionInfo) -> bool:
-    """Whether it returns something."""
+    """Whether a function returns something."""
     returned = [n.value for n in ast.walk(info.node) if isinstance(n, ast.Return)]
     return any(not isinstance(value, (ast.Constant, type(None))) for value in returned)
 
@@ -64,7 +64,7 @@ def _taken_apart(run: Run, call: Call) -> bool:
 
 
 def _elsewhere(run: Run, call: Call) -> Iterator[ast.AST]:
-    """What is evaluated for later calls that other ranks make in the same function."""
+    """The calls of a function that are evaluated for later ones, which other ranks make."""
     for later in run.calls:
         near = later.function is call.function and later.module is call.module
         if near and later.order > call.order and later.ranks & RANK1 and not _looked_at(later):

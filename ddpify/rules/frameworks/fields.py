@@ -39,7 +39,7 @@ def qualified(module: Module, node: ast.AST) -> str:
 
 
 def kept(cls: ClassInfo, name: str) -> Iterator[tuple[Module, ast.expr]]:
-    """What is assigned to ``self.name`` in a class and its bases."""
+    """The expressions assigned to ``self.name`` in a class and its bases."""
     for info in cls.mro():
         for method in info.methods.values():
             for node in ast.walk(method.node):

@@ -22,7 +22,7 @@ def shard_of(thing: Thing) -> Call | None:
 
 
 def sharded_here(value: Value, order: int) -> bool:
-    """Whether one of the things in a value is a module that fully_shard has taken by then."""
+    """Whether a value has a module among its things that fully_shard has taken by then."""
     return any(t.sharded is not None and t.sharded.order < order for t in value.sources())
 
 

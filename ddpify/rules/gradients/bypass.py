@@ -38,7 +38,7 @@ def bypasses(run: Run) -> Iterator[tuple[Call, Call, Wrap]]:
 
 
 def _computes(call: Call, wrap: Wrap) -> bool:
-    """Whether it is a call of the inner module or a part, with gradient, after the wrap."""
+    """Whether a call is one of the inner module or a part, with gradient, after the wrap."""
     if call.receiver is None or not call.grad:
         return False
     things = [thing for thing in call.receiver.things if not _of_other_wrapper(thing)]
@@ -53,7 +53,7 @@ def _of_other_wrapper(thing: Thing) -> bool:
 
 
 def _nested(call: Call, calls: list[Call], armed: list[Call]) -> bool:
-    """Whether it happens inside another one, or inside a forward of the wrapper."""
+    """Whether a call happens inside another bypass, or inside a forward of the wrapper."""
     return any(one in calls or one in armed for one in call.stack)
 
 

@@ -29,7 +29,7 @@ def _next(call: Call, events: list[Call]) -> Iterator[Call]:
 
 
 def _is_for(call: Call, wrap: Wrap) -> bool:
-    """Whether it clears the gradients of the whole model."""
+    """Whether a call clears the gradients of the whole model."""
     if call.receiver is None:
         return False
     mine = {wrap.wrapper, *wrap.inner}

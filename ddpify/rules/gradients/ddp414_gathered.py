@@ -46,7 +46,7 @@ def _arguments(gather: Call) -> tuple[Value | None, Value | None]:
 
 
 def _in_function(gather: Call) -> bool:
-    """Whether it is part of an autograd function, which has its own backward."""
+    """Whether a call is part of an autograd function, which has its own backward."""
     owners = [gather.function, *(call.target for call in gather.stack)]
     return any(
         owner is not None

@@ -45,7 +45,7 @@ def _one_by_one(loss: Value) -> bool:
 
 
 def _sums_entries(made: Call, calls: set[Call]) -> bool:
-    """Whether it is ``(…).sum()`` over something that still has an entry per sample."""
+    """Whether a loss is ``(…).sum()`` over something that still has an entry per sample."""
     entries = made.receiver if made.receiver is not None else made.arg(0, "input")
     if made.method != "sum" or entries is None or made.name == "builtins.sum":
         return False

@@ -64,7 +64,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _everywhere(facts: Facts, end: LoopEnd) -> LoopEnd:
-    """Without what another call of the same function leaves behind as something else."""
+    """The loops' ends without what another call of the same function leaves as something else."""
     twins = [e for e in facts.ends if e.loop.site == end.loop.site]
     others = {name for twin in twins for name in twin.others}
 

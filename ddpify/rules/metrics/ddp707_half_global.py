@@ -49,7 +49,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _uses(run: Run) -> Iterator[tuple[Value, Site, str]]:
-    """What is shown, saved or asked and is not yet the same on all ranks."""
+    """The numbers shown, saved or asked that are not yet the same on all ranks."""
     for call in run.calls:
         kept = call.name in CHECKPOINTS and not _in_memory(call)
         if call.module.ours and not kept:

@@ -93,12 +93,12 @@ def _put_together(run: Run, loader: Thing) -> bool:
 
 
 def _hands_over(call: Call) -> bool:
-    """Whether it writes a file of this rank's own, ``part_{rank}.pkl``, for another to read."""
+    """Whether a call writes a file of this rank's own, ``part_{rank}.pkl``, for another to read."""
     return call.method in ("dump", "save") and any(map(_says_rank, call.given[1:]))
 
 
 def _reduces(call: Call) -> bool:
-    """Whether it sends values to other ranks, or its name says so where its code is not seen."""
+    """Whether a call sends values to other ranks, or its name says so where no code is seen."""
     if call.method in _REDUCING:
         return True
     unseen = call.target is None and not call.name.startswith(_SEEN)
@@ -117,7 +117,7 @@ def shown(run: Run, of: Evaluation) -> Iterator[Call]:
 
 
 def shows(call: Call) -> bool:
-    """Whether it prints, writes or logs: ``torch.log`` does not."""
+    """Whether a call prints, writes or logs: ``torch.log`` does not."""
     computes = call.name.startswith(("torch.", "math.", "numpy."))
     return call.method in _SHOWN and (not computes or "tensorboard" in call.name)
 

@@ -49,7 +49,7 @@ def _inside(wrap: Wrap, value: Value) -> bool:
 
 
 def _is_new(wrap: Wrap, thing: Thing) -> bool:
-    """Whether it was made after the wrap, and has parameters."""
+    """Whether a layer was made after the wrap, and has parameters."""
     made = thing.call
     return made is not None and made.order > wrap.call.order and has_parameters(thing)
 

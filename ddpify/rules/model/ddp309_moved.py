@@ -48,7 +48,7 @@ def _of(wrap: Wrap, call: Call) -> bool:
 
 
 def _changes(call: Call, wrap: Wrap, moves: list[Call]) -> bool:
-    """Whether it surely does something: to go where the model is already does not."""
+    """Whether a move surely does something: to go where the model is already does not."""
     if call.method in _CASTS or _dtype(call):
         return True
     there = [c for c in moves if c is not call and not _dtype(c) and c.method in _MOVES]

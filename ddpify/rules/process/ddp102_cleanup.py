@@ -44,7 +44,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _left(run: Run) -> bool:
-    """Whether it is left, or what leaves it is handed to something that calls it at the end."""
+    """Whether the group is left, or what leaves it is handed to something that calls it."""
     if not run.complete or any(run.named(DESTROY)):
         return True
     values = (v for call in run.calls for v in (*call.args, *call.kwargs.values()))

@@ -84,7 +84,7 @@ def _is_name(node: ast.AST) -> TypeGuard[ast.Name]:
 
 
 def _takes(call: Call, names: set[str]) -> bool:
-    """Whether one of these names is a parameter."""
+    """Whether a function has one of these names as a parameter."""
     if call.function is None:
         return False
     spec = call.function.node.args

@@ -36,7 +36,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _guarded(call: Call) -> bool:
-    """Whether it is under a condition, other than that the file is the one that is run."""
+    """Whether a call is under a condition, other than that the file is the one that is run."""
     return bool(call.conditions)
 
 

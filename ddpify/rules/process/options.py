@@ -39,7 +39,7 @@ def destination(call: Call) -> str:
 
 
 def is_local_rank(call: Call) -> bool:
-    """Whether it is the option that the launcher before torchrun passed."""
+    """Whether an option is the one that the launcher before torchrun passed."""
     return any(_LOCAL.fullmatch(flag) for flag in flags(call))
 
 

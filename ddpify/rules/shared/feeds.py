@@ -51,12 +51,12 @@ def argument(loader: Thing, position: int, keyword: str) -> Value | None:
 
 
 def dataset_of(loader: Thing) -> Value | None:
-    """Its data set."""
+    """The data set of a loader."""
     return argument(loader, 0, "dataset")
 
 
 def samplers_of(loader: Thing) -> tuple[Value, ...]:
-    """What it takes its order from, if given."""
+    """The samplers that a loader takes its order from, if given."""
     given = (argument(loader, 3, "sampler"), argument(loader, 4, "batch_sampler"))
     return tuple(value for value in given if value is not None)
 
@@ -69,7 +69,7 @@ def dealt_by(loader: Thing) -> tuple[Thing, ...]:
 
 
 def is_plain(sampler: Value) -> bool:
-    """Whether it surely gives every rank all samples: torch's own samplers, and None."""
+    """Whether a sampler surely gives every rank all samples: torch's own ones, and None."""
     if by_rank(sampler) or not sampler.things:
         return False
     for thing in sampler.things:
@@ -105,7 +105,7 @@ def _parts(thing: Thing) -> Iterator[Value]:
 
 
 def held(value: Value, depth: int = 3) -> set[Thing]:
-    """What it is made from, and what its objects hold."""
+    """The things a value is made from, and those that its objects hold."""
     found: set[Thing] = set()
     todo = set(value.sources())
     for _ in range(depth):

@@ -110,7 +110,7 @@ def _mode(call: Call) -> str:
 
 
 def copies_console(run: Run, call: Call) -> bool:
-    """Whether it is opened to add to by what takes the place of ``sys.stdout``.
+    """Whether a file is opened to add to by what takes the place of ``sys.stdout``.
 
     Then in it is what is printed, on whichever ranks, and their errors.
     """
@@ -133,7 +133,7 @@ def _is_path(value: Value) -> bool:
 
 
 def _is_stream(value: Value) -> bool:
-    """Whether it is an open file, or made from one at once; a path may be read from one."""
+    """Whether a value is an open file, or made from one at once; a path may be read from one."""
     made = [arg for t in value.things if t.call is not None for arg in t.call.args]
     return any(t.name in OPENS for one in (value, *made) for t in one.things)
 
@@ -160,7 +160,7 @@ def its_own(write: Write) -> bool:
 
 
 def by_all(run: Run, call: Call) -> bool:
-    """Whether it is sure that all ranks come to a call, each as a process of its own."""
+    """Whether all ranks surely come to a call, each as a process of its own."""
     if not call.everywhere or in_parent(run, call) or not (run.session or run.frameworks):
         return False
     if is_locked(call):
@@ -187,7 +187,7 @@ def _may_leave(run: Run, entered: Call, call: Call) -> bool:
 
 
 def _unsure(guard: Guard) -> bool:
-    """Whether it may depend on the rank: SLURM_PROCID and the like are the rank as well.
+    """Whether a value may depend on the rank: SLURM_PROCID and the like are the rank as well.
 
     An exception is each rank's own: the first that comes may find the file missing, no other does.
     """
@@ -207,7 +207,7 @@ def _ruled_out(guard: Guard) -> bool:
 
 
 def in_parent(run: Run, call: Call | Store) -> bool:
-    """Whether it happens in the one process that starts the others."""
+    """Whether a call happens in the one process that starts the others."""
     spawns = [one for one in run.named(SPAWN)]
     return bool(spawns) and not any(
         spawn.node is one.node for spawn in spawns for one in call.stack

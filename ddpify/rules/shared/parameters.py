@@ -21,7 +21,7 @@ CONVERT: Final = "torch.nn.SyncBatchNorm.convert_sync_batchnorm"
 
 
 def has_parameters(thing: Thing) -> bool:
-    """Whether this is surely a layer, a parameter, or a container of such."""
+    """Whether a value is surely a layer, a parameter, or a container of such."""
     if thing.kind == "instance" and thing.cls is not None:
         return thing.cls.inherits("torch.nn.Module") and _has_layers(thing)
     if thing.kind != "result" or thing.call is None:

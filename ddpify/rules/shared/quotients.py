@@ -67,7 +67,7 @@ def base(node: ast.expr) -> ast.expr:
 
 
 def counts(value: ast.expr) -> bool:
-    """Whether it is a number of samples: ``len(x)``, ``x.size(0)``, ``1``."""
+    """Whether an expression is a number of samples: ``len(x)``, ``x.size(0)``, ``1``."""
     return isinstance(value, ast.Constant) or is_size(value)
 
 
@@ -80,7 +80,7 @@ def is_size(value: ast.expr) -> bool:
 
 
 def selects(value: ast.expr) -> bool:
-    """Whether it counts what a condition holds for: ``(target != pad).sum()``, ``mask.sum()``."""
+    """Whether an expression counts where a condition holds: ``(target != pad).sum()``."""
     sums = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
     if not sums or not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return False

@@ -112,7 +112,7 @@ def variable(call: Call) -> str | None:
 
 
 def definitions(call: Call, target: ast.expr) -> Iterator[ast.expr]:
-    """What is assigned to a name in the call's scope, or to ``self.name`` anywhere in the file."""
+    """The expressions assigned to a name in the call's scope, or to ``self.name`` in the file."""
     if isinstance(target, ast.Attribute):
         written = ast.unparse(target)
         yield from (value for name, value in call.module.assigned if name == written)

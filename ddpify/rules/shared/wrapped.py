@@ -42,7 +42,7 @@ class Wrap:
         return bool(value.constant) if value.known else None
 
     def holds(self, thing: Thing) -> bool:
-        """Whether this is (a part of) the module inside."""
+        """Whether a thing is (a part of) the module inside."""
         seen: set[Thing] = set()
         while thing not in seen:
             seen.add(thing)
@@ -54,7 +54,7 @@ class Wrap:
         return False
 
     def covers(self, thing: Thing) -> bool:
-        """Whether this is the wrapper or (a part of) the module inside."""
+        """Whether a thing is the wrapper or (a part of) the module inside."""
         return thing is self.wrapper or self.holds(thing)
 
 
@@ -73,7 +73,7 @@ def wraps(run: Run) -> list[Wrap]:
 
 
 def _added(run: Run) -> dict[Thing, list[Value]]:
-    """What was put into containers after they were made: ``heads[name] = head``."""
+    """The values put into containers after those were made: ``heads[name] = head``."""
     found: dict[Thing, list[Value]] = {}
     for call in run.methods("append", "extend", "update", "insert", "add_module"):
         assert call.receiver is not None
@@ -190,7 +190,7 @@ def exclusive(a: Call | Store, b: Call | Store) -> bool:
 
 
 def comes_after(one: Call | Store, wrap: Wrap) -> bool:
-    """Whether it comes about when the model is wrapped already."""
+    """Whether a thing comes about when the model is wrapped already."""
     return one.order > wrap.call.order and not exclusive(one, wrap.call)
 
 

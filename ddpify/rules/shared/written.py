@@ -20,7 +20,7 @@ def text(node: ast.AST) -> str:
 
 
 def holds(outer: ast.AST, node: ast.AST) -> bool:
-    """Whether one is a part of the other."""
+    """Whether one syntax tree is a part of the other."""
     return any(one is node for one in ast.walk(outer))
 
 
@@ -83,7 +83,7 @@ def blocks_closed_by(call: Call) -> Iterator[list[ast.stmt]]:
 
 
 def leads_through(call: Call, body: Iterable[ast.stmt]) -> bool:
-    """Whether it, or a call that leads to it, stands in these statements."""
+    """Whether a call, or one that leads to it, stands in these statements."""
     nodes = {one.node for one in (call, *call.stack)}
     return any(below in nodes for one in body for below in ast.walk(one))
 

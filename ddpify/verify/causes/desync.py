@@ -163,7 +163,7 @@ def _call(run: Run, number: int) -> str:
 
 
 def _ended(case: Case) -> str:
-    """How it came out."""
+    """The outcome of the comparison."""
     if case.c.evidence.distributed.hung:
         waits = (f"rank {r.rank} waits in {r.waiting}" for r in case.c.ranks if r.waiting)
         return "the job hangs: " + (", ".join(waits) or "no rank makes progress")

@@ -16,7 +16,7 @@ _TITLE = "samples shared out"
 
 @dataclass(frozen=True)
 class Patterns:
-    """What is wrong with the samples; ``step`` is the first step, ``factor`` of the batch size.
+    """The faults of the samples; ``step`` is the first step, ``factor`` of the batch size.
 
     ``repeated``: ranks train on the same samples; ``whole``: each rank takes all of an epoch;
     ``same_order``: a later epoch repeats the order of the first; ``unseen``: samples the

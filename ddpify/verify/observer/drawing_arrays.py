@@ -62,7 +62,7 @@ def _plain(source: Source, name: str, original: Callable[..., Any]) -> Callable[
 
 
 def _length(args: tuple[Any, ...]) -> tuple[int, ...]:
-    """What is drawn from has a length that may be that of the batch."""
+    """The length of what is drawn from: it may be that of the batch."""
     return (len(args[0]),) if args and isinstance(args[0], Sized) else ()
 
 

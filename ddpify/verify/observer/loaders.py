@@ -20,7 +20,7 @@ from ddpify.verify.observer.record import Recorder
 
 @dataclass(frozen=True)
 class Batch:
-    """What was handed out last: ``place`` batches of the loader's ``passed``-th pass before it."""
+    """The batch handed out last: ``place`` batches of the loader's ``passed``-th pass before it."""
 
     passed: int
     place: int

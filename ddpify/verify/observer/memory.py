@@ -132,7 +132,7 @@ class MemoryWatch:
         return backward
 
     def _look(self) -> None:
-        """What is kept now, at the end of the forward: after this it is given back bit by bit."""
+        """The memory kept at the end of the forward: after this it is given back bit by bit."""
         constant = _storages(one for module in roots() for one in _constants(module))
         self._saved, self._outputs, self._inputs = map(
             _living, (self._saved, self._outputs, self._inputs)

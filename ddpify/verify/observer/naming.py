@@ -36,7 +36,7 @@ def name_parameters(groups: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def without_wrappers(name: str, wrappers: Sequence[str] = ()) -> str:
-    """Without what DDP, torch.compile, FSDP and checkpointing put into names.
+    """A name without what DDP, torch.compile, FSDP and checkpointing put into it.
 
     ``wrappers`` are the paths of DDP and DataParallel, longest first: elsewhere a part called
     ``module`` is the user's own.

@@ -156,7 +156,7 @@ class GlobalOrder:
 
 
 class EvaluationOrder:
-    """What is shuffled without gradients comes in one order, in one process and on every rank.
+    """Shuffles without gradients: one order, in one process and on every rank.
 
     The stream it is drawn from stands elsewhere: a DistributedSampler does not draw from it. The
     n-th such pass over as many samples has the same order everywhere.

@@ -40,7 +40,7 @@ class Patcher:
         self.replace(owner, name, make)
 
     def _scripting(self, script: Any) -> Any:
-        """What is scripted calls the functions that were there; it is not observed inside."""
+        """Scripted code calls the functions that were there, and is not observed inside."""
 
         @functools.wraps(script)
         def compile_unpatched(*args: Any, **kwargs: Any) -> Any:

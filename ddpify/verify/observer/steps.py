@@ -134,7 +134,7 @@ class StepWatch:
         }
 
     def _register(self, optimizer: Any) -> dict[str, Any]:
-        """What is to be said of an optimizer at its first step, or when parameters were added."""
+        """The description of an optimizer at its first step, or when parameters were added."""
         parameters = _parameters(optimizer)
         if self._known.get(optimizer, (0, -1))[1] == len(parameters):
             return {}

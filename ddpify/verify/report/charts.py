@@ -50,7 +50,7 @@ class Runs:
 
     @property
     def ranks(self) -> str:
-        """How they are called in a legend."""
+        """The ranks' names in a legend."""
         return f"each of {len(self.many)} ranks"
 
 

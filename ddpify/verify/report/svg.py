@@ -125,7 +125,7 @@ def _drawable(values: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _mark_bad(axes: Axes, steps: NDArray[np.int64], name: str) -> None:
-    """What is not a number stands at the upper edge."""
+    """Mark what is not a number at the upper edge."""
     if not len(steps):
         return
     shown = steps[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), 40)).astype(int))]

@@ -48,7 +48,7 @@ def limits(verification: Verification) -> str:
 
 
 def compared(verification: Verification) -> str:
-    """What was compared with what."""
+    """The two runs that were compared, in words."""
     options = verification.options
     script = printable(options.script.name if options.script.is_absolute() else str(options.script))
     original = printable(verification.baseline)
