@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from numbers import Real
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ def reduce_sum(*values: Any) -> Any:
 def _addend(value: Any) -> Any:
     if value is None:
         return None
-    if not isinstance(value, (int, float)) and not hasattr(value, "__array__"):
+    if not isinstance(value, Real) and not hasattr(value, "__array__"):
         kind = type(value).__name__
         raise TypeError(f"only numbers, tensors and arrays can be reduced, not {kind}")
     return (value.detach() if isinstance(value, torch.Tensor) else value) * 1  # bools count

@@ -228,7 +228,7 @@ def evaluation_share(dataset: Sized) -> range | None:
 
 
 def evaluation_sampler(dataset: Sized, batch_size: int | None = None) -> Sampler[int] | None:
-    """``evaluation_share`` or, given the loader's ``batch_size``, every N-th batch, as it was."""
+    """``evaluation_share`` or, given the loader's ``batch_size``, every N-th whole batch."""
     return _Share(len(dataset), batch_size) if get_world_size() > 1 else None
 
 
