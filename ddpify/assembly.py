@@ -135,8 +135,11 @@ def _import_block(imports: Iterable[_Import]) -> str:
 
 
 def _under_headings(parts: Iterable[_Part]) -> Iterable[str]:
+    """The texts, each section's first one under its heading where there are several sections."""
+    parts = [part for part in parts if part.section != _HEAD]
+    several = len({part.section for part in parts}) > 1
     before = _HEAD
     for part in parts:
-        if part.section != _HEAD:
-            yield part.text if part.section == before else f"{part.section}\n{part.text}"
-            before = part.section
+        begins = several and part.section != before
+        yield f"{part.section}\n{part.text}" if begins else part.text
+        before = part.section

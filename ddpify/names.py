@@ -48,6 +48,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",
     "begin_epoch",
     "evaluation_sampler",
+    "evaluation_share",
     "fork_random_streams",
     "get_local_rank",
     "get_rank",

@@ -1,8 +1,4 @@
-"""Numbers of all ranks: what ``ddp_utils`` leaves to those that reduce and gather.
-
-In one process each helper returns what it was given. All are collective: every rank must call
-them, in the same order.
-"""
+"""Numbers of all ranks: helpers that reduce and gather, each of which every rank must call."""
 
 from __future__ import annotations
 
@@ -18,41 +14,12 @@ from .ddp_utils import gather_objects, get_world_size
 
 # ---- Sums and means
 def reduce_sum(*values: Any) -> Any:
-    """Numbers, tensors and arrays summed over the ranks; several as a tuple (*collective*).
-
-    For metrics: each rank sends what it has to all, and no gradient passes. A rank that had
-    nothing to add may hold None, or the 0 that it began with.
-    """
-    if get_world_size() == 1:
-        return _one_or_all(values)
-    ranks = gather_objects([_addend(value) for value in values])
-    return _one_or_all([_added(parts) for parts in zip(*ranks, strict=True)])
-
-
-def reduce_mean(*values: Any) -> Any:
-    """``reduce_sum`` divided by the number of ranks, so ints become floats (*collective*).
-
-    Where ranks hold unequally many samples the mean of means is wrong: reduce sum and count.
-    """
-    sums, ranks = reduce_sum(*values), get_world_size()
-    if ranks == 1:
-        return sums
-    return sums / ranks if len(values) == 1 else tuple(total / ranks for total in sums)
-
-
-def reduce_meter(*meters: Any) -> None:
-    """Make ``sum``, ``count``, ``avg`` of complete AverageMeters global, in place (*collective*).
-
-    Once per meter: a second time would count the total again on every rank.
-    """
-    for meter in meters if get_world_size() > 1 else ():
-        meter.sum, meter.count = reduce_sum(meter.sum, meter.count)
-        if meter.count and not isinstance(getattr(type(meter), "avg", None), property):
-            meter.avg = meter.sum / meter.count
-
-
-def _one_or_all(results: Any) -> Any:
-    return results[0] if len(results) == 1 else tuple(results)
+    """Each value summed over the ranks, several as a tuple; None adds nothing (*collective*)."""
+    if get_world_size() > 1:
+        columns = zip(*gather_objects([_addend(value) for value in values]), strict=True)
+        held = [[part for part in column if part is not None] for column in columns]
+        values = tuple(sum(parts[1:], parts[0]) if parts else None for parts in held)
+    return values[0] if len(values) == 1 else values
 
 
 def _addend(value: Any) -> Any:
@@ -64,31 +31,28 @@ def _addend(value: Any) -> Any:
     return (value.detach() if isinstance(value, torch.Tensor) else value) * 1  # bools count
 
 
-def _added(parts: Any) -> Any:
-    present = [part for part in parts if part is not None]
-    return sum(present[1:], present[0]) if present else None
+def reduce_mean(*values: Any) -> Any:
+    """The mean over the ranks, right where they hold equally many samples (*collective*)."""
+    sums, ranks = reduce_sum(*values), get_world_size()
+    if ranks == 1:
+        return sums
+    return sums / ranks if len(values) == 1 else tuple(total / ranks for total in sums)
+
+
+def reduce_meter(*meters: Any) -> None:
+    """Make ``sum``, ``count``, ``avg`` of AverageMeters global, in place, once (*collective*)."""
+    for meter in meters if get_world_size() > 1 else ():
+        meter.sum, meter.count = reduce_sum(meter.sum, meter.count)
+        if meter.count and not isinstance(getattr(type(meter), "avg", None), property):
+            meter.avg = meter.sum / meter.count
 
 
 # ---- Lists with an entry per sample or per batch
 def gather_samples(*lists: Any) -> Any:
-    """Lists with one entry per sample, whole and in the data set's order (*collective*).
-
-    After a loop over a loader with ``evaluation_sampler``; several come as a tuple. Each rank
-    then holds what one process would.
-    """
-    if get_world_size() == 1:
-        return _one_or_all(lists)
-    return _one_or_all([_dealt_back(shares) for shares in zip(*gather_objects(lists), strict=True)])
-
-
-def gather_batches(*lists: Any) -> Any:
-    """``gather_samples`` for lists with a tensor, array or list per batch (*collective*).
-
-    The samples are in order and cut into batches as large as the largest were before.
-    """
-    if get_world_size() == 1:
-        return _one_or_all(lists)
-    return _one_or_all([_cut_again(shares) for shares in zip(*gather_objects(lists), strict=True)])
+    """Lists with one entry per sample, whole and in the data set's order (*collective*)."""
+    if get_world_size() > 1:
+        lists = tuple(_dealt_back(shares) for shares in zip(*gather_objects(lists), strict=True))
+    return lists[0] if len(lists) == 1 else lists
 
 
 def _dealt_back(shares: Any) -> list[Any]:
@@ -105,6 +69,13 @@ def _dealt_back(shares: Any) -> list[Any]:
     return whole
 
 
+def gather_batches(*lists: Any) -> Any:
+    """``gather_samples`` for lists with a tensor, array or list per batch (*collective*)."""
+    if get_world_size() > 1:
+        lists = tuple(_cut_again(shares) for shares in zip(*gather_objects(lists), strict=True))
+    return lists[0] if len(lists) == 1 else lists
+
+
 def _cut_again(shares: Any) -> list[Any]:
     batches = [batch for share in shares for batch in share]
     rows = _dealt_back([[row for batch in share for row in batch] for share in shares])
@@ -119,13 +90,8 @@ def _cut_again(shares: Any) -> list[Any]:
 
 # ---- Counts that a loss is divided by
 def per_rank_count(count: Any, at_least: float = 0) -> Any:
-    """What this rank divides its sum by: its share of all ranks' count (*collective*).
-
-    ``loss.sum() / per_rank_count(mask.sum(), at_least=1)``: DistributedDataParallel's mean over
-    the ranks is then the sum of all over the count of all, and ``at_least`` bounds that count,
-    not each rank's. Under ``no_grad`` (evaluation) and in one process it is ``count`` itself.
-    """
-    ranks = get_world_size() if torch.is_grad_enabled() else 1
+    """What this rank divides its sum by: its part of all ranks' count (*collective*)."""
+    ranks = get_world_size() if torch.is_grad_enabled() else 1  # an evaluation is this rank's own
     if ranks > 1:
         count = _total(count) if isinstance(count, torch.Tensor) else reduce_sum(count)
     if at_least:
@@ -134,18 +100,14 @@ def per_rank_count(count: Any, at_least: float = 0) -> Any:
 
 
 def global_mean(mean: torch.Tensor, count: Any) -> torch.Tensor:
-    """Weigh this rank's ``mean`` over ``count`` terms by its part of all terms (*collective*).
-
-    ``global_mean(criterion(out, target), (target != ignored).sum())``: the mean over the ranks is
-    then the mean over all terms. A rank without terms, where ``mean`` is nan, adds nothing. Under
-    ``no_grad`` (evaluation) and in one process it is ``mean`` itself.
-    """
-    if get_world_size() == 1 or not torch.is_grad_enabled():
+    """This rank's ``mean`` of ``count`` terms, weighed by its part of all terms (*collective*)."""
+    if get_world_size() == 1 or not torch.is_grad_enabled():  # an evaluation is this rank's own
         return mean
     precise = torch.promote_types(mean.dtype, torch.float32)  # half precision counts to 2048
     own = torch.as_tensor(count, device=mean.device).to(precise)
     total = _total(own)
     weighted = mean * (own * get_world_size() / total).to(mean.dtype)
+    # A rank without terms, where the mean is nan, adds nothing.
     return torch.where((own == 0) & (total != 0), torch.zeros_like(mean), weighted)
 
 

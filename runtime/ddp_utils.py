@@ -1,17 +1,12 @@
-"""Let one training script run unchanged as one process or as many ranks under torchrun.
+"""One training script, run as one process (``python``) or as several ranks (``torchrun``).
 
-    python main.py                                      # one process: every helper steps aside
-    torchrun --standalone --nproc_per_node=4 main.py    # one rank per GPU
-
-Under torchrun every rank must call the helpers marked *collective*, in the same order: never put
-one under ``if is_main_process():``.
+Every rank must call what is marked *collective*, in the same order: not only the main process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import inspect
 import io
 import logging
 import os
@@ -26,12 +21,10 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.nn.modules.utils import consume_prefix_in_state_dict_if_present
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, Sampler
 
 M = TypeVar("M", bound=nn.Module)
-T = TypeVar("T")
 
 
 # ---- Processes
@@ -49,11 +42,7 @@ def distributed_session(**options: Any) -> Iterator[None]:
 
 
 def setup_distributed(**options: Any) -> None:
-    """Join torchrun's group; ranks > 0 no longer show warnings and log errors only (*collective*).
-
-    All ranks get rank 0's random state, so that a script that never seeds agrees with itself.
-    ``options`` are those of ``init_process_group``. Without torchrun nothing is done.
-    """
+    """Join torchrun's group; on ranks > 0 silence warnings and logs below errors (*collective*)."""
     if not _launched() or dist.is_initialized():
         return
     if not is_main_process():
@@ -61,19 +50,41 @@ def setup_distributed(**options: Any) -> None:
         # Only the display: a filter that makes a warning an error must act on every rank.
         warnings.showwarning = lambda *args, **kwargs: None
     if torch.cuda.is_available():
-        torch.cuda.set_device(get_local_rank() % torch.cuda.device_count())
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     # No device_id: with it NCCL collectives hang at random (pytorch issue 153960).
     dist.init_process_group(**{"backend": _backend(), **options})
-    if get_world_size() > 1:
-        _share_random_state()
+    _share_random_state()
+
+
+def _launched() -> bool:
+    return "RANK" in os.environ and "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
+def _backend() -> str:
+    """Gloo for the CPU, and NCCL for GPUs where each local rank has its own."""
+    gpus, ranks = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if 0 < gpus < ranks and is_main_process():
+        shared = f"{ranks} ranks share {gpus} GPU(s) and talk over Gloo, which is slow"
+        warnings.warn(f"{shared}: use --nproc_per_node={gpus}", stacklevel=2)
+    return "cpu:gloo,cuda:nccl" if ranks <= gpus and dist.is_nccl_available() else "gloo"
+
+
+def _share_random_state() -> None:
+    """Give every rank rank 0's, so that a script that never seeds agrees with itself."""
+    streams: list[Any] = [(random.getstate, random.setstate)]
+    streams.append((torch.get_rng_state, torch.set_rng_state))
+    if numpy := sys.modules.get("numpy"):
+        streams.append((numpy.random.get_state, numpy.random.set_state))
+    if torch.cuda.is_available():
+        streams.append((torch.cuda.get_rng_state, torch.cuda.set_rng_state))
+    for read, restore in streams:
+        restore(broadcast(read()))
 
 
 def cleanup_distributed() -> None:
     """Leave the process group after a run that succeeded (*collective*)."""
     if dist.is_initialized():
-        # Gloo's threads must not outlive Python: without this line 8 of 60 good runs aborted at
-        # their end ("terminate called without an active exception"), with it none of 80.
-        gc.collect()
+        gc.collect()  # threads of Gloo must not outlive Python: good runs aborted at their end
         dist.destroy_process_group()
 
 
@@ -115,28 +126,29 @@ def barrier() -> None:
     gather_objects(None)
 
 
-def broadcast(value: T) -> T:
+def broadcast(value: Any) -> Any:
     """Rank 0's ``value``, a picklable object, on every rank (*collective*)."""
-    own: Any = value if is_main_process() else None
-    return gather_objects(own)[0]  # type: ignore[no-any-return]
+    return gather_objects(value if is_main_process() else None)[0]
 
 
-def gather_objects(value: T) -> list[T]:
+def gather_objects(value: Any) -> list[Any]:
     """The ``value`` of each rank, a picklable object, on every rank (*collective*)."""
     if get_world_size() == 1:
         return [value]
+    packed = io.BytesIO()
+    torch.save(value, packed)
     boxes = [b""] * get_world_size()
-    dist.all_gather_object(boxes, _packed(value))
-    return [_unpacked(box) for box in boxes]
+    dist.all_gather_object(boxes, packed.getvalue())
+    return [torch.load(io.BytesIO(box), _to_own_gpu, weights_only=False) for box in boxes]
+
+
+def _to_own_gpu(storage: Any, location: str) -> Any:
+    return storage.cuda() if location.startswith("cuda") else storage
 
 
 @contextlib.contextmanager
 def main_process_first() -> Iterator[None]:
-    """Run the body on rank 0, then on the first rank of other nodes, then elsewhere (*collective*).
-
-    For downloads and caches, whether nodes share the disk or not. Where the body raises, the
-    ranks that wait for it raise too.
-    """
+    """Let rank 0 go first, then the first rank of each other node, then the rest (*collective*)."""
     turn = 0 if is_main_process() else 1 if get_local_rank() == 0 else 2
     for _ in range(turn):
         _agree(True)
@@ -148,6 +160,12 @@ def main_process_first() -> Iterator[None]:
         raise
     for _ in range(turn, 2):
         _agree(True)
+
+
+def _agree(succeeded: bool) -> None:
+    """Wait for the others, and raise where one of them failed."""
+    if not all(gather_objects(succeeded)) and succeeded:
+        raise RuntimeError("another rank failed where this one waited: its traceback says why")
 
 
 # ---- Data
@@ -165,21 +183,15 @@ def per_rank_batch_size(batch_size: int) -> int:
 def distributed_sampler(
     dataset: Sized, shuffle: bool, drop_last: bool = False
 ) -> DistributedSampler[Any] | None:
-    """The sampler for training, None in one process (*collective*).
-
-    ``DataLoader(dataset, shuffle=sampler is None, sampler=sampler, ...)``, with ``shuffle=False``
-    where the script did not shuffle; then ``begin_epoch(loader, epoch)`` before each epoch.
-    """
+    """The training loader's sampler, None in one process; see ``begin_epoch`` (*collective*)."""
     ranks = get_world_size()
     if ranks == 1:
         return None
     # Rank 0's seed: the script may seed each rank differently. 31 bits leave room for the epoch.
     length, seed = broadcast((len(dataset), torch.initial_seed() % 2**31))
     if len(dataset) != length:
-        raise ValueError(
-            f"rank {get_rank()} has {len(dataset)} samples but rank 0 has {length}: "
-            "build the same data set on every rank (sorted files, equal seeds)"
-        )
+        unequal = f"rank {get_rank()} has {len(dataset)} samples but rank 0 has {length}"
+        raise ValueError(f"{unequal}: sort the files, use one seed on all ranks")
     if length % ranks and not drop_last and is_main_process():
         repeated = f"the last batch of each epoch repeats {-length % ranks} of them"
         warnings.warn(f"{length} samples do not divide by {ranks} ranks: {repeated}", stacklevel=2)
@@ -188,23 +200,18 @@ def distributed_sampler(
 
 
 def begin_epoch(loader: DataLoader[Any], epoch: int) -> None:
-    """Tell the loader's sampler the epoch, by which it shuffles; ranks > 0 fork their streams anew.
-
-    So a resumed run draws as an unbroken one, though a checkpoint holds rank 0's random state only.
-    """
+    """Tell the sampler the epoch, by which it shuffles; ranks > 0 begin new random streams."""
     for owner in (loader, getattr(loader, "batch_sampler", None)):
         sampler: Any = getattr(owner, "sampler", None)
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
+            # A resumed run draws as an unbroken one: its checkpoint holds rank 0's streams only.
             fork_random_streams(getattr(sampler, "seed", 0) + epoch * get_world_size())
             return
 
 
 def fork_random_streams(seed: int | None = None) -> None:
-    """Let augmentation and dropout differ between ranks; rank 0 keeps its streams as they are.
-
-    Call it after data sets and model are made, which all ranks must draw alike.
-    """
+    """Let ranks > 0 draw apart from rank 0, once all have made the same data sets and model."""
     if is_main_process():
         return
     seed = ((torch.initial_seed() if seed is None else seed) + get_rank()) % 2**32
@@ -214,12 +221,14 @@ def fork_random_streams(seed: int | None = None) -> None:
         numpy.random.seed(seed)
 
 
-def evaluation_sampler(dataset: Sized, batch_size: int | None = None) -> Sampler[int] | None:
-    """This rank's share of ``dataset`` without repeats, None in one process.
+def evaluation_share(dataset: Sized) -> range | None:
+    """This rank's samples for an evaluation without collectives; None in one process."""
+    ranks = get_world_size()
+    return range(get_rank(), len(dataset), ranks) if ranks > 1 else None
 
-    Every N-th sample or, with the loader's ``batch_size``, every N-th batch as one process has it.
-    Shares may differ in length: in the loop call ``unwrap(model)`` and no collective.
-    """
+
+def evaluation_sampler(dataset: Sized, batch_size: int | None = None) -> Sampler[int] | None:
+    """``evaluation_share`` or, given the loader's ``batch_size``, every N-th whole batch."""
     return _Share(len(dataset), batch_size) if get_world_size() > 1 else None
 
 
@@ -227,56 +236,43 @@ class _Share(Sampler[int]):
     """Batches r, r + N, r + 2N ... of rank r; samples where no batch size is given."""
 
     def __init__(self, length: int, batch_size: int | None) -> None:
-        step, self.whole = batch_size or 1, batch_size and length
-        starts = range(get_rank() * step, length, get_world_size() * step)
-        self.indices = [i for start in starts for i in range(start, min(start + step, length))]
+        rank, ranks, size = get_rank(), get_world_size(), batch_size or 1
+        self.indices = [i for i in range(length) if i // size % ranks == rank]
+        # Of batches, those of all ranks: a sum that is reduced is divided by len(loader) then.
+        self.length = length if batch_size else len(self.indices)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.indices)
 
     def __len__(self) -> int:
-        # Of batches, those of all ranks: a sum that is reduced is divided by len(loader) then.
-        return self.whole or len(self.indices)
+        return self.length
 
 
 # ---- Model
 def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
-    """``model`` in DistributedDataParallel, itself in one process (*collective*).
-
-    After ``.to(device)`` and freezing. ``sync_batchnorm`` (on GPUs only) normalises over the
-    global batch.
-    """
+    """``model`` in DistributedDataParallel, after ``.to(device)`` and freezing (*collective*)."""
     if get_world_size() == 1:
         return model
-    # torch 2.13 gave the first of these the second name.
-    old, new = "broadcast_buffers", "forward_sync_buffers"
-    if old in ddp_kwargs and new in inspect.signature(DistributedDataParallel).parameters:
-        ddp_kwargs[new] = ddp_kwargs.pop(old)
+    if "broadcast_buffers" in ddp_kwargs and torch.__version__ >= "2.13":  # which renamed it
+        ddp_kwargs["forward_sync_buffers"] = ddp_kwargs.pop("broadcast_buffers")
     devices = {parameter.device for parameter in model.parameters()}
     if all(device.type == "cuda" for device in devices):
         if sync_batchnorm:
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
         if len(devices) == 1:
             ddp_kwargs.setdefault("device_ids", [devices.pop().index])
-    wrapper: Any = DistributedDataParallel(model, **ddp_kwargs)
-    return wrapper  # type: ignore[no-any-return]
+    return DistributedDataParallel(model, **ddp_kwargs)  # type: ignore[return-value]
 
 
 def unwrap(model: M) -> M:
-    """The module inside DistributedDataParallel or DataParallel, else ``model``.
-
-    Looks through ``torch.compile`` around a wrapper; a compiled model without one keeps its keys.
-    """
+    """The module inside DistributedDataParallel or DataParallel, else ``model`` itself."""
     inner: Any = getattr(model, "_orig_mod", model)
     wrapped = isinstance(inner, (DistributedDataParallel, DataParallel))
     return inner.module if wrapped else model
 
 
 def sync_buffers(model: nn.Module) -> None:
-    """Give every rank rank 0's buffers, in place: evaluation needs them (*collective*).
-
-    The wrapper does so before training forwards only: batch-norm statistics differ after the last.
-    """
+    """Give every rank rank 0's buffers, in place: batch-norm statistics differ (*collective*)."""
     for buffer in unwrap(model).buffers() if get_world_size() > 1 else ():
         dist.broadcast(buffer.detach(), src=0)
 
@@ -284,7 +280,7 @@ def sync_buffers(model: nn.Module) -> None:
 def without_module_prefix(state_dict: dict[str, Any]) -> dict[str, Any]:
     """``state_dict`` without the ``module.`` that a saved wrapper put before all of its keys."""
     if all(str(key).startswith("module.") for key in state_dict):
-        consume_prefix_in_state_dict_if_present(state_dict, "module.")
+        nn.modules.utils.consume_prefix_in_state_dict_if_present(state_dict, "module.")
     return state_dict
 
 
@@ -307,12 +303,20 @@ def save_on_main(obj: object, path: Any, **kwargs: Any) -> None:
     _agree(True)
 
 
-class NullWriter:
-    """Stands in for a writer, file or logger on ranks that must not write.
+def _save(obj: object, path: Any, **kwargs: Any) -> None:
+    """``torch.save``, but a run that is killed meanwhile leaves the old file as it was."""
+    if not isinstance(path, (str, os.PathLike)) or Path(path).is_char_device():
+        torch.save(obj, path, **kwargs)  # a buffer, or /dev/null
+        return
+    target = Path(path).resolve()  # a link stays a link
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        partial = Path(folder, Path(path).name)  # the archive contains the name
+        torch.save(obj, partial, **kwargs)
+        os.replace(partial, target)
 
-    Any method returns the NullWriter, ``write`` returns 0. It is true like the real one, so that
-    all ranks take the same branch; a real value must come from rank 0 by ``broadcast``.
-    """
+
+class NullWriter:
+    """A writer, file or logger of ranks that must not write: true as the real one, but silent."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # copy, pickle and numpy ask for these
@@ -332,68 +336,6 @@ class NullWriter:
 
     def write(self, *args: Any) -> int:
         return 0
-
-
-# ---- Inner workings
-def _launched() -> bool:
-    return "RANK" in os.environ and "LOCAL_RANK" in os.environ and "WORLD_SIZE" in os.environ
-
-
-def _backend() -> str:
-    """Gloo for the CPU, and NCCL for GPUs where each local rank has its own."""
-    gpus, ranks = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    if 0 < gpus < ranks and is_main_process():
-        shared = f"{ranks} ranks share {gpus} GPU(s) and talk over Gloo, which is slow"
-        warnings.warn(f"{shared}: use --nproc_per_node={gpus}", stacklevel=2)
-    return "cpu:gloo,cuda:nccl" if ranks <= gpus and dist.is_nccl_available() else "gloo"
-
-
-def _share_random_state() -> None:
-    numpy, cuda = sys.modules.get("numpy"), torch.cuda.is_available()
-    states: list[Any] = [random.getstate(), torch.get_rng_state()]
-    states.append(numpy.random.get_state() if numpy else None)
-    states.append(torch.cuda.get_rng_state() if cuda else None)
-    states = broadcast(states)
-    random.setstate(states[0])
-    torch.set_rng_state(states[1])
-    if numpy:
-        numpy.random.set_state(states[2])
-    if cuda:
-        torch.cuda.set_rng_state(states[3])
-
-
-def _agree(succeeded: bool) -> None:
-    """Wait for the others, and raise where one of them failed."""
-    if not all(gather_objects(succeeded)) and succeeded:
-        raise RuntimeError("another rank failed where this one waited: its traceback says why")
-
-
-def _packed(value: object) -> bytes:
-    buffer = io.BytesIO()
-    torch.save(value, buffer)
-    return buffer.getvalue()
-
-
-def _unpacked(data: bytes) -> Any:
-    """What was packed, with what was on the sender's GPU on this rank's."""
-
-    def place(storage: Any, location: str) -> Any:
-        return storage.cuda() if location.startswith("cuda") else storage
-
-    return torch.load(io.BytesIO(data), place, weights_only=False)
-
-
-def _save(obj: object, path: Any, **kwargs: Any) -> None:
-    """``torch.save``, but a run that is killed meanwhile leaves the old file as it was."""
-    if not isinstance(path, (str, os.PathLike)) or Path(path).is_char_device():
-        torch.save(obj, path, **kwargs)  # a buffer, or /dev/null
-        return
-    target = Path(path).resolve()  # a link stays a link
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        # torch.save writes the file's name into the archive: keep it.
-        partial = Path(folder, Path(path).name)
-        torch.save(obj, partial, **kwargs)
-        os.replace(partial, target)
 
 
 # ---- Names of earlier versions

@@ -11,6 +11,8 @@ from pathlib import Path
 from ddpify import vendor
 from ddpify.facts.link import analyze
 from ddpify.facts.model import Facts
+from ddpify.names import HEADER_PREFIX
+from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.plan import Change
 from ddpify.project import Project
@@ -90,6 +92,12 @@ def migrated(entry: Path) -> None:
     outcome = migrate([entry], Settings())
     assert not outcome.refusals, [refusal.message for refusal in outcome.refusals]
     write(outcome.changes, outcome.root)
+
+
+def helper_lines(outcome: Outcome) -> int:
+    """All lines of the copy of the helpers that a migration adds, of both of its files."""
+    texts = [change.after.decode() for change in outcome.changes if change.before is None]
+    return sum(len(text.splitlines()) for text in texts if text.startswith(HEADER_PREFIX))
 
 
 def marked(files: Mapping[str, str], code: str) -> set[tuple[str, int]]:

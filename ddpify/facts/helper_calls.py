@@ -18,6 +18,7 @@ MADE = {
     "get_world_size": Kind.WORLD,
     "distributed_sampler": Kind.SAMPLER,
     "evaluation_sampler": Kind.SAMPLER,
+    "evaluation_share": Kind.SAMPLER,
 }
 
 

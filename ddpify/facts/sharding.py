@@ -16,9 +16,11 @@ from ddpify.facts.locality import loaders_in
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Loop
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
+from ddpify.names import INSTALLED
 from ddpify.source import Site
 
 JOINS = frozenset({"cat", "concat", "concatenate", "vstack", "hstack"})
+_SHARES = frozenset(f"{INSTALLED}.evaluation_{name}" for name in ("sampler", "share"))
 
 
 def candidates(m: Machine) -> frozenset[Site]:
@@ -54,7 +56,7 @@ def presharded(m: Machine) -> frozenset[Site]:
         for thing in loaders_in(loop.over):
             sampler = loader_arguments(thing).sampler
             names = [t.name for t in sampler.things] if sampler is not None else []
-            if any(name == "ddpify.runtime.evaluation_sampler" for name in names):
+            if not _SHARES.isdisjoint(names):
                 found.add(thing.born)
     return frozenset(found)
 

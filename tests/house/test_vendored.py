@@ -66,6 +66,8 @@ def test_a_project_gets_what_it_calls(project: Path) -> None:
     assert "class NullWriter" not in core.read_text()
     assert "def reduce_meter(" in metrics.read_text()
     assert "def gather_samples(" not in metrics.read_text()
+    assert "# ---- " in core.read_text()
+    assert "# ---- " not in metrics.read_text(), "a single section needs no heading"
     assert all(is_sealed(file.read_text()) for file in (core, metrics))
 
 

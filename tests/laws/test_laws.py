@@ -20,7 +20,7 @@ from ddpify.rules.base import Edit, How, Severity
 from ddpify.settings import Settings
 from ddpify.source import Source
 from tests.laws.cases import Case, case, example_cases, fixture_cases
-from tests.projects import read
+from tests.projects import helper_lines, read
 
 
 @pytest.fixture(scope="module", params=[*fixture_cases(), *example_cases()])
@@ -53,6 +53,10 @@ def test_closure_what_is_migrated_has_nothing_left_to_fix(migrated: Case) -> Non
     left = check([migrated.entry], Settings())
     assert [(f.rule, str(f.site)) for f in left.findings if f.fix] == []
     assert not left.refusals
+
+
+def test_the_helpers_that_come_with_it_are_read_in_ten_minutes(migrated: Case) -> None:
+    assert helper_lines(migrated.outcome) <= 400
 
 
 def test_the_linter_finds_no_error_in_what_is_migrated(migrated: Case) -> None:

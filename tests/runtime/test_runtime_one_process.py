@@ -65,6 +65,7 @@ SAME: list[Any] = [
     pytest.param(lambda: metrics.global_mean(TENSOR, 2), TENSOR, id="global_mean"),
     pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
+    pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),
     pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
     pytest.param(lambda: ddp.is_main_process(), True, id="is_main_process"),
     pytest.param(lambda: ddp.setup_distributed(), None, id="setup_distributed"),
@@ -85,7 +86,7 @@ def test_helpers_return_the_very_object_and_draw_nothing(
     assert not dist.is_initialized()
 
 
-@pytest.mark.parametrize(("call", "result"), SAME[:13])
+@pytest.mark.parametrize(("call", "result"), SAME[:14])
 def test_a_single_rank_under_torchrun_is_one_process(
     call: Callable[[], Any], result: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +201,7 @@ def test_before_setup_the_launcher_says_who_this_is() -> None:
     sampler = ddp.evaluation_sampler(range(11))
     assert sampler is not None
     assert (list(sampler), len(sampler)) == ([2, 6, 10], 3)
+    assert ddp.evaluation_share(range(11)) == range(2, 11, 4)
 
 
 SIZES = [

@@ -180,6 +180,7 @@ def test_the_evaluation_sampler_deals_every_sample_once(job: Job) -> None:
     shares = [seen["shard"] for seen in job["evaluation"]]
     assert sorted(index for share in shares for index in share) == list(range(7))
     assert [seen["batches"] for seen in job["evaluation"]] == [-(-len(s) // 2) for s in shares]
+    assert [seen["older"] for seen in job["evaluation"]] == shares
 
 
 def test_the_evaluation_sampler_deals_whole_batches(job: Job) -> None:

@@ -67,8 +67,10 @@ def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[Edit, ...]:
     shuffle = shuffled(facts, call, sampler)
     size = call.arg_site(1, "batch_size")
     dealt = size is not None and call.site in facts.dealt
-    given = f"{dataset.name}, {facts.text(size)}" if size and dealt else dataset.name
-    made = f"{sampler} = evaluation_sampler({given}){shuffle.lines}"
+    share = f"evaluation_share({dataset.name})"
+    if size and dealt:
+        share = f"evaluation_sampler({dataset.name}, {facts.text(size)})"
+    made = f"{sampler} = {share}{shuffle.lines}"
     edits = [
         *dataset.edits,
         edit(facts, How.BEFORE, statement_of(facts, call.site), dataset.lines + made),
@@ -99,8 +101,8 @@ RULE = Rule(
                 "DataLoader(unseen, batch_size=100, sampler=share),",
                 "DataLoader(unseen, 100),  # DDP205",
             ),
-            ("    share = evaluation_sampler(unseen)\n", ""),
-            ("evaluation_sampler, ", ""),
+            ("    share = evaluation_share(unseen)\n", ""),
+            ("evaluation_share, ", ""),
         ),
         *(marked(form, "DDP205", "labels[800:]), 100)") for form in (SINGLE, *FORMS, *DEALT)),
         marked(TAKEN, "DDP205", "    drawn, _ = next(iter(hold))"),

@@ -128,7 +128,7 @@ def score(brain, stream, place):
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from ddp_utils import distributed_sampler, evaluation_sampler, per_rank_batch_size
+from ddp_utils import distributed_sampler, evaluation_share, per_rank_batch_size
 
 
 class Classifier(nn.Module):
@@ -145,7 +145,7 @@ def make_loaders(batch):
     known = TensorDataset(torch.randn(900, 64), torch.randint(0, 10, (900,)))
     unseen = TensorDataset(torch.randn(200, 64), torch.randint(0, 10, (200,)))
     order = distributed_sampler(known, shuffle=True)
-    share = evaluation_sampler(unseen)
+    share = evaluation_share(unseen)
     return (
         DataLoader(
             known, batch_size=per_rank_batch_size(batch), shuffle=order is None, sampler=order

@@ -66,7 +66,8 @@ NEAR = (
 # As ranks run it.
 TAKEN = changed(
     PROJECT,
-    ("evaluation_sampler(unseen)", "evaluation_sampler(unseen, 100)"),
+    ("sampler, evaluation_share", "sampler, evaluation_sampler"),
+    ("evaluation_share(unseen)", "evaluation_sampler(unseen, 100)"),
     ("        hits += (guess == kind.to(place)).sum().item()\n", ""),
     (
         "        seen += kind.size(0)\n",

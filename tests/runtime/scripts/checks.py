@@ -200,8 +200,9 @@ def sampling() -> Any:
 
 
 def evaluation() -> Any:
-    loader = DataLoader(TensorDataset(torch.arange(7)), 2, sampler=ddp.evaluation_sampler(range(7)))
     data, found = TensorDataset(torch.arange(7)), {}
+    loader = DataLoader(data, 2, sampler=ddp.evaluation_share(data))
+    older = DataLoader(data, 2, sampler=ddp.evaluation_sampler(data))
     for size in (1, 2, 3, 7, 10):
         dealt = DataLoader(data, size, sampler=ddp.evaluation_sampler(data, size))
         first = ddp.broadcast(next(iter(dealt), None))
@@ -209,6 +210,7 @@ def evaluation() -> Any:
     return {
         "shard": [int(i) for (b,) in loader for i in b],
         "batches": len(loader),
+        "older": [int(i) for (b,) in older for i in b],
         "dealt": found,
     }
 
