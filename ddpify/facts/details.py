@@ -1,0 +1,147 @@
+"""Details of things: what is remembered of the things of one kind, beside what all have.
+
+Each sort of detail is a class, asked for by that class: ``loader.detail(LoaderArguments)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddpify.facts.events import Call, Where
+from ddpify.facts.values import Detail, Measure, Thing, Value
+from ddpify.source import Site
+
+
+@dataclass(frozen=True, eq=False)
+class Made(Detail):
+    """The call that made a thing, and what its arguments were computed from."""
+
+    call: Call
+    deps: frozenset[Thing] = frozenset()
+
+
+def call_that_made(thing: Thing) -> Call | None:
+    made = thing.detail(Made)
+    return made.call if made is not None else None
+
+
+def made_by(thing: Thing, call: Call, deps: frozenset[Thing] = frozenset()) -> None:
+    """Remember the last call that made a thing, and what any such call was given."""
+    before = thing.detail(Made)
+    thing.describe(Made(call, before.deps | deps if before is not None else deps))
+
+
+@dataclass(frozen=True, eq=False)
+class LoaderArguments(Detail):
+    """What a ``DataLoader`` was given; None where it was not."""
+
+    dataset: Value | None
+    batch_size: Value | None
+    shuffle: Value | None
+    sampler: Value | None
+    batch_sampler: Value | None
+    drop_last: Value | None
+
+    @property
+    def samplers(self) -> tuple[Value, ...]:
+        given = (self.sampler, self.batch_sampler)
+        return tuple(value for value in given if value is not None)
+
+
+NO_ARGUMENTS = LoaderArguments(None, None, None, None, None, None)
+
+
+def loader_arguments(loader: Thing) -> LoaderArguments:
+    """What a loader was given: nothing that is known, where no call was read."""
+    return loader.detail(LoaderArguments) or NO_ARGUMENTS
+
+
+@dataclass(frozen=True, eq=False)
+class Optimized(Detail):
+    """The parameters that an optimizer steps."""
+
+    parameters: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction(Detail):
+    """How a criterion makes one number of a batch's losses."""
+
+    measure: Measure
+
+
+@dataclass(frozen=True, eq=False)
+class Partial(Detail):
+    """The arguments that a ``functools.partial`` has given to a callable."""
+
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+
+
+@dataclass(frozen=True, eq=False)
+class Factory(Detail):
+    """What a ``defaultdict`` calls for an entry that it lacks."""
+
+    makes: Value
+
+
+@dataclass(frozen=True, eq=False)
+class AnyAttribute(Detail):
+    """What ``setattr`` stored under a name that is not known."""
+
+    value: Value
+
+
+@dataclass(frozen=True, eq=False)
+class Bypass(Detail):
+    """The call of a model's method or part, which its wrapper does not see."""
+
+    call: Call
+
+
+@dataclass(frozen=True, eq=False)
+class Wrapper(Detail):
+    """The qualified name of what wraps a model."""
+
+    name: str
+
+
+class NumbersRows(Detail):
+    """An index counts the samples of a batch, not the passes of a loop."""
+
+
+class NumbersPasses(Detail):
+    """A progress bar counts (``trange``), it goes over nothing."""
+
+
+class OpenForward(Detail):
+    """A module without parameters: a call of it is read as a call of its ``forward``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tally(Detail):
+    """A count that differs between ranks: ``form_of`` what it was before this expression.
+
+    ``max(n, 1)`` is a form ``of`` the expression ``n``, bounded by the ``floor`` ``1``.
+    """
+
+    form_of: tuple[Thing, ...]
+    where: Where
+    of: Site | None = None
+    floor: Site | None = None
+    rounded: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class CountMean(Detail):
+    """A mean over a count that differs between ranks.
+
+    Either over ``count``, which stands ``at`` a place of the program, or by a ``call`` of a
+    criterion that was ``made`` there.
+    """
+
+    where: Where
+    count: Value | None = None
+    at: Site | None = None
+    call: Call | None = None
+    made: Call | None = None
