@@ -60,7 +60,7 @@ def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
     random = streams.random(m, one)
     if random is not None:
         return random
-    if name in words.FILE_TESTS or one.method in ("exists", "is_file", "is_dir"):
+    if name in words.FILE_TESTS or one.method in names.PATH_TESTS:
         return with_origin(result(one), FILES, name, one)
     if one.receiver is not None:
         return _method(m, f, one)
