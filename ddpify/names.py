@@ -44,6 +44,10 @@ COLLECTIVES: Final[frozenset[str]] = METRICS_NAMES | {
     "wrap_model",
 }
 
+# Of these: what gives the sum over the ranks, and the mean.
+SUMS: Final = frozenset({"reduce_sum"})
+MEANS: Final = frozenset({"reduce_mean"})
+
 RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",
     "begin_epoch",

@@ -14,8 +14,10 @@ from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.settings import Settings
 
 PROGRAM = """\
+import os
 import random
 import time
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -45,36 +47,85 @@ if __name__ == "__main__":
 """
 
 
-def migrated(folder: Path, before: str = "first = True", after: str = "last = True") -> Outcome:
+WITHOUT_404 = replace(Settings(), ignore=("DDP404",))
+
+
+def migrated(
+    folder: Path,
+    before: str = "first = True",
+    after: str = "last = True",
+    settings: Settings | None = None,
+) -> Outcome:
     (folder / "requirements.txt").write_text("torch\n")
     text = PROGRAM.replace("first = step == 0", before).replace("last = step == 9", after)
     (folder / "train.py").write_text(text)
-    return pipeline.migrate([folder / "train.py"], Settings())
+    return pipeline.migrate([folder / "train.py"], settings or Settings())
 
 
 def line_of(mark: str) -> int:
     return next(n for n, line in enumerate(PROGRAM.splitlines(), 1) if mark in line)
 
 
-@pytest.mark.parametrize(
-    "before",
-    [
-        "if random.random() < 0.1: continue",
-        "if torch.rand(1).item() < 0.1: continue",
-        "if time.monotonic() - start > 60: break",
-    ],
-)
+SKIPS = [
+    "if random.random() < 0.1: continue",
+    "if torch.rand(1).item() < 0.1: continue",
+    "if time.monotonic() - start > 60: break",
+    "if step % 2:\n                if random.random() < 0.1: continue",
+]
+
+
+@pytest.mark.parametrize("before", SKIPS)
 def test_a_step_that_each_rank_skips_for_itself_is_refused(tmp_path: Path, before: str) -> None:
-    outcome = migrated(tmp_path, before=before)
+    """Here by this reading alone: the rule that lets rank 0 decide is switched off."""
+    outcome = migrated(tmp_path, before=before, settings=WITHOUT_404)
     (refusal,) = outcome.refusals
-    assert refusal.message.startswith(f"train.py:{line_of('BEFORE')}: ")  # of the original
+    line = line_of("BEFORE") + before.count("\n")  # of the original
+    assert refusal.message.startswith(f"train.py:{line}: ")
     assert not outcome.changes
 
 
 def test_a_limit_of_time_is_refused(tmp_path: Path) -> None:
-    outcome = migrated(tmp_path, after="if time.time() - start > 3600: break")
+    after = "if time.time() - start > 3600: break"
+    outcome = migrated(tmp_path, after=after, settings=WITHOUT_404)
     (refusal,) = outcome.refusals
     assert refusal.message.startswith(f"train.py:{line_of('AFTER')}: ")
+
+
+ALONE = [
+    *SKIPS,
+    "if not Path('go').exists(): break",
+    "if os.path.exists('stop'): break",
+    "if step > 3 and time.time() - start > 60: break",
+    "over = time.time() - start > 60\n            if over: break",
+    "if random.random() < 0.1: torch.save(model.state_dict(), 'some.pt')",
+    "while random.random() < 0.1: model(x).sum().backward()",
+]
+
+
+@pytest.mark.parametrize("before", ALONE)
+def test_what_each_rank_would_decide_for_itself_rank_0_decides(tmp_path: Path, before: str) -> None:
+    outcome = migrated(tmp_path, before=before)
+    assert not outcome.refusals
+    (found,) = (one for one in outcome.findings if one.rule == "DDP404")
+    line = PROGRAM.splitlines().index(
+        PROGRAM.split("  # BEFORE")[0].splitlines()[-1] + "  # BEFORE"
+    )
+    assert found.site.span.line == line + 1 + before.count("\n")
+    script = next(change.after for change in outcome.changes if change.path == "train.py")
+    assert b" broadcast(" in script
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "rng = random.Random(step)\n            if rng.random() < 0.1: continue",
+        "random.seed(step)\n            if random.random() < 0.1: continue",
+    ],
+)
+def test_what_ranks_draw_alike_is_left_as_it_is(tmp_path: Path, before: str) -> None:
+    outcome = migrated(tmp_path, before=before)
+    assert not outcome.refusals
+    assert not any(one.rule == "DDP404" for one in outcome.findings)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,12 @@
-"""What a condition on samples says of the numbers that are set under it."""
+"""What a condition says of the numbers that are set under it, and of what comes after it."""
 
 from __future__ import annotations
 
-from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Measure, Value, flat_deps
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ddpify.facts.scopes import Frame, Guard
+from ddpify.facts.values import OF_ONE_RANK, Measure, Value, flat_deps
 
 
 def conditioned(f: Frame, value: Value) -> Value:
@@ -15,3 +18,14 @@ def conditioned(f: Frame, value: Value) -> Value:
     found = {test.measure for test in tests} | {value.measure} - {Measure.UNIFORM}
     single = found == {Measure.ENTRY}
     return value.but(deps=deps, measure=Measure.ENTRY if single else Measure.MIXED, rows=False)
+
+
+def passed(f: Frame, skips: Iterable[Guard]) -> Iterator[Guard]:
+    """The conditions of a rank's own under which a deeper block did not leave: what follows asks
+    them too.
+    """
+    known = {guard.site for guard in f.guards}
+    for guard in dict.fromkeys(skips):
+        own = guard.test.measure is not Measure.UNIFORM or guard.test.dep(*OF_ONE_RANK)
+        if own and guard.site not in known:
+            yield replace(guard, holds=not guard.holds)

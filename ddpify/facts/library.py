@@ -62,6 +62,7 @@ RANK_CALLS = frozenset(
     }
 )
 RANK_VARIABLES = words.RANK_VARIABLES.keys() | words.OTHER_RANK_VARIABLES
+_TORCH_DRAWS = tuple(start for start, library in words.DRAWS if library in (words.TORCH, "secrets"))
 CLOCKS = words.CLOCKS | words.OWN_NUMBERS
 TRACKERS = words.TRACKERS
 MODEL_SOURCES = (
@@ -136,7 +137,7 @@ def call_external(m: Machine, f: Frame, name: str, call: Call) -> Value:
         return one(thing)
     if name.startswith(MODEL_SOURCES):
         return one(m.make(Kind.MODEL, f, call.site, name))
-    return _function_result(m, f, name, tail, call)
+    return _of_process(m, f, name, call, _function_result(m, f, name, tail, call))
 
 
 def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
@@ -164,7 +165,7 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
 
 
 def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
-    """What differs from process to process: rank, clock, random numbers."""
+    """What differs from process to process: rank, clock, random numbers, the file system."""
     if name in RANK_CALLS:
         return one(m.make(Kind.RANK, f, call.site, name))
     if name in words.SIZE_CALLS:
@@ -172,13 +173,28 @@ def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
     if name.startswith("os.") and (tail == "getenv" or ".environ" in name):
         return environment(m, f, call.arg(0, "key"), call.site)
     if name in CLOCKS:
-        return _clock(m, f, name, call)
+        return Value((), frozenset({m.make(Kind.CLOCK, f, call.site, name)}))
     if name.startswith(("random.", "numpy.random.")):
-        drawn = frozenset({m.make(Kind.RANDOM, f, call.site, name)})
+        made = () if _seeded(name, call) else (m.make(Kind.RANDOM, f, call.site, name),)
+        drawn = frozenset(made)
         shape = computed(*call.args, *call.kwargs.values())
         sized = any(_counts(v) for v in (*call.args, *call.kwargs.values()))
         return Value((), drawn | shape.deps, Measure.SAMPLES if sized else Measure.UNIFORM)
     return None
+
+
+def _seeded(name: str, call: Call) -> bool:
+    """A generator that each process makes of the same seed: its draws are the same, too."""
+    return name in words.GENERATORS and any(v != constant(None) for v in call.args)
+
+
+def _of_process(m: Machine, f: Frame, name: str, call: Call, value: Value) -> Value:
+    """``value`` with what each process has for itself: torch's draws, the answers of files."""
+    if name in words.FILE_TESTS:
+        return value.but(deps=value.deps | {m.make(Kind.FILES, f, call.site, name)})
+    if name.startswith(_TORCH_DRAWS) and "generator" not in call.kwargs:
+        return value.but(deps=value.deps | {m.make(Kind.RANDOM, f, call.site, name)})
+    return value
 
 
 def _partial(call: Call) -> Value:
@@ -189,10 +205,6 @@ def _partial(call: Call) -> Value:
     return Value(
         tuple(replace(t, details={**t.details, Partial: given}) for t in call.args[0].things)
     )
-
-
-def _clock(m: Machine, f: Frame, name: str, call: Call) -> Value:
-    return Value((), frozenset({m.make(Kind.CLOCK, f, call.site, "clock")}))
 
 
 def environment(m: Machine, f: Frame, key: Value | None, site: Site) -> Value:

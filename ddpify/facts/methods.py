@@ -18,7 +18,7 @@ from ddpify.facts.values import (
     join,
     one,
 )
-from ddpify.python.words import RETURNS_SELF
+from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
 PARAMETERS = frozenset(
     {"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"}
@@ -28,6 +28,13 @@ MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
 
 def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value:
     """The result of ``receiver.name(...)``."""
+    value = _method(m, f, receiver, name, call)
+    if name in PATH_TESTS:  # of a path, as no tensor and no container has such a method
+        return value.but(deps=value.deps | {m.make(Kind.FILES, f, call.site, name)})
+    return value
+
+
+def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value:
     results = [_on_thing(m, f, thing, name, call) for thing in receiver.things]
     found = [r for r in results if r is not None]
     if found:

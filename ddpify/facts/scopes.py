@@ -137,6 +137,7 @@ class Frame:
     in_class: bool = False
     entered_with: int = 0
     leaves: list[dict[str, Value]] = field(default_factory=list)
+    skips: list[Guard] = field(default_factory=list)  # under which a round, or all of it, is left
 
     def lookup(self, name: str) -> Value | None:
         """What ``name`` is bound to here: local, enclosing function, module."""

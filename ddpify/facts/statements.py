@@ -8,6 +8,7 @@ from typing import Any
 
 from ddpify.facts import containers, growth, imports, matching, special, sums
 from ddpify.facts.assignments import assign
+from ddpify.facts.conditions import passed
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, Guard, Loop
 from ddpify.facts.values import (
@@ -31,8 +32,11 @@ def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
         for statement in body:
             m.spend()
             f.statement = m.site(f, statement)
+            mark = len(f.skips)
             if _step(m, f, statement):
                 return True
+            for guard in passed(f, f.skips[mark:]):
+                m.hold(f, guard.test, guard.site, guard.holds)
             f.statement = m.site(f, statement)
             m.apply_wraps(f, f.statement)
         return False
@@ -192,10 +196,10 @@ def _open_loop(
 
 def _loop_body(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> None:
     before = dict(f.env)
-    mark = len(f.leaves)
+    mark, skips = len(f.leaves), len(f.skips)
     ended = execute(m, f, body)
     exits = f.leaves[mark:]
-    del f.leaves[mark:]
+    del f.leaves[mark:], f.skips[skips:]
     after = [] if ended else [dict(f.env)]
     for env in (before, *exits, *after):
         for name, value in env.items():
@@ -236,6 +240,7 @@ def _return(m: Machine, f: Frame, node: ast.Return) -> bool:
     for thing in value.things:
         thing.hop(m.site(f, node), "returned")
     f.returns.append(value)
+    f.skips.extend(f.guards[f.entered_with :])
     _end_loops(f, f.loop)
     return True
 
@@ -249,8 +254,9 @@ def _end_loops(f: Frame, loop: Loop | None) -> None:
 
 def _leave(m: Machine, f: Frame, node: ast.Break | ast.Continue) -> bool:
     f.leaves.append(dict(f.env))
-    if isinstance(node, ast.Break) and f.loop is not None:
-        f.loop.exits.extend(f.guards[f.loop.held :])
+    if f.loop is not None:
+        inside = f.guards[f.loop.held :]
+        (f.loop.exits if isinstance(node, ast.Break) else f.skips).extend(inside)
     return True
 
 

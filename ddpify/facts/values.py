@@ -51,6 +51,7 @@ class Kind(Enum):
     RANK = "rank"
     CLOCK = "clock"
     RANDOM = "random"
+    FILES = "what a file system answers"
     INDEX = "loop index"
     WORLD = "world size"
     TALLY = "count that differs between ranks"
@@ -59,7 +60,7 @@ class Kind(Enum):
 
 
 # Differs between ranks whatever the samples are.
-OF_ONE_RANK = (Kind.RANK, Kind.CLOCK, Kind.RANDOM)
+OF_ONE_RANK = (Kind.RANK, Kind.CLOCK, Kind.RANDOM, Kind.FILES)
 
 
 class Measure(Enum):
@@ -280,6 +281,7 @@ _DATA = frozenset(
         Kind.RANK,
         Kind.CLOCK,
         Kind.RANDOM,
+        Kind.FILES,
         Kind.FILE,
         Kind.TRACKER,
         Kind.DEVICE,

@@ -40,6 +40,27 @@ CLOCKS: Final = frozenset(
 # Numbers of one process, which differ as a clock does.
 OWN_NUMBERS: Final = frozenset("os.getpid uuid.uuid1 uuid.uuid4".split())
 
+# The streams of random numbers that a process has, and by how a name begins, from which it draws.
+TORCH, NUMPY, PYTHON, CUDA = "torch", "numpy", "random", "cuda"
+STREAMS: Final = (TORCH, NUMPY, PYTHON, CUDA)
+DRAWS: Final = (
+    ("random.", PYTHON),
+    ("numpy.random.", NUMPY),
+    ("torch.rand", TORCH),
+    ("secrets.", "secrets"),
+)
+GENERATORS: Final = frozenset(
+    "random.Random random.SystemRandom torch.Generator numpy.random.default_rng"
+    " numpy.random.RandomState numpy.random.Generator numpy.random.PCG64 numpy.random.PCG64DXSM"
+    " numpy.random.MT19937 numpy.random.Philox numpy.random.SFC64"
+    " numpy.random.SeedSequence".split()
+)
+# What a file system answers: another one on another machine, and later another thing.
+FILE_TESTS: Final = frozenset(
+    "os.path.exists os.path.isfile os.path.isdir os.listdir glob.glob os.path.getsize".split()
+)
+PATH_TESTS: Final = frozenset({"exists", "is_file", "is_dir"})  # methods of a path
+
 # -- gradients, copies, iteration ------------------------------------------------------------------
 
 NO_GRAD: Final = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})

@@ -40,6 +40,8 @@ def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -
     if named is not None:
         return named
     value = symbol(f"{key_of(base)}.{name}", base)
+    if name == "shape":
+        value = mixing.counted(value, base, f.module.site(node))
     return replace(value, origins=frozenset()) if name in _AGREED else value
 
 
@@ -178,6 +180,8 @@ def _unknown_attribute(
     if name in _AGREED:
         origins = frozenset()
     value = Value((one, one), (made,), base.deps | {thing}, origins)
+    if name == "shape":
+        value = mixing.counted(value, base, site)
     if thing.kind != "result" or not origins:
         thing.attrs[name] = value
     return value

@@ -40,7 +40,7 @@ class Balance:
     def check(self, items: list[Item]) -> list[Mismatch]:
         """All differences of a whole run."""
         self._segments(items)
-        self._splits(items, False, None)
+        self._splits(items, [], None)
         return self.found
 
     # -- conditions on the rank ----------------------------------------------------------------
@@ -131,20 +131,21 @@ class Balance:
 
     # -- conditions that each rank decides for itself --------------------------------------------
 
-    def _splits(self, items: list[Item], after: bool, loop: list[Item] | None) -> None:
+    def _splits(self, items: list[Item], after: list[Item], loop: list[Item] | None) -> None:
+        """``after``: what follows these items in the same round, out of the blocks they are in."""
         for number, item in enumerate(items):
-            rest = items[number + 1 :]
-            more = after or any(True for _ in events(rest))
-            if isinstance(item, Split) and (after or loop is None or not _meet_again(item, rest)):
+            rest = items[number + 1 :] + after
+            more = any(True for _ in events(rest))
+            if isinstance(item, Split) and (loop is None or not _meet_again(item, rest)):
                 self._split(item, rest, more, loop)
             for body in bodies(item):
                 if isinstance(item, Repeat) and body is item.body:
-                    self._splits(body, False, body)
+                    self._splits(body, [], body)
                 elif isinstance(item, Inline):
                     within = {"return": None, "break": body, "continue": loop}
-                    self._splits(body, False, within[item.ends])
+                    self._splits(body, [], within[item.ends])
                 else:
-                    self._splits(body, more, loop)
+                    self._splits(body, rest, loop)
 
     def _split(self, item: Split, rest: list[Item], more: bool, loop: list[Item] | None) -> None:
         shared = _shared(item.guard.test.atoms)

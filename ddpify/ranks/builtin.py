@@ -15,6 +15,7 @@ from ddpify.ranks import (
     fields,
     folding,
     iterables,
+    mixing,
     naming,
     narrowing,
     objects,
@@ -157,7 +158,8 @@ def _super(m: Machine, f: Frame, one: Call) -> Value | None:
 def _len(m: Machine, f: Frame, one: Call) -> Value | None:
     if one.args and one.args[0].keys is None and one.args[0].items is None:
         # each rank has equally many batches: samplers pad
-        return symbol(f"len({getattr(one.args[0].atoms[0], 'key', '?')})", one.args[0].clean())
+        count = symbol(f"len({getattr(one.args[0].atoms[0], 'key', '?')})", one.args[0].clean())
+        return mixing.counted(count, one.args[0], one.site)
     # as many as were put in, whatever they are: times, losses
     return _agreed(f"{one.name}@{one.site}", one) if one.args else None
 

@@ -64,7 +64,7 @@ def enter(
         m.inline(items)
     value = _returned(m, frame, info, rest)
     ours = info.name in COLLECTIVES and info.module.ours
-    return mixing.summed(m, agreed(value), one) if ours else value
+    return mixing.helped(m, agreed(value), info.name, one) if ours else value
 
 
 def _frame(

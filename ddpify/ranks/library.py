@@ -38,9 +38,18 @@ def called(m: Machine, f: Frame, one: Call) -> Value:
     handler = _HANDLERS.get(one.name)
     value = handler(m, f, one) if handler is not None else None
     if value is None:
-        value = _by_kind(m, f, one)
+        value = _combining(m, f, one, _by_kind(m, f, one))
     one.result = value
     return value
+
+
+def _combining(m: Machine, f: Frame, one: Call, value: Value) -> Value:
+    """``a.div_(b)`` is a quotient from now on, and so is what ``a.div(b)`` gives."""
+    made = mixing.called(m, one, value)
+    func = one.node.func
+    if made is not value and one.method.endswith("_") and isinstance(func, ast.Attribute):
+        assigning.assign_quietly(m, f, func.value, made)
+    return made
 
 
 def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
@@ -60,7 +69,7 @@ def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
     random = streams.random(m, one)
     if random is not None:
         return random
-    if name in words.FILE_TESTS or one.method in ("exists", "is_file", "is_dir"):
+    if name in words.FILE_TESTS or one.method in names.PATH_TESTS:
         return with_origin(result(one), FILES, name, one)
     if one.receiver is not None:
         return _method(m, f, one)
@@ -113,7 +122,7 @@ def _agree(m: Machine, f: Frame, shared: Collective) -> None:
         items = value.items
         if items is not None:
             items = tuple(item.clean() for item in items)
-        whole = mixing.summed(m, replace(value.clean(), items=items), shared.call)
+        whole = mixing.reduced(m, replace(value.clean(), items=items), shared)
         assigning.assign_quietly(m, f, node, whole)
 
 

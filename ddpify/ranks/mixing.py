@@ -1,74 +1,178 @@
 """Numbers of all ranks and numbers of this one: what is computed from both is neither.
 
-A value that was summed over the ranks has a mark among its ``deps``; so has what divides or
-multiplies such a value and one of this rank's samples: ``correct / total`` where only ``total``
-was reduced. Marks are things, so that they go wherever a value goes.
+What is made from a value goes where the value goes, so that is where it is kept of whose samples a
+number is: a ``Mark`` is a thing among its ``deps``. ``correct / total`` where only ``total`` was
+reduced is *half*; where only ``correct`` was and ``total`` counts this rank's batches, it is
+*N-fold*, until it is divided by the number of ranks.
 """
 
 from __future__ import annotations
 
 import ast
-import re
-from dataclasses import replace
+from collections.abc import Set
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Final
 
+from ddpify.names import MEANS, SUMS
+from ddpify.ranks import words
+from ddpify.ranks.collective import Collective
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.model import DATA, Call, Thing, Value
+from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.protocol import Machine
-
-SUMMED, MIXED = "$summed", "$mixed"
-# The helpers that sum, and what they are made of.
-_SUMS: Final = frozenset({"reduce_sum", "reduce_mean", "all_reduce"})
+from ddpify.ranks.sizes import Sized
+from ddpify.site import Site
 
 
-def summed(m: Machine, value: Value, call: Call | None) -> Value:
-    """``value`` as it comes out of a sum over the ranks."""
-    if call is None or call.method not in _SUMS:
-        return value
-    mark = Thing("mark", SUMMED, call.site, call)
-    m.marks = True
-    return _marked(value, mark)
+class Of(Enum):
+    """Whose samples a number is of."""
+
+    ALL = "a sum over the ranks"
+    MEAN = "a mean over the ranks"
+    COUNT = "how many this rank has, which is the same on each"
+    HALF = "made from one of all ranks and one of this rank's samples"
+    FOLD = "a sum over the ranks, divided by the count of one"
 
 
-def _marked(value: Value, mark: Thing) -> Value:
-    """With the mark, elements included; what was mixed is not any more, as all ranks agree."""
-    deps = frozenset(t for t in value.deps if t.name != MIXED) | {mark}
-    items = value.items
-    if items is not None:
-        items = tuple(_marked(item, mark) for item in items)
-    return replace(value, deps=deps, items=items)
+_OPERATIONS: Final = {
+    f"{words.DIST}ReduceOp.SUM": Of.ALL,
+    f"{words.DIST}ReduceOp.AVG": Of.MEAN,
+}
+# Calls and methods that say ``a / b`` and ``a * b``; with an underscore, in place.
+_DIVIDING: Final = frozenset("div divide true_divide floor_divide".split())
+_TIMES: Final = frozenset("mul multiply".split())
+_REDUCED: Final = frozenset({Of.ALL, Of.MEAN})
+
+
+@dataclass(eq=False, repr=False)
+class Mark(Thing):
+    """What is known of a number, among the things it was computed from."""
+
+    of: Of = Of.ALL
+
+    __hash__ = Thing.__hash__
+
+
+def marks(value: Value) -> dict[Of, Mark]:
+    """What is known of a number and of what it was computed from."""
+    return {one.of: one for one in value.made_from if isinstance(one, Mark)}
+
+
+def helped(m: Machine, value: Value, helper: str, call: Call | None) -> Value:
+    """``value`` as one of our helpers gives it."""
+    of = Of.ALL if helper in SUMS else Of.MEAN if helper in MEANS else None
+    return value if of is None or call is None else _reduced(m, value, of, call.site)
+
+
+def reduced(m: Machine, value: Value, shared: Collective) -> Value:
+    """``value`` after a collective has filled it in; a maximum is none of these."""
+    op = shared.given("op")
+    names = op.names() if op is not None else {f"{words.DIST}ReduceOp.SUM"}
+    of = _OPERATIONS.get("".join(names)) if shared.call.method == "all_reduce" else None
+    return value if of is None else _reduced(m, value, of, shared.call.site)
+
+
+def counted(value: Value, given: Value, site: Site) -> Value:
+    """``len(batch)``, ``batch.shape``: as many on each rank, of this rank's samples."""
+    return _with(value, Of.COUNT, site) if given.has(DATA) else value
 
 
 def combined(m: Machine, f: Frame, node: ast.BinOp, value: Value, a: Value, b: Value) -> Value:
-    """``a / b``, marked if one is of all ranks and the other of this one."""
-    if not m.marks or not isinstance(node.op, (ast.Div, ast.FloorDiv)):
+    """``a / b`` and ``a * b`` with what is known of them."""
+    divides = isinstance(node.op, (ast.Div, ast.FloorDiv))
+    if not m.marks or not (divides or isinstance(node.op, ast.Mult)):
         return value
-    if not (_is_summed(a) and _is_own(b)) and not (_is_own(a) and _is_summed(b)):
+    return _combined(value, a, b, divides, f.module.site(node))
+
+
+def called(m: Machine, one: Call, value: Value) -> Value:
+    """The same said as ``a.div(b)``, ``torch.mul(a, b)``."""
+    method = one.method.rstrip("_")
+    operands = (*((one.receiver,) if one.receiver is not None else ()), *one.args)
+    if not m.marks or method not in _DIVIDING | _TIMES or len(operands) != 2:
         return value
-    return replace(value, deps=value.deps | {Thing("mark", MIXED, f.module.site(node))})
+    return _combined(value, *operands, method in _DIVIDING, one.site)
+
+
+def _combined(value: Value, a: Value, b: Value, divides: bool, site: Site) -> Value:
+    if _is_size(b) or (_is_size(a) and not divides):
+        return _by_size(value, divides, site)
+    top, below = marks(a), marks(b)
+    if not divides:
+        return value
+    if (_is_whole(a, top) and _is_own(b, below)) or (_is_own(a, top) and _is_whole(b, below)):
+        return _with(value, Of.HALF, site)
+    if _is_whole(a, top) and Of.COUNT in below and _REDUCED.isdisjoint(below):
+        return _with(value, Of.FOLD, site)
+    return value
 
 
 def attribute(m: Machine, f: Frame, thing: Thing, name: str, value: Value, node: ast.AST) -> Value:
     """``meter.avg``, marked where ``meter.sum`` is of all ranks by now, but not what it gave."""
-    if not m.marks or thing.cls is None or not _is_own(value):
+    if not m.marks or thing.cls is None or not _is_own(value, marks(value)):
         return value
-    others = [key for key, held in thing.attrs.items() if key != name and _is_summed(held)]
-    if not any(_computes(thing, name, key) for key in others):
+    others = [key for key, held in thing.attrs.items() if key != name]
+    wholes = [key for key in others if _is_whole(thing.attrs[key], marks(thing.attrs[key]))]
+    if not any(_computes(thing, name, key) for key in wholes):
         return value
-    return replace(value, deps=value.deps | {Thing("mark", MIXED, f.module.site(node))})
+    return _with(value, Of.HALF, f.module.site(node))
 
 
 def _computes(thing: Thing, name: str, key: str) -> bool:
     """Whether a method says ``self.avg = self.sum / …``."""
     assert thing.cls is not None
-    made = re.compile(rf"self\.{re.escape(name)}\s*=[^=\n]*\bself\.{re.escape(key)}\b")
-    return any(made.search(one.text) for info in thing.cls.mro() for one in info.methods.values())
+    nodes = (node for c in thing.cls.mro() for one in c.methods.values() for node in _sets(one))
+    return any(
+        any(_is_self(target, name) for target in node.targets)
+        and any(_is_self(part, key) for part in ast.walk(node.value))
+        for node in nodes
+    )
 
 
-def _is_summed(value: Value) -> bool:
-    return not value.origins and any(thing.name == SUMMED for thing in value.made_from)
+def _sets(method: FunctionInfo) -> list[ast.Assign]:
+    return [node for node in ast.walk(method.node) if isinstance(node, ast.Assign)]
 
 
-def _is_own(value: Value) -> bool:
-    """Whether a number comes from this rank's samples alone."""
-    return value.has(DATA) and not any(thing.name == SUMMED for thing in value.made_from)
+def _is_self(node: ast.AST, name: str) -> bool:
+    base = node.value if isinstance(node, ast.Attribute) and node.attr == name else None
+    return isinstance(base, ast.Name) and base.id == "self"
+
+
+def _reduced(m: Machine, value: Value, of: Of, site: Site) -> Value:
+    """With this mark alone, elements included: all ranks agree now."""
+    m.marks = True
+    items = value.items
+    if items is not None:
+        items = tuple(_reduced(m, item, of, site) for item in items)
+    return _with(replace(_without(value, set(Of)), items=items), of, site)
+
+
+def _by_size(value: Value, divides: bool, site: Site) -> Value:
+    """Divided by the number of ranks a sum is a mean; a count times it is that of all."""
+    mean = _with(value, Of.MEAN, site) if Of.ALL in marks(value) else value
+    return _without(mean, {Of.ALL, Of.FOLD} if divides else {Of.ALL, Of.FOLD, Of.COUNT})
+
+
+def _with(value: Value, of: Of, site: Site) -> Value:
+    return replace(value, deps=value.deps | {Mark("mark", of.value, site, of=of)})
+
+
+def _without(value: Value, of: Set[Of]) -> Value:
+    kept = (one for one in value.deps if not isinstance(one, Mark) or one.of not in of)
+    return replace(value, deps=frozenset(kept))
+
+
+def _is_size(value: Value) -> bool:
+    """Whether it is, or may be, the number of ranks or made from it: ``args.gpus``."""
+    unknown = not value.known and not value.origins and not marks(value)
+    return unknown or isinstance(value.atoms[0], Sized)
+
+
+def _is_whole(value: Value, known: dict[Of, Mark]) -> bool:
+    return not value.origins and Of.ALL in known
+
+
+def _is_own(value: Value, known: dict[Of, Mark]) -> bool:
+    """Whether it comes from this rank's samples alone."""
+    return value.has(DATA) and _REDUCED.isdisjoint(known)

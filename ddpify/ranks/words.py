@@ -8,17 +8,25 @@ from __future__ import annotations
 from typing import Final
 
 from ddpify.python import words
+from ddpify.python.words import CUDA as CUDA
 from ddpify.python.words import DATA_PARALLEL as DATA_PARALLEL
 from ddpify.python.words import DDP as DDP
 from ddpify.python.words import DIST as DIST
+from ddpify.python.words import DRAWS as DRAWS
+from ddpify.python.words import FILE_TESTS as FILE_TESTS
 from ddpify.python.words import FSDP as FSDP
 from ddpify.python.words import FULLY_SHARD as FULLY_SHARD
+from ddpify.python.words import GENERATORS as GENERATORS
 from ddpify.python.words import LOADER as LOADER
 from ddpify.python.words import LOCAL_RANK_CALLS as LOCAL_RANK_CALLS
+from ddpify.python.words import NUMPY as NUMPY
+from ddpify.python.words import PYTHON as PYTHON
 from ddpify.python.words import RANK_CALLS as RANK_CALLS
 from ddpify.python.words import RANK_VARIABLES as RANK_VARIABLES
 from ddpify.python.words import SAMPLER as SAMPLER
 from ddpify.python.words import SIZE_CALLS as SIZE_CALLS
+from ddpify.python.words import STREAMS as STREAMS
+from ddpify.python.words import TORCH as TORCH
 from ddpify.python.words import UNSET_VARIABLES as UNSET_VARIABLES
 
 WRAPPERS: Final = frozenset({DDP, FSDP})
@@ -212,9 +220,7 @@ MAIN_NAMES: Final = frozenset(
 # What modules have of themselves, though a class of theirs has ``__getattr__``.
 OWN_ATTRIBUTES: Final = frozenset("training parameters state_dict modules".split())
 CLOCK_CALLS: Final = words.CLOCKS | words.OWN_NUMBERS
-# Random numbers: the streams of a process, what seeds which, what draws from which.
-TORCH, NUMPY, PYTHON, CUDA = "torch", "numpy", "random", "cuda"
-STREAMS: Final = (TORCH, NUMPY, PYTHON, CUDA)
+# Random numbers: what seeds which stream.
 SEEDERS: Final = {
     "torch.manual_seed": (TORCH, CUDA),
     "torch.random.manual_seed": (TORCH, CUDA),
@@ -231,21 +237,6 @@ SEEDERS: Final = {
     "numpy.random.set_state": (NUMPY,),
     "random.setstate": (PYTHON,),
 }
-DRAWS: Final = (
-    ("random.", PYTHON),
-    ("numpy.random.", NUMPY),
-    ("torch.rand", TORCH),
-    ("secrets.", "secrets"),
-)
-GENERATORS: Final = frozenset(
-    "random.Random random.SystemRandom torch.Generator numpy.random.default_rng"
-    " numpy.random.RandomState numpy.random.Generator numpy.random.PCG64 numpy.random.PCG64DXSM"
-    " numpy.random.MT19937 numpy.random.Philox numpy.random.SFC64"
-    " numpy.random.SeedSequence".split()
-)
-FILE_TESTS: Final = frozenset(
-    "os.path.exists os.path.isfile os.path.isdir os.listdir glob.glob os.path.getsize".split()
-)
 NO_GRAD: Final = words.NO_GRAD | {"torch.set_grad_enabled"}
 FRAMEWORKS: Final = {
     "accelerate": "accelerate",

@@ -9,6 +9,7 @@ from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.checkpoints.entries import wrapped_entries
 from ddpify.rules.checkpoints.states import (
     plain_into_wrapper,
     prefix_expected,
@@ -44,6 +45,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         value = calls[0].arg(0, "obj")
         if site is not None and value is not None and value.of(Kind.WRAPPED):
             yield _finding(facts, site, "the wrapper itself would be pickled")
+    written = frozenset(call.site for call in (*saves, *ours))
+    entries = (site for call in (*saves, *ours) for site in wrapped_entries(facts, call, written))
+    for site in dict.fromkeys(entries):
+        yield _finding(facts, site, "the wrapper itself would be pickled, in a dict")
 
 
 def _finding(facts: Facts, site: Site, message: str) -> Finding:
@@ -116,8 +121,46 @@ RULE = Rule(
             BY_HAND, ('model.module.state_dict(), "model.pt")', 'model, "model.pt")  # DDP602')
         ),
         marked(SINGLE, "DDP602", '"net.pth")'),
+        changed(
+            SINGLE,
+            (
+                '    torch.save(net.state_dict(), "net.pth")',
+                '    torch.save({"net": net, "round": 5}, "net.pth")  # DDP602',
+            ),
+        ),
+        changed(  # through a name, and a helper that writes it twice
+            SINGLE,
+            (
+                "def main():\n",
+                "def keep(state, path):\n"
+                '    torch.save(state, path)\n    torch.save(state, "last.pth")\n\n\n'
+                "def main():\n",
+            ),
+            (
+                '    torch.save(net.state_dict(), "net.pth")',
+                '    found = {"round": 5, "net": net}  # DDP602\n    keep(found, path="net.pth")',
+            ),
+        ),
     ),
-    good=CORRECT,
+    good=(
+        *CORRECT,
+        changed(  # its model is called, too: the entry stays the wrapper
+            SINGLE,
+            (
+                '    torch.save(net.state_dict(), "net.pth")',
+                '    found = {"net": net}\n    found["net"](signals.cuda())\n'
+                '    torch.save(found, "net.pth")',
+            ),
+        ),
+        changed(  # bound again: the dict that is written may be another one
+            SINGLE,
+            (
+                '    torch.save(net.state_dict(), "net.pth")',
+                '    found = {"net": net}\n    if opt.bs > 9:\n        found = {}\n'
+                '    torch.save(found, "net.pth")',
+            ),
+        ),
+    ),
     lint=lint,
     words=("state_dict",),
     severity=Severity.WARNING,

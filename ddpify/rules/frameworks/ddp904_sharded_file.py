@@ -20,14 +20,15 @@ _END = "    dist.destroy_process_group()\n"
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per file that gets a shard of the model or of the optimizer's state."""
     for save in run.named("torch.save"):
-        payload, path = save.arg(0, "obj"), save.arg(1, "f")
+        asked = save.asked  # of our helper, which writes to a path of its own first
+        payload, path = save.arg(0, "obj"), asked.arg(1, "f" if asked is save else "path")
         if payload is None or (path is not None and spread(path)):
             continue
         shard = _shard(payload)
         if shard is not None and not _told_apart(run, shard):
             yield Finding(
                 "DDP904",
-                save.site,
+                asked.site,
                 "the file holds this rank's shard of the weights, the rest is lost",
                 Severity.ERROR,
                 advice="get_model_state_dict(model, options=StateDictOptions(full_state_dict=True,"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from ddpify.facts.events import Call
+from ddpify.facts.events import Call, Where
 from ddpify.facts.model import Facts
-from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.edits import is_local
+from ddpify.facts.values import Thing
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
+from ddpify.rules.shared.alone import Alone, spoken
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -17,9 +20,9 @@ COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per condition on local data that decides a collective."""
-    yield from _retries(facts)
-    yield from _swallowed(facts)
+    """Yield one finding per condition of a rank's own that decides a collective."""
+    for part in (_retries, _swallowed, _alone):
+        yield from part(facts)
     seen: set[Site] = set()
     for call in _collectives(facts):
         for guard in call.where.conditions():
@@ -34,6 +37,58 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                     "make the condition the same everywhere: reduce the value on all ranks first",
                     ((call.site, "decides whether this runs"),),
                 )
+
+
+def _alone(facts: Facts) -> Iterable[Finding]:
+    """A clock, a draw or a file that decides: rank 0's answer is as good as any, for all."""
+    alone = Alone(facts)
+    found: dict[Site, _Decided] = {}
+    for where, site, name in _meetings(facts):
+        held, exits = alone.inside(where)
+        for guard in (*held, *exits):
+            asked = alone.by(guard.test)
+            if asked is not None and not is_local(facts, guard.test):
+                decided = found.setdefault(guard.site, _Decided(asked, site, set(), set()))
+                side = decided.then if guard.holds or guard in exits else decided.otherwise
+                side.add("an end" if guard in exits else name)
+    for at, decided in found.items():
+        if decided.then != decided.otherwise:
+            yield decided.finding(facts, at)
+
+
+@dataclass(frozen=True)
+class _Decided:
+    """A condition of one rank's own and how ranks meet after it, if it holds and if not.
+
+    Where each branch has its backward they meet anyway.
+    """
+
+    asked: Thing
+    first: Site
+    then: set[str]
+    otherwise: set[str]
+
+    def finding(self, facts: Facts, at: Site) -> Finding:
+        node = facts.tree(at).statement(at)
+        tests = isinstance(node, (ast.If, ast.While)) and facts.tree(at).site(node.test) == at
+        return Finding(
+            "DDP404",
+            at,
+            f"each rank would decide this by {spoken(self.asked)}; ranks that disagree hang",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, at, "broadcast({})"),) if tests else (),
+            "" if tests else "let rank 0 decide: broadcast() its answer to all ranks first",
+            ((self.asked.born, "asked here"), (self.first, "decides whether this runs")),
+        )
+
+
+def _meetings(facts: Facts) -> Iterator[tuple[Where, Site, str]]:
+    """The places where ranks meet, or will once they are several, and how."""
+    for call in (*_collectives(facts), *facts.named(".backward")):
+        yield call.where, call.site, call.name
+    for end in facts.ends:
+        if end.communicates:
+            yield end.where, end.loop.site, "reduce"
 
 
 def _retries(facts: Facts) -> Iterable[Finding]:
@@ -89,8 +144,9 @@ RULE = Rule(
     "DDP404",
     "divergent-step",
     "Backward, optimizer steps with synchronised gradients and checkpoints need every rank. A"
-    " condition on local data (a NaN, a loss, a missing label) sends some ranks past them: the"
-    " job hangs, or every later gradient is paired with another step's.",
+    " condition on local data (a NaN, a loss, a missing label), on the clock, on a random draw or"
+    " on a file that is there or not sends some ranks past them: the job hangs, or every later"
+    " gradient is paired with another step's. Rank 0's clock, draw and file decide for all.",
     "pytorch/audio#3749; BUGS C03, C04; PATTERNS B2.12-17",
     check,
     bad=(
@@ -142,6 +198,39 @@ RULE = Rule(
                 "            F.cross_entropy(brain(picture), kind).backward()\n",
             ),
         ),
+        changed(
+            SINGLE,
+            ("import torch\n", "import time\n\nimport torch\n"),
+            ("    for round_ in", "    begun = time.time()\n    for round_ in"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n"
+                "            if time.time() - begun > 3600:  # DDP404\n                break\n",
+            ),
+        ),
+        changed(  # in a block of its own: what follows the block is skipped, too
+            LEARNER,
+            (
+                "import torch\nfrom torch import nn\n",
+                "import random\n\nimport torch\nfrom torch import nn\n",
+            ),
+            (
+                "            off.backward()\n",
+                "            if times > 3:\n"
+                "                if random.random() < 0.1:  # DDP404\n"
+                "                    continue\n"
+                "            off.backward()\n",
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\n", "import os\n\nimport torch\n"),
+            (
+                "        cost.backward()\n",
+                '        if os.path.exists("stop"):  # DDP404\n            break\n'
+                "        cost.backward()\n",
+            ),
+        ),
     ),
     good=(
         *CORRECT,
@@ -167,6 +256,43 @@ RULE = Rule(
             (
                 "        cost.backward()\n",
                 "        if n > 15 and len(feed) < 3:\n            continue\n"
+                "        cost.backward()\n",
+            ),
+        ),
+        changed(  # shown by the clock: nobody is waited for
+            SINGLE,
+            ("import torch\n", "import time\n\nimport torch\n"),
+            ("    for round_ in", "    shown = time.time()\n    for round_ in"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n"
+                "            if time.time() - shown > 10:\n"
+                "                shown = time.time()\n                print(round_)\n",
+            ),
+        ),
+        changed(  # drawn while all ranks have one stream
+            SINGLE,
+            ("import torch\n", "import random\n\nimport torch\n"),
+            ("    for round_ in", "    last = random.randint(2, 4)\n    for round_ in"),
+            ("        print(", "        if round_ == last:\n            break\n        print("),
+        ),
+        changed(  # each way has its backward
+            SINGLE,
+            ("import torch\n", "import random\n\nimport torch\n"),
+            (
+                "            objective.backward()\n",
+                "            if random.random() < 0.5:\n                objective.backward()\n"
+                "            else:\n                (0.5 * objective).backward()\n",
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\n", "import time\n\nimport torch\n"),
+            ("    begin_epoch,\n", "    begin_epoch,\n    broadcast,\n"),
+            ("fork_random_streams()\nfor", "begun = time.time()\nfork_random_streams()\nfor"),
+            (
+                "        cost.backward()\n",
+                "        if broadcast(time.time() - begun > 60):\n            break\n"
                 "        cost.backward()\n",
             ),
         ),

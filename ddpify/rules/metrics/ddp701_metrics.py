@@ -23,6 +23,7 @@ from ddpify.rules.examples import (
 from ddpify.rules.examples.collected import FORMS, NEAR
 from ddpify.rules.examples.dealt import DEALT, HANDED_ON
 from ddpify.rules.examples.dealt import NEAR as NOT_DEALT
+from ddpify.rules.metrics.halves import halves
 from ddpify.rules.metrics.metrics import decided, evaluations, shown
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -67,6 +68,7 @@ def _everywhere(facts: Facts, end: LoopEnd) -> LoopEnd:
     """The loops' ends without what another call of the same function leaves as something else."""
     twins = [e for e in facts.ends if e.loop.site == end.loop.site]
     others = {name for twin in twins for name in twin.others}
+    others |= halves(facts, end, others)
 
     def kept(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(name for name in names if name not in others)
@@ -139,6 +141,17 @@ RULE = Rule(
                 "    for picture, kind in stream:  # DDP701\n        guess",
             ),
             ("    hits = reduce_sum(hits)\n", ""),
+        ),
+        changed(  # half of a quotient is not reduced: the loop that trains is not reported
+            SINGLE,
+            ("for signal, label in pairs:\n", "for signal, label in pairs:  # DDP701\n"),
+            ("        net.train()\n", "        net.train()\n        odd, seen = 1.0, 0\n"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n            seen += len(label)\n"
+                "            odd = odd * objective.item()\n",
+            ),
+            ('        print("round"', '        print(odd / seen)\n        print("round"'),
         ),
     ),
     good=(

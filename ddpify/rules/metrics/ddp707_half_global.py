@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.mixing import MIXED
+from ddpify.ranks.mixing import Mark, Of, marks
 from ddpify.ranks.model import DATA, RANK0, Call, Value
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
@@ -29,23 +29,37 @@ if dist.get_rank() == 0:
 """
 
 
+_MESSAGES = {
+    Of.HALF: "one operand was summed over the ranks, the other is of this rank's samples"
+    " alone: the number is neither that of all ranks nor that of one",
+    Of.FOLD: "what was summed over the ranks is divided by the count of this rank's samples:"
+    " the number is N times too large",
+}
+
+
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per such number that is shown, saved or decided by."""
     done: set[Site] = set()
     for value, where, what in _uses(run):
-        for thing in value.sources() if value.local else ():
-            if thing.name == MIXED and thing.site is not None and thing.site not in done:
-                done.add(thing.site)
+        for mark in _odd(value):
+            if mark.site is not None and mark.site not in done:
+                done.add(mark.site)
                 yield Finding(
                     "DDP707",
-                    thing.site,
-                    "one operand was summed over the ranks, the other is of this rank's samples"
-                    " alone: the number is neither that of all ranks nor that of one",
+                    mark.site,
+                    _MESSAGES[mark.of],
                     Severity.WARNING,
                     (),
                     "reduce both, or neither",
                     ((where, what),),
                 )
+
+
+def _odd(value: Value) -> Iterator[Mark]:
+    """The quotients of unlike numbers that it was made from and that it still is."""
+    for mark in value.sources():
+        if isinstance(mark, Mark) and (mark.of is Of.FOLD or (mark.of is Of.HALF and value.local)):
+            yield mark
 
 
 def _uses(run: Run) -> Iterator[tuple[Value, Site, str]]:
@@ -69,7 +83,8 @@ def _in_memory(call: Call) -> bool:
 
 
 def _is_own(value: Value) -> bool:
-    return any(origin.kind == DATA for origin in spread(value))
+    """Whether a rank's samples are in it, or once were and may have left their mark."""
+    return any(origin.kind == DATA for origin in spread(value)) or Of.FOLD in marks(value)
 
 
 RULE = Rule(
