@@ -74,20 +74,6 @@ def indexed_attributes(function: FunctionInfo) -> set[str]:
     }
 
 
-def blocks_closed_by(call: Call) -> Iterator[list[ast.stmt]]:
-    """The bodies of the ``try`` statements in whose ``finally`` a call is made."""
-    for module in {one.module for one in (call, *call.stack)}:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Try) and leads_through(call, node.finalbody):
-                yield node.body
-
-
-def leads_through(call: Call, body: Iterable[ast.stmt]) -> bool:
-    """Whether it, or a call that leads to it, stands in these statements."""
-    nodes = {one.node for one in (call, *call.stack)}
-    return any(below in nodes for one in body for below in ast.walk(one))
-
-
 def alternatives(call: Call) -> Iterator[ast.AST]:
     """What happens where the test in which a call stands fails: ``else``, or what follows."""
     around = scope(call)
