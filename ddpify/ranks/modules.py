@@ -47,6 +47,11 @@ class FunctionInfo:
         return (self.module.path, self.node.lineno)
 
     @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of what it is given by position, its object first."""
+        return tuple(one.arg for one in (*self.node.args.posonlyargs, *self.node.args.args))
+
+    @property
     def text(self) -> str:
         """Its source, decorators excluded, by whole lines."""
         return "\n".join(self.module.source.lines[self.node.lineno - 1 : self.node.end_lineno])

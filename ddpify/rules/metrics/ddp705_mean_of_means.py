@@ -72,7 +72,7 @@ def _places(call: Call) -> Iterator[tuple[Call, set[ast.AST]]]:
     entered = call.stack[-1] if call.stack else None
     if entered is None or entered.target is None or entered.target is not call.function:
         return
-    names = [one.arg for one in entered.target.node.args.args]
+    names = entered.target.parameters
     if any(isinstance(node, (ast.BinOp, ast.AugAssign)) for node in written):
         return  # it may be weighted
     used = {node.id for node in written if isinstance(node, ast.Name)}

@@ -95,8 +95,7 @@ def _given(call: Call, name: str) -> tuple[Call, ast.expr] | None:
     caller = call.stack[-1] if call.stack else None
     if caller is None or call.function is None or caller.target is not call.function:
         return None
-    spec = call.function.node.args
-    names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+    names = call.function.parameters
     if caller.receiver is not None and call.function.owner is not None:
         names = names[1:]
     if name not in names:
