@@ -19,6 +19,11 @@ def text(node: ast.AST) -> str:
     return ast.unparse(node)
 
 
+def text_around(call: Call) -> str:
+    """The function, or the file, in which a call stands."""
+    return call.function.text if call.function is not None else call.module.source.text
+
+
 def holds(outer: ast.AST, node: ast.AST) -> bool:
     """Whether one is a part of the other."""
     return any(one is node for one in ast.walk(outer))
