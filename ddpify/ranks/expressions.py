@@ -23,7 +23,7 @@ from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.environment import environment, in_environment
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.logic import chain, negation
-from ddpify.ranks.model import DATA, IDENTITY, Guard, Loop, Origin, Symbol, Value
+from ddpify.ranks.model import DATA, IDENTITY, PART, STRIDE, Guard, Loop, Origin, Symbol, Value
 from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.protocol import Machine
@@ -99,7 +99,15 @@ def _sliced(
     part = replace(symbol(f"{key_of(base)}[:]", base, index), items=items)
     if not index.by_rank:
         return replace(part, things=base.things)
-    return own_part(f, part, index, node)
+    given = [one.atoms != (None, None) for one in bounds]
+    stride = given == [True, False, True] and not _is_fitted(base)
+    return own_part(f, part, index, node, STRIDE if stride else PART)
+
+
+def _is_fitted(base: Value) -> bool:
+    """Whether a list was cut or added to: perhaps to a length that divides."""
+    atom = base.atoms[0]
+    return isinstance(atom, Symbol) and (atom.parts[:1] == ("Add",) or "[:]" in atom.key)
 
 
 def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value | None:
@@ -119,11 +127,11 @@ def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value
     return per_rank(f"pick@{f.module.site(node)}", held, index.origins)
 
 
-def own_part(f: Frame, value: Value, index: Value, node: ast.AST) -> Value:
+def own_part(f: Frame, value: Value, index: Value, node: ast.AST, what: str = PART) -> Value:
     """What is picked by the rank is this rank's data."""
     if not index.by_rank:
         return value
-    origin = Origin(DATA, "this rank's part", f.module.site(node))
+    origin = Origin(DATA, what, f.module.site(node))
     return replace(value, origins=value.origins | {origin})
 
 
