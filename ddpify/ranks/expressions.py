@@ -23,7 +23,18 @@ from ddpify.ranks.attributes import attribute_of, settled
 from ddpify.ranks.environment import environment, in_environment
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.logic import chain, negation
-from ddpify.ranks.model import DATA, IDENTITY, PART, STRIDE, Guard, Loop, Origin, Symbol, Value
+from ddpify.ranks.model import (
+    DATA,
+    IDENTITY,
+    ITEM,
+    PART,
+    STRIDE,
+    Guard,
+    Loop,
+    Origin,
+    Symbol,
+    Value,
+)
 from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.protocol import Machine
@@ -75,8 +86,9 @@ def item(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Val
             found = replace(found, origins=found.origins | index.origins)
         return own_part(f, found, index, node)
     found = symbol("element", base, index)
-    keys = [f"{text(a)}[{text(b)}]" for a, b in zip(base.atoms, index.atoms, strict=True)]
-    return own_part(f, replace(found, atoms=(Symbol(keys[0]), Symbol(keys[1]))), index, node)
+    atoms = zip(base.atoms, index.atoms, strict=True)
+    one, other = (Symbol(f"{text(a)}[{text(b)}]", (ITEM, a, b)) for a, b in atoms)
+    return own_part(f, replace(found, atoms=(one, other)), index, node)
 
 
 def _held(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value | None:

@@ -18,13 +18,15 @@ from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
 from ddpify.source import Site
 
 RANK0, RANK1, ALL = 1, 2, 3
+ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
 
 
 @dataclass(frozen=True)
 class Symbol:
     """A part of a value that is not known; equal keys are equal values.
 
-    ``parts``: the operator and the operands (atoms) of an expression that it stands for.
+    ``parts``: the operator and the operands (atoms) of an expression that it stands for, by the
+    names that `ast` has for them: ``("Mod", a, b)``, ``("Gt", a, b)``.
     """
 
     key: str
