@@ -50,6 +50,7 @@ class Origin:
 # node; DATA: samples of this rank, a loss, a metric; CLOCK, RANDOM, FILES: as they say.
 RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock random files".split()
 IDENTITY = frozenset({RANK, LOCAL_RANK})
+COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with the rank
 # What an Origin says of data that the rank picks. STRIDE: ``rows[rank::world]``, of rows that were
 # not cut or added to before, as one does to make their number a multiple.
 PART, STRIDE = "this rank's part", "every n-th is this rank's"

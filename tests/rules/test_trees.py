@@ -16,7 +16,7 @@ FIXES = """
 """.split()
 # They follow sums, slices, branches and handlers through a function, each in its own way.
 FOLLOW = """
-    DDP106 DDP310 DDP813
+    DDP310 DDP813
 """.split()
 
 
