@@ -11,7 +11,7 @@ import ddpify.rules
 
 # Their fixes write new text from the nodes that facts hand out.
 FIXES = """
-    DDP101 DDP103 DDP104 DDP201 DDP203 DDP206 DDP301 DDP302 DDP303 DDP305 DDP404 DDP406
+    DDP101 DDP103 DDP201 DDP203 DDP206 DDP302 DDP303 DDP305 DDP404 DDP406
     DDP504 DDP702
 """.split()
 # They follow sums, slices, branches and handlers through a function, each in its own way.
