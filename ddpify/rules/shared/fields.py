@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
@@ -87,6 +87,31 @@ def holds_parameters(run: Run, cls: ClassInfo, name: str, depth: int = 5) -> boo
     return any(_parametric(run, module, value, depth) for module, value in kept(cls, name))
 
 
+def layers(run: Run, cls: ClassInfo) -> set[str]:
+    """The attributes that surely are layers with parameters."""
+    return {name for name in _attributes(cls) if holds_parameters(run, cls, name)}
+
+
+def classes_in(run: Run, classes: Iterable[ClassInfo]) -> Iterator[ClassInfo]:
+    """These classes, and those of the objects that theirs keep."""
+    todo, seen = list(classes), set[ClassInfo]()
+    while todo:
+        cls = todo.pop()
+        if cls not in seen:
+            seen.add(cls)
+            yield cls
+            kept_by = (pair for name in sorted(_attributes(cls)) for pair in kept(cls, name))
+            todo += [c for module, value in kept_by for c in _made_in(run, module, value)]
+
+
+def _made_in(run: Run, module: Module, value: ast.expr) -> Iterator[ClassInfo]:
+    for node in ast.walk(value):
+        if isinstance(node, ast.Call):
+            cls = _class(run, module, node.func, qualified(module, node.func))
+            if cls is not None:
+                yield cls
+
+
 def _parametric(run: Run, module: Module, node: ast.AST, depth: int) -> bool:
     if not isinstance(node, ast.Call) or depth == 0:
         return False
@@ -116,8 +141,8 @@ def _is(module: Module, home: str, last: str) -> bool:
 
 
 def _attributes(cls: ClassInfo) -> set[str]:
-    init = cls.method("__init__")
-    return {one.name for one in fields_of(init)} if init is not None else set()
+    made = [info.methods["__init__"] for info in cls.mro() if "__init__" in info.methods]
+    return {one.name for method in made for one in fields_of(method)}
 
 
 def computing(cls: ClassInfo, method: str, seen: frozenset[str] = frozenset()) -> set[str]:
