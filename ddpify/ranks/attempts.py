@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ddpify.source import Site, Source
 
-_EXITS = ("exit", "_exit", "quit", "abort")
+_EXITS = ("exit", "quit", "abort")  # `sys.exit`, `os._exit`, `abort_job`
 
 
 @dataclass(frozen=True)
@@ -78,4 +78,4 @@ def _ends(handler: ast.ExceptHandler) -> bool:
     last = handler.body[-1]
     called = last.value if isinstance(last, ast.Expr) else None
     names = _names(called.func) if isinstance(called, ast.Call) else ()
-    return isinstance(last, ast.Raise) or any(name in _EXITS for name in names)
+    return isinstance(last, ast.Raise) or any(word in name for name in names for word in _EXITS)
