@@ -42,5 +42,10 @@ class Site:
             and (a.end_line, a.end_column) <= (b.end_line, b.end_column)
         )
 
+    def until(self, last: Site) -> Site:
+        """The place from the beginning of this one to the end of a later one."""
+        a, b = self.span, last.span
+        return Site(self.path, Span(a.line, a.column, b.end_line, b.end_column))
+
     def __str__(self) -> str:
         return f"{self.path}:{self.span.line}"

@@ -10,7 +10,7 @@ from typing import Final
 from ddpify.facts import graph, groups, roles, sharding
 from ddpify.facts.details import Bypass
 from ddpify.facts.effects import effect_of
-from ddpify.facts.events import Access, Call, Forward
+from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.preparation import preparations, prepared
@@ -43,6 +43,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             calls=calls,
             training_forwards=trained,
             evaluation_forwards=evaluating,
+            binds=tuple(e for e in target.events if isinstance(e, Bind)),
             accesses=tuple(e for e in target.events if isinstance(e, Access)),
             ends=tuple(target.ends.values()),
             unknowns=tuple(target.unknowns),

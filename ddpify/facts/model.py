@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ddpify.facts.effects import Effect
-from ddpify.facts.events import Access, Call, Forward, LoopEnd, Unknown, Where
+from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
 from ddpify.facts.scopes import FunctionInfo, Loop
 from ddpify.facts.sinks import Part
 from ddpify.facts.tree import Tree
@@ -122,6 +122,7 @@ class Facts:
     calls: tuple[Call, ...]
     training_forwards: tuple[Forward, ...]
     evaluation_forwards: tuple[Forward, ...]
+    binds: tuple[Bind, ...]
     accesses: tuple[Access, ...]
     ends: tuple[LoopEnd, ...]
     unknowns: tuple[Unknown, ...]

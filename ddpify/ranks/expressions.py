@@ -10,9 +10,9 @@ from typing import Any
 
 from ddpify.ranks import (
     assigning,
-    builtin,
     calls,
     containers,
+    elements,
     iterating,
     mixing,
     naming,
@@ -20,15 +20,21 @@ from ddpify.ranks import (
     sizes,
 )
 from ddpify.ranks.attributes import attribute_of, settled
-from ddpify.ranks.environment import environment, in_environment
+from ddpify.ranks.environment import in_environment
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.logic import chain, negation
-from ddpify.ranks.model import DATA, IDENTITY, Guard, Loop, Origin, Symbol, Value
+from ddpify.ranks.model import (
+    IDENTITY,
+    Guard,
+    Loop,
+    Symbol,
+    Value,
+)
 from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.protocol import Machine
 from ddpify.ranks.results import told_apart
-from ddpify.ranks.values import NONE, constant, differs, key_of, per_rank, symbol, text
+from ddpify.ranks.values import NONE, constant, key_of, per_rank, symbol
 
 
 def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
@@ -52,79 +58,7 @@ def _attribute(m: Machine, f: Frame, node: ast.Attribute) -> Value:
 
 
 def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
-    return item(m, f, evaluate(m, f, node.value), evaluate(m, f, node.slice), node)
-
-
-def item(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
-    """``base[index]``."""
-    if any(t.name == "os.environ" for t in base.things):
-        return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
-    sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
-    bounds = index.items if sliced else containers.bounds_of(index)
-    if bounds is not None:
-        return _sliced(f, base, index, bounds, node)
-    held = _held(m, f, base, index, node)
-    if held is not None:
-        return held
-    picked = _picked_by_rank(f, base, index, node)
-    if picked is not None:
-        return picked
-    if base.items:
-        found = containers.any_of(base.items)
-        if index.origins:
-            found = replace(found, origins=found.origins | index.origins)
-        return own_part(f, found, index, node)
-    found = symbol("element", base, index)
-    keys = [f"{text(a)}[{text(b)}]" for a, b in zip(base.atoms, index.atoms, strict=True)]
-    return own_part(f, replace(found, atoms=(Symbol(keys[0]), Symbol(keys[1]))), index, node)
-
-
-def _held(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value | None:
-    """The element, where it is known which one is asked for, or what ``__getitem__`` gives."""
-    key = index.constant
-    if base.keys is not None and (not index.known or not differs(index)):
-        found = containers.entry(base, index) or builtin.missing(m, f, base, index, node)
-        if found is not None:
-            return found
-    items = base.items
-    if items is not None and isinstance(key, int) and -len(items) <= key < len(items):
-        return items[key]
-    return calls.call_method(m, f, base, "__getitem__", node, (index,))
-
-
-def _sliced(
-    f: Frame, base: Value, index: Value, bounds: tuple[Value, ...], node: ast.expr
-) -> Value:
-    items = None if base.items is None else containers.sliced(base.items, bounds)
-    part = replace(symbol(f"{key_of(base)}[:]", base, index), items=items)
-    if not index.by_rank:
-        return replace(part, things=base.things)
-    return own_part(f, part, index, node)
-
-
-def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value | None:
-    """``[10, 12][rank]``, ``{True: save, False: skip}[rank == 0]``: one element for each rank."""
-    if not (index.known and differs(index)):
-        return None
-    entries = dict(base.keys or ())
-    held: list[tuple[int, Value]] = []
-    items = base.items or ()
-    for rank, atom in enumerate(index.atoms):
-        found = entries.get(str(atom))
-        if isinstance(atom, int) and -len(items) <= atom < len(items):
-            found = items[atom]
-        if found is None:
-            return None
-        held.append((1 << rank, found))
-    return per_rank(f"pick@{f.module.site(node)}", held, index.origins)
-
-
-def own_part(f: Frame, value: Value, index: Value, node: ast.AST) -> Value:
-    """An element picked by the rank's number: this rank's data."""
-    if not index.by_rank:
-        return value
-    origin = Origin(DATA, "this rank's part", f.module.site(node))
-    return replace(value, origins=value.origins | {origin})
+    return elements.item(m, f, evaluate(m, f, node.value), evaluate(m, f, node.slice), node)
 
 
 def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:

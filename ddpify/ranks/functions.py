@@ -32,7 +32,7 @@ def enter(
     own = thing.receiver
     if own is not None and not thing.traits.static:
         args = (own.held or of(own), *args)
-    forced = thing.traits.context
+    forced = thing.traits.context or thing.traits.rank0 is not None
     wanted = forced or m.interest.enters(info) or _handles(m, args, kwargs, own)
     wanted = wanted and info not in m.entering and len(m.entering) <= MAX_DEPTH
     known = m.read_enough(info) if wanted and on_yield is None else None

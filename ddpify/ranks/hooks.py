@@ -78,8 +78,7 @@ def _hook(
     bound = Thing("function", info.qualname, info=info, receiver=thing)
     if name in EVALUATION:
         bound.traits = NO_GRAD
-    spec = info.node.args
-    names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)][1:]
+    names = info.parameters[1:]
     kept = (m.live, m.here)
     if name == _ALONE:
         why = Origin(RANK, "prepare_data, which Lightning calls on one process", one.site)

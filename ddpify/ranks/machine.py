@@ -13,6 +13,7 @@ from ddpify.ranks import (
     assigning,
     attributes,
     calls,
+    elements,
     expressions,
     fields,
     functions,
@@ -375,7 +376,7 @@ class Interpreter:
 
     def item(self, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
         """``base[index]``."""
-        return expressions.item(self, f, base, index, node)
+        return elements.item(self, f, base, index, node)
 
     def places(self, thing: Thing) -> list[str]:
         """The attributes that a class pattern means by position."""

@@ -13,17 +13,20 @@ from functools import cached_property
 from typing import Any, Final
 from zlib import crc32
 
+from ddpify.ranks.attempts import Attempt
 from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
 from ddpify.source import Site
 
 RANK0, RANK1, ALL = 1, 2, 3
+ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
 
 
 @dataclass(frozen=True)
 class Symbol:
     """A part of a value that is not known; equal keys are equal values.
 
-    ``parts``: the operator and the operands (atoms) of an expression that it stands for.
+    ``parts``: the operator and the operands (atoms) of an expression that it stands for, by the
+    names that `ast` has for them: ``("Mod", a, b)``, ``("Gt", a, b)``.
     """
 
     key: str
@@ -47,6 +50,10 @@ class Origin:
 # node; DATA: samples of this rank, a loss, a metric; CLOCK, RANDOM, FILES: as they say.
 RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock random files".split()
 IDENTITY = frozenset({RANK, LOCAL_RANK})
+COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with the rank
+# What an Origin says of data that the rank picks. STRIDE: ``rows[rank::world]``, of rows that were
+# not cut or added to before, as one does to make their number a multiple.
+PART, STRIDE = "this rank's part", "every n-th is this rank's"
 
 
 @dataclass(frozen=True)
@@ -256,7 +263,7 @@ class Call:
     stack: tuple[Call, ...]  # calls of project functions that led here, outermost first
     function: FunctionInfo | None
     contexts: tuple[Value, ...]  # open `with` blocks, outermost first
-    swallows: tuple[ast.Try, ...]  # `try` statements around it whose handlers go on
+    swallows: tuple[Attempt, ...]  # `try` statements around it whose handlers go on
     grad: bool  # not under no_grad or inference_mode
     target: FunctionInfo | None = None
     result: Value | None = None
@@ -268,10 +275,19 @@ class Call:
         """Where the call stands."""
         return self.module.site(self.node)
 
+    @cached_property
+    def way(self) -> tuple[Call, ...]:
+        """The calls that led here, outermost first, and the call itself."""
+        return (*self.stack, self)
+
+    def place_in(self, block: Site) -> Site | None:
+        """Where a block of the program, such as that of a ``try``, makes it or leads to it."""
+        return next((one.site for one in reversed(self.way) if one.site.within(block)), None)
+
     @property
     def asked(self) -> Call:
         """The program's own call that led here: the call itself, unless our helpers make it."""
-        calls = (call for call in (self, *reversed(self.stack)) if not call.module.ours)
+        calls = (call for call in reversed(self.way) if not call.module.ours)
         return next(calls, self)
 
     @property
@@ -312,13 +328,13 @@ class Call:
 
         Not those around the loop: of ``if args.train: for x in loader: if big: free()``, ``big``.
         """
-        first = next((one for one in (*self.stack, self) if loop in one.loops), self)
+        first = next((one for one in self.way if loop in one.loops), self)
         outer, inner = self.guards[: len(first.guards)], self.guards[len(first.guards) :]
         return (*(one for one in outer if one.site.within(loop.site)), *inner)
 
     def way_from(self, loop: Loop) -> tuple[FunctionInfo | None, ...]:
         """The functions entered between a loop around it and this call, outermost first."""
-        return tuple(one.function for one in (*self.stack, self) if loop in one.loops)[1:]
+        return tuple(one.function for one in self.way if loop in one.loops)[1:]
 
     @property
     def everywhere(self) -> bool:
@@ -401,7 +417,7 @@ class Here:
     loops: tuple[Loop, ...] = ()
     stack: tuple[Call, ...] = ()
     contexts: tuple[Value, ...] = ()
-    swallows: tuple[ast.Try, ...] = ()
+    swallows: tuple[Attempt, ...] = ()
     grad: bool = True
 
     def under(self, guard: Guard) -> Here:

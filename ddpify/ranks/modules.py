@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ddpify.python.classes import linearized
 from ddpify.python.toplevel import Statements, statements_of
+from ddpify.ranks.attempts import Attempt, attempts
 from ddpify.source import Site, Source
 
 Place = tuple[str, int]  # where a function starts: path and line
@@ -44,6 +45,11 @@ class FunctionInfo:
     def place(self) -> Place:
         """What tells it from other functions, in every process."""
         return (self.module.path, self.node.lineno)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of what it is given by position, its object first."""
+        return tuple(one.arg for one in (*self.node.args.posonlyargs, *self.node.args.args))
 
     @property
     def text(self) -> str:
@@ -159,6 +165,11 @@ class Module:
             for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
             if isinstance(target, ast.Attribute) and node.value is not None
         ]
+
+    @cached_property
+    def attempts(self) -> tuple[Attempt, ...]:
+        """The ``try`` statements of the file."""
+        return tuple(attempts(self.source, self.tree))
 
     @cached_property
     def asserted(self) -> frozenset[str]:

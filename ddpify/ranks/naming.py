@@ -177,8 +177,7 @@ def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
 def _defaults(m: Machine, f: Frame, info: FunctionInfo) -> dict[str, Value]:
     """What parameters have that are not given: evaluated once, when the ``def`` is run."""
     spec = info.node.args
-    names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
-    written = [*zip(reversed(names), reversed(spec.defaults), strict=False)]
+    written = [*zip(reversed(info.parameters), reversed(spec.defaults), strict=False)]
     given = zip(spec.kwonlyargs, spec.kw_defaults, strict=True)
     written += [(one.arg, node) for one, node in given if node is not None]
     found = {}

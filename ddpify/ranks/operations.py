@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import sizes
-from ddpify.ranks.model import DATA, Symbol, Value
+from ddpify.ranks.model import COMPUTED, DATA, IDENTITY, Origin, Symbol, Value
 from ddpify.ranks.values import Made, differs, gathered, spread, text
 
 
@@ -52,6 +53,8 @@ def binary(name: str, a: Value, b: Value) -> Value:
     """An arithmetic expression."""
     atoms = tuple(_binary(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
     deps, origins = gathered((a, b))
+    if name != "Add":
+        origins = _computed(origins)
     items = None
     if name == "Add" and a.items is not None and b.items is not None:
         items = (*a.items, *b.items)
@@ -61,6 +64,18 @@ def binary(name: str, a: Value, b: Value) -> Value:
     if name == "BitOr" and a.keys is not None and b.keys is not None:
         keys = tuple({**dict(a.keys), **dict(b.keys)}.items())
     return Value((atoms[0], atoms[1]), (), deps, origins, items, keys)
+
+
+def _computed(origins: frozenset[Origin]) -> frozenset[Origin]:
+    """``rank % 8`` is the rank no more, though with two ranks its values are those of the rank."""
+    return frozenset(
+        (
+            replace(one, what=f"{COMPUTED}{one.what}")
+            if one.kind in IDENTITY and not one.what.startswith(COMPUTED)
+            else one
+        )
+        for one in origins
+    )
 
 
 def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:

@@ -211,10 +211,7 @@ def _start(machine: Interpreter, info: FunctionInfo) -> None:
 def _unknowns(machine: Interpreter, thing: Thing) -> list[Value]:
     """Unknown arguments also for parameters with defaults: nobody is known to leave them out."""
     info: FunctionInfo = thing.info
-    spec = info.node.args
-    names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
-    if thing.receiver is not None:
-        names = names[1:]
+    names = info.parameters if thing.receiver is None else info.parameters[1:]
     return [functions.parameter_value(machine, info, name) for name in names]
 
 

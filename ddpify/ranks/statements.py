@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import assigning, calls, containers, naming
+from ddpify.ranks.attempts import attempt
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.lazily import first_use
@@ -168,8 +169,8 @@ def _within(m: Machine, f: Frame, items: list[ast.withitem], body: list[ast.stmt
 
 def _try(m: Machine, f: Frame, node: ast.Try) -> None:
     here = m.here
-    if any(not _reraises(handler) for handler in node.handlers):
-        m.here = replace(here, swallows=(*here.swallows, node))
+    if (tried := attempt(f.module.source, node)).swallows:
+        m.here = replace(here, swallows=(*here.swallows, tried))
     live = m.live
     execute(m, f, node.body)
     m.here = here
@@ -193,20 +194,6 @@ def _handler(m: Machine, f: Frame, handler: ast.ExceptHandler, live: int) -> Non
     test = Value((Symbol(key), Symbol(key)))
     node = handler.type or ast.copy_location(ast.Constant(value=True), handler)
     m.branch(f, test, node, (lambda: execute(m, f, handler.body), lambda: None))
-
-
-def _reraises(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends the program: it raises or exits at its end."""
-    if not handler.body:
-        return False
-    last = handler.body[-1]
-    if isinstance(last, ast.Raise):
-        return True
-    func = (
-        last.value.func if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) else None
-    )
-    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
-    return name in ("exit", "_exit", "quit")
 
 
 def _function(m: Machine, f: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:

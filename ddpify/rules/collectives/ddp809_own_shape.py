@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from typing import Final
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call, Value
+from ddpify.ranks.model import ITEM, Call, Symbol, Value
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.syntax import resolved
 
 # The parameter of each collective that takes the tensor that has to be alike on all ranks.
 _SENT: Final = {
@@ -26,18 +24,17 @@ _KEEPING: Final = frozenset(
     "cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze".split()
 )
 _PICKING: Final = frozenset({"nonzero", "masked_select", "unique", "argwhere", "flatnonzero"})
-_MASKS: Final = (ast.Compare, ast.BoolOp)
-_DEPTH: Final = 6
+_MASKS: Final = frozenset((name,) for name in "Eq NotEq Lt LtE Gt GtE".split())
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per tensor of a size or a type of this rank's own."""
     for call in run.calls:
         shared, name = collective(call), _SENT.get(call.method, "")
-        value, node = (shared.given(name), shared.node(name)) if shared else (None, None)
-        if value is None or node is None or shared is None or shared.group is not None:
+        value = shared.given(name) if shared is not None and shared.group is None else None
+        if value is None:
             continue
-        if spread(value) and _own_size(run, call, node, _DEPTH):
+        if spread(value) and _own_size(value):
             yield _finding(call, "as long as this rank's data make it", "pad to the longest first")
         elif _own_type(value):
             yield _finding(call, "an integer on one rank and a float on another", "give the dtype")
@@ -53,34 +50,27 @@ def _finding(call: Call, what: str, advice: str) -> Finding:
     )
 
 
-def _own_size(run: Run, call: Call, node: ast.expr, depth: int) -> bool:
-    """Whether an expression picks rows by their values, and nothing brings them to one length."""
-    if depth == 0:
+def _own_size(value: Value) -> bool:
+    """Whether rows were picked by their values, and nothing brings them to one length."""
+    if _is_masked(value.atoms[0]):
+        return True
+    return bool(value.things) and all(
+        thing.call is not None and thing.kind == "result" and _keeps_own_size(thing.call)
+        for thing in value.things
+    )
+
+
+def _keeps_own_size(call: Call) -> bool:
+    kept = call.receiver if call.method in _KEEPING else None
+    return call.method in _PICKING or (kept is not None and _own_size(kept))
+
+
+def _is_masked(atom: object) -> bool:
+    """``scores[scores > 2]``."""
+    if not isinstance(atom, Symbol) or atom.parts[:1] != (ITEM,):
         return False
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        found = [one for one in resolved(call, node) if one[1] is not node]
-        return bool(found) and all(_own_size(run, *one, depth - 1) for one in found)
-    if isinstance(node, ast.Subscript):
-        return any(isinstance(index, _MASKS) for _, index in resolved(call, node.slice))
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in _KEEPING:
-            return _own_size(run, call, node.func.value, depth - 1)
-        if node.func.attr in _PICKING:
-            return True
-    found = _returned(run, node)
-    return bool(found) and all(_own_size(run, *one, depth - 1) for one in found)
-
-
-def _returned(run: Run, node: ast.expr) -> list[tuple[Call, ast.expr]]:
-    """What a function of the project may return, each with a call that stands in it."""
-    entered = next((c for c in run.calls if c.node is node and c.target is not None), None)
-    if entered is None or entered.target is None:
-        return []
-    inside = next((c for c in run.calls if c.stack and c.stack[-1] is entered), None)
-    returns = [one for one in ast.walk(entered.target.node) if isinstance(one, ast.Return)]
-    if inside is None or inside.function is not entered.target:
-        return []
-    return [(inside, one.value) for one in returns if one.value is not None]
+    index = atom.parts[2]
+    return isinstance(index, bool) or (isinstance(index, Symbol) and index.parts[:1] in _MASKS)
 
 
 def _own_type(value: Value) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
-from ddpify.ranks.model import Call, Loop
+from ddpify.ranks.attempts import Attempt, Handler
+from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
@@ -21,20 +21,21 @@ _ALONE: Final = frozenset(
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per handler that lets a loop go on after a failed exchange."""
-    for call in exchanges(run):
-        for block in call.swallows:
-            if not _repeated(call, block) or _agreed(run, block):
-                continue
-            for handler in block.handlers:
-                if _catches(block, handler) and not _ends(handler):
-                    yield _finding(call, block, handler)
+    met = list(exchanges(run))
+    for call in met:
+        for tried in call.swallows:
+            agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
+            if _is_repeated(call, tried) and not agreed:
+                for handler in tried.handlers:
+                    alone = handler.names & (_ALONE | tried.raised)
+                    if (alone or not handler.names) and not handler.ends:
+                        yield _finding(call, handler)
 
 
-def _finding(call: Call, block: ast.Try, handler: ast.ExceptHandler) -> Finding:
-    where = next(one for one in (call, *reversed(call.stack)) if _holds(block.body, one.node))
+def _finding(call: Call, handler: Handler) -> Finding:
     return Finding(
         "DDP810",
-        where.module.site(handler),
+        handler.site,
         "a rank that fails here goes on alone: its later collectives pair with other ones of the"
         " others, which gives wrong numbers or a hang",
         Severity.ERROR,
@@ -43,59 +44,14 @@ def _finding(call: Call, block: ast.Try, handler: ast.ExceptHandler) -> Finding:
     )
 
 
-def _holds(body: list[ast.stmt], node: ast.AST) -> bool:
-    return any(node is below for one in body for below in ast.walk(one))
-
-
-def _repeated(call: Call, block: ast.Try) -> bool:
+def _is_repeated(call: Call, tried: Attempt) -> bool:
     """Whether a loop around the ``try`` goes on with the next round."""
-    chain = [*call.stack, call]
-    inner = next((n for n, one in enumerate(chain) if _holds(block.body, one.node)), None)
-    if inner is None:
-        return False
-    outer = chain[inner]
-    return any(_around(loop, block) for loop in outer.loops) or any(
-        loop in outer.loops for one in chain[:inner] for loop in one.loops
+    outside = [one for one in call.way if not one.site.within(tried.body)]
+    inside = next((one for one in call.way if one.site.within(tried.body)), None)
+    return inside is not None and any(
+        tried.site.within(loop.site) or any(loop in one.loops for one in outside)
+        for loop in inside.loops
     )
-
-
-def _around(loop: Loop, block: ast.Try) -> bool:
-    return any(node is block for node in ast.walk(loop.node))
-
-
-def _agreed(run: Run, block: ast.Try) -> bool:
-    """Whether a handler tells the others."""
-    return any(
-        _holds(handler.body, call.node) for call in exchanges(run) for handler in block.handlers
-    )
-
-
-def _catches(block: ast.Try, handler: ast.ExceptHandler) -> bool:
-    if handler.type is None:
-        return True
-    caught = set(_names(handler.type))
-    return bool(caught & (_ALONE | set(_raised(block))))
-
-
-def _names(node: ast.expr) -> Iterator[str]:
-    for one in node.elts if isinstance(node, ast.Tuple) else (node,):
-        if isinstance(one, (ast.Name, ast.Attribute)):
-            yield one.id if isinstance(one, ast.Name) else one.attr
-
-
-def _raised(block: ast.Try) -> Iterator[str]:
-    for statement in block.body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Raise) and node.exc is not None:
-                yield from _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
-
-
-def _ends(handler: ast.ExceptHandler) -> bool:
-    """Whether a handler ends the program, or the loop by way of an error."""
-    last = handler.body[-1]
-    if isinstance(last, ast.Expr) and isinstance(last.value, ast.Call):
-        return "exit" in ast.unparse(last.value.func) or "abort" in ast.unparse(last.value.func)
-    return isinstance(last, ast.Raise)
 
 
 RULE = Rule(

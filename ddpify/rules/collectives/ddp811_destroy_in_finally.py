@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ddpify.ranks import words
+from ddpify.ranks.attempts import Attempt
+from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.written import blocks_closed_by, leads_through
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per destroy in a ``finally`` whose block holds collectives."""
     for call in run.named(f"{words.DIST}destroy_process_group"):
-        for block in blocks_closed_by(call):
-            entered = next((c for c in exchanges(run) if leads_through(c, block)), None)
+        for tried in _closed_by(call):
+            entered = next((c for c in exchanges(run) if c.place_in(tried.body)), None)
             if entered is not None:
                 yield Finding(
                     "DDP811",
@@ -28,6 +29,14 @@ def lint(run: Run) -> Iterable[Finding]:
                     because=((entered.site, "the others may be here"),),
                 )
                 break
+
+
+def _closed_by(call: Call) -> Iterator[Attempt]:
+    """The ``try`` statements in whose ``finally`` it is made."""
+    for one in call.way:
+        for tried in one.module.attempts:
+            if tried.closing is not None and one.site.within(tried.closing):
+                yield tried
 
 
 def _closed(end: str, close: str = "    pass") -> Example:

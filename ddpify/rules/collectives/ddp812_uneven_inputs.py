@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import DATA, Call, Loop, Origin, Symbol, Thing, Value
+from ddpify.ranks.model import STRIDE, Call, Loop, Symbol, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
@@ -27,14 +26,14 @@ _SAMPLED: Final = ((3, "sampler"), (4, "batch_sampler"))
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per loop over a strided shard with a collective in it."""
-    seen: set[ast.AST] = set()
+    seen: set[Site] = set()
     for call in exchanges(run):
         if not call.everywhere or call.within(*_JOINS):
             continue
         for loop in call.loops:
-            cut = _strided(run, loop) if loop.node not in seen else None
+            cut = _strided(run, loop) if loop.site not in seen else None
             if cut is not None:
-                seen.add(loop.node)
+                seen.add(loop.site)
                 yield _finding(call, loop, cut)
 
 
@@ -56,7 +55,7 @@ def _strided(run: Run, loop: Loop) -> Site | None:
         return None
     for value in _fed(run, loop.over):
         for origin in value.origins:
-            if origin.kind == DATA and _is_stride(run, origin) and not _in_equal_numbers(value):
+            if origin.what == STRIDE and not _in_equal_numbers(value):
                 return origin.site
         subset = value.made_by(_SUBSET)
         indices = subset.call.arg(1, "indices") if subset is not None and subset.call else None
@@ -91,26 +90,6 @@ def _sampled(over: Value) -> bool:
     )
 
 
-def _is_stride(run: Run, origin: Origin) -> bool:
-    """Whether an origin is ``rows[rank::world]`` of rows that were not cut before."""
-    module = run.modules.get(origin.site.path)
-    if module is None:
-        return False
-    nodes = list(ast.walk(module.tree))
-    cuts = [n for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.slice, ast.Slice)]
-    found = next((n for n in cuts if module.site(n) == origin.site), None)
-    if found is None or not isinstance(found.slice, ast.Slice):
-        return False
-    if found.slice.step is None or found.slice.lower is None or found.slice.upper is not None:
-        return False
-    name = ast.unparse(found.value)
-    return not _is_slice(found.value) and not any(_bounds(node, name) for node in nodes)
-
-
-def _is_slice(node: ast.expr) -> bool:
-    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
-
-
 def _in_equal_numbers(value: Value) -> bool:
     """Whether what was dealt are the parts of a split into a multiple of the world size."""
     for thing in value.sources():
@@ -127,16 +106,6 @@ def _is_multiple(atom: Any) -> bool:
     if isinstance(atom, Symbol):
         return atom.parts[:1] == ("Mult",) and any(_is_multiple(one) for one in atom.parts[1:])
     return isinstance(atom, int) and atom % 2 == 0
-
-
-def _bounds(node: ast.AST, name: str) -> bool:
-    """Whether ``name`` is cut or added to: perhaps to make its length a multiple."""
-    if isinstance(node, ast.AugAssign):
-        return ast.unparse(node.target) == name
-    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Subscript):
-        return False
-    same = any(ast.unparse(target) == name for target in node.targets)
-    return same and isinstance(node.value.slice, ast.Slice)
 
 
 def _strides(indices: Value) -> bool:

@@ -11,7 +11,7 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.parameters import LAYERS
+from ddpify.rules.shared.fields import classes_in, layers
 from ddpify.rules.shared.seeds import Stream, stream
 from ddpify.rules.shared.syntax import dotted
 from ddpify.rules.shared.wrapped import forwards, wraps
@@ -30,56 +30,19 @@ def lint(run: Run) -> Iterable[Finding]:
         flags = (wrap.flag("find_unused_parameters"), wrap.flag("static_graph"))
         if flags != (False, False) or not calls:
             continue
-        for info in _modules(t.cls for t in wrap.inner if t.cls is not None):
-            for library, branch, draw, layer in _found(info):
+        for info in classes_in(run, (t.cls for t in wrap.inner if t.cls is not None)):
+            for library, branch, draw, layer in _found(info, layers(run, info)):
                 if stream(run, calls[0], library)[0] is not Stream.SAME:
                     yield _finding(info.module, branch, draw, layer)
 
 
-def _modules(infos: Iterable[ClassInfo]) -> Iterator[ClassInfo]:
-    """Classes of the wrapped model and of the parts that it makes of classes of its file."""
-    todo, seen = list(infos), set[ClassInfo]()
-    while todo:
-        info = todo.pop()
-        if info not in seen:
-            seen.add(info)
-            yield info
-            todo += [c for base in info.mro() for _, node in _made(base) for c in _own(base, node)]
-
-
-def _made(info: ClassInfo) -> Iterator[tuple[str, ast.Call]]:
-    """(attribute, call) for every call in what ``__init__`` assigns to an attribute."""
-    method = info.methods.get("__init__")
-    for node in ast.walk(method.node) if method is not None else ():
-        if isinstance(node, ast.Assign) and (name := _spelled(node.targets[0])):
-            yield from ((name, one) for one in ast.walk(node.value) if isinstance(one, ast.Call))
-
-
-def _own(info: ClassInfo, call: ast.Call) -> list[ClassInfo]:
-    """The class of the file that a call makes an object of."""
-    found = info.module.classes.get(call.func.id) if isinstance(call.func, ast.Name) else None
-    return [found] if found is not None else []
-
-
-def _layers(info: ClassInfo, within: frozenset[ClassInfo] = frozenset()) -> set[str]:
-    """Attributes that hold layers with parameters."""
-    within |= {info}
-    return {
-        name
-        for base in info.mro()
-        for name, call in _made(base)
-        if dotted(base.module, call.func) in LAYERS
-        or any(one not in within and _layers(one, within) for one in _own(base, call))
-    }
-
-
-def _found(info: ClassInfo) -> Iterator[tuple[str, ast.If, ast.Call, ast.expr]]:
+def _found(info: ClassInfo, layers: set[str]) -> Iterator[tuple[str, ast.If, ast.Call, ast.expr]]:
     """What ``forward`` and the methods that it calls decide by a draw."""
     todo, seen = ["forward"], {"forward"}
     while todo:
         method = info.methods.get(todo.pop())
         if method is not None:
-            yield from _Forward(method, _layers(info)).branches()
+            yield from _Forward(method, layers).branches()
             called = {_spelled(n.func) for n in ast.walk(method.node) if isinstance(n, ast.Call)}
             todo += sorted(called & info.methods.keys() - seen)
             seen |= called
@@ -92,7 +55,7 @@ class _Forward:
         self.module = info.module
         self.node = info.node
         self.layers = layers
-        self.layers |= self._of_loops()
+        self.layers = layers | self._of_loops()
 
     def branches(self) -> Iterator[tuple[str, ast.If, ast.Call, ast.expr]]:
         """(library, condition, draw, layer)."""

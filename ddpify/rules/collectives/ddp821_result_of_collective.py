@@ -9,7 +9,7 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.syntax import is_used
+from ddpify.rules.shared.uses import uses
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -18,7 +18,7 @@ def lint(run: Run) -> Iterable[Finding]:
         shared = collective(call)
         if shared is None or call.method in words.SESSION_OPS or call.alone or call.star:
             continue
-        if shared.gives_none and is_used(call):
+        if shared.gives_none and uses(call):
             yield Finding(
                 "DDP821",
                 call.site,

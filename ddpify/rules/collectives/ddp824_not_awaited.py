@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks.collective import collective
@@ -10,7 +9,7 @@ from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
-from ddpify.rules.shared.syntax import definitions, parents, reads, scope, variable
+from ddpify.rules.shared.uses import uses
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -21,40 +20,8 @@ def lint(run: Run) -> Iterable[Finding]:
         shared = collective(call)
         if shared is None or shared.waits is not False or call.method == "barrier":
             continue
-        if _dropped(call):
+        if call.alone or uses(call) == ():
             yield _finding(call)
-
-
-def _dropped(call: Call) -> bool:
-    if call.alone:
-        return True
-    if _only_collected(call):
-        return True
-    name = variable(call)
-    return name is not None and not reads(scope(call), name, call.node) and not call.loops
-
-
-def _only_collected(call: Call) -> bool:
-    """Whether the handle goes into a list, of this function or of no name, that nothing reads."""
-    above = parents(scope(call))
-    holder = above.get(call.node)
-    if isinstance(holder, (ast.ListComp, ast.SetComp)):
-        return isinstance(above.get(holder), ast.Expr)
-    if not isinstance(holder, ast.Call) or not _is_append(holder.func):
-        return False
-    assert isinstance(holder.func, ast.Attribute)
-    name = holder.func.value
-    if call.function is None or not isinstance(name, ast.Name) or not any(definitions(call, name)):
-        return False
-    return all(
-        _is_append(above.get(node))
-        for node in above
-        if isinstance(node, ast.Name) and node.id == name.id and isinstance(node.ctx, ast.Load)
-    )
-
-
-def _is_append(node: ast.AST | None) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "append"
 
 
 def _finding(call: Call) -> Finding:
@@ -93,6 +60,14 @@ RULE = Rule(
             [dist.broadcast(one, src=0, async_op=True) for one in (value, value * 2)]  # DDP824
             print(rank, value / world)
             """),
+        on_ranks(
+            "begin(value)",
+            """
+
+            def begin(tensor):
+                return dist.all_reduce(tensor, async_op=True)  # DDP824
+            """,
+        ),
     ),
     good=(
         on_ranks("""
@@ -106,5 +81,13 @@ RULE = Rule(
                 handle.wait()
             """),
         on_ranks("dist.all_reduce(value, async_op=True).wait()"),
+        on_ranks(
+            "begin(value).wait()",
+            """
+
+            def begin(tensor):
+                return dist.all_reduce(tensor, async_op=True)
+            """,
+        ),
     ),
 )

@@ -11,17 +11,9 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import OVER_SHARE, OVER_WHOLE, SHOWN_OVER_WHOLE
 from ddpify.rules.shared.feeds import dataset_of, dealt_by
-from ddpify.rules.shared.quotients import (
-    Added,
-    added,
-    base,
-    changed_between,
-    counts,
-    divisions,
-    loops_over,
-)
-from ddpify.rules.shared.syntax import resolved, scope
-from ddpify.rules.shared.written import given_nodes, holds, text
+from ddpify.rules.shared.quotients import Added, added, loops_over, quotients
+from ddpify.rules.shared.syntax import resolved
+from ddpify.rules.shared.written import given_nodes, text
 from ddpify.site import Site
 
 
@@ -39,7 +31,7 @@ def lint(run: Run) -> Iterable[Finding]:
                     Severity.ERROR,
                     (),
                     "add the sums over the ranks first, or divide by len(loader.sampler)",
-                    ((one.loop.module.site(one.node), "added up over this rank's share"),),
+                    ((one.site, "added up over this rank's share"),),
                 )
                 break
 
@@ -47,15 +39,10 @@ def lint(run: Run) -> Iterable[Finding]:
 def _division(call: Call, one: Added) -> Site | None:
     """Where what ``one`` adds up is divided by this length of the whole data set."""
     whole = dealt_by(one.loader) and call.args and _is_whole(call, one.loader)
-    if not whole or counts(one.value) or call.module is not one.loop.module:
+    if not whole or one.counts or call.module is not one.loop.module:
         return None
-    function = scope(call)
-    for left, right, node in divisions(function):
-        if base(right) is call.node and text(base(left)) == one.name:
-            inside = holds(function, one.node)
-            if inside and not changed_between(function, one.name, one.loop.node, node):
-                return call.module.site(node)
-    return None
+    shares = (q for q in quotients(call) if q.by is call.node and q.total == one.name)
+    return next((share.site for share in shares if share.takes(one, one.name)), None)
 
 
 def _is_whole(call: Call, loader: Thing) -> bool:
@@ -93,9 +80,9 @@ def _averages(run: Run, call: Call) -> bool:
     worlds = {c.node for c in run.named("torch.distributed.get_world_size")}
     names = {text(node) for node in given_nodes(call)}
     return any(
-        text(base(left)) in names and node.lineno > call.node.lineno
-        for left, right, node in divisions(scope(call))
-        if any(found in worlds for _, found in resolved(call, right))
+        one.total in names and one.site.span.line > call.site.span.line
+        for one in quotients(call)
+        if any(found in worlds for _, found in resolved(call, one.by))
     )
 
 

@@ -68,8 +68,7 @@ def _of_function(call: Call) -> list[Value]:
     entered = call.stack[-1] if call.stack else None
     if entered is None or entered.target is None or entered.star:
         return []
-    names = [one.arg for one in entered.target.node.args.args]
-    given = {**dict(zip(names, entered.args, strict=False)), **entered.kwargs}
+    given = {**dict(zip(entered.target.parameters, entered.args, strict=False)), **entered.kwargs}
     return [v for name, v in given.items() if any(re.search(rf"\b{name}\b", t) for t in texts)]
 
 

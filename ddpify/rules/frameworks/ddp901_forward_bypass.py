@@ -9,8 +9,8 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
-from ddpify.rules.frameworks.fields import computing, holds_parameters
 from ddpify.rules.frameworks.sharded import shard_of
+from ddpify.rules.shared.fields import computing, holds_parameters
 from ddpify.rules.shared.wrapped import receives
 from ddpify.rules.shared.written import attribute_called
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.model import Call, Thing, Value
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.modules import ClassInfo, FunctionInfo
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
-from ddpify.rules.frameworks.fields import kept, qualified
 from ddpify.rules.frameworks.lightnings import evaluating, logs, several
+from ddpify.rules.shared.fields import makers
+from ddpify.rules.shared.written import attribute_called
 
 _AGREED = frozenset(
     "compute all_gather all_reduce gather reduce broadcast all_gather_object sync_dist".split()
@@ -28,8 +28,7 @@ def lint(run: Run) -> Iterable[Finding]:
         hook = evaluating(call)
         if hook is None or call.star or not _unsynced(call):
             continue
-        batch = _batch(hook)
-        if any(_is_local(value, batch) for value in _logged(call)):
+        if any(_is_local(value, hook) for value in _logged(call)):
             yield Finding(
                 "DDP951",
                 call.site,
@@ -53,18 +52,12 @@ def _logged(call: Call) -> Iterator[Value]:
         yield from (one for _, one in value.keys) if value.keys is not None else (value,)
 
 
-def _batch(hook: FunctionInfo) -> str:
-    """What a hook calls the batch it is given."""
-    names = [arg.arg for arg in hook.node.args.args]
-    return names[1] if len(names) > 1 else ""
-
-
-def _is_local(value: Value, batch: str) -> bool:
-    """Whether a value is computed from batches, by nothing that gathers or may be a metric."""
+def _is_local(value: Value, hook: FunctionInfo) -> bool:
+    """Whether it is computed from batches, and by nothing that gathers or may be a metric."""
     sources = list(value.sources())
     computed = any(
         (t.kind == "result" and t.name.startswith("torch."))
-        or (t.kind == "parameter" and t.name == batch)
+        or (t.kind == "parameter" and t.name in hook.parameters[1:2])
         for t in sources
     )
     agreed = any(t.name.rpartition(".")[2] in _AGREED or t.synced for t in sources)
@@ -79,10 +72,10 @@ def _may_be_metric(thing: Thing, outermost: bool) -> bool:
     owner, name = _attribute(thing)
     if owner is None:
         return False
-    makers = list(kept(owner, name))
-    if any(_made_by(*maker).startswith(("torchmetrics.", "torchmetrics")) for maker in makers):
+    made = list(makers(owner, name))
+    if any(one.startswith("torchmetrics") for names in made for one in names):
         return True
-    torch_only = bool(makers) and all(_made_by(*maker).startswith("torch.") for maker in makers)
+    torch_only = bool(made) and all(names and names[0].startswith("torch.") for names in made)
     return outermost and not torch_only
 
 
@@ -91,17 +84,11 @@ def _attribute(thing: Thing) -> tuple[ClassInfo | None, str]:
     if thing.kind == "attribute" and thing.receiver is not None:
         return thing.receiver.cls, thing.name.rpartition(".")[2]
     call = thing.call
-    if thing.kind != "result" or call is None or not isinstance(call.node.func, ast.Attribute):
+    name = attribute_called(call) if call is not None else ""
+    if thing.kind != "result" or call is None or not name:
         return None, ""
     things = call.receiver.things if call.receiver is not None else ()
-    return next((t.cls for t in things if t.cls is not None), None), call.node.func.attr
-
-
-def _made_by(module: Module, node: ast.expr) -> str:
-    """The name of what is called to make an attribute, wherever in the expression it stands."""
-    names = [qualified(module, n.func) for n in ast.walk(node) if isinstance(n, ast.Call)]
-    metrics = [name for name in names if name.startswith("torchmetrics")]
-    return (metrics or names or [""])[0]
+    return next((t.cls for t in things if t.cls is not None), None), name
 
 
 RULE = Rule(

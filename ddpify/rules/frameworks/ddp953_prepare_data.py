@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
-from ddpify.ranks.modules import ClassInfo, FunctionInfo
+from ddpify.ranks.modules import ClassInfo
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
-from ddpify.rules.frameworks.fields import own
 from ddpify.rules.frameworks.lightnings import DATA_MODULE, MODULE, fitted, several
+from ddpify.rules.shared.fields import fields_of
 
 _PREPARE = "prepare_data"
 _SETUP = """    def setup(self, stage):
@@ -28,50 +27,24 @@ def lint(run: Run) -> Iterable[Finding]:
         method = cls.method(_PREPARE)
         if method is None or not cls.inherits(DATA_MODULE, MODULE):
             continue
-        for node in ast.walk(method.node):
-            name = own(node)
-            if name and _is_set(node) and _missed(cls, name):
+        for one in fields_of(method):
+            if one.is_set and _is_missed(cls, one.name):
                 yield Finding(
                     "DDP953",
-                    method.module.site(node),
-                    f"prepare_data runs on one process per node: the others have no self.{name}",
+                    one.site,
+                    "prepare_data runs on one process per node: the others have no"
+                    f" self.{one.name}",
                     Severity.ERROR,
                     advice="write files in prepare_data, set attributes in setup",
                 )
 
 
-def _is_set(node: ast.AST) -> bool:
-    return isinstance(getattr(node, "ctx", None), ast.Store)
-
-
-def _missed(cls: ClassInfo, name: str) -> bool:
-    """Whether another method reads the attribute and none gives it a value."""
+def _is_missed(cls: ClassInfo, name: str) -> bool:
+    """Whether another method reads the attribute and none, nor the class, gives it a value."""
     others = {m.name: m for one in cls.mro() for m in one.methods.values() if m.name != _PREPARE}
-    if any(_gives(method, name) for method in others.values()):
-        return False
-    return name not in cls.assigns and any(_reads(method, name) for method in others.values())
-
-
-def _gives(method: FunctionInfo, name: str) -> bool:
-    """Whether a method sets the attribute; ``None`` in ``__init__`` is no value."""
-    for node in ast.walk(method.node):
-        if _is_set(node) and own(node) == name:
-            return not (method.name == "__init__" and _is_none(method, node))
-    return False
-
-
-def _is_none(method: FunctionInfo, target: ast.AST) -> bool:
-    """Whether an attribute is a target of ``… = None``."""
-    plain = (n for n in ast.walk(method.node) if isinstance(n, ast.Assign) and target in n.targets)
-    value = next((node.value for node in plain), None)
-    return isinstance(value, ast.Constant) and value.value is None
-
-
-def _reads(method: FunctionInfo, name: str) -> bool:
-    return any(
-        own(node) == name and isinstance(getattr(node, "ctx", None), ast.Load)
-        for node in ast.walk(method.node)
-    )
+    found = [(m, one) for m in others.values() for one in fields_of(m) if one.name == name]
+    given = any(one.is_set and not (m.name == "__init__" and one.is_none) for m, one in found)
+    return not given and name not in cls.assigns and not all(one.is_set for _, one in found)
 
 
 RULE = Rule(

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ddpify.ranks.model import RANK1, Call
-from ddpify.ranks.modules import FunctionInfo
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
-from ddpify.rules.frameworks.fields import dotted
+from ddpify.rules.shared.uses import uses
 
 _TRAINER = "    trainer = L.Trainer"
 
@@ -19,9 +17,9 @@ _TRAINER = "    trainer = L.Trainer"
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per such result that other ranks take apart."""
     for call in run.calls:
-        if call.target is None or not call.ranks & RANK1 or call.alone:
+        if call.target is None or not call.ranks & RANK1:
             continue
-        if _is_rank_zero_only(call.target) and _gives(call.target) and _taken_apart(run, call):
+        if _is_none_elsewhere(call) and _is_taken_apart(run, call):
             yield Finding(
                 "DDP954",
                 call.site,
@@ -32,56 +30,28 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _is_rank_zero_only(info: FunctionInfo) -> bool:
-    decorators = getattr(info.node, "decorator_list", [])
-    names = (dotted(d.func if isinstance(d, ast.Call) else d) for d in decorators)
-    return any(_exported(info, name).endswith(".rank_zero_only") for name in names)
+def _is_none_elsewhere(call: Call) -> bool:
+    """Whether a decorator has ranks other than 0 go on with None."""
+    result = call.result
+    if result is None or result.atoms[1] is not None:
+        return False
+    return any(origin.what.endswith(".rank_zero_only") for origin in result.origins)
 
 
-def _exported(info: FunctionInfo, name: str) -> str:
-    root, _, rest = name.partition(".")
-    origin, attribute, _ = info.module.imports.get(root, ("", "", 0))
-    full = ".".join(part for part in (origin, attribute, rest) if part)
-    return full if full.startswith(("lightning", "pytorch_lightning")) else ""
-
-
-def _gives(info: FunctionInfo) -> bool:
-    """Whether a function returns something."""
-    returned = [n.value for n in ast.walk(info.node) if isinstance(n, ast.Return)]
-    return any(not isinstance(value, (ast.Constant, type(None))) for value in returned)
-
-
-def _taken_apart(run: Run, call: Call) -> bool:
+def _is_taken_apart(run: Run, call: Call) -> bool:
     """Whether ranks other than 0 index the result or ask for an attribute of it."""
-    body = call.function.node if call.function is not None else call.module.tree
-    name = ""
-    for node in ast.walk(body):
-        if isinstance(node, (ast.Subscript, ast.Attribute)) and node.value is call.node:
-            return True
-        if isinstance(node, ast.Assign) and node.value is call.node and len(node.targets) == 1:
-            name = dotted(node.targets[0])
-    return bool(name) and any(_apart(node, name) for node in _elsewhere(run, call))
+    apart = [use.site for use in uses(call) or () if use.takes_apart]
+    return call.site in apart or any(
+        site.within(later.site)
+        for later in run.calls
+        if later.order > call.order and later.ranks & RANK1 and not _is_looked_at(later)
+        for site in apart
+    )
 
 
-def _elsewhere(run: Run, call: Call) -> Iterator[ast.AST]:
-    """The calls of a function that are evaluated for later ones, which other ranks make."""
-    for later in run.calls:
-        near = later.function is call.function and later.module is call.module
-        if near and later.order > call.order and later.ranks & RANK1 and not _looked_at(later):
-            yield from ast.walk(later.node)
-
-
-def _looked_at(call: Call) -> bool:
+def _is_looked_at(call: Call) -> bool:
     """Whether a condition of its own, not known here, stands before the call."""
     return any(not guard.test.known for guard in call.guards)
-
-
-def _apart(node: ast.AST, name: str) -> bool:
-    if isinstance(node, ast.Subscript):
-        return dotted(node.value) == name
-    if isinstance(node, ast.BinOp):
-        return name in (dotted(node.left), dotted(node.right))
-    return isinstance(node, ast.Attribute) and dotted(node.value) == name
 
 
 RULE = Rule(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.ranks import words
@@ -65,42 +64,11 @@ def _own(into: Value) -> set[Thing]:
 
 
 def _is_trained_on(run: Run, gather: Call, made: set[Thing]) -> bool:
-    for backward in backwards(run):
-        assert backward.receiver is not None
-        if backward.order < gather.order:
-            continue
-        sources = live(backward.receiver)
-        if made & sources or _returned(gather, {thing.call for thing in sources}):
-            return True
-    return False
-
-
-def _returned(gather: Call, calls: set[Call | None]) -> bool:
-    """Whether a module that the loss goes through gathers, and returns what comes of that."""
-    into = gather.node_of(0, "")
-    function = gather.function
-    if function is None or not isinstance(into, ast.Name) or not gather.stack:
-        return False
-    return gather.stack[-1] in calls and into.id in _returned_names(function.node)
-
-
-def _returned_names(function: ast.AST) -> set[str]:
-    """The names that a function's return values are computed from."""
-    wanted: set[str] = set()
-    size = -1
-    while size != len(wanted):
-        size = len(wanted)
-        for node in ast.walk(function):
-            returns = isinstance(node, ast.Return)
-            if isinstance(node, ast.Assign):
-                returns = any(_names(target) & wanted for target in node.targets)
-            if returns and isinstance(node, (ast.Return, ast.Assign)) and node.value is not None:
-                wanted |= _names(node.value)
-    return wanted
-
-
-def _names(node: ast.expr) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    return any(
+        backward.receiver is not None and made & live(backward.receiver)
+        for backward in backwards(run)
+        if backward.order > gather.order
+    )
 
 
 def _put_back(run: Run, gather: Call, made: set[Thing]) -> bool:

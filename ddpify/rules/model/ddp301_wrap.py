@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Model
@@ -67,11 +66,8 @@ def _synchronised_by_hand(facts: Facts) -> bool:
     The hook is that of Synchronized-BatchNorm-PyTorch, which many projects carry a copy of; torch
     converts its layers as any that inherit `_BatchNorm`.
     """
-    return any(
-        isinstance(node, ast.FunctionDef) and node.name == "__data_parallel_replicate__"
-        for tree in facts.trees.values()
-        for node in ast.walk(tree.module)
-    )
+    hook = "def __data_parallel_replicate__("
+    return any(hook in tree.source.text for tree in facts.trees.values())
 
 
 def _without_sync(facts: Facts, model: Model) -> Iterable[Finding]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable
 
+from ddpify.facts.events import Bind
 from ddpify.facts.model import Facts
-from ddpify.facts.tree import Tree
 from ddpify.ranks.model import ALL, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
@@ -24,26 +23,23 @@ ALONE = "get_world_size() == 1"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per assignment to ``CUDA_VISIBLE_DEVICES``."""
-    for tree in facts.trees.values():
-        for node in ast.walk(tree.module):
-            if _chooses(node) and not _guarded(tree, node):
-                yield Finding(
-                    "DDP104",
-                    tree.site(node),
-                    "every rank would hide all GPUs but these; the launcher chooses them",
-                    Severity.ERROR,
-                    (edit(facts, How.GATE, tree.site(node), ALONE),),
-                )
+    sites = {
+        bind.where.statement: None
+        for bind in facts.binds
+        if bind.target == f"os.environ['{VISIBLE}']" and not _is_guarded(facts, bind)
+    }
+    for site in sites:
+        yield Finding(
+            "DDP104",
+            site,
+            "every rank would hide all GPUs but these; the launcher chooses them",
+            Severity.ERROR,
+            (edit(facts, How.GATE, site, ALONE),),
+        )
 
 
-def _chooses(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Assign):
-        return False
-    return ast.unparse(node.targets[0]) == "os.environ['CUDA_VISIBLE_DEVICES']"
-
-
-def _guarded(tree: Tree, node: ast.AST) -> bool:
-    tests = [ast.unparse(a.test) for a in tree.ancestors(node) if isinstance(a, ast.If)]
+def _is_guarded(facts: Facts, bind: Bind) -> bool:
+    tests = [facts.text(guard.site) for guard in bind.where.guards]
     return any(ALONE in test or "RANK" in test for test in tests)
 
 

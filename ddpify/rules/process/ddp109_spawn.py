@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections.abc import Iterable, Iterator
 
+from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.shared.outputs import SPAWN
+from ddpify.site import Site
 
 LOCAL = "LOCAL_RANK"
+# A program that asks if the variable is there may do without.
+_ASKS = re.compile(rf"""get(?:env)?\(\s*["']{LOCAL}|["']{LOCAL}["']\s+(?:not\s+)?in\b""")
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per spawn in a program whose processes need torchrun's variables."""
     if run.frameworks or any(store.key == LOCAL for store in run.stores):
         return
+    if any(_ASKS.search(module.source.text) for module in run.modules.values()):
+        return
     for call in run.named(SPAWN):
-        inside = {c.function for c in run.calls if any(s.node is call.node for s in c.stack)}
-        needs = [f for f in inside if f is not None and _needs(f.node)]
-        if call.everywhere and needs:
+        need = next(_needs(run, call), None)
+        if call.everywhere and need is not None:
             yield Finding(
                 "DDP109",
                 call.site,
                 "each process of torchrun starts more of them: a hang, as too many join the group",
                 Severity.ERROR,
                 advice="let one start the processes: torchrun, without spawn",
-                because=((needs[0].site, "needs LOCAL_RANK, which only torchrun sets"),),
+                because=((need, "needs LOCAL_RANK, which only torchrun sets"),),
             )
 
 
-def _needs(function: ast.AST) -> bool:
-    """Whether `os.environ["LOCAL_RANK"]` is read without asking first if it is there."""
-    tested = any(isinstance(n, ast.Compare) and LOCAL in set(_texts(n)) for n in ast.walk(function))
-    return not tested and any(_is_read(node) for node in ast.walk(function))
-
-
-def _is_read(node: ast.AST) -> bool:
-    if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
-        return False
-    return ast.unparse(node.value).endswith("environ") and LOCAL in set(_texts(node.slice))
-
-
-def _texts(node: ast.AST) -> Iterator[object]:
-    return (n.value for n in ast.walk(node) if isinstance(n, ast.Constant))
+def _needs(run: Run, spawn: Call) -> Iterator[Site]:
+    """Where the processes get ``os.environ["LOCAL_RANK"]``."""
+    for call in run.calls:
+        if any(one.node is spawn.node for one in call.stack):
+            origins = (origin for value in call.given for origin in value.all_origins)
+            yield from (origin.site for origin in origins if origin.what == LOCAL)
 
 
 _PROGRAM = """\
@@ -85,6 +82,12 @@ if __name__ == "__main__":
     multiprocessing.spawn(part, args=(10,), nprocs=8)  # DDP109
 """
 
+_BY_HAND = """os.environ["MASTER_ADDR"] = "localhost"
+    os.environ["MASTER_PORT"] = "29500"
+    torch.cuda.set_device({})
+    dist.init_process_group("nccl", rank=rank, world_size=world)"""
+_ASKED = 'int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else rank'
+
 RULE = Rule(
     "DDP109",
     "spawn-under-torchrun",
@@ -118,20 +121,8 @@ RULE = Rule(
         ),
     ),
     good=(
-        Example(
-            (
-                (
-                    "main.py",
-                    _PROGRAM.format(
-                        start='os.environ["MASTER_ADDR"] = "localhost"\n'
-                        '    os.environ["MASTER_PORT"] = "29500"\n'
-                        "    torch.cuda.set_device(rank)\n"
-                        '    dist.init_process_group("nccl", rank=rank, world_size=world)',
-                        mark="",
-                    ),
-                ),
-            )
-        ),
+        Example((("main.py", _PROGRAM.format(start=_BY_HAND.format("rank"), mark="")),)),
+        Example((("main.py", _PROGRAM.format(start=_BY_HAND.format(_ASKED), mark="")),)),
     ),
     lint=lint,
 )

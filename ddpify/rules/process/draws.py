@@ -88,8 +88,8 @@ def _workers(loader: Thing, random: Thing) -> Iterator[Drawn]:
     for thing in given.things if given is not None else ():
         info: FunctionInfo = thing.info
         place = 0 if thing.receiver is None else 1
-        if thing.kind == "function" and len(info.node.args.args) > place:
-            for node in _seeded_by_number(info, info.node.args.args[place].arg):
+        if thing.kind == "function" and len(info.parameters) > place:
+            for node in _seeded_by_number(info, info.parameters[place]):
                 yield (
                     info.module.site(node),
                     "workers are seeded by their number alone: the same draws on all ranks, and"

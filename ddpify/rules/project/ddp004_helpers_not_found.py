@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -11,6 +10,8 @@ from ddpify.names import HEADER_PREFIX
 from ddpify.ranks.modules import Module
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
+from ddpify.rules.shared.written import imports
+from ddpify.site import Site
 
 
 @dataclass(frozen=True)
@@ -33,14 +34,14 @@ def lint(run: Run) -> Iterable[Finding]:
     home = run.modules[run.start].file.parent
     roots = frozenset(_roots(run))
     for module in run.modules.values():
-        for node, name in _imports(module, copies):
+        for site, name in _imports(module, copies):
             own = [root for root in roots if root.holds(module)]
             if not _finds([home, *(root.folder for root in roots)], name, copies):
                 who = f"`python {run.start}` ends here"
-                yield _finding(module, node, name, who, Severity.ERROR)
+                yield _finding(site, name, who, Severity.ERROR)
             elif own and not _finds([root.folder for root in own], name, copies):
                 who = f"whoever imports `{own[0].top}`, but a script in `{home.name}`, ends here"
-                yield _finding(module, node, name, who, Severity.WARNING)
+                yield _finding(site, name, who, Severity.WARNING)
 
 
 def _roots(run: Run) -> Iterator[_Root]:
@@ -57,15 +58,14 @@ def _roots(run: Run) -> Iterator[_Root]:
                     yield _Root(PurePath(*whole[: -len(parts)]), parts[0])
 
 
-def _imports(module: Module, copies: set[PurePath]) -> Iterator[tuple[ast.AST, str]]:
-    """``from nets.ddp_utils import …``, without dots before it."""
+def _imports(module: Module, copies: set[PurePath]) -> Iterator[tuple[Site, str]]:
+    """``from nets.ddp_utils import …``, without dots before it, in no ``try`` that mends it."""
     stems = {file.stem for file in copies}
-    if not any(stem in module.source.text for stem in stems):
-        return
-    for node in ast.walk(module.tree):
-        name = node.module if isinstance(node, ast.ImportFrom) and not node.level else None
-        if name is not None and name.rpartition(".")[2] in stems:
-            yield node, name
+    if any(stem in module.source.text for stem in stems):
+        for site, names in imports(module):
+            name = names[0].rpartition(".")[0]
+            if name.rpartition(".")[2] in stems:
+                yield site, name
 
 
 def _finds(folders: list[PurePath], dotted: str, copies: set[PurePath]) -> bool:
@@ -75,10 +75,10 @@ def _finds(folders: list[PurePath], dotted: str, copies: set[PurePath]) -> bool:
     )
 
 
-def _finding(module: Module, node: ast.AST, name: str, who: str, severity: Severity) -> Finding:
+def _finding(site: Site, name: str, who: str, severity: Severity) -> Finding:
     return Finding(
         "DDP004",
-        module.site(node),
+        site,
         f"{who} with ModuleNotFoundError: `{name}` is not where Python looks for it then",
         severity,
         advice="keep the helpers in the package that imports them: `from package.ddp_utils import`",

@@ -218,9 +218,7 @@ def caught(call: Call) -> bool:
     """Whether the call's errors are handled around it."""
     if call.swallows:
         return True
-    around: ast.AST = call.function.node if call.function is not None else call.module.tree
-    tries = (node for node in ast.walk(around) if isinstance(node, ast.Try) and node.handlers)
-    return any(call.node in ast.walk(statement) for node in tries for statement in node.body)
+    return any(one.handlers and call.site.within(one.body) for one in call.module.attempts)
 
 
 def once(calls: Iterator[Call]) -> Iterator[Call]:

@@ -6,9 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import Loop, Thing
+from ddpify.ranks.model import Call, Loop, Thing
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
+from ddpify.rules.shared.syntax import scope
+from ddpify.site import Site
 
 _SIZES = frozenset({"len", "size", "numel", "shape", "nelement"})
 _PASSED_ON = frozenset({"tensor", "as_tensor", "float", "item", "to", "cuda", "detach", "clone"})
@@ -23,6 +25,100 @@ class Added:
     value: ast.expr
     loop: Loop
     loader: Thing
+
+    @property
+    def site(self) -> Site:
+        """Where it is added."""
+        return self.loop.module.site(self.node)
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is a number of samples: ``len(x)``, ``x.size(0)``, ``1``."""
+        return isinstance(self.value, ast.Constant) or _is_size(self.value)
+
+    @property
+    def selects(self) -> bool:
+        """Whether it counts what a condition holds for: ``(target != pad).sum()``."""
+        return _selects(self.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Quotient:
+    """``total / count`` or ``total /= count`` in the function in which ``call`` stands.
+
+    Both are names: ``float(total.item()) / counts[0]`` is ``total / counts``; ``by`` is the
+    expression of the second.
+    """
+
+    call: Call
+    node: ast.BinOp | ast.AugAssign
+    total: str
+    count: str
+    by: ast.expr
+
+    @property
+    def site(self) -> Site:
+        """Where it stands."""
+        return self.call.module.site(self.node)
+
+    def takes(self, one: Added, *names: str) -> bool:
+        """Whether the loop of a sum is in the same function, and no call has got these since."""
+        function = scope(self.call)
+        here = any(node is one.node for node in ast.walk(function))
+        return here and not any(
+            _changed_between(function, name, one.loop.node, self.node) for name in names
+        )
+
+
+def quotients(call: Call) -> Iterator[Quotient]:
+    """Those in the function, or at the top level, in which a call stands."""
+    for node in ast.walk(scope(call)):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            yield _quotient(call, node, node.left, node.right)
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+            yield _quotient(call, node, node.target, node.value)
+
+
+def _quotient(
+    call: Call, node: ast.BinOp | ast.AugAssign, total: ast.expr, count: ast.expr
+) -> Quotient:
+    total, by = _base(total), _base(count)
+    return Quotient(call, node, ast.unparse(total), ast.unparse(by), by)
+
+
+def quotients_given(call: Call, position: int, keyword: str) -> Iterator[Quotient]:
+    """Those that an argument is, or was last set to, here or by who gave it to this function."""
+    given = call.node_of(position, keyword)
+    if given is None:
+        return
+    written = _written(call, given)
+    yield from (one for one in quotients(call) if one.node in written)
+    caller = call.stack[-1] if call.stack else None
+    if caller is None or caller.target is None or caller.target is not call.function:
+        return
+    if any(isinstance(node, (ast.BinOp, ast.AugAssign)) for node in written):
+        return  # it may be weighted
+    used = {node.id for node in written if isinstance(node, ast.Name)}
+    names = caller.target.parameters[caller.receiver is not None :]
+    for number, name in enumerate(names):
+        outer = caller.node_of(number, name) if name in used else None
+        if outer is not None:
+            made = _written(caller, outer)
+            yield from (one for one in quotients(caller) if one.node in made)
+
+
+def _written(call: Call, given: ast.expr) -> set[ast.AST]:
+    """An argument's expression, and those that its name was last given."""
+    found: set[ast.AST] = set(ast.walk(given))
+    name = ast.unparse(given)
+    for node in ast.walk(scope(call)):
+        before = getattr(node, "lineno", 0) < call.node.lineno
+        if before and isinstance(node, ast.Assign):
+            if any(ast.unparse(target) == name for target in node.targets):
+                found |= set(ast.walk(node.value))
+        elif before and isinstance(node, ast.AugAssign) and ast.unparse(node.target) == name:
+            found.add(node)
+    return found
 
 
 def loops_over(run: Run) -> Iterator[tuple[Loop, Thing]]:
@@ -39,7 +135,7 @@ def added(loop: Loop, loader: Thing) -> Iterator[Added]:
     """What the loop adds up."""
     for node in ast.walk(loop.node):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
-            yield Added(ast.unparse(base(node.target)), node, node.value, loop, loader)
+            yield Added(ast.unparse(_base(node.target)), node, node.value, loop, loader)
 
 
 def collected(loop: Loop, loader: Thing) -> Iterator[Added]:
@@ -51,7 +147,7 @@ def collected(loop: Loop, loader: Thing) -> Iterator[Added]:
             yield Added(name, node, ast.Constant(1), loop, loader)
 
 
-def base(node: ast.expr) -> ast.expr:
+def _base(node: ast.expr) -> ast.expr:
     """``totals`` of ``totals[0]``, ``hits`` of ``float(hits.item())``."""
     while True:
         if isinstance(node, ast.Subscript):
@@ -66,12 +162,35 @@ def base(node: ast.expr) -> ast.expr:
             return node
 
 
-def counts(value: ast.expr) -> bool:
-    """Whether an expression is a number of samples: ``len(x)``, ``x.size(0)``, ``1``."""
-    return isinstance(value, ast.Constant) or is_size(value)
+def counts_samples(loop: Loop) -> bool:
+    """Whether a loop adds up how many samples the batches have, or weighs by it."""
+    sizes = {
+        target.id
+        for node in ast.walk(loop.node)
+        if isinstance(node, ast.Assign) and _is_size(node.value)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+
+    def size(node: ast.expr) -> bool:
+        return _is_size(node) or (isinstance(node, ast.Name) and node.id in sizes)
+
+    return any(size(value) for node in ast.walk(loop.node) for value in _taken(node))
 
 
-def is_size(value: ast.expr) -> bool:
+def _taken(node: ast.AST) -> Iterator[ast.expr]:
+    """What is added to something, or handed on: to a meter, in a tuple, in a tensor."""
+    if isinstance(node, ast.AugAssign):
+        yield node.value
+        if isinstance(node.value, ast.BinOp):
+            yield node.value.right
+    elif isinstance(node, ast.Call):
+        yield from (*node.args, *(keyword.value for keyword in node.keywords))
+    elif isinstance(node, (ast.Tuple, ast.List)):
+        yield from node.elts
+
+
+def _is_size(value: ast.expr) -> bool:
     """``len(x)``, ``x.size(0)``, ``x.shape[0]``."""
     node = value.func if isinstance(value, ast.Call) else value
     node = node.value if isinstance(node, ast.Subscript) else node
@@ -79,13 +198,12 @@ def is_size(value: ast.expr) -> bool:
     return word in _SIZES
 
 
-def selects(value: ast.expr) -> bool:
-    """Whether an expression counts where a condition holds: ``(target != pad).sum()``."""
+def _selects(value: ast.expr) -> bool:
     sums = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
     if not sums or not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return False
     if value.func.attr in ("item", "float", "int", "long"):
-        return selects(value.func.value)
+        return _selects(value.func.value)
     if value.func.attr not in ("sum", "count_nonzero"):
         return False
     compared = [n for n in ast.walk(value.func.value) if isinstance(n, ast.Compare)]
@@ -94,18 +212,7 @@ def selects(value: ast.expr) -> bool:
     )
 
 
-def divisions(
-    function: ast.AST,
-) -> Iterator[tuple[ast.expr, ast.expr, ast.BinOp | ast.AugAssign]]:
-    """``(sum, count, node)`` of ``sum / count`` and of ``sum /= count``."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            yield node.left, node.right, node
-        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
-            yield node.target, node.value, node
-
-
-def changed_between(function: ast.AST, name: str, after: ast.AST, before: ast.AST) -> bool:
+def _changed_between(function: ast.AST, name: str, after: ast.AST, before: ast.AST) -> bool:
     """Whether a call may have replaced or changed ``name`` between two lines: it may be reduced."""
     first, last = getattr(after, "end_lineno", 0), getattr(before, "lineno", 0)
     for node in ast.walk(function):

@@ -1,4 +1,4 @@
-"""How the value of a call is used, and what a name was assigned, from the syntax around it."""
+"""What names stand for: what they import, what was assigned to them, what callers give."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ from collections.abc import Iterator
 
 from ddpify.ranks.model import Call
 from ddpify.ranks.modules import Module, note_import
-
-_THROUGH = (ast.IfExp, ast.BoolOp, ast.Await)
-_USES = (
-    *(ast.Attribute, ast.Subscript, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call),
-    *(ast.keyword, ast.FormattedValue),
-)
 
 
 def dotted(module: Module, node: ast.expr) -> str | None:
@@ -68,49 +62,6 @@ def parents(root: ast.AST) -> dict[ast.AST, ast.AST]:
     return {child: node for node in ast.walk(root) for child in ast.iter_child_nodes(node)}
 
 
-def is_used(call: Call) -> bool:
-    """Whether something is done with what the call gives; if it is returned, by the caller."""
-    above = parents(scope(call))
-    node: ast.AST = call.node
-    holder = above.get(node)
-    while isinstance(holder, _THROUGH):
-        node, holder = holder, above.get(holder)
-    if isinstance(holder, (ast.Return, ast.Lambda)):
-        return _is_used_by_caller(call)
-    if isinstance(holder, ast.Assign):
-        target = holder.targets[0]
-        uses = reads(scope(call), target.id, call.node) if isinstance(target, ast.Name) else []
-        if uses and all(isinstance(above.get(one), ast.Return) for one in uses):
-            return _is_used_by_caller(call)  # `ret = all_reduce(x); return ret`
-        return bool(uses)
-    return isinstance(holder, _USES)
-
-
-def _is_used_by_caller(call: Call) -> bool:
-    return bool(call.stack) and is_used(call.stack[-1])
-
-
-def reads(root: ast.AST, name: str, after: ast.AST) -> list[ast.Name]:
-    """Where a variable is read in ``root`` on a later line than ``after``."""
-    line = getattr(after, "end_lineno", 0)
-    return [
-        node
-        for node in ast.walk(root)
-        if isinstance(node, ast.Name)
-        and node.id == name
-        and isinstance(node.ctx, ast.Load)
-        and node.lineno > line
-    ]
-
-
-def variable(call: Call) -> str | None:
-    """The name that the call's value is bound to, if that is all that is done with it."""
-    holder = parents(scope(call)).get(call.node)
-    if isinstance(holder, ast.Assign) and isinstance(holder.targets[0], ast.Name):
-        return holder.targets[0].id if len(holder.targets) == 1 else None
-    return None
-
-
 def definitions(call: Call, target: ast.expr) -> Iterator[ast.expr]:
     """The expressions assigned to a name in the call's scope, or to ``self.name`` in the file."""
     if isinstance(target, ast.Attribute):
@@ -144,8 +95,7 @@ def _given(call: Call, name: str) -> tuple[Call, ast.expr] | None:
     caller = call.stack[-1] if call.stack else None
     if caller is None or call.function is None or caller.target is not call.function:
         return None
-    spec = call.function.node.args
-    names = [one.arg for one in (*spec.posonlyargs, *spec.args)]
+    names = call.function.parameters
     if caller.receiver is not None and call.function.owner is not None:
         names = names[1:]
     if name not in names:

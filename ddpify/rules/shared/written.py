@@ -19,6 +19,11 @@ def text(node: ast.AST) -> str:
     return ast.unparse(node)
 
 
+def text_around(call: Call) -> str:
+    """The function, or the file, in which a call stands."""
+    return call.function.text if call.function is not None else call.module.source.text
+
+
 def holds(outer: ast.AST, node: ast.AST) -> bool:
     """Whether one syntax tree is a part of the other."""
     return any(one is node for one in ast.walk(outer))
@@ -72,20 +77,6 @@ def indexed_attributes(function: FunctionInfo) -> set[str]:
         for node in ast.walk(function.node)
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
     }
-
-
-def blocks_closed_by(call: Call) -> Iterator[list[ast.stmt]]:
-    """The bodies of the ``try`` statements in whose ``finally`` a call is made."""
-    for module in {one.module for one in (call, *call.stack)}:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Try) and leads_through(call, node.finalbody):
-                yield node.body
-
-
-def leads_through(call: Call, body: Iterable[ast.stmt]) -> bool:
-    """Whether a call, or one that leads to it, stands in these statements."""
-    nodes = {one.node for one in (call, *call.stack)}
-    return any(below in nodes for one in body for below in ast.walk(one))
 
 
 def alternatives(call: Call) -> Iterator[ast.AST]:

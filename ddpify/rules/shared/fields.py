@@ -3,21 +3,43 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from ddpify.ranks.modules import ClassInfo, Module
+from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import canonical
+from ddpify.rules.shared.parameters import LAYERS
+from ddpify.rules.shared.wrapped import CONTAINERS
+from ddpify.site import Site
 
-_NN = "torch.nn."
-_HOLDERS = frozenset({"Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict"})
-_PARAMETRIC = frozenset(
-    """Linear LazyLinear Bilinear Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d
-    ConvTranspose3d Embedding EmbeddingBag LayerNorm GroupNorm RMSNorm BatchNorm1d BatchNorm2d
-    BatchNorm3d SyncBatchNorm LSTM GRU RNN LSTMCell GRUCell RNNCell MultiheadAttention Transformer
-    TransformerEncoder TransformerDecoder TransformerEncoderLayer TransformerDecoderLayer PReLU
-    Parameter""".split()
-)
+_HOLDERS = CONTAINERS | {"torch.nn.ParameterList", "torch.nn.ParameterDict"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """``self.name`` at a place; ``value`` is what it is set to there."""
+
+    name: str
+    site: Site
+    is_set: bool
+    value: ast.expr | None = None
+
+    @property
+    def is_none(self) -> bool:
+        """Whether it is set to None."""
+        return isinstance(self.value, ast.Constant) and self.value.value is None
+
+
+def fields_of(method: FunctionInfo) -> list[Field]:
+    """The attributes of its own object that a method reads or sets."""
+    nodes = list(ast.walk(method.node))
+    values = {t: one.value for one in nodes if isinstance(one, ast.Assign) for t in one.targets}
+    return [
+        Field(name, method.module.site(node), isinstance(node.ctx, ast.Store), values.get(node))
+        for node in nodes
+        if isinstance(node, ast.Attribute) and (name := own(node))
+    ]
 
 
 def dotted(node: ast.AST) -> str:
@@ -42,9 +64,15 @@ def kept(cls: ClassInfo, name: str) -> Iterator[tuple[Module, ast.expr]]:
     """The expressions assigned to ``self.name`` in a class and its bases."""
     for info in cls.mro():
         for method in info.methods.values():
-            for node in ast.walk(method.node):
-                if isinstance(node, ast.Assign) and any(own(t) == name for t in node.targets):
-                    yield info.module, node.value
+            for one in fields_of(method):
+                if one.name == name and one.value is not None:
+                    yield info.module, one.value
+
+
+def makers(cls: ClassInfo, name: str) -> Iterator[list[str]]:
+    """For each assignment to ``self.name``, the names of what is called for it, outermost first."""
+    for module, value in kept(cls, name):
+        yield [qualified(module, one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
 
 
 def own(node: ast.AST) -> str:
@@ -59,13 +87,37 @@ def holds_parameters(run: Run, cls: ClassInfo, name: str, depth: int = 5) -> boo
     return any(_parametric(run, module, value, depth) for module, value in kept(cls, name))
 
 
+def layers(run: Run, cls: ClassInfo) -> set[str]:
+    """The attributes that surely are layers with parameters."""
+    return {name for name in _attributes(cls) if holds_parameters(run, cls, name)}
+
+
+def classes_in(run: Run, classes: Iterable[ClassInfo]) -> Iterator[ClassInfo]:
+    """These classes, and those of the objects that theirs keep."""
+    todo, seen = list(classes), set[ClassInfo]()
+    while todo:
+        cls = todo.pop()
+        if cls not in seen:
+            seen.add(cls)
+            yield cls
+            kept_by = (pair for name in sorted(_attributes(cls)) for pair in kept(cls, name))
+            todo += [c for module, value in kept_by for c in _made_in(run, module, value)]
+
+
+def _made_in(run: Run, module: Module, value: ast.expr) -> Iterator[ClassInfo]:
+    for node in ast.walk(value):
+        if isinstance(node, ast.Call):
+            cls = _class(run, module, node.func, qualified(module, node.func))
+            if cls is not None:
+                yield cls
+
+
 def _parametric(run: Run, module: Module, node: ast.AST, depth: int) -> bool:
     if not isinstance(node, ast.Call) or depth == 0:
         return False
     name = qualified(module, node.func)
-    if name.startswith(_NN):
-        last = name.rpartition(".")[2]
-        return last in _PARAMETRIC or (last in _HOLDERS and _any_below(run, module, node, depth))
+    if name in LAYERS or (name in _HOLDERS and _any_below(run, module, node, depth)):
+        return True
     cls = _class(run, module, node.func, name)
     return cls is not None and any(
         holds_parameters(run, cls, attribute, depth - 1) for attribute in _attributes(cls)
@@ -89,8 +141,8 @@ def _is(module: Module, home: str, last: str) -> bool:
 
 
 def _attributes(cls: ClassInfo) -> set[str]:
-    init = cls.method("__init__")
-    return {own(node) for node in ast.walk(init.node) if own(node)} if init is not None else set()
+    made = [info.methods["__init__"] for info in cls.mro() if "__init__" in info.methods]
+    return {one.name for method in made for one in fields_of(method)}
 
 
 def computing(cls: ClassInfo, method: str, seen: frozenset[str] = frozenset()) -> set[str]:

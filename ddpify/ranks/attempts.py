@@ -1,0 +1,81 @@
+"""``try`` statements: what is tried, which errors are handled, and which handlers go on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ddpify.source import Site, Source
+
+_EXITS = ("exit", "quit", "abort")  # `sys.exit`, `os._exit`, `abort_job`
+
+
+@dataclass(frozen=True)
+class Handler:
+    """An ``except``; ``names`` are the last parts of the errors it is for, none if for all.
+
+    ``ends``: it ends the process, or leaves by way of an error.
+    """
+
+    site: Site
+    body: Site
+    names: frozenset[str]
+    ends: bool
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A ``try``; ``raised``: errors that its block raises itself, ``closing``: its ``finally``."""
+
+    site: Site
+    body: Site
+    handlers: tuple[Handler, ...]
+    closing: Site | None
+    raised: frozenset[str]
+
+    @property
+    def swallows(self) -> bool:
+        """Whether the program may go on after an error in it."""
+        return not all(handler.ends for handler in self.handlers)
+
+
+def attempts(source: Source, tree: ast.AST) -> Iterator[Attempt]:
+    """The ``try`` statements of a file."""
+    if "try" in source.text:
+        yield from (attempt(source, node) for node in ast.walk(tree) if isinstance(node, ast.Try))
+
+
+def attempt(source: Source, node: ast.Try) -> Attempt:
+    """What a ``try`` statement says."""
+    handlers = tuple(
+        Handler(source.site(one), _whole(source, one.body), frozenset(_names(one.type)), _ends(one))
+        for one in node.handlers
+    )
+    below = (one for statement in node.body for one in ast.walk(statement))
+    raised = frozenset(name for one in below if isinstance(one, ast.Raise) for name in _raised(one))
+    closing = _whole(source, node.finalbody) if node.finalbody else None
+    return Attempt(source.site(node), _whole(source, node.body), handlers, closing, raised)
+
+
+def _whole(source: Source, body: list[ast.stmt]) -> Site:
+    """From the first to the last statement."""
+    first, last = source.site(body[0]), source.site(body[-1])
+    return first.until(last)
+
+
+def _names(node: ast.expr | None) -> Iterator[str]:
+    for one in node.elts if isinstance(node, ast.Tuple) else (node,):
+        if isinstance(one, (ast.Name, ast.Attribute)):
+            yield one.id if isinstance(one, ast.Name) else one.attr
+
+
+def _raised(node: ast.Raise) -> Iterator[str]:
+    yield from _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
+
+
+def _ends(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    called = last.value if isinstance(last, ast.Expr) else None
+    names = _names(called.func) if isinstance(called, ast.Call) else ()
+    return isinstance(last, ast.Raise) or any(word in name for name in names for word in _EXITS)

@@ -1,0 +1,94 @@
+"""Elements: ``base[index]``, and which of them are this rank's."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ddpify.ranks import builtin, calls, containers
+from ddpify.ranks.environment import environment
+from ddpify.ranks.frames import Frame
+from ddpify.ranks.model import DATA, ITEM, PART, STRIDE, Origin, Symbol, Value
+from ddpify.ranks.protocol import Machine
+from ddpify.ranks.values import differs, key_of, per_rank, symbol, text
+
+
+def item(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
+    """``base[index]``."""
+    if any(t.name == "os.environ" for t in base.things):
+        return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
+    sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
+    bounds = index.items if sliced else containers.bounds_of(index)
+    if bounds is not None:
+        return _sliced(f, base, index, bounds, node)
+    held = _held(m, f, base, index, node)
+    if held is not None:
+        return held
+    picked = _picked_by_rank(f, base, index, node)
+    if picked is not None:
+        return picked
+    if base.items:
+        found = containers.any_of(base.items)
+        if index.origins:
+            found = replace(found, origins=found.origins | index.origins)
+        return _own_part(f, found, index, node)
+    found = symbol("element", base, index)
+    atoms = zip(base.atoms, index.atoms, strict=True)
+    one, other = (Symbol(f"{text(a)}[{text(b)}]", (ITEM, a, b)) for a, b in atoms)
+    return _own_part(f, replace(found, atoms=(one, other)), index, node)
+
+
+def _held(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value | None:
+    """The element, where it is known which one is asked for, or what ``__getitem__`` gives."""
+    key = index.constant
+    if base.keys is not None and (not index.known or not differs(index)):
+        found = containers.entry(base, index) or builtin.missing(m, f, base, index, node)
+        if found is not None:
+            return found
+    items = base.items
+    if items is not None and isinstance(key, int) and -len(items) <= key < len(items):
+        return items[key]
+    return calls.call_method(m, f, base, "__getitem__", node, (index,))
+
+
+def _sliced(
+    f: Frame, base: Value, index: Value, bounds: tuple[Value, ...], node: ast.expr
+) -> Value:
+    items = None if base.items is None else containers.sliced(base.items, bounds)
+    part = replace(symbol(f"{key_of(base)}[:]", base, index), items=items)
+    if not index.by_rank:
+        return replace(part, things=base.things)
+    given = [one.atoms != (None, None) for one in bounds]
+    stride = given == [True, False, True] and not _is_fitted(base)
+    return _own_part(f, part, index, node, STRIDE if stride else PART)
+
+
+def _is_fitted(base: Value) -> bool:
+    """Whether a list was cut or added to: perhaps to a length that divides."""
+    atom = base.atoms[0]
+    return isinstance(atom, Symbol) and (atom.parts[:1] == ("Add",) or "[:]" in atom.key)
+
+
+def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value | None:
+    """``[10, 12][rank]``, ``{True: save, False: skip}[rank == 0]``: one element for each rank."""
+    if not (index.known and differs(index)):
+        return None
+    entries = dict(base.keys or ())
+    held: list[tuple[int, Value]] = []
+    items = base.items or ()
+    for rank, atom in enumerate(index.atoms):
+        found = entries.get(str(atom))
+        if isinstance(atom, int) and -len(items) <= atom < len(items):
+            found = items[atom]
+        if found is None:
+            return None
+        held.append((1 << rank, found))
+    return per_rank(f"pick@{f.module.site(node)}", held, index.origins)
+
+
+def _own_part(f: Frame, value: Value, index: Value, node: ast.AST, what: str = PART) -> Value:
+    """What is picked by the rank is this rank's data."""
+    if not index.by_rank:
+        return value
+    origin = Origin(DATA, what, f.module.site(node))
+    return replace(value, origins=value.origins | {origin})
