@@ -6,11 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddpify import discover, launchers, vendor
+from ddpify import discover, launching, vendor
 from ddpify.disposal import dispose
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
-from ddpify.names import module_of
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Plan
 from ddpify.project import Files, Project
@@ -55,46 +54,11 @@ def _migrated(
         return Outcome(found.root, _names(reads), refusals=tuple(refusals))
     findings = [f for read in reads for f in _judge(read.facts, settings)]
     refusals = [_as_refusal(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
-    findings += _launch_findings(found.root, reads)
+    findings += launching.findings(found.root, _names(reads))
     outcome = _outcome(found.root, reads, findings, others)
     if refusals:
         return replace(outcome, refusals=_unique(refusals))
     return _disposed(outcome, reads, settings)
-
-
-def check(paths: Sequence[Path], settings: Settings) -> Outcome:
-    """What a migration would add to projects that ddpify migrated; others have no findings.
-
-    The outcome's files are those of the judged programs.
-    """
-    found = discover.entries(paths)
-    if isinstance(found, Refusal):
-        return Outcome(Path.cwd(), (), refusals=(found,))
-    reads, refusals = _read_all(found, settings)
-    if refusals:
-        return Outcome(found.root, _names(reads), refusals=tuple(refusals))
-    distributed = [r for r in reads if r.facts.status is Status.MIGRATED]
-    findings = [_with_helpers(f, r) for r in distributed for f in _judge(r.facts, settings)]
-    if distributed:
-        findings += _launch_findings(found.root, distributed)
-    copies = {read.facts.runtime for read in distributed}
-    findings += [drift for copy in sorted(copies) for drift in vendor.drifts(copy, found.root)]
-    outcome = _outcome(found.root, reads, findings)
-    files = sorted({path for read in distributed for path in read.project.sources})
-    return replace(outcome, files=tuple(files), notes=(*outcome.notes, *_single(reads)))
-
-
-def _with_helpers(finding: Finding, read: Read) -> Finding:
-    """A fix whose helpers the project's copy lacks renews the copy, or is none."""
-    core = read.facts.runtime[0]
-    wanted = (one for edit in finding.fix for one in edit.imports)
-    used = {one.name for one in wanted if one.module == module_of(core, one.name)}
-    copy = vendor.finding(read.facts.runtime, read.project.root, used) if used else None
-    if copy is None:
-        return finding
-    if copy.fix:
-        return replace(finding, fix=(*finding.fix, *copy.fix))
-    return replace(finding, fix=(), advice=f"{copy.message}; {copy.advice}")
 
 
 def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:
@@ -104,13 +68,6 @@ def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:
         return (found,)
     reads, refusals = _read_all(found, settings)
     return tuple(refusals) or reads[0].facts.status
-
-
-def _single(reads: Sequence[Read]) -> tuple[Note, ...]:
-    """Programs that have nothing to check, said so that silence is not taken for praise."""
-    single = (Status.SINGLE, Status.DATA_PARALLEL)
-    why = "one process: nothing to check (`ddpify diff` shows what several would take)"
-    return tuple(Note(r.facts.entry.site, why) for r in reads if r.facts.status in single)
 
 
 def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], list[Refusal]]:
@@ -180,18 +137,6 @@ def _as_refusal(finding: Finding) -> Refusal:
     return Refusal(
         f"{finding.site}: {finding.rule} {finding.message}; {finding.advice}", finding.site
     )
-
-
-def _launch_findings(root: Path, reads: Sequence[Read]) -> list[Finding]:
-    python = tuple(discover.python_files(root))
-    files = tuple(p.relative_to(root).as_posix() for p in python)
-    before = {path for path, file in zip(files, python, strict=True) if vendor.opens_session(file)}
-    entries = (*_names(reads), *sorted(before - set(_names(reads))))
-    found: list[Finding] = []
-    for path in launchers.discover(root, entries):
-        text = (root / path).read_bytes().decode("utf-8", "surrogateescape")
-        found += launchers.findings(path, text, entries, "DDP002", files)
-    return found
 
 
 def _outcome(

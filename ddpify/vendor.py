@@ -130,6 +130,11 @@ def _beside(core: Path) -> Path:
     return core.with_name(f"{metrics_beside(core.stem)}.py")
 
 
+def is_core(file: Path) -> bool:
+    """Whether a file is a copy of the first file of the helpers."""
+    return _is_runtime(file) and _is_core(file.read_text("utf-8"))
+
+
 def _is_core(text: str) -> bool:
     """Whether a copy is the first file, without which there is no second."""
     return re.search(r"^def _launched\(", text, re.MULTILINE) is not None
@@ -180,10 +185,10 @@ def _source(name: str) -> str:
     return (folder / f"{name}.py").read_text("utf-8")
 
 
-def drifts(runtime: tuple[str, str], root: Path) -> Iterator[Finding]:
-    """The findings that a copy is not the one its header names."""
-    core = root / runtime[1]
-    for file in (core, _beside(core)) if runtime[1] else ():
+def drifts(path: str, root: Path) -> Iterator[Finding]:
+    """The findings that a copy, or the file beside it, is not the one its header names."""
+    core = root / path
+    for file in (core, _beside(core)):
         if _is_runtime(file) and not is_sealed(file.read_text("utf-8")):
             message = "the copy of the helpers was changed after ddpify wrote it"
             advice = (

@@ -79,13 +79,14 @@ OURS: dict[str, set[str]] = {
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},
+    "launching": {"discover", "launchers", "rules.base", "vendor"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
     "checking": {"checking", "rules.base", "roots", "settings", "site"},
     "checking.cache": {"__version__", "checking", "rules.base"},
     "checking.catalogue": {"checking.model", "rules.base", "rules.registry"},
-    "checking.judge": {"checking", "launchers", "lint", "names", "pipeline", "project"}
-    | {"rules.base", "settings", "site", "source"},
+    "checking.copies": {"launching", "rules.base", "vendor"},
+    "checking.judge": {"checking", "launchers", "lint", "rules.base", "settings", "site", "source"},
     "checking.fixing": {"checking.suppress", "plan", "rewrite", "rules.base", "source"},
     "checking.noqa": {"checking.suppress", "launchers"},
     "checking.actions": {"checking", "launchers", "plan", "rules.base", "settings", "source"}

@@ -2,46 +2,25 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 
 from ddpify.checking.cache import Entry
 from ddpify.checking.catalogue import named
+from ddpify.checking.copies import Copies
 from ddpify.checking.files import Group, find
 from ddpify.checking.ignored import Patterns, matching
-from ddpify.checking.places import moved, order
+from ddpify.checking.places import order
 from ddpify.checking.suppress import UNUSED, may_hold, silenced
-from ddpify.names import CORE, HEADER_PREFIX, INSTALLED
 from ddpify.rules.base import Finding
 from ddpify.settings import Settings, nearest_pyproject
 from ddpify.site import Site
 from ddpify.source import Source, UnreadableSource
 
 _HINTS = re.compile(rb"distributed|lightning|accelerate|deepspeed|horovod|fsdp", re.IGNORECASE)
-_STARTS = re.compile(
-    rb"__main__|ArgumentParser\(|^\s*(?:with distributed_session\(|setup_distributed\()",
-    re.MULTILINE,
-)
 FEW_NAMES = 3  # programs that one note names
-
-
-@dataclass(frozen=True)
-class Migrated:
-    """What the reading for migrations found, could not read, and the files of those programs."""
-
-    findings: tuple[Finding, ...] = ()
-    unread: tuple[str, ...] = ()
-    files: frozenset[str] = frozenset()
-
-    def without_fix(self, finding: Finding) -> Finding:
-        """A linter's finding: what it would add to a migrated program (a plain call of torch) may
-        need the process group, without which the helpers do."""
-        return replace(finding, fix=()) if finding.site.path in self.files else finding
 
 
 class Judge:
@@ -79,17 +58,21 @@ class Judge:
             wants=self._settings.wants,
             jobs=jobs,
         )
-        migrated = self._migrated() if not texts else Migrated()
-        newer = (migrated.without_fix(one) for one in linted.findings)
-        found = _unique((*migrated.findings, *newer, *self._launched()))
+        copies = Copies.of(self._group.root, self._readable(texts or {}), linted.others)
+        written = () if texts else copies.findings()  # of files on disk, no editor's buffer
+        fixable = map(copies.renewing, linted.findings)
+        found = _unique((*written, *fixable, *self._launched()))
         kept = self._heard([one for one in found if self._settings.wants(one.rule)])
         return Entry(
             tuple(sorted(kept, key=order)),
             named({one.rule for one in kept}),
             any(_HINTS.search(raw) for raw in self._contents.values()),
-            (*migrated.unread, *_too_large(linted.unread)),
+            tuple(_too_large(linted.unread)),
             linted.others,
         )
+
+    def _readable(self, texts: Mapping[Path, bytes]) -> list[Path]:
+        return [f for f in self._group.python if self._contents[f] and f not in texts]
 
     def _launched(self) -> Sequence[Finding]:
         """Lines that start programs as they were started before torchrun."""
@@ -98,37 +81,6 @@ class Judge:
         from ddpify.launchers import legacy
 
         return legacy.findings(self._group.root, self._group.launchers)
-
-    def _migrated(self) -> Migrated:
-        """What the reading for migrations says of scripts that ddpify migrated."""
-        scripts = self._migrated_scripts()
-        if not scripts:
-            return Migrated()
-        from ddpify import pipeline
-        from ddpify.project import project_root
-
-        findings: list[Finding] = []
-        unread: list[str] = []
-        files: set[str] = set()
-        for root, group in groupby(scripts, key=project_root):
-            outcome = pipeline.check(tuple(group), self._settings)
-            findings += [_moved(one, outcome.root, self._group.root) for one in outcome.findings]
-            unread += [one.message for one in outcome.refusals]
-            files |= {_way(path, root, self._group.root) for path in outcome.files}
-        return Migrated(tuple(findings), tuple(unread), frozenset(files))
-
-    def _migrated_scripts(self) -> list[Path]:
-        header = HEADER_PREFIX.encode()
-        copies = {f.stem for f in self._group.python if self._contents[f].startswith(header)}
-        default = self._settings.runtime_module.rpartition(".")[2] or CORE
-        marks = (INSTALLED.encode(), *(os.fsencode(stem) for stem in {*copies, default}))
-        return [
-            file
-            for file in self._group.python
-            if file.stem not in copies
-            and any(mark in self._contents[file] for mark in marks)
-            and _STARTS.search(self._contents[file])
-        ]
 
     def _heard(self, findings: Sequence[Finding]) -> list[Finding]:
         """Those that no setting and no comment silences, and the comments that are unused."""
@@ -179,14 +131,6 @@ class Judge:
         absolute = (self._group.root / path).as_posix()
         off = tuple(code for one, codes in self._patterns if one.cover(absolute) for code in codes)
         return lambda rule: self._settings.wants(rule) and not rule.startswith(off)
-
-
-def _moved(finding: Finding, old: Path, new: Path) -> Finding:
-    return finding if old == new else moved(finding, lambda path: _way(path, old, new))
-
-
-def _way(path: str, old: Path, new: Path) -> str:
-    return Path(os.path.relpath(old / path, new)).as_posix()
 
 
 def _unique(findings: Iterable[Finding]) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ class Checked:
     """The answer. Paths in ``findings`` lead there from the current folder, or from the top.
 
     ``applies``: something in the files hints at training with several processes. ``unread`` says
-    what a second reading could not follow. ``texts``: files that are not (yet) as on disk.
+    what was not read to its end. ``texts``: files that are not (yet) as on disk.
     """
 
     findings: tuple[Finding, ...] = ()

@@ -21,13 +21,19 @@ def settled(value: Value) -> Value:
     return value
 
 
+def note_read(
+    m: Machine, f: Frame, base: Value, name: str, node: ast.Attribute | ast.Subscript
+) -> None:
+    """Record that something is asked of a wrapped model."""
+    if any(t.name in words.WRAPPERS and t.kind == "result" for t in base.things):
+        where = (f.module, m.live, f.function, m.here.guards, m.here.loops, m.here.stack)
+        m.run.reads.append(Read(m.tick(), base, name, node, *where))
+
+
 def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -> Value:
     """``base.name``."""
-    if any(t.name in words.WRAPPERS and t.kind == "result" for t in base.things):
-        assert isinstance(node, (ast.Attribute, ast.Call))
-        if isinstance(node, ast.Attribute):
-            where = (f.module, m.live, f.function, m.here.guards, m.here.loops, m.here.stack)
-            m.run.reads.append(Read(m.tick(), base, name, node, *where))
+    if isinstance(node, ast.Attribute):
+        note_read(m, f, base, name, node)
     held = [(base.ranks_of(t), _of_thing(m, f, t, base, name, node)) for t in base.things]
     found = [(ranks, one) for ranks, one in held if one is not None]
     if len(found) == 1:

@@ -19,7 +19,7 @@ from ddpify.ranks import (
     objects,
     sizes,
 )
-from ddpify.ranks.attributes import attribute_of, settled
+from ddpify.ranks.attributes import attribute_of, note_read, settled
 from ddpify.ranks.environment import in_environment
 from ddpify.ranks.frames import Frame
 from ddpify.ranks.logic import chain, negation
@@ -58,7 +58,9 @@ def _attribute(m: Machine, f: Frame, node: ast.Attribute) -> Value:
 
 
 def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
-    return elements.item(m, f, evaluate(m, f, node.value), evaluate(m, f, node.slice), node)
+    base = evaluate(m, f, node.value)
+    note_read(m, f, base, "__getitem__", node)
+    return elements.item(m, f, base, evaluate(m, f, node.slice), node)
 
 
 def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:

@@ -371,12 +371,12 @@ class Store:
 
 @dataclass(eq=False)
 class Read:
-    """An attribute of a wrapped model (DDP, FSDP) is read, be it to call it."""
+    """An attribute of a wrapped model (DDP, FSDP) is read, be it to call it, or an element."""
 
     order: int
     base: Value
-    attribute: str
-    node: ast.Attribute
+    attribute: str  # "__getitem__" for an element
+    node: ast.Attribute | ast.Subscript
     module: Module
     ranks: int
     function: FunctionInfo | None

@@ -158,6 +158,8 @@ def room() -> Iterator[None]:
 def _is_distributed(run: Run) -> bool:
     if one_process(run):
         return False
+    if run.unopened is not None:
+        return True
     for call in run.calls:
         if call.name == f"{words.DIST}init_process_group":
             return True

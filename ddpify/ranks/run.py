@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+from ddpify.names import HEADER_PREFIX, INSTALLED
+from ddpify.ranks import words
 from ddpify.ranks.model import Call, Exit, Loop, Read, Store
 from ddpify.ranks.modules import FunctionInfo, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes
@@ -40,6 +42,33 @@ class Run:
         """Whether a file is a copy of the helpers."""
         module = self.modules.get(path)
         return module is not None and module.ours
+
+    @property
+    def helpers(self) -> str:
+        """The module of the helpers that open the process group; "" if ddpify did not migrate it.
+
+        Its contract holds where it did: rank 0 alone prints, and numbers are those of all ranks.
+        """
+        module = self.session.module if self.session is not None else None
+        if module is None or not module.ours:
+            return ""
+        return module.name if module.source.text.startswith(HEADER_PREFIX) else INSTALLED
+
+    @property
+    def unopened(self) -> Call | None:
+        """The wrap of a migrated script, which calls the helpers itself, without a process group.
+
+        Under torchrun it fails there. Where only what a script imports was migrated, it is meant
+        for one process.
+        """
+        ours = (call.target is not None and call.target.module.ours for call in self._own_calls)
+        if not self.script or self.session is not None or not any(ours):
+            return None
+        return next((call for call in self.named(words.DDP) if call.module.ours), None)
+
+    @property
+    def _own_calls(self) -> Iterator[Call]:
+        return (call for call in self.calls if call.module.path == self.start)
 
     def once(self, read: Callable[[Run], T]) -> T:
         """What ``read`` gives for this run, kept for the next rule that asks."""

@@ -8,7 +8,7 @@ import pytest
 
 from ddpify import discover
 from ddpify.outcome import Refusal
-from ddpify.pipeline import check, migrate
+from ddpify.pipeline import migrate
 from ddpify.settings import Settings
 from tests.projects import put_fixture, write
 
@@ -57,4 +57,4 @@ def test_all_launchers_are_migrated_and_once(name: str, project: Path) -> None:
     assert changed >= {*LAUNCHERS, "README.md", MAIN}
     write(outcome.changes, project)
     assert migrate([project / name], Settings()).changes == ()
-    assert check([project / MAIN], Settings()).findings == ()
+    assert migrate([project / MAIN], Settings()).findings == ()

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from ddpify import launchers
-from ddpify.pipeline import check, migrate
+from ddpify.discover import python_files
+from ddpify.lint import lint
+from ddpify.pipeline import migrate
 from ddpify.plan import Change, Plan
 from ddpify.project import Project
 from ddpify.rewrite import render
@@ -53,14 +55,14 @@ def migration(entry: Path) -> Migration:
 
 
 def without(left_out: Finding, made: Migration, entry: Path) -> tuple[Finding, ...]:
-    """Migrate the project of ``entry`` save for one finding; what check finds then."""
+    """Migrate the project of ``entry`` save for one finding; what is found then."""
     plan = Plan.of([finding for finding in made.findings if finding is not left_out])
     assert not plan.clashes
     paths = {one.site.path for one in left_out.fix}  # the other files come out as before
     rest = Plan(tuple(one for one in plan.edits if one.edit.site.path in paths))
     changes = {path: change for path, change in made.changes.items() if path not in paths}
     write((*changes.values(), *render(rest, made.sources)), entry.parent)
-    found = check([entry], Settings())
+    found = migrate([entry], Settings())
     assert not found.refusals
     return found.findings
 
@@ -94,9 +96,10 @@ def complaint(left_out: Finding, found: tuple[Finding, ...], made: Migration, ro
 def test_a_migrated_fixture_has_no_findings(name: str, tmp_path: Path) -> None:
     entry = put_fixture(name, tmp_path / "project")
     migrated(entry)
-    outcome = check([entry], Settings())
+    outcome = migrate([entry], Settings())
     assert [(finding.rule, str(finding.site)) for finding in outcome.findings] == []
     assert not outcome.refusals
+    assert lint(entry.parent, list(python_files(entry.parent))).findings == ()
 
 
 @pytest.mark.parametrize("name", MUTATED)

@@ -86,8 +86,33 @@ def test_a_right_one_is_clean(tmp_path: Path, module: str) -> None:
     assert lint(tmp_path, put(tmp_path, module)).findings == ()
 
 
-def test_helpers_without_a_session_are_one_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("module", NAMES)
+def test_a_fix_calls_the_helpers_that_the_program_has(tmp_path: Path, module: str) -> None:
+    files = put(tmp_path, module)
+    text = files[0].read_text().replace("        set_epoch(loader, epoch)\n", "")
+    files[0].write_text(text)
+    (found,) = lint(tmp_path, files).findings
+    (edit,) = found.fix
+    assert (edit.code, edit.imports[0].module) == ("begin_epoch(loader, epoch)", module)
+
+
+def without_session(tmp_path: Path) -> list[Path]:
+    """The program that nothing prepares for several processes, though it wraps its model."""
     files = put(tmp_path, "ddp_utils")
     text = files[0].read_text().replace("    setup_distributed()\n", "")
     files[0].write_text(text)
-    assert not only(read(tmp_path, files)).distributed
+    return files
+
+
+def test_helpers_without_a_session_are_reported(tmp_path: Path) -> None:
+    files = without_session(tmp_path)
+    assert [one.rule for one in lint(tmp_path, files).findings] == ["DDP101"]
+
+
+def test_a_script_that_calls_no_helper_itself_is_one_process(tmp_path: Path) -> None:
+    learn, copy = without_session(tmp_path)
+    learn.rename(tmp_path / "learn.py")
+    script = tmp_path / "alone.py"
+    script.write_text("from learn import main\n\nmain([1])\n")
+    runs = read(tmp_path, [script, copy])
+    assert ("alone.py", False) in [(run.start, run.distributed) for run in runs]

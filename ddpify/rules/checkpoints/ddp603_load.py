@@ -8,7 +8,14 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.checkpoints.states import (
+    all_wrappers,
+    is_strict,
+    plain_into_wrapper,
+    wrapped_states,
+)
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, TRAINER, changed, marked
 from ddpify.settings import Settings
@@ -74,6 +81,25 @@ def _may_have_prefix(facts: Facts, call: Call) -> bool:
     return "without_module_prefix" not in facts.text(call.arg_sites[0])
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per load into the wrapper of a migrated program, whose files have no prefix.
+
+    Not where it saves the wrapper's own state (DDP602).
+    """
+    if not run.helpers or any(wrapped_states(run)):
+        return
+    known = {call for call, _ in plain_into_wrapper(run)}
+    for call in run.methods("load_state_dict"):
+        if call not in known and all_wrappers(call) and is_strict(call):
+            yield Finding(
+                "DDP603",
+                call.site,
+                "every key is missing: a checkpoint's names are those of the model inside",
+                Severity.ERROR,
+                advice="load it into `unwrap(model)`",
+            )
+
+
 RULE = Rule(
     "DDP603",
     "load-into-wrapper",
@@ -108,6 +134,8 @@ RULE = Rule(
         ),
         marked(LEGACY, "DDP603", 'torch.load("judge.pt"))'),
     ),
+    lint=lint,
+    words=("load_state_dict",),
     good=(
         *CORRECT,
         changed(

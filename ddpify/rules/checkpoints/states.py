@@ -61,7 +61,7 @@ def held(value: Value | None, depth: int = 4) -> Iterator[Thing]:
 
 def _prefix(run: Run, call: Call) -> str:
     """What a wrapper puts before the names of parameters."""
-    if call.receiver is not None and _all_wrappers(call):
+    if call.receiver is not None and all_wrappers(call):
         return "" if _unwrapped(run, call.receiver.things) else "module."
     return "_orig_mod." if _is_compiled(run, call) else ""
 
@@ -121,7 +121,7 @@ def plain_into_wrapper(run: Run) -> Iterator[tuple[Call, Call]]:
     }
     for call in run.methods("load_state_dict"):
         given = call.arg(0, "state_dict")
-        if given is None or not _all_wrappers(call) or not _is_strict(call):
+        if given is None or not all_wrappers(call) or not is_strict(call):
             continue
         for load in (read[thing] for thing in given.things if thing in read):
             yield from ((call, save) for save in _plain_saves(run, load))
@@ -146,12 +146,14 @@ def _plain_saves(run: Run, load: Call) -> Iterator[Call]:
             yield call
 
 
-def _all_wrappers(call: Call) -> bool:
+def all_wrappers(call: Call) -> bool:
+    """Whether a method is surely one of a wrapper."""
     things = call.receiver.things if call.receiver is not None else ()
     return bool(things) and all(t.kind == "result" and t.name == DDP for t in things)
 
 
-def _is_strict(call: Call) -> bool:
+def is_strict(call: Call) -> bool:
+    """Whether a load fails where keys are missing."""
     strict = call.arg(1, "strict")
     return not call.star and (strict is None or strict.constant is True)
 

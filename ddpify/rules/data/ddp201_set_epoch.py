@@ -34,7 +34,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per epoch loop whose sampler nobody tells the epoch."""
     for told in repeated(run) if run.complete else ():
         if not told.calls:
-            fix = fix_of(told)
+            fix = fix_of(told, run.helpers)
             yield Finding(
                 "DDP201",
                 told.epochs.site,

@@ -8,6 +8,10 @@ from collections.abc import Iterable, Iterator
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Role
 from ddpify.facts.values import Kind, Thing
+from ddpify.ranks.model import Call as RankCall
+from ddpify.ranks.modules import FunctionInfo as RankFunction
+from ddpify.ranks.run import Run
+from ddpify.ranks.values import same
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
@@ -18,6 +22,7 @@ SHAPED = frozenset(
     """.view .reshape .expand .repeat torch.randn torch.rand torch.zeros torch.ones torch.full
     torch.empty torch.eye torch.arange torch.randint numpy.random.normal""".split()
 )
+_SUFFIXES = frozenset(f".{name.rpartition('.')[2]}" for name in SHAPED)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -79,6 +84,39 @@ def _is_size(facts: Facts, site: Site, sizes: tuple[tuple[str, frozenset[Thing]]
     )
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per shape in a training loop that is the batch size before it was divided."""
+    sizes = [c for c in run.calls if c.target is not None and _divides(c.target)]
+    done: set[Site] = set()
+    for call in run.calls if sizes else ():
+        inside = any(one.loop in call.loops for one in run.passes)
+        if not inside or call.site in done or f".{call.method}" not in _SUFFIXES:
+            continue
+        if any(_is_whole(call, number, size) for number in range(len(call.args)) for size in sizes):
+            done.add(call.site)
+            yield Finding(
+                "DDP206",
+                call.site,
+                "each rank's batch is smaller than this shape",
+                Severity.WARNING,
+                advice="take the size from the batch itself, or per_rank_batch_size(…)",
+            )
+
+
+def _divides(function: RankFunction) -> bool:
+    return function.module.ours and function.name == "per_rank_batch_size"
+
+
+def _is_whole(call: RankCall, number: int, size: RankCall) -> bool:
+    """Whether an argument is what was divided: the same option, or a number of the same name."""
+    node, whole = call.node_of(number, ""), size.node_of(0, "batch_size")
+    if not size.args or not isinstance(node, ast.Name | ast.Attribute) or whole is None:
+        return False
+    value = call.args[number]
+    equal = all(same(a, b) for a, b in zip(value.atoms, size.args[0].atoms, strict=True))
+    return equal and (not value.known or ast.unparse(node) == ast.unparse(whole))
+
+
 RULE = Rule(
     "DDP206",
     "fixed-batch-shape",
@@ -105,6 +143,7 @@ RULE = Rule(
             ),
         ),
     ),
+    lint=lint,
     good=(
         *CORRECT,
         changed(

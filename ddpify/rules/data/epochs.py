@@ -11,7 +11,7 @@ from ddpify.ranks.model import Call, Loop, Thing, Value
 from ddpify.ranks.passes import Pass, is_loader, iterated, loaders_in
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import truth
-from ddpify.rules.base import Edit, How
+from ddpify.rules.base import Edit, How, Import
 from ddpify.rules.shared.feeds import dealt_by, identifiers, in_one_process, samplers_of, taken_over
 
 _BARS = ("enumerate", "tqdm", "trange", "track", "list")
@@ -140,16 +140,23 @@ def _takes_batches(loader: Thing) -> bool:
 # -- the fix -------------------------------------------------------------------------------------
 
 
-def fix(told: Told) -> tuple[Edit, ...]:
-    """``sampler.set_epoch(epoch)`` at the head of the epoch loop, where both have a name there."""
+def fix(told: Told, helpers: str) -> tuple[Edit, ...]:
+    """``sampler.set_epoch(epoch)`` at the head of the epoch loop, where both have a name there.
+
+    In a migrated program it is ``begin_epoch(loader, epoch)``: one process has no such sampler.
+    """
     node = told.epochs.node
     if not isinstance(node, ast.For) or not node.body:
         return ()
-    number, sampler = _counter(node, told.epochs.over), _sampler_text(told)
-    if not number or not sampler:
+    number = _counter(node, told.epochs.over)
+    text = _loader_text(told) if number and (helpers or _has_one_sampler(told)) else ""
+    if not text:
         return ()
     site = told.epochs.module.site(node.body[0])
-    return (Edit(How.BEFORE, site, f"{sampler}.set_epoch({number})"),)
+    if helpers:
+        wanted = Import(helpers, "begin_epoch")
+        return (Edit(How.BEFORE, site, f"begin_epoch({text}, {number})", imports=(wanted,)),)
+    return (Edit(How.BEFORE, site, f"{text}.sampler.set_epoch({number})"),)
 
 
 def _counter(node: ast.For, over: Value | None) -> str:
@@ -161,13 +168,11 @@ def _counter(node: ast.For, over: Value | None) -> str:
     return target.id if plain and isinstance(target, ast.Name) else ""
 
 
-def _sampler_text(told: Told) -> str:
-    """How the loader's sampler is called in the function that counts the epochs."""
+def _has_one_sampler(told: Told) -> bool:
+    """Whether the loader has that sampler and no other, also in one process."""
     values = samplers_of(told.one.loader)
     direct = len(values) == 1 and values[0].things == (told.sampler,)
-    direct = direct and all(truth(atom) is True for atom in values[0].atoms)  # also in one process
-    text = _loader_text(told) if direct else ""
-    return f"{text}.sampler" if text else ""
+    return direct and all(truth(atom) is True for atom in values[0].atoms)
 
 
 def _loader_text(told: Told) -> str:

@@ -14,6 +14,9 @@ from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, cha
 from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
 
+# What prints, besides `print`, in a migrated program.
+_PRINTS = (*(f"tqdm.{way}tqdm.write" for way in ("", "auto.", "std.")), "sys.stdout.write")
+
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per console statement that all ranks run."""
@@ -22,22 +25,25 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield one finding per line that every rank prints in a training loop."""
+    """Yield one finding per line that every rank prints in a training loop.
+
+    A migrated program prints each line once, wherever it stands.
+    """
     if run.quiet or any(s.key == "stdout" and s.ranks != ALL for s in run.stores):
         return
     training = {loop.node for call in run.methods("backward") for loop in call.loops}
-    for call in run.named("builtins.print"):
+    for call in run.named("builtins.print", *(_PRINTS if run.helpers else ())):
         inside = any(loop.trains or loop.node in training for loop in call.loops)
-        if not inside or not by_all(run, call):
+        if not (inside or run.helpers) or call.module.ours or not by_all(run, call):
             continue
-        says_rank = any(value.by_rank for value in (*call.args, *call.kwargs.values()))
+        says_rank = any(value.by_rank for value in call.given)
         some = any(guard.test.local and not guard.test.known for guard in call.guards)
         if not (says_rank or some or "file" in call.kwargs):
             yield Finding(
                 "DDP501",
                 call.site,
                 "every rank prints this line",
-                Severity.NOTE,
+                Severity.WARNING if run.helpers else Severity.NOTE,
                 advice="print on the rank with number 0 only, or say the rank",
             )
 
@@ -89,6 +95,6 @@ RULE = Rule(
         ),
     ),
     lint=lint,
-    words=("print(",),
+    words=("print(", "tqdm.write(", "stdout.write("),
     severity=Severity.NOTE,
 )

@@ -57,6 +57,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per tracker that every rank opens as the same."""
     if any(s.key in ("WANDB_MODE", "WANDB_DISABLED") and s.ranks != ALL for s in run.stores):
         return
+    if run.helpers:
+        yield from _logged(run)
     for call in run.calls:
         if call.name not in OPENS or _tells_ranks_apart(call):
             continue
@@ -67,6 +69,21 @@ def lint(run: Run) -> Iterable[Finding]:
                 "every rank opens the tracker: one training shows as several runs",
                 Severity.WARNING,
                 advice="open it on the rank with number 0 only",
+            )
+
+
+def _logged(run: Run) -> Iterable[Finding]:
+    """What every rank of a migrated program says to a tracker that is a module: ``wandb.log``."""
+    for call in run.calls:
+        module, _, name = call.name.partition(".")
+        said = module in ("wandb", "mlflow") and "." not in name and call.name not in OPENS
+        if said and call.alone and by_all(run, call):
+            yield Finding(
+                "DDP504",
+                call.site,
+                "every rank logs to the tracker",
+                Severity.WARNING,
+                advice="log on the rank with number 0 only",
             )
 
 

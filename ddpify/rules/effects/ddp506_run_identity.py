@@ -8,10 +8,16 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value, flat_deps
+from ddpify.ranks.model import CLOCK, RANDOM, RANK0, Origin
+from ddpify.ranks.model import Value as RankValue
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.shared.meetings import reads, same_words
+from ddpify.rules.shared.outputs import Write, checkpoints, files
 from ddpify.settings import Settings
+from ddpify.site import Site
 
 PATH_ARGUMENT = {EffectKind.OPEN: 0, EffectKind.DIRECTORY: 0, EffectKind.CHECKPOINT: 1}
 
@@ -56,6 +62,34 @@ def _paths(facts: Facts) -> list[tuple[Call, Value]]:
     return found
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per clock reading in the name of a file that rank 0 writes, others read."""
+    written = [w for w in (*files(run), *checkpoints(run)) if w.call.ranks == RANK0 and w.path]
+    done: set[Site] = set()
+    for read, path in reads(run) if written else ():
+        named = {o for o in path.all_origins if o.kind in (CLOCK, RANDOM) and o.site not in done}
+        if not named or read.ranks == RANK0:
+            continue
+        for write in written:
+            before = write.call.order < read.order and same_words(write.call, read)
+            if before and _is_one_name(write, path, named):
+                own = min(named, key=lambda origin: origin.site)
+                done.add(own.site)
+                yield Finding(
+                    "DDP506",
+                    own.site,
+                    "each rank names this file for itself: others look for rank 0's in vain",
+                    Severity.ERROR,
+                    advice="broadcast the name from rank 0",
+                    because=((write.call.place, "rank 0 writes it"), (read.site, "all read it")),
+                )
+                break
+
+
+def _is_one_name(write: Write, path: RankValue, named: set[Origin]) -> bool:
+    return write.path is not None and not named.isdisjoint(write.path.all_origins)
+
+
 RULE = Rule(
     "DDP506",
     "run-name-from-clock",
@@ -82,6 +116,8 @@ RULE = Rule(
             ('"net.pt")', 'f"net-{moment:%H%M}.pt")'),
         ),
     ),
+    lint=lint,
+    words=("strftime", "datetime.now", "time.time()"),
     good=(
         *CORRECT,
         changed(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ddpify.facts.events import Call
@@ -12,9 +12,15 @@ from ddpify.facts.model import Facts
 from ddpify.facts.sinks import Part
 from ddpify.facts.tree import FUNCTIONS
 from ddpify.facts.values import Kind
+from ddpify.names import METRICS_NAMES
+from ddpify.ranks.model import DATA
+from ddpify.ranks.model import Call as RankCall
+from ddpify.ranks.model import Value as RankValue
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
 from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
+from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_one
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -161,6 +167,51 @@ def _changes_later(facts: Facts, statement: Site, text: str) -> bool:
     return bool(stored & names or called & owner)
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per number of rank 0's training samples that a migrated program shows."""
+    for one in learned(run) if run.helpers else ():
+        some = _some_reduced(run, one)
+        for call in shown_by_one(run):
+            values = [v for given in call.given for v in _numbers(given) if one.gave(v)]
+            if not values or not _by_everyone(call, values):
+                continue
+            # What is shown after a loop that reduces some of it is for other rules (DDP707).
+            if some and not one.inside(call):
+                continue
+            yield Finding(
+                "DDP702",
+                call.site,
+                "the numbers shown are of rank 0's samples only",
+                Severity.NOTE,
+                advice="reduce them on all ranks before they are shown",
+                because=((one.loops[0].site, "the samples of one rank"),),
+            )
+
+
+def _numbers(value: RankValue) -> Iterator[RankValue]:
+    """What a call is given, and the elements of it; a picture is of some samples by right."""
+    parts = (*(value.items or ()), *(part for _, part in value.keys or ()))
+    for part in parts:
+        yield from _numbers(part)
+    if not parts and not any(thing.name.startswith("wandb.") for thing in value.things):
+        yield value
+
+
+def _some_reduced(run: Run, of: Evaluation) -> bool:
+    """Whether our helpers put together, after its loop, anything that comes from a loader."""
+    helpers = (c for c in run.calls if c.target is not None and c.target.module.ours)
+    after = (c for c in helpers if c.method in METRICS_NAMES and not of.inside(c))
+    return any(of.loader in value.sources() for call in after for value in call.given)
+
+
+def _by_everyone(call: RankCall, values: Sequence[RankValue]) -> bool:
+    """Whether all ranks come by where the numbers are made, and nothing is reduced on the way."""
+    if any(guard.test.has(DATA) for guard in call.guards):
+        return False
+    made = [thing.call for value in values for thing in value.sources() if thing.call is not None]
+    return all(one.everywhere and not reduces(one) for one in made)
+
+
 RULE = Rule(
     "DDP702",
     "logged-value-of-one-rank",
@@ -194,6 +245,7 @@ RULE = Rule(
             ),
         ),
     ),
+    lint=lint,
     good=(
         *CORRECT,
         LEARNER,

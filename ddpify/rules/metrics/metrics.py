@@ -67,6 +67,12 @@ def evaluations(run: Run) -> Iterator[Evaluation]:
         yield Evaluation(loader, tuple(loops), _left_out(run) if some else None)
 
 
+def learned(run: Run) -> Iterator[Evaluation]:
+    """The loaders that are trained on, with their loops, as evaluations are given."""
+    for loader in dict.fromkeys(one.loader for one in run.passes):
+        yield Evaluation(loader, tuple(p.loop for p in run.passes if p.loader is loader))
+
+
 def _left_out(run: Run) -> frozenset[Thing]:
     """Tensors that start at a number in a function that reduces others such, and are not."""
     calls = run.named("torch.distributed.all_reduce", "torch.distributed.reduce")
@@ -85,7 +91,7 @@ def _left_out(run: Run) -> frozenset[Thing]:
 def _put_together(run: Run, loader: Thing) -> bool:
     """Whether anything that comes from it is sent to other ranks."""
     for call in run.calls:
-        if call.name.startswith(_OWN_METRICS) or _reduces(call) or _hands_over(call):
+        if call.name.startswith(_OWN_METRICS) or reduces(call) or _hands_over(call):
             values = call.given if call.receiver is None else (*call.given, call.receiver)
             if any(loader in value.sources() for value in values):
                 return True
@@ -97,7 +103,7 @@ def _hands_over(call: Call) -> bool:
     return call.method in ("dump", "save") and any(map(_says_rank, call.given[1:]))
 
 
-def _reduces(call: Call) -> bool:
+def reduces(call: Call) -> bool:
     """Whether a call sends values to other ranks, or its name says so where no code is seen."""
     if call.method in _REDUCING:
         return True
@@ -107,12 +113,17 @@ def _reduces(call: Call) -> bool:
 
 def shown(run: Run, of: Evaluation) -> Iterator[Call]:
     """Calls that present what it gave, after its loop, and not as one rank's of several."""
+    for call in shown_by_one(run):
+        if not of.inside(call) and any(of.gave(value) for value in call.given):
+            yield call
+
+
+def shown_by_one(run: Run) -> Iterator[Call]:
+    """Calls with which rank 0 presents something, and not as one rank's of several."""
     for call in run.calls:
         if call.ranks & RANK0 and shows(call) and call.target is None:
-            values = [*call.args, *call.kwargs.values()]
-            into = [*values, call.receiver] if call.receiver is not None else values
-            whose = any(_says_rank(value) for value in into) and call.everywhere
-            if not whose and not of.inside(call) and any(of.gave(value) for value in values):
+            into = call.given if call.receiver is None else (*call.given, call.receiver)
+            if not (call.everywhere and any(map(_says_rank, into))):
                 yield call
 
 

@@ -10,6 +10,8 @@ from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Thing
+from ddpify.ranks.run import Run
+from ddpify.ranks.words import DATA_PARALLEL
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, LEGACY, SINGLE, changed, marked
@@ -105,6 +107,22 @@ def _whole(tree: Tree, statement: ast.stmt) -> ast.stmt:
     return statement
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per nn.DataParallel that a migrated program makes under some condition.
+
+    One that is sure to be there is a wrapper in a wrapper (DDP310), or in none (DDP312).
+    """
+    for call in run.named(DATA_PARALLEL) if run.helpers else ():
+        if call.everywhere and any(not guard.test.known for guard in call.conditions):
+            yield Finding(
+                "DDP302",
+                call.place,
+                "nn.DataParallel spreads each process over all GPUs",
+                Severity.WARNING,
+                advice="remove it: each process has a GPU of its own",
+            )
+
+
 RULE = Rule(
     "DDP302",
     "data-parallel",
@@ -146,5 +164,6 @@ RULE = Rule(
             ),
         ),
     ),
+    lint=lint,
     good=(*CORRECT, SINGLE, LEARNER),
 )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ddpify.facts.model import Facts
 from ddpify.facts.unwrapping import unwrapped_model
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import Kind
+from ddpify.facts.values import Value as FactsValue
 from ddpify.ranks import words
-from ddpify.ranks.model import Read, Thing
+from ddpify.ranks.model import Read, Thing, Value
 from ddpify.ranks.modules import ClassInfo
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, TRAINER, changed
 from ddpify.settings import Settings
@@ -36,6 +38,10 @@ _MODULE = frozenset(
     join_process_group join_hook""".split()
 )
 GIVEN_WHOLE = ("builtins.", "torch.nn.utils.", "ddpify.runtime.", "torch.save", "torch.optim.")
+# What runs a model to show what is in it.
+RUNS = frozenset(
+    {"torch.onnx.export", "torch.jit.trace", "torchinfo.summary", "torchsummary.summary"}
+)
 LOOKS_INSIDE = frozenset({"builtins.print", "builtins.str", "builtins.repr"})
 
 
@@ -108,7 +114,7 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
                 )
 
 
-def _only_wrapped(value: Value) -> bool:
+def _only_wrapped(value: FactsValue) -> bool:
     return bool(value.things) and all(t.kind is Kind.WRAPPED for t in value.things)
 
 
@@ -117,29 +123,73 @@ def _unwrap(facts: Facts, site: Site) -> Edit:
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per attribute of the user's model that the wrapper does not have."""
+    """Yield a finding per attribute of the user's model that the wrapper does not have.
+
+    A migrated program starts in one process, too, and has no wrapper then.
+    """
+    if run.helpers:
+        yield from _only_while_wrapped(run, run.helpers)
+    yield from _given_whole(run)
     own = {s.key for s in run.stores if words.DDP in s.base.names()}
     asked = {call.args[1].constant for call in run.named("builtins.hasattr") if len(call.args) > 1}
     for read in run.reads:
         name = read.attribute
-        if name in own | asked | SAME | ELSEWHERE | _MODULE or not _of_inner(read):
+        if name in own | asked | SAME | ELSEWHERE | _MODULE or not _all_wrappers(read.base):
             continue
-        edits = (Edit(How.REPLACE, read.module.site(read.node.value), "{}.module"),)
+        if name != "__getitem__" and not _of_inner(read):
+            continue
+        inner = Edit(How.REPLACE, read.module.site(read.node.value), "{}.module")
+        if run.helpers:
+            wanted = (Import(run.helpers, "unwrap"),)
+            inner = replace(inner, code="unwrap({})", imports=wanted)
         yield Finding(
             "DDP303",
             read.site,
-            f"`{name}` is the inner module's: DistributedDataParallel has no such attribute"
-            " (AttributeError)",
+            f"`{name}` is the inner module's: DistributedDataParallel has no such attribute",
             Severity.ERROR,
-            edits,
+            (inner,),
         )
+
+
+def _only_while_wrapped(run: Run, helpers: str) -> Iterable[Finding]:
+    """``model.module`` that no condition on the wrapper, known on both ranks, precedes."""
+    for read in run.reads:
+        asked = any(g.test.constant and not g.starts_script for g in read.guards)
+        if read.attribute == "module" and not read.module.ours and not asked:
+            code = f"unwrap({read.module.text(read.node.value)})"
+            wanted = (Import(helpers, "unwrap"),)
+            yield Finding(
+                "DDP303",
+                read.site,
+                "`.module` is there only while the model is wrapped: one process has no wrapper",
+                Severity.ERROR,
+                (Edit(How.REPLACE, read.site, code, imports=wanted),),
+            )
+
+
+def _given_whole(run: Run) -> Iterable[Finding]:
+    """``writer.add_graph(model)``: rank 0 would run the wrapper, and wait for the others in it."""
+    for call in run.calls:
+        runs = call.name in RUNS or call.method == "add_graph"
+        for value in call.given if runs else ():
+            if _all_wrappers(value):
+                yield Finding(
+                    "DDP303",
+                    call.site,
+                    "the wrapper is run and shown here where the model inside is meant",
+                    Severity.WARNING,
+                    advice="give it the model inside the wrapper",
+                )
+
+
+def _all_wrappers(value: Value) -> bool:
+    things = value.things
+    return bool(things) and all(t.kind == "result" and t.name == words.DDP for t in things)
 
 
 def _of_inner(read: Read) -> bool:
     """Whether the class inside the wrapper has the attribute, and the wrapper does not."""
     things = read.base.things
-    if not things or any(t.kind != "result" or t.name != words.DDP for t in things):
-        return False
     inner = [i for t in things if "module" in t.attrs for i in t.attrs["module"].things]
     return bool(inner) and all(_has(thing, read.attribute) for thing in inner)
 
@@ -169,6 +219,7 @@ RULE = Rule(
     "yolov5#90; BUGS L15, G01; PATTERNS B4.38-41",
     check,
     lint=lint,
+    words=("add_graph", "onnx.export", "jit.trace"),
     bad=(
         changed(
             SCRIPT,

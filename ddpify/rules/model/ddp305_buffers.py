@@ -10,9 +10,16 @@ from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import FunctionInfo, Loop
+from ddpify.ranks.buffers import has_buffers
+from ddpify.ranks.model import Call
+from ddpify.ranks.model import Loop as RankLoop
+from ddpify.ranks.modules import FunctionInfo as RankFunction
+from ddpify.ranks.passes import iterated
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, PROJECT, SINGLE, changed
+from ddpify.rules.shared.wrapped import wraps
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -71,6 +78,48 @@ def _model_name(facts: Facts, forward: Forward, loop: Loop) -> str | None:
     return None
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per evaluation of the model inside a wrapper that nothing has synchronised.
+
+    In a migrated program; others mostly evaluate the wrapper, which then synchronises.
+    """
+    done: set[Site] = set()
+    for wrap in wraps(run) if run.helpers else ():
+        called = run.methods("__call__", "forward") if has_buffers(wrap.wrapper) else ()
+        for call in called:
+            loop = next((loop for loop in call.loops if _evaluates(run, loop)), None)
+            inside = call.receiver is not None and any(
+                t in wrap.inner for t in call.receiver.things
+            )
+            if loop is None or call.grad or not inside or loop.site in done:
+                continue
+            if call.everywhere and not _in_step(run, call):
+                done.add(loop.site)
+                yield Finding(
+                    "DDP305",
+                    loop.site,
+                    "ranks evaluate with batch-norm statistics of their own",
+                    Severity.WARNING,
+                    advice="call sync_buffers(model) before the loop",
+                )
+
+
+def _evaluates(run: Run, loop: RankLoop) -> bool:
+    learns = any(loop in backward.loops for backward in run.backwards)
+    return bool(iterated(loop)) and not learns
+
+
+def _in_step(run: Run, call: Call) -> bool:
+    """Whether buffers were sent since the last step of training before it, if there was one."""
+    steps = [one.order for one in run.backwards if one.order < call.order]
+    sent = [one.order for one in run.calls if one.target is not None and _sends(one.target)]
+    return not steps or any(steps[-1] < order < call.order for order in sent)
+
+
+def _sends(function: RankFunction) -> bool:
+    return function.module.ours and function.name == "sync_buffers"
+
+
 RULE = Rule(
     "DDP305",
     "evaluation-with-own-buffers",
@@ -100,6 +149,7 @@ RULE = Rule(
             ("in stream:\n        guess", "in stream:  # DDP305\n        guess"),
         ),
     ),
+    lint=lint,
     good=(
         *CORRECT,
         SINGLE,

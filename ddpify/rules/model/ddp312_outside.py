@@ -26,14 +26,17 @@ _REDUCES = frozenset({"all_reduce", "all_reduce_coalesced", "all_gather", "reduc
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per optimizer that steps parameters outside every wrapper."""
     held = wraps(run)
-    migrated = run.session is not None and run.session.module.ours
+    migrated = bool(run.helpers)
     if not (held or migrated) or _by_hand(run):
         return
     for call in run.calls:
         if not call.name.startswith("torch.optim.") or "lr_scheduler" in call.name or not call.args:
             continue
-        for owner in parameters_of(call.args[0]):
-            if not _outside(owner, held) or not has_parameters(owner):
+        owners = parameters_of(call.args[0])
+        for owner in owners:
+            # An optimizer of nothing is an error: the only owner has parameters, seen or not.
+            certain = has_parameters(owner) or (migrated and len(owners) == 1)
+            if not certain or not _outside(owner, held):
                 continue
             if _trained(run, owner, held, migrated):
                 yield _finding(call, owner)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, SINGLE, TRAINER, changed, marked
@@ -97,6 +98,18 @@ def _declares(node: ast.stmt) -> bool:
     return docstring or text.startswith(("sys.path.", "__"))
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield the first wrap of a migrated program that opens no session."""
+    if run.unopened is not None:
+        yield Finding(
+            "DDP101",
+            run.unopened.place,
+            "no process group is open here: under torchrun the wrap fails",
+            Severity.ERROR,
+            advice="run the script's work under `with distributed_session():`",
+        )
+
+
 RULE = Rule(
     "DDP101",
     "missing-session",
@@ -120,4 +133,5 @@ RULE = Rule(
         marked(LEGACY, "DDP101", "torch.randint(0, 3, (2048,)))"),
     ),
     good=CORRECT,
+    lint=lint,
 )

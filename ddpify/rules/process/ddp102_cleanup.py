@@ -35,10 +35,10 @@ def lint(run: Run) -> Iterable[Finding]:
         return
     yield Finding(
         "DDP102",
-        session.site,
+        session.place,
         "the process group is joined and never left: some runs abort after their work is done",
         Severity.NOTE,
-        because=((session.site, f"{run.start} was read to its end"),),
+        because=((session.place, f"{run.start} was read to its end"),),
         advice="call torch.distributed.destroy_process_group() where the program ends normally",
     )
 

@@ -12,7 +12,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, PROJECT, SCRIPT, TRAINER, changed
-from ddpify.rules.process.options import is_fixed
+from ddpify.rules.process.options import is_fixed, is_option
 from ddpify.rules.shared.outputs import by_all
 from ddpify.rules.shared.placing import (
     by_number,
@@ -21,6 +21,7 @@ from ddpify.rules.shared.placing import (
     elsewhere,
     may_be_nccl,
     moves,
+    names_one,
     sees_own,
 )
 from ddpify.settings import Settings
@@ -87,7 +88,10 @@ def lint(run: Run) -> Iterable[Finding]:
     for choice in choices(run):
         if not by_all(run, choice.call) or elsewhere(run, choice.call):
             continue
-        if is_fixed(run, choice.index) or (choice.index is None and alone and moves(choice)):
+        fixed = is_fixed(run, choice.index)
+        if run.helpers:  # torchrun gives all ranks the same options
+            fixed = fixed or is_option(run, choice.index) or names_one(choice)
+        if fixed or (choice.index is None and alone and moves(choice)):
             yield Finding(
                 "DDP103",
                 choice.call.site,
@@ -129,5 +133,5 @@ RULE = Rule(
     ),
     good=CORRECT,
     lint=lint,
-    words=(".cuda(", "set_device"),
+    words=(".cuda(", "set_device", "torch.device("),
 )

@@ -56,6 +56,15 @@ def is_fixed(run: Run, index: Value | None) -> bool:
     return type(default) is int and default >= 0
 
 
+def is_option(run: Run, value: Value | None) -> bool:
+    """Whether a value is, or is made from, an option that torchrun gives to all ranks alike."""
+    if value is None or value.local:
+        return False
+    names = {option_of(thing) for thing in value.sources()} - {""}
+    local = {destination(call) for call in additions(run) if is_local_rank(call)}
+    return bool(names - local)
+
+
 def default_of(run: Run, value: Value) -> object:
     """What an option is where the command line does not say it; None for all other values.
 

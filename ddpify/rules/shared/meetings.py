@@ -6,6 +6,7 @@ there for everything that rank 1 does after its own n-th, and for nothing before
 
 from __future__ import annotations
 
+import ast
 from bisect import bisect_left
 from collections.abc import Iterator
 
@@ -47,7 +48,9 @@ def early_reads(run: Run) -> Iterator[tuple[Call, Call]]:
     if not written:
         return
     meets = {rank: _meetings(run, rank) for rank in (RANK0, RANK1)}
-    for call, path in _reads(run):
+    for call, path in reads(run):
+        if own(path):
+            continue
         early = [w for w, where in written if w.order < call.order and one_path(where, path)]
         if early and _overtakes(early[-1], call, meets) and not _asked(run, early[-1], call, path):
             yield call, early[-1]
@@ -70,14 +73,15 @@ def one_was_first(run: Run, call: Call) -> bool:
     return False
 
 
-def _reads(run: Run) -> Iterator[tuple[Call, Value]]:
+def reads(run: Run) -> Iterator[tuple[Call, Value]]:
+    """Calls that read a file, which must be there, with its path."""
     for call in run.calls:
         path = None
         if call.name in READS:
             path = call.arg(*READS[call.name])
         elif call.name in OPENS and not opens_to_write(call):
             path = call.receiver if call.receiver is not None else call.arg(0, "file")
-        if path is not None and not own(path) and not caught(call):
+        if path is not None and not caught(call):
             yield call, path
 
 
@@ -111,6 +115,13 @@ def one_path(a: Value, b: Value) -> bool:
     if set(a.things) & set(b.things):
         return True
     return a.deps == b.deps and all(same(x, y) for x, y in zip(a.atoms, b.atoms, strict=True))
+
+
+def same_words(write: Call, read: Call) -> bool:
+    """Whether the program writes the path in the same way for both: ``f"{moment}.pt"``."""
+    asked = write.asked.node
+    said = {ast.unparse(one) for one in (*asked.args, *(k.value for k in asked.keywords))}
+    return not said.isdisjoint(ast.unparse(one) for one in read.node.args[:1])
 
 
 def _asked(run: Run, write: Call, read: Call, path: Value) -> bool:

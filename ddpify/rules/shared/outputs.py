@@ -104,8 +104,12 @@ def opens_to_write(call: Call) -> bool:
 
 
 def _mode(call: Call) -> str:
-    mode = call.arg(0 if call.method == "open" and call.receiver is not None else 1, "mode")
+    position = 0 if call.method == "open" and call.receiver is not None else 1
+    mode, node = call.arg(position, "mode"), call.node_of(position, "mode")
     text = mode.constant if mode is not None else None
+    if text is None and isinstance(node, ast.IfExp):  # "a" if resume else "w": both write
+        arms = [arm.value for arm in (node.body, node.orelse) if isinstance(arm, ast.Constant)]
+        text = arms[0] if len(arms) == 2 and all(set("wax+") & set(str(a)) for a in arms) else None
     return text if isinstance(text, str) else ""
 
 
@@ -146,7 +150,9 @@ def own(value: Value | None) -> bool:
         return True
     if value.constant == "/dev/null" or value.atoms == (None, None):
         return True
-    return any(thing.name.startswith(_OWN) for thing in value.sources())
+    # Our helpers pack what they send in memory: what comes out is everybody's.
+    made = (t for t in value.sources() if t.call is None or not t.call.module.ours)
+    return any(thing.name.startswith(_OWN) for thing in made)
 
 
 def its_own(write: Write) -> bool:

@@ -113,6 +113,12 @@ def moves(choice: Choice) -> bool:
     return choice.node is None or isinstance(choice.node, (ast.Constant, ast.IfExp))
 
 
+def names_one(choice: Choice) -> bool:
+    """`"cuda:0" if … else "cpu"`."""
+    arms = (choice.node.body, choice.node.orelse) if isinstance(choice.node, ast.IfExp) else ()
+    return any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in arms)
+
+
 def elsewhere(run: Run, call: Call) -> bool:
     """Whether a call may belong to a start without a process group: an arm that is not the group's.
 

@@ -1,0 +1,47 @@
+"""What files say of a project that ddpify migrated: its copy of the helpers, its launch lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ddpify import launching, vendor
+from ddpify.rules.base import Finding
+
+
+@dataclass(frozen=True)
+class Copies:
+    """The copies of the helpers below ``root``, by path, and whether a script that is checked
+    opens a session with them."""
+
+    root: Path
+    paths: tuple[str, ...]
+    opens: bool
+
+    @classmethod
+    def of(cls, root: Path, python: Sequence[Path], others: Iterable[Path]) -> Copies:
+        """Those among the files that are checked, and the others that these import."""
+        files = (file for file in (*python, *others) if file.is_relative_to(root))
+        paths = {file.relative_to(root).as_posix() for file in files if vendor.is_core(file)}
+        return cls(root, tuple(sorted(paths)), any(map(vendor.opens_session, python)))
+
+    def findings(self) -> Iterator[Finding]:
+        """Copies that are not as ddpify wrote them; lines that start a script without torchrun."""
+        for path in self.paths:
+            yield from vendor.drifts(path, self.root)
+        if self.opens:
+            yield from launching.findings(self.root)
+
+    def renewing(self, finding: Finding) -> Finding:
+        """A finding whose fix also renews a copy that lacks its helpers, or is none."""
+        wanted = {one for edit in finding.fix for one in edit.imports}
+        for path in self.paths:
+            module = path.removesuffix(".py").replace("/", ".")
+            used = {one.name for one in wanted if f".{module}".endswith(f".{one.module}")}
+            copy = vendor.finding((module, path), self.root, used) if used else None
+            if copy is not None and copy.fix:
+                finding = replace(finding, fix=(*finding.fix, *copy.fix))
+            elif copy is not None:
+                finding = replace(finding, fix=(), advice=f"{copy.message}; {copy.advice}")
+        return finding
