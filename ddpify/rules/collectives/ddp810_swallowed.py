@@ -10,6 +10,7 @@ from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
+from ddpify.rules.examples import changed
 from ddpify.rules.examples.gradients import trained
 
 # Errors that one rank meets alone; those that a `raise` in the block names count, too.
@@ -91,6 +92,14 @@ RULE = Rule(
         ),
     ),
     good=(
+        changed(  # nothing is repeated
+            trained(),
+            (
+                '__main__":\n    main()\n',
+                '__main__":\n    try:\n        main()\n    except RuntimeError as error:\n'
+                "        print(dist.get_rank(), error)\n",
+            ),
+        ),
         trained(loop="""
             for x, y in loader:
                 optimizer.zero_grad()

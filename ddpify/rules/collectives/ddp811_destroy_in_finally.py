@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.attempts import Attempt
-from ddpify.ranks.model import Call
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
@@ -16,8 +14,9 @@ from ddpify.rules.examples.ranks import on_ranks
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per destroy in a ``finally`` whose block holds collectives."""
     for call in run.named(f"{words.DIST}destroy_process_group"):
-        for tried in _closed_by(call):
-            entered = next((c for c in exchanges(run) if c.place_in(tried.body)), None)
+        for tried in (tried for one in call.way for tried in one.module.attempts):
+            closes = tried.closing is not None and call.place_in(tried.closing)
+            entered = next((c for c in exchanges(run) if closes and c.place_in(tried.body)), None)
             if entered is not None:
                 yield Finding(
                     "DDP811",
@@ -29,14 +28,6 @@ def lint(run: Run) -> Iterable[Finding]:
                     because=((entered.site, "the others may be here"),),
                 )
                 break
-
-
-def _closed_by(call: Call) -> Iterator[Attempt]:
-    """The ``try`` statements in whose ``finally`` it is made."""
-    for one in call.way:
-        for tried in one.module.attempts:
-            if tried.closing is not None and one.site.within(tried.closing):
-                yield tried
 
 
 def _closed(end: str, close: str = "    pass") -> Example:

@@ -161,6 +161,12 @@ RULE = Rule(
     ),
     good=(
         trained(_SHARDED.format("256"), _LOOP.format(""), _TOP),
+        trained(loop="""
+            for x in rows.tensors[0][dist.get_rank() * 8 : dist.get_rank() * 8 + 8]:
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+            """),
         trained(
             _SHARDED.format("len(rows)"),
             "with Join([model]):" + _LOOP.format("").replace("\n", "\n    "),

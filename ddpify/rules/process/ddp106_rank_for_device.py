@@ -69,6 +69,7 @@ RULE = Rule(
     good=(
         PROCESS,
         TRAINING,
+        changed(TRAINING, ('int(os.environ["LOCAL_RANK"])', 'int(os.environ["RANK"]) % 8')),
         changed(
             PROCESS,
             (
