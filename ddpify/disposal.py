@@ -34,10 +34,13 @@ def dispose(rendered: Outcome, settings: Settings) -> Outcome:
     withdrawn: dict[Finding, Finding] = {}
     refused: list[Finding] = []
     left: list[Finding] = []
+    by_hand = {(one.rule, *_line(one.site)) for one in rendered.findings if not one.fix}
     for one in linted.findings:
-        culprits = _culprits(one, rendered, texts)
-        if one.severity is Severity.NOTE:
+        site = _original(one, texts)
+        told = site is not None and (one.rule, *_line(site)) in by_hand
+        if one.severity is Severity.NOTE or told:
             continue
+        culprits = _culprits(one, rendered, texts)
         if culprits and all(finding.severity is not Severity.ERROR for finding in culprits):
             withdrawn |= dict.fromkeys(culprits, one)
         elif culprits or one.severity is Severity.ERROR:
@@ -61,13 +64,17 @@ def _with(
     rendered: Outcome, left: Iterable[Finding], texts: Mapping[str, _Versions]
 ) -> tuple[Finding, ...]:
     """The outcome's findings, and warnings about lines that no fix wrote, at their old place."""
-    said = {(one.rule, one.site.path, one.site.span.line) for one in rendered.findings}
+    said = {(one.rule, *_line(one.site)) for one in rendered.findings}
     added = []
     for one in left:
         site = _original(one, texts)
-        if site is not None and (one.rule, site.path, site.span.line) not in said:
+        if site is not None and (one.rule, *_line(site)) not in said:
             added.append(replace(one, site=site, fix=(), because=()))
     return (*rendered.findings, *added)
+
+
+def _line(site: Site) -> tuple[str, int]:
+    return site.path, site.span.line
 
 
 def _read(rendered: Outcome, settings: Settings) -> Linted:
@@ -182,9 +189,13 @@ class _Versions:
         old, new = self._lines
         for tag, start, stop, first, last in self._blocks:
             if first < line <= last:
-                place = start + line - first if tag == "equal" else start + 1
-                near = sorted(range(start - _NEAR, stop + _NEAR), key=lambda n: abs(n + 1 - place))
-                inside = (n for n in near if 0 <= n < len(old))
-                same = (n for n in inside if old[n].strip() == new[line - 1].strip())
-                return next(same, place - 1) + 1
+                if tag == "equal":
+                    return start + line - first
+                near = (n for n in range(start - _NEAR, stop + _NEAR) if 0 <= n < len(old))
+                return max(near, key=lambda n: _likeness(old[n], new[line - 1]), default=start) + 1
         return None
+
+
+def _likeness(old: str, new: str) -> float:
+    """How much of a line is still there in another one, whatever their indentation."""
+    return difflib.SequenceMatcher(None, old.strip(), new.strip()).ratio()

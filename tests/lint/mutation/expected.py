@@ -35,7 +35,6 @@ EQUIVALENT = {
 # Mutants that only print the training loss (or accuracy) of rank 0 in place of the mean: no rule
 # reports that, since it is for information (BUGS M01).
 INFORMATION = {
-    "download reduction download.py:63",
     "functions reduction functions.py:52",
     "mixed reduction mixed.py:48",
     "resume reduction session.py:27",
