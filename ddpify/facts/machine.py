@@ -25,7 +25,7 @@ from ddpify.facts import (
     wrapping,
 )
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
-from ddpify.facts.protocol import Event
+from ddpify.facts.record import Event, Events
 from ddpify.facts.scopes import (
     ClassInfo,
     Frame,
@@ -43,7 +43,8 @@ from ddpify.project import Project
 from ddpify.python import words
 from ddpify.source import Site, Source
 
-BUDGET = 60_000
+# Against hanging: the largest public program that was read took 42,000 steps.
+BUDGET = 400_000
 MAX_DEPTH = 24
 
 
@@ -90,13 +91,14 @@ class Interpreter:
         self.now = 0
         self.spent = 0
         self.exhausted = False
-        self.events: list[Event] = []
+        self.events = Events()
         self.loops: list[Loop] = []
         self.unknowns: list[Unknown] = []
         self.values: dict[Site, Value] = {}
         self.tallied: dict[Site, set[Thing]] = {}
         self.modules: dict[str, ModuleInfo] = {}
         self.entry: ModuleInfo | None = None
+        self._wheres: dict[Frame, Where] = {}  # of the last event in each
         self._seen: dict[tuple[object, ...], Event] = {}
         self._made: dict[tuple[object, ...], Thing] = {}
         self._entered: list[FunctionInfo] = []
@@ -183,7 +185,12 @@ class Interpreter:
     def where(self, f: Frame) -> Where:
         """The circumstances of something that happens now."""
         assert f.statement is not None
-        return Where(f.statement, f.function, f, f.stack, f.loop, f.guards, f.no_grad, f.contexts)
+        known = self._wheres.get(f)
+        if known is None or not known.holds(f):
+            stands = (f.statement, f.function, f, f.stack)
+            known = Where(*stands, f.loop, f.guards, f.no_grad, f.contexts)
+            self._wheres[f] = known
+        return known
 
     def record(self, event: Event) -> None:
         """Keep an event; a repetition of one (second run of a loop) widens the first."""
