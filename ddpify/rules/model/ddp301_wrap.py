@@ -70,7 +70,7 @@ def _synchronised_by_hand(facts: Facts) -> bool:
     return any(
         isinstance(node, ast.FunctionDef) and node.name == "__data_parallel_replicate__"
         for tree in facts.trees.values()
-        for node in ast.walk(tree.module)
+        for node in tree.nodes()
     )
 
 

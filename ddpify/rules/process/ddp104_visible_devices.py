@@ -25,7 +25,7 @@ ALONE = "get_world_size() == 1"
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per assignment to ``CUDA_VISIBLE_DEVICES``."""
     for tree in facts.trees.values():
-        for node in ast.walk(tree.module):
+        for node in tree.nodes():
             if _chooses(node) and not _guarded(tree, node):
                 yield Finding(
                     "DDP104",

@@ -77,7 +77,8 @@ def indexed_attributes(function: FunctionInfo) -> set[str]:
 def blocks_closed_by(call: Call) -> Iterator[list[ast.stmt]]:
     """The bodies of the ``try`` statements in whose ``finally`` a call is made."""
     for module in {one.module for one in (call, *call.stack)}:
-        for node in ast.walk(module.tree):
+        nodes = ast.walk(module.tree) if "finally" in module.source.text else ()
+        for node in nodes:
             if isinstance(node, ast.Try) and leads_through(call, node.finalbody):
                 yield node.body
 
