@@ -24,6 +24,7 @@ from ddpify.facts import (
     statements,
     wrapping,
 )
+from ddpify.facts.distributed import mentions
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
 from ddpify.facts.record import Event, Events
 from ddpify.facts.scopes import (
@@ -45,6 +46,7 @@ from ddpify.source import Site, Source
 
 # Against hanging: the largest public program that was read took 42,000 steps.
 BUDGET = 400_000
+ENOUGH = 60_000  # where a file says that the program is distributed, which is refused anyway
 MAX_DEPTH = 24
 
 
@@ -86,6 +88,7 @@ class Interpreter:
         self.shares = target.shares
         self.dealt = target.dealt
         self.summaries = Summaries()
+        self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
         self.now = 0
@@ -130,6 +133,8 @@ class Interpreter:
             return None
         if source.path not in self.modules:
             self.modules[source.path] = ModuleInfo(name, source, source.parse())
+            if not source.text.startswith(HEADER_PREFIX):
+                self.distributed |= any(mentions(source.parse()))
             if "sys.path" in source.text:
                 self.project.look_in_added(self.modules[source.path].tree, source.file)
         return self.modules[source.path]
@@ -160,7 +165,7 @@ class Interpreter:
     def spend(self) -> None:
         """Count a step. Raises OutOfBudget."""
         self.spent += 1
-        if self.spent > BUDGET:
+        if self.spent > (ENOUGH if self.distributed else BUDGET):
             raise OutOfBudget
 
     # -- recording -------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from ddpify.facts import machine as reader
 from ddpify.facts.events import Bind, Forward
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.machine import Interpreter
+from ddpify.facts.model import Status
 from ddpify.project import Project
 
 DATASET = """
@@ -140,3 +141,15 @@ def test_a_program_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(reader, "BUDGET", 100)
     with pytest.raises(TooLarge, match=r"main\.py: the program is too large to follow whole"):
         analyze(_project(2, tmp_path))
+
+
+def test_a_large_program_that_is_distributed_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "ENOUGH", 100)
+    project = _project(2, tmp_path)
+    text = project.entry.read_text()
+    project.entry.write_text(f"{text}torch.distributed.init_process_group('nccl')\n")
+    facts = analyze(project)
+    assert facts is not None
+    assert facts.status is Status.DISTRIBUTED
