@@ -13,7 +13,6 @@ from ddpify.facts.model import Facts, Status
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Plan
 from ddpify.project import Files, Project
-from ddpify.rewrite import ReadOnlySource, Style, render
 from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.settings import Settings
@@ -170,6 +169,9 @@ def _disposed(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Ou
 
 
 def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
+    # libcst and black: loaded for a program that is rewritten, a refused one is spared them
+    from ddpify.rewrite import ReadOnlySource, Style, render
+
     sources = {path: s for read in reads for path, s in read.project.sources.items()}
     plan = Plan.of(outcome.findings, sources)
     if plan.clashes:

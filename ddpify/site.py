@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, order=True)
-class Span:
+class Span(NamedTuple):
     """A stretch of decoded text: lines count from 1, columns from 0 in characters.
 
     Equal to what libcst's ``PositionProvider`` gives for the same node.
@@ -18,20 +17,14 @@ class Span:
     end_column: int
 
 
-@dataclass(frozen=True, order=True)
-class Site:
-    """A place in the project: file (posix path relative to the project root) and span."""
+class Site(NamedTuple):
+    """A place in the project: file (posix path relative to the project root) and span.
+
+    A tuple: sites are keys of the analysis' largest tables, and those are hashed without Python.
+    """
 
     path: str
     span: Span
-    _hash: int = field(init=False, repr=False, compare=False, default=0)
-
-    def __post_init__(self) -> None:
-        # sites are keys of the analysis' largest tables: hashed once, not at every look-up
-        object.__setattr__(self, "_hash", hash((self.path, self.span)))
-
-    def __hash__(self) -> int:
-        return self._hash
 
     def within(self, outer: Site) -> bool:
         """Whether this place lies in ``outer``."""

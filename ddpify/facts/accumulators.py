@@ -10,11 +10,11 @@ import ast
 from dataclasses import replace
 
 from ddpify.facts import dealing, growth, meters, owners
-from ddpify.facts.events import Bind, LoopEnd
+from ddpify.facts.events import LoopEnd
 from ddpify.facts.locality import is_local, loaders_in
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
-from ddpify.facts.tree import Tree
+from ddpify.facts.tree import Tree, written
 from ddpify.facts.values import NOTHING, Measure, Value
 
 GATHERERS = frozenset({"gather_samples", "gather_batches"})
@@ -140,24 +140,17 @@ def _aliased(f: Frame, tree: Tree, node: ast.stmt, name: str) -> bool:
     """Whether ``name += …`` may change an array that somebody else reads by another name."""
     if f.parameters.get(name) is not None:
         return True
-    for other in ast.walk(tree.function(node)):
+    for other in tree.nodes(tree.function(node)):
         if isinstance(other, ast.Assign) and isinstance(other.value, (ast.Name, ast.Attribute)):
             before = tree.site(other) < tree.site(node)
-            if before and any(ast.unparse(target) == name for target in other.targets):
+            if before and any(written(target) == name for target in other.targets):
                 return True
     return False
 
 
 def _bound_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
     """Names and attributes of this frame that the loop's body binds."""
-    found = [
-        event.target
-        for event in m.events
-        if isinstance(event, Bind)
-        and event.where.frame.stack == f.stack
-        and event.where.function is f.function
-        and event.site.within(loop.site)
-    ]
+    found = [e.target for e in m.events.binds_of(f) if e.site.within(loop.site)]
     return list(dict.fromkeys(found))
 
 
@@ -169,7 +162,7 @@ def accumulates(node: ast.stmt, name: str) -> bool:
         called = inner.value if isinstance(inner, ast.Expr) else None
         if isinstance(called, ast.Call) and name in _changed_by(called):
             return True
-        if isinstance(inner, ast.Assign) and any(ast.unparse(t) == name for t in inner.targets):
+        if isinstance(inner, ast.Assign) and any(written(t) == name for t in inner.targets):
             reads = {
                 ast.unparse(n)
                 for n in ast.walk(inner.value)
@@ -182,8 +175,8 @@ def accumulates(node: ast.stmt, name: str) -> bool:
 
 def _added_to(target: ast.expr) -> tuple[str, ...]:
     """``matrix`` and ``matrix[i]`` for ``matrix[i] += …``."""
-    whole = (ast.unparse(target.value),) if isinstance(target, ast.Subscript) else ()
-    return (ast.unparse(target), *whole)
+    whole = (written(target.value),) if isinstance(target, ast.Subscript) else ()
+    return (written(target), *whole)
 
 
 def _changed_by(call: ast.Call) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from ddpify.facts.events import Access, Bind
 from ddpify.facts.expressions import shape_entry
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
+from ddpify.facts.tree import written
 from ddpify.facts.values import (
     Kind,
     Measure,
@@ -50,7 +51,7 @@ def assign(
         _store_attribute(m, f, target, value)
     elif isinstance(target, ast.Subscript):
         _store_item(m, f, target, value)
-    m.record(Bind(m.tick(), ast.unparse(target), value, m.where(f), site, value_site))
+    m.record(Bind(m.tick(), written(target), value, m.where(f), site, value_site))
 
 
 def _starts(m: Machine, f: Frame, target: ast.expr, value: Value) -> bool:

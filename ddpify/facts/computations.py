@@ -14,6 +14,12 @@ BUILTINS = frozenset(
     """print len range enumerate zip min max abs sum int float str bool list tuple dict set sorted
     reversed isinstance round any all pow divmod slice type""".split()
 )
+# What a data set may not ask of a library while it is made, if that is to be samples.
+FOLLOWED = ("torch.", "torchvision.", "random.", "builtins.", "ddpify.")
+TRAINS = frozenset(
+    """backward step zero_grad parameters named_parameters buffers named_buffers modules children
+    state_dict load_state_dict seed manual_seed""".split()
+)
 METHODS = frozenset(
     """append extend insert copy astype reshape ravel flatten squeeze transpose swapaxes sum mean
     min max std var sort any all argmax argmin argsort cumsum clip round dot fill tolist format join
@@ -21,8 +27,11 @@ METHODS = frozenset(
 )
 
 
-def is_computation(event: Event, own: set[Thing]) -> bool:
-    """Whether an event says nothing of training, and leaves nothing behind but in ``own``."""
+def is_computation(event: Event, own: set[Thing], data: bool = False) -> bool:
+    """Whether an event says nothing of training, and leaves nothing behind but in ``own``.
+
+    ``data``: in the constructor of a data set, where what a library gives is samples.
+    """
     if isinstance(event, Forward):
         return False
     if isinstance(event, Bind):
@@ -32,16 +41,22 @@ def is_computation(event: Event, own: set[Thing]) -> bool:
             return set(event.base.things) <= own
         return all(_is_plain(t, own) for t in event.base.things)
     effect = effect_of(event)
+    if effect is not None and effect.kind is EffectKind.DIRECTORY and data:
+        return _is_given_plain(event, own)
     if effect is not None and effect.kind is not EffectKind.CONSOLE:
         return False
-    return event.target is not None or _computes(event, own)  # a body speaks for itself
+    if event.target is not None:
+        return True  # a body speaks for itself
+    return _is_given_plain(event, own) and (_computes(event) or (data and _gives_data(event)))
 
 
-def _computes(call: Call, own: set[Thing]) -> bool:
-    """Whether a call of what is not a function of the project computes with what it is given."""
+def _is_given_plain(call: Call, own: set[Thing]) -> bool:
     given = (*call.args, *call.kwargs.values(), call.receiver or NOTHING)
-    if not all(_is_plain(t, own) for value in given for t in value.things):
-        return False
+    return all(_is_plain(t, own) for value in given for t in value.things)
+
+
+def _computes(call: Call) -> bool:
+    """Whether a call of what is not a function of the project computes with what it is given."""
     package, _, tail = call.name.rpartition(".")
     made = [t for t in call.result.things if t.kind is Kind.UNKNOWN]
     if not call.name:  # `CubicSpline(steps, warps)(x)`
@@ -53,6 +68,14 @@ def _computes(call: Call, own: set[Thing]) -> bool:
     if package == "builtins":
         return tail in BUILTINS or _is_exception(tail)
     return call.name.startswith(LIBRARIES)
+
+
+def _gives_data(call: Call) -> bool:
+    """Whether a library gives a data set what it holds: ``h5py.File(path)["x"].astype(int)``."""
+    if call.name.startswith("."):
+        return call.name[1:] not in TRAINS
+    iterates = call.name in ("builtins.iter", "builtins.next")
+    return iterates or ("." in call.name and not call.name.startswith(FOLLOWED))
 
 
 def _is_exception(name: str) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import TypeGuard
 
 from ddpify.facts import carried, passes
 from ddpify.facts.details import call_that_made, loader_arguments
@@ -96,7 +95,7 @@ def adds(m: Machine, f: Frame, loop: Loop, node: ast.stmt, name: str) -> bool:
     tree = m.tree(loop.site.path)
     if not uses or not all(_addition(tree.statement(tree.site(n)), name) for n in uses):
         return False
-    if any(e.value.dep(*OF_ONE_RANK) for e in m.events if _binds(e, f, name)):
+    if any(e.value.dep(*OF_ONE_RANK) for e in m.events.binds_of(f) if e.target == name):
         return False
     return _begins_at_zero(m, f, loop, name)
 
@@ -125,18 +124,12 @@ def _begins_at_zero(m: Machine, f: Frame, loop: Loop, name: str) -> bool:
     """Set to zero each time before the loop begins, and to nothing else."""
     starts = [
         e
-        for e in m.events
-        if _binds(e, f, name) and e.site.path == loop.site.path and e.site < loop.site
+        for e in m.events.binds_of(f)
+        if e.target == name and e.site.path == loop.site.path and e.site < loop.site
     ]
     around = loop.parent.site if loop.parent is not None else None
     anew = [e for e in starts if (e.where.loop.site if e.where.loop else None) == around]
     return bool(anew) and all(is_zero(e.value) for e in starts)
-
-
-def _binds(event: object, f: Frame, name: str) -> TypeGuard[Bind]:
-    if not isinstance(event, Bind) or event.target != name:
-        return False
-    return event.where.frame.stack == f.stack and event.where.function is f.function
 
 
 # ---- Whether a batch is computed with alone
@@ -150,7 +143,8 @@ def alone(m: Machine, loop: Loop, node: ast.stmt, end: LoopEnd) -> bool:
         return False
     if any(passes.numbers(m, tree, node)) or _looks_back(m, loop, end):
         return False
-    return not any(_remembers(m, e, loop) for e in m.events if isinstance(e, Call))
+    inside = (e for e in m.events.during(loop) if isinstance(e, Call))
+    return not any(_remembers(m, call, loop) for call in inside)
 
 
 def _remembers(m: Machine, call: Call, loop: Loop) -> bool:
@@ -202,7 +196,7 @@ def _looks_back(m: Machine, loop: Loop, end: LoopEnd) -> bool:
     meters = [loop.frame.lookup(name) for name in (*end.meters, *end.reduced)]
     things = {thing for value in meters if value is not None for thing in value.things}
     summed = end.owned | {(thing, name) for thing in things for name in ("sum", "count")}
-    for event in m.events:
+    for event in m.events.during(loop):
         if not isinstance(event, Access) or event.stored or not _inside(event.where, loop):
             continue
         for thing in event.base.things:
@@ -213,7 +207,7 @@ def _looks_back(m: Machine, loop: Loop, end: LoopEnd) -> bool:
 
 
 def _changes(m: Machine, loop: Loop) -> Iterator[Key]:
-    for event in m.events:
+    for event in m.events.during(loop):
         if isinstance(event, Bind) and _inside(event.where, loop):
             key = key_of(event)
             if key is not None:

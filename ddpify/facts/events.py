@@ -22,6 +22,11 @@ class Where:
     no_grad: bool
     contexts: tuple[Value, ...] = ()
 
+    def holds(self, f: Frame) -> bool:
+        """Whether these are still the circumstances in its frame."""
+        same = self.statement is f.statement and self.loop is f.loop and self.guards is f.guards
+        return same and self.contexts is f.contexts and self.no_grad is f.no_grad
+
     def inside(self, name: str) -> bool:
         """Whether a ``with`` block of this qualified name is open."""
         return any(t.name == name for value in self.contexts for t in value.things)

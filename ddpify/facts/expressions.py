@@ -68,7 +68,10 @@ def _name(m: Machine, f: Frame, node: ast.Name) -> Value:
 
 
 def _constant(m: Machine, f: Frame, node: ast.Constant) -> Value:
-    return constant(node.value)
+    known = f.module.constants.get(node)
+    if known is None:
+        known = f.module.constants[node] = constant(node.value)
+    return known
 
 
 def _attribute(m: Machine, f: Frame, node: ast.Attribute) -> Value:
@@ -96,6 +99,8 @@ def _plain_attribute(base: Value, name: str) -> Value:
 def _thing_attribute(
     m: Machine, f: Frame, base: Value, thing: Thing, name: str, node: ast.AST
 ) -> Value:
+    if thing.kind is Kind.ARGUMENT:
+        m.summaries.looked_up(thing.attrs, name)
     if name in thing.attrs:
         return thing.attrs[name]
     if thing.kind is Kind.MODULE:

@@ -115,24 +115,18 @@ def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> 
 
 def _trains(m: Machine, loop: Loop) -> bool:
     """In training the order of samples is not that of the data set."""
-    return any(
-        isinstance(e, Call)
-        and e.name == ".backward"
-        and loop.site in {x.site for x in e.where.loops()}
-        for e in m.events
-    )
+    return any(isinstance(e, Call) and e.name == ".backward" for e in m.events.during(loop))
 
 
 def _grown_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
     """Names of this frame whose lists grow in the loop."""
     things = {
         thing
-        for event in m.events
-        if isinstance(event, Call) and event.receiver is not None
-        if event.name[1:] in MUTATES and any(x.site == loop.site for x in event.where.loops())
+        for event in m.events.during(loop)
+        if isinstance(event, Call) and event.receiver is not None and event.name[1:] in MUTATES
         for thing in event.receiver.of(*LISTS)
     }
-    added = {e.target for e in m.events if isinstance(e, Bind) and e.site.within(loop.site)}
+    added = {event.target for event in m.events.binds_in(loop.site)}
     return [
         name
         for name, value in f.env.items()
@@ -223,12 +217,8 @@ def _touched(m: Machine, f: Frame, name: str, thing: Thing, loop: Loop) -> bool:
             if first < site < last and not site.within(last):
                 return True
     return any(
-        isinstance(e, Call)
-        and e.receiver is not None
-        and e.name[1:] in MUTATES
-        and thing in e.receiver.things
-        and not e.site.within(loop.site)
-        for e in m.events
+        e.receiver is not None and thing in e.receiver.things and not e.site.within(loop.site)
+        for e in m.events.named(f".{name}" for name in MUTATES)
     )
 
 

@@ -9,7 +9,7 @@ a model, a loader or a loss is none: where one of these goes, the code has to be
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 
 from ddpify.facts.details import NumbersRows
 from ddpify.facts.locality import loaders_in
@@ -23,8 +23,8 @@ LIBRARIES = ("numpy.", "math.", "scipy.", "os.path.", "pandas.", "sklearn.prepro
 DEPTH = 4
 
 
-# In each argument: what another call was given, and what this one is given instead.
-Others = tuple[tuple[tuple[Thing, ...], tuple[Thing, ...]], ...]
+# What another call was given or has made, and what this one has instead.
+Others = Mapping[Thing, tuple[Thing, ...]]
 
 
 class Tracked(Exception):
@@ -36,8 +36,10 @@ def kind_of(value: Value, depth: int = DEPTH) -> Hashable:
     """What a function can tell of a value: not which array it is. Raises Tracked."""
     if value.measure is not Measure.UNIFORM or value.rows:
         raise Tracked
-    things = frozenset(_kind_of_thing(thing, depth) for thing in value.things)
     const: Hashable = (type(value.const), value.const)
+    if not value.things and not value.deps:
+        return const
+    things = frozenset(_kind_of_thing(thing, depth) for thing in value.things)
     return (things, frozenset(_kind_of_dep(dep) for dep in value.deps), const)
 
 
@@ -56,9 +58,8 @@ def _kind_of_thing(thing: Thing, depth: int) -> Hashable:
         return _kind_of_container(thing, depth - 1)
     if _is_function(thing):
         return thing.ref
-    if thing.kind is Kind.ARGUMENT and depth:
-        attributes = ((name, _kind_or_self(v, depth - 1)) for name, v in thing.attrs.items())
-        return (thing, frozenset(attributes))
+    if thing.kind is Kind.ARGUMENT:
+        return thing  # which of the settings it has count is seen when they are looked up
     if thing.kind is Kind.INDEX and not thing.detail(NumbersRows):
         return Kind.INDEX
     if is_array(thing):
@@ -72,10 +73,13 @@ def _is_function(thing: Thing) -> bool:
     return bare and isinstance(thing.ref, FunctionInfo) and thing.ref.closure is None
 
 
-def _kind_or_self(value: Value, depth: int) -> Hashable:
-    """A setting may be a device: what a function does with that is seen when it is read."""
+def of_name(value: Value | None) -> Hashable:
+    """What a function can tell of a global or a setting.
+
+    That may be a device: what the function does with it is seen when it is read.
+    """
     try:
-        return kind_of(value, depth)
+        return None if value is None else kind_of(value)
     except Tracked:
         return value
 
@@ -98,10 +102,6 @@ def is_array(thing: Thing) -> bool:
     return thing.kind is Kind.UNKNOWN and bare and thing.part_of is None
 
 
-def of_global(value: Value | None) -> Hashable:
-    return None if value is None else kind_of(value)
-
-
 def circumstances(f: Frame) -> Hashable:
     """What decides how often a call happens, as far as rules ask. Raises Tracked."""
     loop = f.loop
@@ -109,10 +109,11 @@ def circumstances(f: Frame) -> Hashable:
         if loop.over.measure is not Measure.UNIFORM or loop.over.rows or loaders_in(loop.over):
             raise Tracked
         loop = loop.parent
-    if f.contexts or any(guard.test.measure is not Measure.UNIFORM for guard in f.guards):
+    if any(guard.test.measure is not Measure.UNIFORM for guard in f.guards):
         raise Tracked
+    contexts = frozenset(t.name for value in f.contexts for t in value.things)
     things = (t for guard in f.guards for t in guard.test.all_deps())
-    return (f.no_grad, frozenset(t.kind for t in things if t.kind in OF_ONE_RANK))
+    return (f.no_grad, contexts, frozenset(t.kind for t in things if t.kind in OF_ONE_RANK))
 
 
 # ---- Things that are given, and what is made of them
@@ -143,14 +144,32 @@ def _all_things(value: Value, depth: int = DEPTH) -> list[Thing]:
     return list(dict.fromkeys(found))
 
 
-def is_data(result: Value, given: tuple[tuple[Thing, ...], ...]) -> bool:
-    """Whether a result is arrays (given or made here) and containers of them, all made here."""
+def is_data(result: Value, given: tuple[tuple[Thing, ...], ...], data: bool = False) -> bool:
+    """Whether a result is arrays (given or made here) and containers of them, all made here.
+
+    ``data``: it is held by a data set, where what any library made is samples.
+    """
     known = {thing for things in given for thing in things}
     try:
         kind_of(result)
     except Tracked:
         return False
-    return all(_is_result(t) for t in _all_things(result) if t not in known)
+    made = (t for t in _all_things(result) if t not in known)
+    return all(_is_result(t) or (data and t.kind is Kind.UNKNOWN) for t in made)
+
+
+def made_in(values: Iterable[Value], given: tuple[tuple[Thing, ...], ...]) -> tuple[Thing, ...]:
+    """The objects of libraries that values hold and that were not given."""
+    known = {thing for things in given for thing in things}
+    found = (t for value in values for t in _all_things(value) if t.kind is Kind.UNKNOWN)
+    return tuple(dict.fromkeys(t for t in found if t not in known))
+
+
+def again(thing: Thing) -> Thing:
+    """An object of a library, as another call makes it."""
+    made = Thing(thing.kind, thing.born, thing.name)
+    made.details.update(thing.details)
+    return made
 
 
 def _is_result(thing: Thing) -> bool:
@@ -160,6 +179,8 @@ def _is_result(thing: Thing) -> bool:
 
 def copied(value: Value, others: Others) -> Value:
     """A value with containers of its own, in which other things are given."""
+    if not value.things and not value.deps:
+        return value
     things: list[Thing] = []
     for thing in value.things:
         container = thing.kind in CONTAINERS
@@ -170,8 +191,19 @@ def copied(value: Value, others: Others) -> Value:
 
 def _instead(thing: Thing, others: Others) -> Iterable[Thing]:
     """The things given now where another was, or that thing."""
-    found = [new for old, now in others if thing in old for new in now]
+    found = others.get(thing, ())
     return [t for t in found if t.kind is thing.kind] or [thing]
+
+
+def instead(
+    old: tuple[tuple[Thing, ...], ...], new: tuple[tuple[Thing, ...], ...]
+) -> dict[Thing, tuple[Thing, ...]]:
+    """For what was given in each argument, what is given there now."""
+    found: dict[Thing, tuple[Thing, ...]] = {}
+    for things, now in zip(old, new, strict=True):
+        for thing in things:
+            found[thing] = (*found.get(thing, ()), *now)
+    return found
 
 
 def _copied_container(thing: Thing, others: Others) -> Thing:

@@ -6,10 +6,10 @@ wrapped at their homes, loaders sharded), which is what rules judge.
 
 from __future__ import annotations
 
-import ast
 from dataclasses import replace
 
 from ddpify.facts import evaluation, groups, roles, sharding
+from ddpify.facts.distributed import mentions
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.machine import AS_IT_STANDS, Interpreter, Target
@@ -22,10 +22,6 @@ from ddpify.project import Project
 from ddpify.python import words
 from ddpify.source import Site
 
-DISTRIBUTED_NAMES = frozenset(
-    """init_process_group DistributedDataParallel FullyShardedDataParallel fully_shard
-    DistributedSampler""".split()
-)
 FRAMEWORKS = {
     "accelerate.Accelerator": "Hugging Face Accelerate",
     "lightning.Trainer": "Lightning",
@@ -120,7 +116,8 @@ class _Readings:
     def _read(self, target: Target) -> Interpreter:
         machine = Interpreter(self.project, target)
         module = machine.run()
-        if module is not None and machine.exhausted:
+        known = machine.exhausted and _status(machine)[0] is Status.DISTRIBUTED
+        if module is not None and machine.exhausted and not known:
             raise TooLarge(
                 f"{module.source.path}: the program is too large to follow whole;"
                 " name a smaller entry script"
@@ -153,19 +150,12 @@ def _status(m: Machine) -> tuple[Status, tuple[tuple[Site, str], ...]]:
 
 
 def _mentions(m: Machine) -> list[tuple[Site, str]]:
-    """Distributed code anywhere in the files read, run or not: a dead branch counts too."""
-    found = []
-    for module in m.modules.values():
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Call):
-                name = _tail(node.func)
-                if name in DISTRIBUTED_NAMES:
-                    found.append((module.source.site(node), name))
-    return found
-
-
-def _tail(func: ast.expr) -> str:
-    return func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    """Distributed code anywhere in the files read."""
+    return [
+        (module.source.site(node), name)
+        for module in m.modules.values()
+        for node, name in mentions(module.tree)
+    ]
 
 
 def _homes(m: Machine) -> dict[tuple[Thing, ...], Home | None]:

@@ -24,8 +24,9 @@ from ddpify.facts import (
     statements,
     wrapping,
 )
+from ddpify.facts.distributed import mentions
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
-from ddpify.facts.protocol import Event
+from ddpify.facts.record import Event, Events
 from ddpify.facts.scopes import (
     ClassInfo,
     Frame,
@@ -43,7 +44,9 @@ from ddpify.project import Project
 from ddpify.python import words
 from ddpify.source import Site, Source
 
-BUDGET = 60_000
+# Against hanging: the largest public program that was read took 42,000 steps.
+BUDGET = 400_000
+ENOUGH = 60_000  # where a file says that the program is distributed, which is refused anyway
 MAX_DEPTH = 24
 
 
@@ -85,18 +88,20 @@ class Interpreter:
         self.shares = target.shares
         self.dealt = target.dealt
         self.summaries = Summaries()
+        self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
         self.now = 0
         self.spent = 0
         self.exhausted = False
-        self.events: list[Event] = []
+        self.events = Events()
         self.loops: list[Loop] = []
         self.unknowns: list[Unknown] = []
         self.values: dict[Site, Value] = {}
         self.tallied: dict[Site, set[Thing]] = {}
         self.modules: dict[str, ModuleInfo] = {}
         self.entry: ModuleInfo | None = None
+        self._wheres: dict[Frame, Where] = {}  # of the last event in each
         self._seen: dict[tuple[object, ...], Event] = {}
         self._made: dict[tuple[object, ...], Thing] = {}
         self._entered: list[FunctionInfo] = []
@@ -128,6 +133,8 @@ class Interpreter:
             return None
         if source.path not in self.modules:
             self.modules[source.path] = ModuleInfo(name, source, source.parse())
+            if not source.text.startswith(HEADER_PREFIX):
+                self.distributed |= any(mentions(source.parse()))
             if "sys.path" in source.text:
                 self.project.look_in_added(self.modules[source.path].tree, source.file)
         return self.modules[source.path]
@@ -158,7 +165,7 @@ class Interpreter:
     def spend(self) -> None:
         """Count a step. Raises OutOfBudget."""
         self.spent += 1
-        if self.spent > BUDGET:
+        if self.spent > (ENOUGH if self.distributed else BUDGET):
             raise OutOfBudget
 
     # -- recording -------------------------------------------------------------------------
@@ -183,7 +190,12 @@ class Interpreter:
     def where(self, f: Frame) -> Where:
         """The circumstances of something that happens now."""
         assert f.statement is not None
-        return Where(f.statement, f.function, f, f.stack, f.loop, f.guards, f.no_grad, f.contexts)
+        known = self._wheres.get(f)
+        if known is None or not known.holds(f):
+            stands = (f.statement, f.function, f, f.stack)
+            known = Where(*stands, f.loop, f.guards, f.no_grad, f.contexts)
+            self._wheres[f] = known
+        return known
 
     def record(self, event: Event) -> None:
         """Keep an event; a repetition of one (second run of a loop) widens the first."""

@@ -46,7 +46,7 @@ def _read_elsewhere(function: ast.AST, names: list[str], trees: Iterable[Tree]) 
     for tree in trees:
         own = {function, *(s for s in tree.module.body if _begins(s, wanted))}
         inside = {node for one in own for node in ast.walk(one)}
-        if any(_reads(node) in wanted for node in ast.walk(tree.module) if node not in inside):
+        if any(_reads(node) in wanted for node in tree.nodes() if node not in inside):
             return True
     return False
 

@@ -86,6 +86,8 @@ def _class(m: Machine, f: Frame, pattern: ast.MatchClass, subject: Value) -> Non
     positional = zip(names, pattern.patterns, strict=False)
     keywords = zip(pattern.kwd_attrs, pattern.kwd_patterns, strict=True)
     for name, inner in (*positional, *keywords):
+        for thing in subject.of(Kind.ARGUMENT):
+            m.summaries.looked_up(thing.attrs, name)
         found = [thing.attrs.get(name) for thing in subject.things]
         bind(m, f, inner, join(*found) if any(found) else NOTHING)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from ddpify.facts.events import Access, Bind
+from ddpify.facts.events import Bind
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
@@ -31,10 +31,11 @@ class Owned:
 def changed(m: Machine, f: Frame, loop: Loop) -> tuple[Owned, ...]:
     """The attributes that methods change in a loop, of objects that have one name here."""
     binds: dict[tuple[Thing, str], list[Bind]] = {}
-    for event in m.events:
-        key = key_of(event) if isinstance(event, Bind) and _runs_in(event, loop) else None
-        if key is not None and isinstance(event, Bind):
-            binds.setdefault(key, []).append(event)
+    for event in m.events.during(loop):
+        if isinstance(event, Bind) and _runs_in(event, loop):
+            key = key_of(event)
+            if key is not None:
+                binds.setdefault(key, []).append(event)
     found = []
     for (thing, attribute), events in binds.items():
         owner = _path(f, thing)
@@ -93,20 +94,20 @@ def _started(tree: Tree, statement: ast.stmt, target: str) -> bool:
 
 def read_elsewhere(m: Machine, thing: Thing, attribute: str, loop: Loop) -> bool:
     """Whether anything outside of the loop looks at an attribute, as far as can be seen."""
-    for event in m.events:
-        if isinstance(event, Access) and event.attribute == attribute and not event.stored:
+    for event in m.events.accesses(attribute):
+        if not event.stored:
             inside = any(
                 o.site == loop.site and o.frame.stack == loop.frame.stack
                 for o in event.where.loops()
             )
             if thing in event.base.things and not inside:
                 return True
-    return any(_mentions(module.tree, attribute) for module in m.modules.values())
+    return any(_mentions(m.tree(path), attribute) for path in m.modules)
 
 
-def _mentions(module: ast.Module, attribute: str) -> bool:
+def _mentions(tree: Tree, attribute: str) -> bool:
     """``"{meter.val:.3f}".format(meter=meter)``, or a ``__str__`` that nobody sees called."""
-    for node in ast.walk(module):
+    for node in tree.nodes():
         text = node.value if isinstance(node, ast.Constant) else None
         if isinstance(text, str) and f".{attribute}" in text and "{" in text:
             return True

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
+from ddpify.facts.events import Call, LoopEnd, Unknown, Where
+from ddpify.facts.record import Event, Events
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, FunctionNode, Loop, ModuleInfo
 from ddpify.facts.summaries import Summaries
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
-
-Event = Call | Bind | Access | Forward
 
 
 class Machine(Protocol):
@@ -28,7 +27,7 @@ class Machine(Protocol):
     drop_data_parallel: bool
     # -- what happened so far
     now: int
-    events: list[Event]
+    events: Events
     loops: list[Loop]
     firsts: list[Call]
     unknowns: list[Unknown]

@@ -22,6 +22,7 @@ class ModuleInfo(Definition):
     tree: ast.Module
     globals: dict[str, Value] = field(default_factory=dict)
     ran: bool = False
+    constants: dict[ast.Constant, Value] = field(default_factory=dict)  # the value of each literal
 
 
 @dataclass(eq=False)

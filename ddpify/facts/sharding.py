@@ -181,7 +181,8 @@ def _only_adds_up(m: Machine, loop: Loop) -> bool:
         return False
     if not _evaluates(m, loop) or not _switched_to_eval(m, loop):
         return False
-    inside = [e for e in m.events if isinstance(e, (Call, Bind)) and _runs_in(e.where, loop)]
+    happens = m.events.during(loop)
+    inside = [e for e in happens if isinstance(e, (Call, Bind)) and _runs_in(e.where, loop)]
     binds = [e for e in inside if isinstance(e, Bind)]
     if any(outlives.keeps(m, bind, end, node) for bind in binds) or not _all_of_it(loop.over):
         return False

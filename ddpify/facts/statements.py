@@ -31,14 +31,14 @@ def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
     try:
         for statement in body:
             m.spend()
-            f.statement = m.site(f, statement)
+            f.statement = site = m.site(f, statement)
             mark = len(f.skips)
             if _step(m, f, statement):
                 return True
             for guard in passed(f, f.skips[mark:]):
                 m.hold(f, guard.test, guard.site, guard.holds)
-            f.statement = m.site(f, statement)
-            m.apply_wraps(f, f.statement)
+            f.statement = site
+            m.apply_wraps(f, site)
         return False
     finally:
         f.guards = held
@@ -116,7 +116,10 @@ def _merge(f: Frame, a: dict[str, Value] | None, b: dict[str, Value] | None) -> 
     if a is None or b is None:
         merged = a if b is None else b
     else:
-        merged = {name: join(a.get(name), b.get(name)) for name in {**a, **b}}
+        merged = {**a, **b}
+        for name, value in a.items():
+            if merged[name] is not value:
+                merged[name] = join(value, merged[name])
     f.env.update(merged or {})
 
 
@@ -136,6 +139,8 @@ def _for(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> bool:
 
 def _orelse(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
     """What runs after a loop, unless a ``break`` has ended it."""
+    if not node.orelse:
+        return
     before = dict(f.env)
     ended = execute(m, f, node.orelse)
     if _has_break(node.body):
@@ -203,7 +208,9 @@ def _loop_body(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> None:
     after = [] if ended else [dict(f.env)]
     for env in (before, *exits, *after):
         for name, value in env.items():
-            f.env[name] = join(f.env.get(name), value)
+            known = f.env.get(name)
+            if known is not value:
+                f.env[name] = value if known is None else join(known, value)
 
 
 def _with(m: Machine, f: Frame, node: ast.With | ast.AsyncWith) -> bool:

@@ -9,6 +9,10 @@ is written to outside of the call, and nothing comes out but arrays again. ::
     def distance(a, b): log.append(a); ...             # none: it leaves something behind
     def distance(a, b): return net(a) - net(b)         # none: a model is called
 
+A setting or a global counts as far as the function looks at it: `args.dropout` may have changed in
+between for a data set that asks for `args.window`. The constructor of a data set may ask any
+library that trains nothing, as what it keeps is samples; each data set gets objects of its own.
+
 What such a call records (a ``print``, a random draw) stands at the same sites, with the same kinds
 of values and under the same kinds of conditions, as what its first reading recorded.
 """
@@ -23,17 +27,21 @@ from ddpify.facts.computations import Event, is_computation
 from ddpify.facts.kinds import (
     CONTAINERS,
     Tracked,
+    again,
     circumstances,
     copied,
+    instead,
     is_data,
     kind_of,
-    of_global,
+    made_in,
+    of_name,
     unknowns,
 )
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, Value
 
 MADE = (Kind.INSTANCE, Kind.UNKNOWN, Kind.INDEX, Kind.EXTERNAL, *CONTAINERS, *OF_ONE_RANK[1:])
+MADE_BY_DATA = (*MADE, Kind.PROGRESS, Kind.LOGGER)
 CONSTRUCTED = (Kind.DATASET, Kind.INSTANCE)
 ATTEMPTS = 3  # an import in the body runs a module the first time
 
@@ -60,6 +68,11 @@ class Given:
         """Positional, then keyword."""
         return (*self.args, *self.kwargs.values())
 
+    @property
+    def constructs_data(self) -> bool:
+        """Whether a data set is made."""
+        return self.new is not None and self.new.kind is Kind.DATASET
+
     def kind(self) -> Hashable:
         """The kind of each. Raises Tracked."""
         rest = self.args if self.new is None else self.args[1:]
@@ -72,13 +85,14 @@ class Given:
 class Summary:
     """What a function gave, of which given things, and the globals this rests on.
 
-    Of a constructor, what the attributes are.
+    Of a constructor, what the attributes are; of a data set's, the objects that it ``made``.
     """
 
     result: Value
     attributes: dict[str, Value]
     given: tuple[tuple[Thing, ...], ...]
     reads: Reads
+    made: tuple[Thing, ...] = ()
 
 
 @dataclass(eq=False)
@@ -87,6 +101,7 @@ class Recording:
 
     stack: tuple[object, ...]
     own: set[Thing]  # objects that are not known outside of the call yet
+    data: bool = False  # the constructor of a data set: what it holds is data
     reads: Reads = field(default_factory=dict)
     computes: bool = True  # so far, nothing but
 
@@ -95,7 +110,7 @@ class Summaries:
     """The summaries of one reading, and the calls that may become some."""
 
     def __init__(self) -> None:
-        self._known: dict[Hashable, Summary] = {}
+        self._known: dict[Hashable, list[Summary]] = {}  # by the kind, for each of what is read
         self._open: list[Recording] = []
         self._failed: dict[FunctionInfo, int] = {}
 
@@ -104,24 +119,21 @@ class Summaries:
     def saw(self, event: Event) -> None:
         """An event; every call around it does what it does."""
         for recording in self._open:
-            recording.computes &= is_computation(event, recording.own)
+            if recording.computes:
+                recording.computes = is_computation(event, recording.own, recording.data)
 
     def made(self, thing: Thing) -> None:
         """A thing is made; an object of the project is what it then does."""
         for recording in self._open:
             if thing.kind is Kind.INSTANCE:
                 recording.own.add(thing)
-            recording.computes &= thing.kind in MADE
+            recording.computes &= thing.kind in (MADE_BY_DATA if recording.data else MADE)
 
     def looked_up(self, names: Mapping[str, Value], name: str) -> None:
-        """A global is read."""
+        """A global is read, or a setting: one of the names that an object has for its values."""
         if not self._open or (id(names), name) in self._open[-1].reads:
             return
-        try:
-            was = of_global(names.get(name))
-        except Tracked:
-            self._spoil()
-            return
+        was = of_name(names.get(name))
         for recording in self._open:
             recording.reads.setdefault((id(names), name), (names, was))
 
@@ -146,6 +158,9 @@ class Summaries:
         """The kind of a call, None when it has to be read."""
         if f is None or info.closure is not None or self._failed.get(info, 0) >= ATTEMPTS:
             return None
+        if info not in self._failed:
+            self._failed[info] = 0 if _leaves_names(info.node) else ATTEMPTS
+            return self.key(f, info, given)
         try:
             defaults = tuple(v and kind_of(v) for v in (*info.defaults, *info.kw_defaults))
             return (info, given.kind(), defaults, circumstances(f))
@@ -154,12 +169,13 @@ class Summaries:
 
     def replayed(self, key: Hashable, given: Given) -> Value | None:
         """What a call of this kind gives, None when it was not read yet."""
-        summary = self._known.get(key)
-        if summary is None or not _hold(summary.reads):
+        summary = next((one for one in self._known.get(key, ()) if _hold(one.reads)), None)
+        if summary is None:
             return None
         for recording in self._open:
             recording.reads.update(summary.reads)
-        others = tuple(zip(summary.given, unknowns(given.values), strict=True))
+        others = instead(summary.given, unknowns(given.values))
+        others |= {thing: (again(thing),) for thing in summary.made}
         if given.new is not None:
             attributes = {name: copied(v, others) for name, v in summary.attributes.items()}
             given.new.attrs.update(attributes)
@@ -167,7 +183,8 @@ class Summaries:
 
     def begin(self, stack: tuple[object, ...], given: Given) -> Recording:
         """A call is read that may become a summary."""
-        self._open.append(Recording(stack, {given.new} if given.new is not None else set()))
+        own = set() if given.new is None else {given.new}
+        self._open.append(Recording(stack, own, given.constructs_data))
         return self._open[-1]
 
     def end(self, recording: Recording) -> None:
@@ -178,21 +195,22 @@ class Summaries:
         self, key: Hashable, recording: Recording, info: FunctionInfo, given: Given, result: Value
     ) -> None:
         """Remember what a call gave, if it did nothing else."""
-        if not recording.computes or not _only_gives(key, recording, info, given, result):
-            self._failed[info] = self._failed.get(info, 0) + 1
+        if not recording.computes or not _only_gives(key, recording, given, result):
+            self._failed[info] += 1
             return
         attributes = given.new.attrs if given.new is not None else {}
-        self._known[key] = Summary(
-            copied(result, ()),
-            {name: copied(value, ()) for name, value in attributes.items()},
-            unknowns(given.values),
+        others = unknowns(given.values)
+        summary = Summary(
+            copied(result, {}),
+            {name: copied(value, {}) for name, value in attributes.items()},
+            others,
             recording.reads,
+            made_in(attributes.values(), others) if given.constructs_data else (),
         )
+        self._known.setdefault(key, []).append(summary)
 
 
-def _only_gives(
-    key: Hashable, recording: Recording, info: FunctionInfo, given: Given, result: Value
-) -> bool:
+def _only_gives(key: Hashable, recording: Recording, given: Given, result: Value) -> bool:
     """Whether arguments and globals are what they were, and what comes out is data."""
     assert isinstance(key, tuple)
     try:
@@ -200,8 +218,9 @@ def _only_gives(
     except Tracked:
         return False
     out = (result, *(given.new.attrs.values() if given.new is not None else ()))
-    data = all(is_data(value, unknowns(given.values)) for value in out)
-    return same and data and _hold(recording.reads) and _leaves_names(info.node)
+    others = unknowns(given.values)
+    data = all(is_data(value, others, given.constructs_data) for value in out)
+    return same and data and _hold(recording.reads)
 
 
 def _leaves_names(node: ast.AST) -> bool:
@@ -210,8 +229,5 @@ def _leaves_names(node: ast.AST) -> bool:
 
 
 def _hold(reads: Reads) -> bool:
-    """Whether the globals are what they were."""
-    try:
-        return all(of_global(names.get(key[1])) == was for key, (names, was) in reads.items())
-    except Tracked:
-        return False
+    """Whether the globals and settings are what they were."""
+    return all(of_name(names.get(key[1])) == was for key, (names, was) in reads.items())

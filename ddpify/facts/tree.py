@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cached_property
 
 from ddpify.source import Site, Source, Span
 
@@ -16,14 +17,27 @@ class Tree:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.module = module = source.parse()
-        self._parent: dict[ast.AST, ast.AST] = {}
-        self._at: dict[Span, list[ast.AST]] = {}
-        for node in ast.walk(module):
-            for child in ast.iter_child_nodes(node):
-                self._parent[child] = node
+        self.module = source.parse()
+        self._inside: dict[ast.AST, tuple[ast.AST, ...]] = {}
+
+    @cached_property
+    def _parent(self) -> dict[ast.AST, ast.AST]:
+        return {child: node for node in self.nodes() for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def _at(self) -> dict[Span, list[ast.AST]]:
+        found: dict[Span, list[ast.AST]] = {}
+        for node in self.nodes():
             if hasattr(node, "lineno"):
-                self._at.setdefault(source.span(node), []).append(node)
+                found.setdefault(self.source.span(node), []).append(node)
+        return found
+
+    def nodes(self, scope: ast.AST | None = None) -> tuple[ast.AST, ...]:
+        """The nodes in a scope (of the whole module), as ``ast.walk`` gives them."""
+        scope = self.module if scope is None else scope
+        if scope not in self._inside:
+            self._inside[scope] = tuple(ast.walk(scope))
+        return self._inside[scope]
 
     def expression(self, site: Site) -> ast.expr | None:
         """The outermost expression with exactly this span."""
@@ -94,8 +108,8 @@ class Tree:
 
     def names(self, scope: ast.AST) -> frozenset[str]:
         """Every identifier used in a scope (to choose a new one)."""
-        found = {n.id for n in ast.walk(scope) if isinstance(n, ast.Name)}
-        return frozenset(found | {n.arg for n in ast.walk(scope) if isinstance(n, ast.arg)})
+        found = {n.id for n in self.nodes(scope) if isinstance(n, ast.Name)}
+        return frozenset(found | {n.arg for n in self.nodes(scope) if isinstance(n, ast.arg)})
 
     def read_after(self, node: ast.stmt, name: str) -> bool:
         """Whether ``name`` (or ``self.x``) is read after a statement in the same function."""
@@ -104,13 +118,20 @@ class Tree:
         scope = self.function(node)
         return any(
             (span.line, span.column) >= limit
-            for candidate in ast.walk(scope)
+            for candidate in self.nodes(scope)
             if _reads(candidate, name)
             for span in (self.source.span(candidate),)
         ) or ("." in name and name.startswith("self."))
 
 
 def _reads(node: ast.AST, name: str) -> bool:
-    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-        return ast.unparse(node) == name
+    if isinstance(node, ast.Name):
+        return node.id == name and isinstance(node.ctx, ast.Load)
+    if isinstance(node, ast.Attribute) and name.endswith(node.attr):
+        return isinstance(node.ctx, ast.Load) and written(node) == name
     return False
+
+
+def written(target: ast.expr) -> str:
+    """An expression as text; that of a name is not worth a printer."""
+    return target.id if isinstance(target, ast.Name) else ast.unparse(target)

@@ -58,6 +58,8 @@ class Kind(Enum):
     RATIO = "mean over such a count"
     UNKNOWN = "unknown"
 
+    __hash__ = object.__hash__  # that of an enumeration is of its name, each time it is looked up
+
 
 # Differs between ranks whatever the samples are.
 OF_ONE_RANK = (Kind.RANK, Kind.CLOCK, Kind.RANDOM, Kind.FILES)
@@ -124,6 +126,7 @@ class Thing:
     details: dict[type[Detail], Detail] = field(default_factory=dict)
     hops: list[tuple[Site, str]] = field(default_factory=list)
     serial: int = field(default_factory=lambda: next(_serial))
+    alone: Value | None = field(default=None, init=False, repr=False)  # the value that is just it
 
     def detail(self, sort: type[D]) -> D | None:
         """What is remembered of this sort."""
@@ -165,6 +168,8 @@ class Value:
 
     def of(self, *kinds: Kind) -> tuple[Thing, ...]:
         """The things of these kinds the value may be."""
+        if not self.things:
+            return ()
         return tuple(t for t in self.things if t.kind in kinds)
 
     def dep(self, *kinds: Kind) -> tuple[Thing, ...]:
@@ -201,24 +206,26 @@ def constant(value: object) -> Value:
 
 def one(thing: Thing, deps: Iterable[Thing] = (), measure: Measure = Measure.UNIFORM) -> Value:
     """The value that is exactly this thing."""
-    return Value((thing,), frozenset(deps), measure)
+    if deps or measure is not Measure.UNIFORM:
+        return Value((thing,), frozenset(deps), measure)
+    if thing.alone is None:
+        thing.alone = Value((thing,))
+    return thing.alone
 
 
 def join(*values: Value | None) -> Value:
     """The value that is any one of these (None: not bound on that path)."""
-    present = [v for v in values if v is not None]
-    if not present:
-        return NOTHING
-    result = present[0]
-    for value in present[1:]:
-        result = _join2(result, value)
-    return result
+    result = None
+    for value in values:
+        if result is None:
+            result = value
+        elif value is not None and value is not result:
+            result = _join2(result, value)
+    return NOTHING if result is None else result
 
 
 def _join2(a: Value, b: Value) -> Value:
     """The value that is either; ``a`` itself where ``b`` adds nothing, the usual case by far."""
-    if a is b:
-        return a
     things, deps = a.things, a.deps
     if b.things and b.things != things:
         things = tuple(dict.fromkeys(things + b.things))[:MAX_THINGS]
@@ -296,6 +303,8 @@ _DATA = frozenset(
 
 def flat_deps(value: Value, depth: int = 4) -> frozenset[Thing]:
     """The data things a value is, holds or came from."""
+    if not value.things and not value.deps:
+        return frozenset()
     found = {t for t in value.deps if t.kind in _DATA}
     for thing in value.things:
         if thing.kind in _DATA:
@@ -308,7 +317,7 @@ def flat_deps(value: Value, depth: int = 4) -> frozenset[Thing]:
 
 def flat_measure(value: Value, depth: int = 4) -> Measure:
     """The measure of a value or, for a container, of what it holds."""
-    if value.measure is not Measure.UNIFORM or not depth:
+    if value.measure is not Measure.UNIFORM or not depth or not value.things:
         return value.measure
     held = (t for t in value.things if t.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR))
     return _mixed([flat_measure(part, depth - 1) for t in held for part in parts_of(t)])

@@ -102,3 +102,81 @@ def test_a_constructor_that_only_computes_is_read_once(tmp_path: Path) -> None:
     assert _times(machine) == 1
     assert first is not second
     assert set(second.attrs) == {"kept"}
+
+
+DATASETS = {
+    "a library": "        self.rows = datasets.load_dataset('x', a)['train'].to_pandas()\n",
+    "an iterator": "        self.rows = next(iter(datasets.load_dataset('x', a)))\n",
+    "a directory": "        os.makedirs('kept', exist_ok=True)\n        self.rows = np.abs(a)\n",
+    "a progress bar": "        self.rows = [np.abs(one) for one in tqdm(a)]\n",
+    "a method of its own": "        self.load(a)\n",
+}
+ASKS_MORE = {
+    "a model": "        self.rows = np.abs(a)\n        self.net = nn.Linear(3, 3)\n",
+    "a file": "        np.save('a.npy', a)\n        self.rows = a\n",
+    "a training step": "        self.rows = smp.make('x')\n        self.rows.backward()\n",
+    "another object": "        a.first = np.abs(b)\n        self.rows = a\n",
+    "torch": "        self.rows = torch.load('a.pt')\n",
+}
+MADE_TWICE = """
+import datasets, os, torch
+import numpy as np
+import segmentation_models as smp
+from torch import nn
+from torch.utils.data import Dataset
+from tqdm import tqdm
+class Probe(Dataset):
+    def load(self, a):
+        self.rows = np.abs(a)
+    def __init__(self, a, b):
+        np.add(a, b)
+{body}
+x = np.load("x.npy")
+y = np.load("y.npy")
+first = Probe(x, y)
+second = Probe(y, x)
+"""
+
+
+@pytest.mark.parametrize("body", DATASETS.values(), ids=DATASETS)
+def test_a_data_set_that_only_holds_data_is_made_from_one_reading(
+    tmp_path: Path, body: str
+) -> None:
+    machine = _read(tmp_path, MADE_TWICE.format(body=body))
+    names = machine.modules["main.py"].globals
+    first, second = names["first"].things[0], names["second"].things[0]
+    assert _times(machine) == 1
+    assert set(second.attrs) == set(first.attrs)
+    held = [t for value in second.attrs.values() for t in value.of(Kind.UNKNOWN)]
+    assert not {t for value in first.attrs.values() for t in value.things} & set(held)
+
+
+@pytest.mark.parametrize("body", ASKS_MORE.values(), ids=ASKS_MORE)
+def test_a_data_set_that_does_more_is_read_each_time(tmp_path: Path, body: str) -> None:
+    assert _times(_read(tmp_path, MADE_TWICE.format(body=body))) == 2
+
+
+SETTINGS = """
+import argparse
+import numpy as np
+args = argparse.ArgumentParser().parse_args()
+args.window = 3
+def inner(a, args):
+    return np.abs(a) * args.window
+def probe(a, args):
+    return inner(a, args)
+x = np.load("x.npy")
+first = probe(x, args)
+args.{changed} = np.load("y.npy").mean()
+second = probe(x, args)
+"""
+
+
+def test_a_setting_counts_where_it_is_looked_at(tmp_path: Path) -> None:
+    assert _times(_read(tmp_path, SETTINGS.format(changed="width"))) == 1
+    assert _times(_read(tmp_path, SETTINGS.format(changed="window"))) == 2
+
+
+def test_a_function_that_changes_a_setting_is_read_each_time(tmp_path: Path) -> None:
+    text = SETTINGS.replace("    return inner", "    args.height = 1\n    return inner")
+    assert _times(_read(tmp_path, text.format(changed="width"))) == 2

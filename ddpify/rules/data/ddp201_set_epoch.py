@@ -78,7 +78,7 @@ def _without_end(facts: Facts) -> Iterable[Finding]:
     trained = {t for loop in facts.training for t in loop.loaders if not _told(facts, t)}
     epochs = {loop.epoch.site for loop in facts.training if loop.epoch is not None}
     for tree in facts.trees.values():
-        for node in ast.walk(tree.module):
+        for node in tree.nodes():
             if not isinstance(node, ast.While) or tree.site(node) in epochs:
                 continue
             passes = [n for n in node.body if isinstance(n, ast.For)]

@@ -39,7 +39,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _products(tree: Tree) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
     """``a @ b.t()`` and ``torch.mm(a, b.T)``: one row and one column per sample."""
-    for node in ast.walk(tree.module):
+    for node in tree.nodes():
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
             pair = (node.left, node.right)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in PRODUCTS:

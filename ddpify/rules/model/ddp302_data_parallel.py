@@ -72,7 +72,7 @@ def _insists(call: Call) -> bool:
 def _functional(facts: Facts) -> Iterable[Finding]:
     """``nn.parallel.data_parallel(module, input, ids)`` inside a model's own forward."""
     for tree in facts.trees.values():
-        for node in ast.walk(tree.module):
+        for node in tree.nodes():
             if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("data_parallel"):
                 plain = len(node.args) > 1
                 code = f"{tree.text(node.args[0])}({tree.text(node.args[1])})" if plain else ""

@@ -138,7 +138,8 @@ def _attributes(tree: ast.AST) -> Iterator[str]:
 
 def _mentions(tree: ast.AST) -> Iterator[str]:
     """Attributes that are read, and texts, which may name one."""
-    yield from _attributes(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Store):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from node.value.replace(".", " ").split()

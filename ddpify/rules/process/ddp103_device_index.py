@@ -34,7 +34,7 @@ MESSAGE = "every rank would use this one GPU"
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per device index that does not follow the local rank."""
     for tree in facts.trees.values():
-        for node in ast.walk(tree.module):
+        for node in tree.nodes():
             if isinstance(node, ast.Constant) and node.value == "cuda:0":
                 yield _finding(
                     tree.site(node), (edit(facts, How.REPLACE, tree.site(node), '"cuda"'),)
