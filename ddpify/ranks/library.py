@@ -70,7 +70,8 @@ def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
     if random is not None:
         return random
     if name in words.FILE_TESTS or one.method in names.PATH_TESTS:
-        return with_origin(result(one), FILES, name, one)
+        polled = any(loop.trains for loop in one.loops)  # each rank looks when it comes by
+        return with_origin(result(one), CLOCK if polled else FILES, name, one)
     if one.receiver is not None:
         return _method(m, f, one)
     return _by_its_name(m, one) or result(one)
