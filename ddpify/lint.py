@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -86,7 +85,7 @@ def lint(
     asked = tuple(file.resolve() for file in files)
     codes = frozenset(rule.id for rule in all_rules() if rule.lint is not None and wants(rule.id))
     request = _Request(root, asked, texts or {}, assume_distributed, codes)
-    several = jobs > 1 and len(asked) > FEW and "fork" in multiprocessing.get_all_start_methods()
+    several = jobs > 1 and len(asked) > FEW and hasattr(os, "fork")
     parts = _by_several(request, jobs) if several else [_by_one(request)]
     found = [one for part in parts for one in part.findings if wants(one.rule)]
     names = {_relative(root, file) for file in asked}
@@ -157,6 +156,10 @@ class _Share:
 
 def _by_several(request: _Request, jobs: int) -> list[_Part]:
     """Scripts first, then functions that none of them entered: both dealt to the processes."""
+    # a tenth of the start of every command: loaded only where there are many files
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(jobs, mp_context=context) as pool:
         shares = [(request, number, jobs) for number in range(jobs)]

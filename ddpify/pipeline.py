@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify import discover, launching, vendor
-from ddpify.disposal import dispose
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
 from ddpify.outcome import Note, Outcome, Refusal
@@ -158,6 +157,9 @@ def _outcome(
 
 def _disposed(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
     """The rendered outcome that the reading as several ranks accepts, or a refusal."""
+    # the other reader: loaded for a program that is rewritten, as libcst and black are
+    from ddpify.disposal import dispose
+
     while True:
         rendered = _rendered(outcome, reads, settings)
         if rendered.refusals or not rendered.changes:
