@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpify.launchers import Kind, kind_of, started
+from ddpify.launchers import LauncherKind, kind_of, started
 from ddpify.outcome import Refusal
 from ddpify.roots import SKIPPED, project_root
 
@@ -49,7 +49,7 @@ def _scripts(path: Path) -> list[Path] | Refusal:
         return Refusal(f"{path}: no such file or folder")
     if path.is_dir():
         return _in_folder(path)
-    if kind_of(path.name) in (Kind.SHELL, Kind.MAKE):
+    if kind_of(path.name) in (LauncherKind.SHELL, LauncherKind.MAKE):
         return _launched_by(path)
     if path.suffix == ".ipynb":
         return Refusal(f"{path}: a notebook; export it as a script first (jupyter nbconvert)")

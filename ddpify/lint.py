@@ -31,7 +31,7 @@ class Linted:
 
 
 @dataclass
-class _Part:
+class _LintPart:
     """What some runs of a project showed, and what they came to."""
 
     findings: list[Finding] = field(default_factory=list)
@@ -40,7 +40,7 @@ class _Part:
     opened: frozenset[Path] = frozenset()
 
     @classmethod
-    def of(cls, runs: Iterable[Run], rules: list[Rule]) -> _Part:
+    def of(cls, runs: Iterable[Run], rules: list[Rule]) -> _LintPart:
         part = cls()
         for run in runs:
             part.findings += judged(run, rules)
@@ -51,7 +51,7 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Request:
+class _LintRequest:
     """The files to be read, as they are handed to other processes."""
 
     root: Path
@@ -84,7 +84,7 @@ def lint(
     root = root.resolve()
     asked = tuple(file.resolve() for file in files)
     codes = frozenset(rule.id for rule in all_rules() if rule.lint is not None and wants(rule.id))
-    request = _Request(root, asked, texts or {}, assume_distributed, codes)
+    request = _LintRequest(root, asked, texts or {}, assume_distributed, codes)
     several = jobs > 1 and len(asked) > FEW and hasattr(os, "fork")
     parts = _by_several(request, jobs) if several else [_by_one(request)]
     found = [one for part in parts for one in part.findings if wants(one.rule)]
@@ -131,11 +131,11 @@ def _relative(root: Path, file: Path) -> str:
     return file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()
 
 
-def _by_one(request: _Request) -> _Part:
+def _by_one(request: _LintRequest) -> _LintPart:
     rules = request.rules()
     with room():
         reading = request.reading()
-        part = _Part.of(chain(reading.scripts(), reading.functions()), rules)
+        part = _LintPart.of(chain(reading.scripts(), reading.functions()), rules)
         part.findings += _unreadable(reading.project.modules, request.files)
         part.opened = reading.opened
         return part
@@ -150,11 +150,11 @@ class _Share:
     """
 
     order: tuple[Place, ...]
-    runs: Mapping[Place, _Part | None]
-    rest: _Part
+    runs: Mapping[Place, _LintPart | None]
+    rest: _LintPart
 
 
-def _by_several(request: _Request, jobs: int) -> list[_Part]:
+def _by_several(request: _LintRequest, jobs: int) -> list[_LintPart]:
     """Scripts first, then functions that none of them entered: both dealt to the processes."""
     # a tenth of the start of every command: loaded only where there are many files
     import multiprocessing
@@ -169,7 +169,9 @@ def _by_several(request: _Request, jobs: int) -> list[_Part]:
     return [*first, *(share.rest for share in second), *_as_by_one(request, second, seen)]
 
 
-def _as_by_one(request: _Request, shares: list[_Share], seen: frozenset[Place]) -> Iterator[_Part]:
+def _as_by_one(
+    request: _LintRequest, shares: list[_Share], seen: frozenset[Place]
+) -> Iterator[_LintPart]:
     """The findings of one process that goes in order and leaves out what it has entered already."""
     runs = {place: run for share in shares for place, run in share.runs.items()}
     entered = set(seen)
@@ -181,31 +183,33 @@ def _as_by_one(request: _Request, shares: list[_Share], seen: frozenset[Place]) 
         if part is None:  # only what is left out here has entered it
             reading = reading or request.reading()
             with room():
-                part = _Part.of([reading.function(place)], request.rules())
+                part = _LintPart.of([reading.function(place)], request.rules())
         yield part
         entered |= part.entered
 
 
-def _scripts(request: _Request, part: int, parts: int) -> _Part:
+def _scripts(request: _LintRequest, part: int, parts: int) -> _LintPart:
     with room():
         reading = request.reading()
-        found = _Part.of(reading.scripts(part, parts), request.rules())
+        found = _LintPart.of(reading.scripts(part, parts), request.rules())
         found.opened = reading.opened
         return found
 
 
-def _functions(request: _Request, part: int, parts: int, seen: frozenset[Place]) -> _Share:
+def _functions(request: _LintRequest, part: int, parts: int, seen: frozenset[Place]) -> _Share:
     rules = request.rules()
     with room():
         reading = request.reading()
         reading.entered |= seen
         order = tuple(reading.starts)
         runs = {
-            place: None if place in reading.entered else _Part.of([reading.function(place)], rules)
+            place: (
+                None if place in reading.entered else _LintPart.of([reading.function(place)], rules)
+            )
             for place in order[part::parts]
         }
         unreadable = list(_unreadable(reading.project.modules, request.files[part::parts]))
-        return _Share(order, runs, _Part(unreadable, opened=reading.opened))
+        return _Share(order, runs, _LintPart(unreadable, opened=reading.opened))
 
 
 def _unreadable(modules: Modules, files: Iterable[Path]) -> Iterable[Finding]:

@@ -19,7 +19,7 @@ from ddpify.source import Source, UnreadableSource
 
 
 @dataclass(frozen=True)
-class Read:
+class ReadEntry:
     """One entry, read whole."""
 
     project: Project
@@ -44,7 +44,7 @@ def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[F
 
 
 def _migrated(
-    found: discover.Entries, reads: list[Read], refusals: list[Refusal], settings: Settings
+    found: discover.Entries, reads: list[ReadEntry], refusals: list[Refusal], settings: Settings
 ) -> Outcome:
     reads, others = _training(found, reads)
     refusals += [r for read in reads for r in _why_not(read)]
@@ -68,7 +68,7 @@ def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:
     return tuple(refusals) or reads[0].facts.status
 
 
-def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], list[Refusal]]:
+def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[ReadEntry], list[Refusal]]:
     reads, refusals, files = [], [], Files()
     for entry in found.scripts:
         project = Project(found.root, entry.resolve(), files=files)
@@ -82,13 +82,15 @@ def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[Read], 
             if not project.unreadable:
                 refusals.append(Refusal(f"{project.relative(entry)}: is empty"))
         else:
-            reads.append(Read(project, replace(facts, runtime=vendor.place(project, settings))))
+            reads.append(
+                ReadEntry(project, replace(facts, runtime=vendor.place(project, settings)))
+            )
     return reads, refusals
 
 
 def _training(
-    found: discover.Entries, reads: Sequence[Read]
-) -> tuple[list[Read], tuple[Note, ...]]:
+    found: discover.Entries, reads: Sequence[ReadEntry]
+) -> tuple[list[ReadEntry], tuple[Note, ...]]:
     """The programs to migrate, and those of a folder that do not train: they stay as they are."""
     others = [r for r in reads if r.project.entry in found.guessed and not r.facts.training]
     if len(others) == len(reads):
@@ -108,7 +110,7 @@ def _judge(facts: Facts, settings: Settings) -> list[Finding]:
     return sorted(found, key=lambda finding: (finding.site, finding.rule))
 
 
-def _why_not(read: Read) -> list[Refusal]:
+def _why_not(read: ReadEntry) -> list[Refusal]:
     """The reasons not to migrate this entry; none when it can be."""
     facts = read.facts
     path = facts.entry.path
@@ -139,7 +141,7 @@ def _as_refusal(finding: Finding) -> Refusal:
 
 def _outcome(
     root: Path,
-    reads: Sequence[Read],
+    reads: Sequence[ReadEntry],
     findings: Iterable[Finding],
     notes: tuple[Note, ...] = (),
 ) -> Outcome:
@@ -155,7 +157,7 @@ def _outcome(
     )
 
 
-def _disposed(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
+def _disposed(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome:
     """The rendered outcome that the reading as several ranks accepts, or a refusal."""
     # the other reader: loaded for a program that is rewritten, as libcst and black are
     from ddpify.disposal import dispose
@@ -170,7 +172,7 @@ def _disposed(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Ou
         outcome = judged  # some fixes were withdrawn: fewer in each round
 
 
-def _rendered(outcome: Outcome, reads: Sequence[Read], settings: Settings) -> Outcome:
+def _rendered(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome:
     # libcst and black: loaded for a program that is rewritten, a refused one is spared them
     from ddpify.rewrite import ReadOnlySource, Style, render
 
@@ -206,7 +208,7 @@ def _text_sources(root: Path, plan: Plan) -> dict[str, Source]:
     return found
 
 
-def _names(reads: Sequence[Read]) -> tuple[str, ...]:
+def _names(reads: Sequence[ReadEntry]) -> tuple[str, ...]:
     return tuple(read.facts.entry.path for read in reads)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -190,6 +191,18 @@ def test_no_import_leads_back() -> None:
         sorter.prepare()
     except CycleError as error:
         pytest.fail(" -> ".join(error.args[1]))
+
+
+def test_each_class_name_means_one_thing() -> None:
+    defined = Counter(
+        node.name
+        for path in modules("ddpify")
+        for node in ast.parse(
+            (ROOT / f"ddpify/{path.replace('.', '/')}.py").read_text("utf-8")
+        ).body
+        if isinstance(node, ast.ClassDef)
+    )
+    assert [name for name, times in defined.items() if times > 1] == []
 
 
 def within(name: str, allowed: set[str]) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ddpify.advice.arguments import options
 from ddpify.advice.memory import fit, memory
-from ddpify.advice.model import Advice, Measured, Origin, Row
+from ddpify.advice.model import Advice, BatchSizeOrigin, Measured, Row
 from ddpify.advice.optimizers import states
 from ddpify.advice.origins import origins
 from ddpify.advice.rows import Setup, listed, rows
@@ -73,7 +73,7 @@ def _setup(
     facts: Facts,
     settings: Settings,
     parallel: tuple[Call, ...],
-    found: tuple[Origin, ...],
+    found: tuple[BatchSizeOrigin, ...],
 ) -> Setup:
     split = any(origin.shared_out for origin in found)
     return Setup(
@@ -133,7 +133,7 @@ def _strategy(facts: Facts, parallel: tuple[Call, ...]) -> Iterator[str]:
 def _notes(
     facts: Facts,
     setup: Setup,
-    found: tuple[Origin, ...],
+    found: tuple[BatchSizeOrigin, ...],
     table: tuple[Row, ...],
     measured: Measured | None,
 ) -> Iterator[str]:
@@ -166,7 +166,9 @@ def _learning_rate(setup: Setup) -> Iterator[str]:
         )
 
 
-def _steps(setup: Setup, found: tuple[Origin, ...], measured: Measured | None) -> Iterator[str]:
+def _steps(
+    setup: Setup, found: tuple[BatchSizeOrigin, ...], measured: Measured | None
+) -> Iterator[str]:
     if measured is not None and measured.samples:
         return
     drop = any(origin.drop_last for origin in found)

@@ -12,7 +12,7 @@ from ddpify.source import Site
 
 
 @dataclass(frozen=True)
-class Origin:
+class BatchSizeOrigin:
     """Where a training loader's batch size comes from.
 
     ``options`` are the command line's that set it; ``how`` says it in words. ``shared_out``: the
@@ -154,7 +154,7 @@ class Advice:
     data_parallel: tuple[Site, ...] = ()
     split: Literal["global", "per-rank"] = "global"
     strategy: tuple[str, ...] = ()
-    origins: tuple[Origin, ...] = ()
+    origins: tuple[BatchSizeOrigin, ...] = ()
     starts: tuple[Start, ...] = ()
     rows: tuple[Row, ...] = ()
     states: tuple[OptimizerState, ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ddpify.advice.arguments import argument_default
-from ddpify.advice.model import Origin
+from ddpify.advice.model import BatchSizeOrigin
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Role
 from ddpify.facts.scopes import Frame
@@ -18,7 +18,7 @@ SPLIT = "per_rank_batch_size"
 _HOPS = 12
 
 
-def origins(facts: Facts) -> tuple[Origin, ...]:
+def origins(facts: Facts) -> tuple[BatchSizeOrigin, ...]:
     """One for each training loader and place its batch size comes from."""
     found = [
         _origin(facts, call)
@@ -29,10 +29,10 @@ def origins(facts: Facts) -> tuple[Origin, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _origin(facts: Facts, call: Call) -> Origin:
+def _origin(facts: Facts, call: Call) -> BatchSizeOrigin:
     value, site = call.arg(1, "batch_size"), call.arg_site(1, "batch_size")
     drop = call.kwargs.get("drop_last")
-    found = Origin(
+    found = BatchSizeOrigin(
         call.site,
         "DataLoader's own default",
         1,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ddpify.advice import split
-from ddpify.advice.model import Measured, Origin, Row, Start
+from ddpify.advice.model import BatchSizeOrigin, Measured, Row, Start
 
 RANKS = (2, 4, 8)
 
@@ -27,7 +27,7 @@ class Setup:
 
 def rows(
     setup: Setup,
-    origins: tuple[Origin, ...],
+    origins: tuple[BatchSizeOrigin, ...],
     starts: tuple[Start, ...],
     nproc: int,
     measured: Measured | None,
@@ -49,7 +49,7 @@ def listed(starts: tuple[Start, ...]) -> int | None:
 
 
 def _batches(
-    origins: tuple[Origin, ...], starts: tuple[Start, ...], measured: Measured | None
+    origins: tuple[BatchSizeOrigin, ...], starts: tuple[Start, ...], measured: Measured | None
 ) -> Iterator[tuple[str, int | None, int | None]]:
     """Where a batch size comes from, the size, and the GPUs: what is certain comes first."""
     gpus = listed(starts)
@@ -74,7 +74,7 @@ def _several(start: Start) -> int | None:
     return start.gpus if start.gpus and start.gpus > 1 else None
 
 
-def _given(origin: Origin, start: Start) -> list[str | None]:
+def _given(origin: BatchSizeOrigin, start: Start) -> list[str | None]:
     return [value for name, value in start.values if name in origin.options]
 
 

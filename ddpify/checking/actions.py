@@ -9,7 +9,7 @@ from pathlib import Path
 from ddpify.checking.codes import UNREADABLE
 from ddpify.checking.files import is_python
 from ddpify.checking.fixing import Fixed, fix
-from ddpify.checking.model import Asked, Checked, CheckError
+from ddpify.checking.model import Checked, CheckError, CheckRequest
 from ddpify.checking.noqa import Shell, in_shell, with_noqa
 from ddpify.checking.run import check
 from ddpify.checking.suppress import UNUSED
@@ -21,10 +21,10 @@ from ddpify.write import WriteError, apply
 
 
 @dataclass(frozen=True)
-class Files:
+class ActionFiles:
     """The files as they were checked: on disk, or from standard input."""
 
-    asked: Asked
+    asked: CheckRequest
 
     def read(self, path: str) -> bytes:
         """The bytes of a file by its path in a finding."""
@@ -33,18 +33,18 @@ class Files:
         return Path(path).read_bytes()
 
 
-def fixes(asked: Asked, findings: Iterable[Finding]) -> Fixed:
+def fixes(asked: CheckRequest, findings: Iterable[Finding]) -> Fixed:
     """What fixing these findings comes to; nothing is written."""
     start = asked.stdin or asked.paths[0]
-    return fix(findings, Files(asked).read, load(start, {}).line_length)
+    return fix(findings, ActionFiles(asked).read, load(start, {}).line_length)
 
 
-def fixed(asked: Asked, checked: Checked, unsafe: bool) -> Fixed:
+def fixed(asked: CheckRequest, checked: Checked, unsafe: bool) -> Fixed:
     """What fixing everything comes to that may be fixed; nothing is written."""
     return fixes(asked, [one for one in checked.findings if unsafe or checked.safe(one)])
 
 
-def written(asked: Asked, done: Fixed) -> Checked:
+def written(asked: CheckRequest, done: Fixed) -> Checked:
     """Write all changes or none, and say what is left to find.
 
     Standard input is not written to: ``asked`` has its new text already.
@@ -54,7 +54,7 @@ def written(asked: Asked, done: Fixed) -> Checked:
     return replace(check(asked), fixed=len(done.done))
 
 
-def silence(asked: Asked, findings: Iterable[Finding]) -> tuple[int, tuple[str, ...]]:
+def silence(asked: CheckRequest, findings: Iterable[Finding]) -> tuple[int, tuple[str, ...]]:
     """Write a ``# noqa`` at each finding: how many, and the places where none can stand."""
     by_path: dict[str, list[Finding]] = {}
     left = []
@@ -63,7 +63,7 @@ def silence(asked: Asked, findings: Iterable[Finding]) -> tuple[int, tuple[str, 
             left.append(f"{one.site}: {one.rule} has no line in which a comment could stand")
         else:
             by_path.setdefault(one.site.path, []).append(one)
-    files = Files(asked)
+    files = ActionFiles(asked)
     changes, count = [], 0
     for path, group in by_path.items():
         change, written, why = _silenced(path, files.read(path), group)
@@ -95,10 +95,10 @@ def _silenced_launcher(
     path: str, raw: bytes, codes: Mapping[int, list[str]]
 ) -> tuple[Change, int, Sequence[str]]:
     """A shell script; what people read and what make reads is left to them."""
-    from ddpify.launchers.discover import Kind, kind_of
+    from ddpify.launchers.discover import LauncherKind, kind_of
 
     source = Source.plain(raw, Path(path), path)
-    if kind_of(path) in (Kind.MAKE, Kind.MARKDOWN):
+    if kind_of(path) in (LauncherKind.MAKE, LauncherKind.MARKDOWN):
         done = Shell(source.text, 0, tuple(codes))
     else:
         done = in_shell(path, source.text, codes)
@@ -117,7 +117,7 @@ def _apply(changes: Iterable[Change]) -> None:
         raise CheckError(str(error)) from error
 
 
-def new_text(asked: Asked, changes: Iterable[Change]) -> bytes:
+def new_text(asked: CheckRequest, changes: Iterable[Change]) -> bytes:
     """What standard input becomes."""
     assert asked.stdin is not None
     same = (one for one in changes if Path(one.path).resolve() == asked.stdin.resolve())

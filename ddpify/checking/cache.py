@@ -28,7 +28,7 @@ _BROKEN = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionEr
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """A group of files and its findings, as the cache keeps them: paths relative to the root."""
 
     findings: tuple[Finding, ...]
@@ -53,7 +53,7 @@ class Slot:
         key = _digest("\0".join((settings, *names)).encode("utf-8", "surrogateescape"))
         return cls((folder or group.root / FOLDER) / __version__ / f"{key}.json", group, whole)
 
-    def load(self, contents: Mapping[Path, bytes]) -> Entry | None:
+    def load(self, contents: Mapping[Path, bytes]) -> CacheEntry | None:
         """The remembered findings, if they still hold; ``contents``: the bytes of the files."""
         try:
             data = json.loads(self.file.read_bytes())
@@ -62,7 +62,7 @@ class Slot:
         except _BROKEN:
             return None
 
-    def store(self, contents: Mapping[Path, bytes], entry: Entry) -> None:
+    def store(self, contents: Mapping[Path, bytes], entry: CacheEntry) -> None:
         """Remember it, or not, where nothing may be written."""
         with suppress(*_BROKEN):
             _mark(self.file.parents[1])
@@ -82,8 +82,8 @@ class Slot:
         return _digest("\1".join(parts).encode("utf-8", "surrogateescape"))
 
 
-def _entry(data: Mapping[str, Any]) -> Entry:
-    return Entry(
+def _entry(data: Mapping[str, Any]) -> CacheEntry:
+    return CacheEntry(
         tuple(finding(one) for one in data["findings"]),
         {code: Named(str(name), bool(safe)) for code, (name, safe) in data["rules"].items()},
         bool(data["applies"]),
@@ -91,7 +91,7 @@ def _entry(data: Mapping[str, Any]) -> Entry:
     )
 
 
-def _data(entry: Entry, state: str) -> dict[str, Any]:
+def _data(entry: CacheEntry, state: str) -> dict[str, Any]:
     return {
         "state": state,
         "findings": [record(one) for one in entry.findings],

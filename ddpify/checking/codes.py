@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddpify.checking.model import Asked, CheckError
+from ddpify.checking.model import CheckError, CheckRequest
 from ddpify.settings import Settings, decided
 
 # Those that no rule file yields: they are not about what a program does.
@@ -38,7 +38,7 @@ def split(values: Iterable[str]) -> tuple[str, ...]:
     return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
 
 
-def chosen(settings: Settings, asked: Asked) -> Settings:
+def chosen(settings: Settings, asked: CheckRequest) -> Settings:
     """The project's choice of rules as the flags change it; every code checked.
 
     The flags have the last word on what they name, however short; ``--select`` takes the place of

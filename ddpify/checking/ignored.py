@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify.checking.model import CheckError
-from ddpify.checking.wildmatch import Line, parsed
+from ddpify.checking.wildmatch import PatternLine, parsed
 
 _BRACES = re.compile(r"\{([^{}]*,[^{}]*)\}")
 _WHY = (
@@ -21,7 +21,7 @@ class Patterns:
     """The lines of one .gitignore; ``folder`` is where it stands, as an absolute posix path."""
 
     folder: str
-    lines: tuple[Line, ...]
+    lines: tuple[PatternLine, ...]
 
     def says(self, path: str, is_folder: bool) -> bool | None:
         """Whether ``path``, whose folder is not left out, is; None: they are not about it."""
@@ -83,7 +83,7 @@ def matching(patterns: Iterable[str], folder: Path) -> Patterns:
     Raises:
         CheckError: a pattern would never match, so that something else was meant.
     """
-    lines: list[Line] = []
+    lines: list[PatternLine] = []
     for pattern in patterns:
         for one in _alternatives(pattern):
             line = parsed(_relative(one, folder.as_posix()))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.checking.cache import Entry
+from ddpify.checking.cache import CacheEntry
 from ddpify.checking.catalogue import named
 from ddpify.checking.copies import Copies
 from ddpify.checking.files import Group, find
@@ -46,7 +46,7 @@ class Judge:
 
     def entry(
         self, assume_distributed: bool, jobs: int, texts: Mapping[Path, bytes] | None = None
-    ) -> Entry:
+    ) -> CacheEntry:
         """Everything that is to be reported."""
         from ddpify.lint import lint
 
@@ -63,7 +63,7 @@ class Judge:
         fixable = map(copies.renewing, linted.findings)
         found = _unique((*written, *fixable, *self._launched()))
         kept = self._heard([one for one in found if self._settings.wants(one.rule)])
-        return Entry(
+        return CacheEntry(
             tuple(sorted(kept, key=order)),
             named({one.rule for one in kept}),
             any(_HINTS.search(raw) for raw in self._contents.values()),

@@ -14,7 +14,7 @@ class CheckError(Exception):
 
 
 @dataclass(frozen=True)
-class Asked:
+class CheckRequest:
     """The flags of one run; None and () were not given.
 
     ``text`` is what standard input holds, as if it were the file ``stdin``. ``force_exclude``: what

@@ -8,11 +8,11 @@ from os.path import realpath
 from pathlib import Path
 from posixpath import normpath
 
-from ddpify.checking.cache import Entry, Slot
+from ddpify.checking.cache import CacheEntry, Slot
 from ddpify.checking.codes import chosen
 from ddpify.checking.files import Group, find, root_of
 from ddpify.checking.ignored import Patterns, matching
-from ddpify.checking.model import Asked, Checked, Named
+from ddpify.checking.model import Checked, CheckRequest, Named
 from ddpify.checking.places import moved, order
 from ddpify.roots import shown
 from ddpify.rules.base import Finding
@@ -24,11 +24,11 @@ class _Answer:
     """The findings and notes of one group of files."""
 
     group: Group
-    entry: Entry
+    entry: CacheEntry
     files: int
 
 
-def check(asked: Asked) -> Checked:
+def check(asked: CheckRequest) -> Checked:
     """Everything that is wrong in the files that were named.
 
     Raises:
@@ -41,7 +41,7 @@ def check(asked: Asked) -> Checked:
     return _together([_answer(group, asked) for group in groups])
 
 
-def _groups(asked: Asked) -> tuple[Group, ...]:
+def _groups(asked: CheckRequest) -> tuple[Group, ...]:
     paths = (asked.stdin,) if asked.stdin else asked.paths
     if asked.force_exclude:
         paths = tuple(path for path in paths if not _is_excluded(Path(realpath(path))))
@@ -71,7 +71,7 @@ def _home(start: Path) -> Path:
     return file.parent.resolve() if file else start
 
 
-def _answer(group: Group, asked: Asked) -> _Answer:
+def _answer(group: Group, asked: CheckRequest) -> _Answer:
     settings = chosen(load(group.root, {}), asked)
     texts = {asked.stdin.resolve(): asked.text} if asked.stdin else {}
     contents = _contents((*group.python, *group.launchers), texts)
@@ -96,7 +96,7 @@ def _contents(files: Iterable[Path], texts: Mapping[Path, bytes]) -> dict[Path, 
     return found
 
 
-def _slot(group: Group, settings: Settings, asked: Asked, whole: bool) -> Slot:
+def _slot(group: Group, settings: Settings, asked: CheckRequest, whole: bool) -> Slot:
     flags = f"{settings!r}\0{_home(group.root)}\0{asked.assume_distributed}\0{whole}"
     everything = any(path.resolve() in (group.root, *group.root.parents) for path in asked.paths)
     return Slot.of(group, flags, asked.cache_dir, everything)
@@ -106,10 +106,10 @@ def _judged(
     group: Group,
     contents: Mapping[Path, bytes],
     settings: Settings,
-    asked: Asked,
+    asked: CheckRequest,
     whole: bool,
     texts: Mapping[Path, bytes],
-) -> Entry:
+) -> CacheEntry:
     from ddpify.checking.judge import Judge
 
     home = _home(group.root)

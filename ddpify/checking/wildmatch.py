@@ -12,7 +12,7 @@ _IMPOSSIBLE = re.compile(r"//|(?:^|/)\.{1,2}(?:/|$)|\[[^\]]*$")
 
 
 @dataclass(frozen=True)
-class Line:
+class PatternLine:
     """A pattern; ``takes_back``: it began with an exclamation mark."""
 
     text: str
@@ -32,7 +32,7 @@ class Line:
         return self.path.fullmatch(path) is not None
 
 
-def parsed(line: str) -> Line | None:
+def parsed(line: str) -> PatternLine | None:
     """What a line says; None: nothing, as it is blank or a comment."""
     text = re.sub(r"(?<!\\)\s+$", "", line)
     if not text or text.startswith("#"):
@@ -43,7 +43,7 @@ def parsed(line: str) -> Line | None:
     text = text[:-1] if folders_only else text
     if not text:
         return None
-    return Line(text, _regex(text), takes_back, folders_only)
+    return PatternLine(text, _regex(text), takes_back, folders_only)
 
 
 def _regex(text: str) -> re.Pattern[str]:

@@ -15,7 +15,7 @@ from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, echo, wants_c
 
 if TYPE_CHECKING:
     from ddpify.checking.fixing import Fixed
-    from ddpify.checking.model import Asked, Checked
+    from ddpify.checking.model import Checked, CheckRequest
 
 _STDIN = Path("-")
 _FORMATS = ("text", "concise", "json", "sarif", "github", "gitlab", "junit")
@@ -98,7 +98,7 @@ def check(paths: tuple[str, ...], **flags: object) -> int:
     from ddpify.settings import SettingsError
 
     try:
-        return _run(tuple(map(_path, paths)), _Flags(flags))
+        return _run(tuple(map(_path, paths)), _CheckFlags(flags))
     except (CheckError, SettingsError) as error:
         raise Stop(str(error)) from error
 
@@ -109,7 +109,7 @@ def _path(given: str) -> Path:
     return Path(given)
 
 
-class _Flags:
+class _CheckFlags:
     """The flags by their names."""
 
     def __init__(self, given: dict[str, object]) -> None:
@@ -154,7 +154,7 @@ class _Flags:
         return wanted and self.path("output_file") is None
 
 
-def _run(paths: tuple[Path, ...], flags: _Flags) -> int:
+def _run(paths: tuple[Path, ...], flags: _CheckFlags) -> int:
     from ddpify.checking.run import check as run
     from ddpify.roots import shown
 
@@ -177,7 +177,7 @@ def _run(paths: tuple[Path, ...], flags: _Flags) -> int:
     return TO_DO if checked.wanting and not flags.on("exit_zero") else CLEAN
 
 
-def _check_flags(flags: _Flags) -> None:
+def _check_flags(flags: _CheckFlags) -> None:
     """No flag is passed over for another one without a word."""
     for pair in _APART:
         if all(flags.on(one.removeprefix("--").replace("-", "_")) for one in pair):
@@ -186,10 +186,10 @@ def _check_flags(flags: _Flags) -> None:
         raise Stop(f"--statistics has no form for {flags.form}: choose {', '.join(_COUNTED)}.")
 
 
-def _asked(paths: tuple[Path, ...], flags: _Flags) -> Asked:
-    from ddpify.checking.model import Asked
+def _asked(paths: tuple[Path, ...], flags: _CheckFlags) -> CheckRequest:
+    from ddpify.checking.model import CheckRequest
 
-    asked = Asked(
+    asked = CheckRequest(
         paths or (Path(),),
         flags.codes("select") or None,
         flags.codes("ignore"),
@@ -213,7 +213,7 @@ def _asked(paths: tuple[Path, ...], flags: _Flags) -> Asked:
     return replace(asked, paths=(), stdin=name or Path("stdin.py"), text=text)
 
 
-def _fix(asked: Asked, checked: Checked, flags: _Flags) -> tuple[Asked, Checked]:
+def _fix(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> tuple[CheckRequest, Checked]:
     """Write the fixes; what is left to find."""
     from ddpify.checking.actions import fixed, new_text, written
 
@@ -225,7 +225,7 @@ def _fix(asked: Asked, checked: Checked, flags: _Flags) -> tuple[Asked, Checked]
     return after, written(after, done) if done.changes else checked
 
 
-def _show_diff(asked: Asked, checked: Checked, flags: _Flags) -> int:
+def _show_diff(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> int:
     """The patch goes to standard output, what no patch can hold to standard error."""
     from ddpify.checking.actions import fixed
     from ddpify.outcome import Outcome
@@ -246,7 +246,7 @@ def _tell(done: Fixed) -> None:
         click.echo(f"ddpify: {line}", err=True)
 
 
-def _add_noqa(asked: Asked, checked: Checked) -> int:
+def _add_noqa(asked: CheckRequest, checked: Checked) -> int:
     from ddpify.checking.actions import silence
 
     count, left = silence(asked, checked.findings)
@@ -256,7 +256,7 @@ def _add_noqa(asked: Asked, checked: Checked) -> int:
     return CLEAN
 
 
-def _rendered(asked: Asked, checked: Checked, flags: _Flags) -> str:
+def _rendered(asked: CheckRequest, checked: Checked, flags: _CheckFlags) -> str:
     form = flags.form
     if flags.on("statistics"):
         from ddpify.report import statistics
@@ -290,7 +290,7 @@ def _for_programs(form: str) -> Callable[[Checked], str]:
 _MODULES = {"json": "check_json", "github": "github", "gitlab": "gitlab", "junit": "junit"}
 
 
-def _sarif(asked: Asked, checked: Checked) -> str:
+def _sarif(asked: CheckRequest, checked: Checked) -> str:
     from ddpify.checking.actions import fixes
     from ddpify.checking.catalogue import catalogue
     from ddpify.report import sarif
@@ -298,7 +298,7 @@ def _sarif(asked: Asked, checked: Checked) -> str:
     return sarif.render(checked, catalogue(), lambda one: fixes(asked, [one]).changes)
 
 
-def _print(text: str, flags: _Flags, to_error: bool = False) -> None:
+def _print(text: str, flags: _CheckFlags, to_error: bool = False) -> None:
     target = flags.path("output_file")
     if target is None:
         if to_error:

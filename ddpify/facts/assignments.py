@@ -26,7 +26,7 @@ from ddpify.facts.values import (
     join,
     one,
 )
-from ddpify.python.targets import Place, places
+from ddpify.python.targets import TargetPart, places
 from ddpify.source import Site
 
 
@@ -90,7 +90,7 @@ def _destructure(
         assign(m, f, element, nth, part)
 
 
-def _stretch(m: Machine, f: Frame, value: Value, place: Place, site: Site) -> Value:
+def _stretch(m: Machine, f: Frame, value: Value, place: TargetPart, site: Site) -> Value:
     """What a starred target takes."""
     end = -place.end if place.end else None
     lists = value.of(*containers.LISTS)

@@ -14,7 +14,7 @@ from ddpify.facts.expressions import attribute
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.summaries import Given
+from ddpify.facts.summaries import GivenKinds
 from ddpify.facts.values import (
     NOTHING,
     Kind,
@@ -335,7 +335,7 @@ def enter(
 ) -> Value:
     """Run a project function; one that only computes is read once for this kind of arguments."""
     m.entered_at.add(site)
-    given = Given.to(info, args, kwargs)
+    given = GivenKinds.to(info, args, kwargs)
     key = m.summaries.key(f, info, given)
     if f is None or key is None:
         return _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)

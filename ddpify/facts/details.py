@@ -13,7 +13,7 @@ from ddpify.source import Site
 
 
 @dataclass(frozen=True, eq=False)
-class Made(Detail):
+class MakingCall(Detail):
     """The call that made a thing, and what its arguments were computed from."""
 
     call: Call
@@ -21,14 +21,14 @@ class Made(Detail):
 
 
 def call_that_made(thing: Thing) -> Call | None:
-    made = thing.detail(Made)
+    made = thing.detail(MakingCall)
     return made.call if made is not None else None
 
 
 def made_by(thing: Thing, call: Call, deps: frozenset[Thing] = frozenset()) -> None:
     """Remember the last call that made a thing, and what any such call was given."""
-    before = thing.detail(Made)
-    thing.describe(Made(call, before.deps | deps if before is not None else deps))
+    before = thing.detail(MakingCall)
+    thing.describe(MakingCall(call, before.deps | deps if before is not None else deps))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.distributed import mentions
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
-from ddpify.facts.machine import AS_IT_STANDS, Interpreter, Target
+from ddpify.facts.machine import AS_IT_STANDS, ProgramReader, Target
 from ddpify.facts.model import Facts, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
@@ -102,10 +102,10 @@ class _Readings:
 
     def __init__(self, project: Project) -> None:
         self.project = project
-        self._known: dict[Target, Interpreter] = {}
+        self._known: dict[Target, ProgramReader] = {}
         self.first = self.of(AS_IT_STANDS)
 
-    def of(self, target: Target) -> Interpreter:
+    def of(self, target: Target) -> ProgramReader:
         """The program, read as ``target`` says. Raises TooLarge."""
         if target.drop_data_parallel and not self.first.parallel:
             target = replace(target, drop_data_parallel=False)
@@ -113,8 +113,8 @@ class _Readings:
             self._known[target] = self._read(target)
         return self._known[target]
 
-    def _read(self, target: Target) -> Interpreter:
-        machine = Interpreter(self.project, target)
+    def _read(self, target: Target) -> ProgramReader:
+        machine = ProgramReader(self.project, target)
         module = machine.run()
         known = machine.exhausted and _status(machine)[0] is Status.DISTRIBUTED
         if module is not None and machine.exhausted and not known:

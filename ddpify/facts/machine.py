@@ -76,7 +76,7 @@ class Target:
 AS_IT_STANDS = Target()
 
 
-class Interpreter:
+class ProgramReader:
     """One reading of one entry script: of the program as ``target`` says."""
 
     def __init__(self, project: Project, target: Target = AS_IT_STANDS) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddpify.facts import containers, counts, fields, library, measures, rows
 from ddpify.facts.conditions import conditioned
-from ddpify.facts.details import Bypass, Made, Optimized
+from ddpify.facts.details import Bypass, MakingCall, Optimized
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
@@ -126,7 +126,7 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
 
 def _promote_to_optimizer(thing: Thing) -> None:
     """Whoever was made from parameters and sets gradients to zero is an optimizer."""
-    made = thing.detail(Made)
+    made = thing.detail(MakingCall)
     if made is not None and any(d.kind is Kind.PARAMETERS for d in made.deps):
         thing.kind = Kind.OPTIMIZER
         thing.describe(Optimized(Value((), made.deps)))

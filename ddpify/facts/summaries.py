@@ -49,7 +49,7 @@ Reads = dict[tuple[int, str], tuple[Mapping[str, Value], Hashable]]
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenKinds:
     """The arguments of a call; ``new`` is the object that it constructs, the first of them."""
 
     args: tuple[Value, ...]
@@ -57,7 +57,9 @@ class Given:
     new: Thing | None
 
     @classmethod
-    def to(cls, info: FunctionInfo, args: tuple[Value, ...], kwargs: dict[str, Value]) -> Given:
+    def to(
+        cls, info: FunctionInfo, args: tuple[Value, ...], kwargs: dict[str, Value]
+    ) -> GivenKinds:
         """What a function is called with."""
         first = args[0].things if info.name == "__init__" and args else ()
         fresh = len(first) == 1 and first[0].kind in CONSTRUCTED and not first[0].attrs
@@ -154,7 +156,7 @@ class Summaries:
 
     # -- summaries -------------------------------------------------------------------------
 
-    def key(self, f: Frame | None, info: FunctionInfo, given: Given) -> Hashable | None:
+    def key(self, f: Frame | None, info: FunctionInfo, given: GivenKinds) -> Hashable | None:
         """The kind of a call, None when it has to be read."""
         if f is None or info.closure is not None or self._failed.get(info, 0) >= ATTEMPTS:
             return None
@@ -167,7 +169,7 @@ class Summaries:
         except Tracked:
             return None
 
-    def replayed(self, key: Hashable, given: Given) -> Value | None:
+    def replayed(self, key: Hashable, given: GivenKinds) -> Value | None:
         """What a call of this kind gives, None when it was not read yet."""
         summary = next((one for one in self._known.get(key, ()) if _hold(one.reads)), None)
         if summary is None:
@@ -181,7 +183,7 @@ class Summaries:
             given.new.attrs.update(attributes)
         return copied(summary.result, others)
 
-    def begin(self, stack: tuple[object, ...], given: Given) -> Recording:
+    def begin(self, stack: tuple[object, ...], given: GivenKinds) -> Recording:
         """A call is read that may become a summary."""
         own = set() if given.new is None else {given.new}
         self._open.append(Recording(stack, own, given.constructs_data))
@@ -192,7 +194,12 @@ class Summaries:
         self._open.remove(recording)
 
     def keep(
-        self, key: Hashable, recording: Recording, info: FunctionInfo, given: Given, result: Value
+        self,
+        key: Hashable,
+        recording: Recording,
+        info: FunctionInfo,
+        given: GivenKinds,
+        result: Value,
     ) -> None:
         """Remember what a call gave, if it did nothing else."""
         if not recording.computes or not _only_gives(key, recording, given, result):
@@ -210,7 +217,7 @@ class Summaries:
         self._known.setdefault(key, []).append(summary)
 
 
-def _only_gives(key: Hashable, recording: Recording, given: Given, result: Value) -> bool:
+def _only_gives(key: Hashable, recording: Recording, given: GivenKinds, result: Value) -> bool:
     """Whether arguments and globals are what they were, and what comes out is data."""
     assert isinstance(key, tuple)
     try:

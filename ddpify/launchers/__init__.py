@@ -5,15 +5,15 @@ The parsers are loaded when a file is read, not when this package is imported.
 
 from __future__ import annotations
 
-from ddpify.launchers.discover import Kind, discover, kind_of
+from ddpify.launchers.discover import LauncherKind, discover, kind_of
 from ddpify.launchers.edits import launch_edits
 from ddpify.launchers.model import Launch
 from ddpify.launchers.reading import findings, started
 from ddpify.launchers.shell import read_shell
 
 __all__ = [
-    "Kind",
     "Launch",
+    "LauncherKind",
     "discover",
     "findings",
     "kind_of",

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from ddpify.launchers.entries import Entries, Folders, Match
-from ddpify.launchers.model import Form, Interpreter
+from ddpify.launchers.entries import Folders, LaunchEntries, Match
+from ddpify.launchers.model import Form, PythonWords
 from ddpify.launchers.script import Script, Word
 
 _PYTHON = re.compile(r"(?:.*/)?python(?:\d+(?:\.\d+)*)?")
@@ -36,11 +36,11 @@ class _Trust(Enum):
 
 
 @dataclass(frozen=True)
-class Start:
+class StartWords:
     """The words of one command that start an entry."""
 
     match: Match
-    interpreter: Interpreter | None
+    interpreter: PythonWords | None
     start: int
     distributed: bool = False
     problem: str = ""
@@ -61,12 +61,12 @@ class _Flags:
 
 
 def find_start(
-    script: Script, words: tuple[Word, ...], entries: Entries, folders: Folders
-) -> Start | None:
+    script: Script, words: tuple[Word, ...], entries: LaunchEntries, folders: Folders
+) -> StartWords | None:
     """The words that start a migrated entry, if the command does."""
     if not words:
         return None
-    finder = _Finder(script, words, entries, folders)
+    finder = _StartFinder(script, words, entries, folders)
     first = _base(words[0].literal or "")
     if _DISTRIBUTED.fullmatch(first):
         return finder.already_distributed(0)
@@ -80,28 +80,28 @@ def find_start(
     return _with_problem(finder.python(True), f"what {name} does with the command is not known")
 
 
-def _with_problem(found: Start | None, problem: str) -> Start | None:
+def _with_problem(found: StartWords | None, problem: str) -> StartWords | None:
     return None if found is None else replace(found, interpreter=None, problem=problem)
 
 
 @dataclass(frozen=True)
-class _Finder:
+class _StartFinder:
     script: Script
     words: tuple[Word, ...]
-    entries: Entries
+    entries: LaunchEntries
     folders: Folders
 
-    def already_distributed(self, at: int) -> Start | None:
+    def already_distributed(self, at: int) -> StartWords | None:
         """The entry among the arguments of a distributed launcher."""
         for index, word in enumerate(self.words[at + 1 :], start=at + 1):
             module = self.words[index - 1].literal in ("-m", "--module")
             find = self._module if module else self._names
             match = find(word) if not word.text.startswith("-") else None
             if match is not None:
-                return Start(match, None, self.words[at].start, distributed=True)
+                return StartWords(match, None, self.words[at].start, distributed=True)
         return None
 
-    def python(self, wrapped: bool) -> Start | None:
+    def python(self, wrapped: bool) -> StartWords | None:
         """`python … entry`, at the front or behind a wrapper."""
         for at, word in enumerate(self.words if wrapped else self.words[:1]):
             if _DISTRIBUTED.fullmatch(word.literal or ""):
@@ -114,7 +114,7 @@ class _Finder:
                 return found
         return None
 
-    def direct(self, wrapped: bool) -> Start | None:
+    def direct(self, wrapped: bool) -> StartWords | None:
         """`./main.py`, perhaps behind a wrapper, and `uv run main.py`."""
         for at, word in enumerate(self.words if wrapped else self.words[:1]):
             before = tuple(w.literal for w in self.words[:at])
@@ -125,10 +125,10 @@ class _Finder:
                 match = self._names(word)
             if match is not None:
                 span = self.script.span(word.start, word.end)
-                return Start(match, Interpreter(span, word.text, Form.PREFIX), word.start)
+                return StartWords(match, PythonWords(span, word.text, Form.PREFIX), word.start)
         return None
 
-    def _from_python(self, at: int, trust: _Trust) -> Start | None:
+    def _from_python(self, at: int, trust: _Trust) -> StartWords | None:
         flags = self._flags(at)
         if flags is None or flags.program >= len(self.words):
             return None
@@ -143,10 +143,10 @@ class _Finder:
         start = self.words[at].start
         if trust is _Trust.UNKNOWN:
             problem = f"what {self.words[at].text} stands for is not known"
-            return Start(match, None, start, problem=problem)
+            return StartWords(match, None, start, problem=problem)
         if flags.interactive:
-            return Start(match, None, start, problem="-i keeps Python open for typing")
-        return Start(match, self._interpreter(at, flags, trust), start)
+            return StartWords(match, None, start, problem="-i keeps Python open for typing")
+        return StartWords(match, self._interpreter(at, flags, trust), start)
 
     def _flags(self, at: int) -> _Flags | None:
         """Python's options after the interpreter; None where it runs no file or module."""
@@ -205,15 +205,15 @@ class _Finder:
             return False
         return self._names(self.words[at + 1]) is not None
 
-    def _interpreter(self, at: int, flags: _Flags, trust: _Trust) -> Interpreter:
+    def _interpreter(self, at: int, flags: _Flags, trust: _Trust) -> PythonWords:
         word = self.words[at]
         text = self.script.slice(word.start, flags.end)
         span = self.script.span(word.start, flags.end)
         plain = word.literal in ("python", "python3")
         if flags.kept or trust is _Trust.WITH_FLAGS:
-            return Interpreter(span, text, Form.WRAP, "" if plain else word.text)
+            return PythonWords(span, text, Form.WRAP, "" if plain else word.text)
         form = Form.SWAP if plain else Form.MODULE
-        return Interpreter(span, text, form, word.text, flags.tail)
+        return PythonWords(span, text, form, word.text, flags.tail)
 
 
 def _trust(script: Script, word: Word) -> _Trust | None:

@@ -24,7 +24,7 @@ _DEPTH = 6
 _LARGEST = 512 * 1024
 
 
-class Kind(Enum):
+class LauncherKind(Enum):
     """What a launcher is written in."""
 
     SHELL = "shell"
@@ -32,14 +32,14 @@ class Kind(Enum):
     MARKDOWN = "markdown"
 
 
-def kind_of(path: str) -> Kind | None:
+def kind_of(path: str) -> LauncherKind | None:
     """What the file is, by its name; None if that does not say it is a launcher."""
     name = posixpath.basename(path)
     if name.endswith(_SUFFIXES):
-        return Kind.SHELL
+        return LauncherKind.SHELL
     if _MAKEFILE.fullmatch(name):
-        return Kind.MAKE
-    return Kind.MARKDOWN if _MARKDOWN.fullmatch(name) else None
+        return LauncherKind.MAKE
+    return LauncherKind.MARKDOWN if _MARKDOWN.fullmatch(name) else None
 
 
 def discover(root: Path, entries: Collection[str]) -> tuple[str, ...]:
@@ -92,7 +92,7 @@ def _is_script(item: os.DirEntry[str]) -> bool:
         return False
     kind = kind_of(item.name)
     if kind is not None:
-        return kind is not Kind.MARKDOWN or _PAST.match(item.name) is None
+        return kind is not LauncherKind.MARKDOWN or _PAST.match(item.name) is None
     if "." in item.name:
         return False
     with open(item.path, "rb") as file:

@@ -9,7 +9,7 @@ what ``CUDA_VISIBLE_DEVICES`` shows. ``python main.py`` still works where there 
 
 from __future__ import annotations
 
-from ddpify.launchers.model import Above, Form, Interpreter, Launch, Nodes
+from ddpify.launchers.model import Above, Form, Launch, Nodes, PythonWords
 from ddpify.launchers.slurm import FIRST_NODE, HEAD, ONE_TASK, meeting_point
 from ddpify.rules.base import Edit, How
 from ddpify.source import Site, Span
@@ -35,7 +35,7 @@ def launch_edits(launch: Launch) -> tuple[Edit, ...]:
 
 
 def _with_lines(
-    launch: Launch, python: Interpreter, above: Above | None, lines: tuple[str, ...], code: str
+    launch: Launch, python: PythonWords, above: Above | None, lines: tuple[str, ...], code: str
 ) -> tuple[Edit, ...]:
     """``code`` in place of Python, and the lines above the launch; one edit at one place."""
     if above is None or not lines:
@@ -81,7 +81,7 @@ def _count_of(value: str, bash: bool) -> str:
     return f"$(printf '%s\\n' {value} | {count})"
 
 
-def _started(python: Interpreter, options: str) -> str:
+def _started(python: PythonWords, options: str) -> str:
     run = f"{python.program} -m torch.distributed.run"
     match python.form:
         case Form.SWAP:

@@ -19,7 +19,7 @@ Chars = list[tuple[str, int, int]]  # a character of the shell text; where it st
 
 
 @dataclass(frozen=True)
-class Piece:
+class EmbeddedPiece:
     """A stretch of shell in the file ``path``.
 
     ``starts`` and ``ends`` are the offsets in the file of every character of ``text``, -1 for
@@ -40,12 +40,12 @@ class Piece:
     certain: bool = True
 
     @classmethod
-    def whole(cls, path: str, file: str) -> Piece:
+    def whole(cls, path: str, file: str) -> EmbeddedPiece:
         """A file that is shell from end to end."""
         return cls(path, file, file, range(len(file)), range(1, len(file) + 1))
 
     @classmethod
-    def of(cls, path: str, file: str, chars: Chars) -> Piece:
+    def of(cls, path: str, file: str, chars: Chars) -> EmbeddedPiece:
         """The text that ``chars`` make up."""
         text = "".join(char for char, _, _ in chars)
         return cls(path, file, text, [one for _, one, _ in chars], [one for _, _, one in chars])

@@ -61,14 +61,14 @@ class Folders:
 
 
 @dataclass(frozen=True)
-class Entries:
+class LaunchEntries:
     """The entries ddpify migrates and the project's other Python files."""
 
     migrated: tuple[str, ...]
     others: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, entries: Iterable[str], files: Iterable[str]) -> Entries:
+    def of(cls, entries: Iterable[str], files: Iterable[str]) -> LaunchEntries:
         """Sorted, each file once."""
         migrated = sorted(set(entries), key=lambda path: (path.count("/"), path))
         return cls(tuple(migrated), tuple(sorted(set(files) - set(migrated))))

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ddpify.launchers.entries import Entries
+from ddpify.launchers.entries import LaunchEntries
 from ddpify.launchers.model import Launch
 from ddpify.launchers.script import Script, ancestors, nodes
 
@@ -26,7 +26,7 @@ _RUNNERS = re.compile(
 _DISTRIBUTED = re.compile(r"torchrun|torch\.distributed|accelerate\s+launch|deepspeed")
 
 
-def held_launches(script: Script, entries: Entries) -> Iterator[Launch]:
+def held_launches(script: Script, entries: LaunchEntries) -> Iterator[Launch]:
     """Launches inside text that the script runs later or hands to another shell."""
     patterns = {entry: _pattern(entry) for entry in entries.migrated}
     inside = -1
@@ -43,7 +43,7 @@ def held_launches(script: Script, entries: Entries) -> Iterator[Launch]:
         yield Launch(site, entry, unsupported=f"the command is text {where}")
 
 
-def held_in(text: str, entries: Entries) -> str | None:
+def held_in(text: str, entries: LaunchEntries) -> str | None:
     """The entry that a command in ``text``, a makefile's, starts without torchrun."""
     text = re.sub(r"\$\((\w+)\)", r"${\1}", text)
     if _DISTRIBUTED.search(text):

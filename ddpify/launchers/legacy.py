@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpify.launchers.embedded import Piece
+from ddpify.launchers.embedded import EmbeddedPiece
 from ddpify.launchers.entries import Folders
 from ddpify.launchers.reading import pieces
 from ddpify.launchers.script import Command, Script, Word
@@ -85,7 +85,7 @@ def findings(root: Path, files: Sequence[Path]) -> list[Finding]:
     return found
 
 
-def _in_piece(root: Path, path: str, piece: Piece) -> Iterator[Finding]:
+def _in_piece(root: Path, path: str, piece: EmbeddedPiece) -> Iterator[Finding]:
     script = Script.parse(path, piece.text)
     for command in script.commands:
         start = _start(command)

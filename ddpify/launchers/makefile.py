@@ -14,9 +14,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ddpify.launchers.edits import COUNT, DEFAULT
-from ddpify.launchers.embedded import Chars, Piece
+from ddpify.launchers.embedded import Chars, EmbeddedPiece
 from ddpify.launchers.gpus import VARIABLE
-from ddpify.launchers.makelines import Line, Makefile, Rule, end_of_reference, read, references
+from ddpify.launchers.makelines import (
+    Makefile,
+    MakeLine,
+    MakeRule,
+    end_of_reference,
+    read,
+    references,
+)
 
 _MADE = "make_"
 _NAME = re.compile(r"\$(?:\(([\w.-]+)\)|\{([\w.-]+)\}|(\w))")
@@ -25,30 +32,34 @@ _SHELL_CODE = re.compile(rf"\$\{{({_MADE}\w+)\}}|\$")
 _DEPTH = 5  # how far a variable is followed into those it is made of
 
 
-def pieces(path: str, text: str) -> tuple[Piece, ...]:
+def pieces(path: str, text: str) -> tuple[EmbeddedPiece, ...]:
     """The commands of a makefile's recipes, in the order of the text."""
     made = read(text)
-    found: list[Piece] = []
+    found: list[EmbeddedPiece] = []
     for rule in made.rules:
         groups = [rule.lines] if made.one_shell else [(line,) for line in rule.lines]
         found += [_piece(path, text, made, rule, lines) for lines in groups if lines]
     return tuple(found)
 
 
-def held(path: str, text: str) -> Iterator[Piece]:
+def held(path: str, text: str) -> Iterator[EmbeddedPiece]:
     """What a makefile keeps as text: values of variables, `define`s, arguments of functions."""
     made = read(text)
     inside = (one for rule in made.rules for line in rule.lines for one in references(line))
     for line in (*made.texts, *inside):
-        yield Piece.of(path, text, [(c, at, at + 1) for at, c in enumerate(line.text, line.start)])
+        yield EmbeddedPiece.of(
+            path, text, [(c, at, at + 1) for at, c in enumerate(line.text, line.start)]
+        )
 
 
-def _piece(path: str, text: str, made: Makefile, rule: Rule, lines: tuple[Line, ...]) -> Piece:
+def _piece(
+    path: str, text: str, made: Makefile, rule: MakeRule, lines: tuple[MakeLine, ...]
+) -> EmbeddedPiece:
     names: dict[str, str] = {}
     body: Chars = [char for line in lines for char in _shell(line, made.prefix, names)]
     known: Chars = [(char, -1, -1) for char in _prologue(made, rule, names)]
     # make gives each recipe line a shell of its own: no line can be put above one for it
-    return replace(Piece.of(path, text, known + body), code=_writer(names), lines=False)
+    return replace(EmbeddedPiece.of(path, text, known + body), code=_writer(names), lines=False)
 
 
 def _writer(names: dict[str, str]) -> Callable[[str], str]:
@@ -65,7 +76,7 @@ def _writer(names: dict[str, str]) -> Callable[[str], str]:
     return written
 
 
-def _shell(line: Line, prefix: str, names: dict[str, str]) -> Chars:
+def _shell(line: MakeLine, prefix: str, names: dict[str, str]) -> Chars:
     """The line as the shell gets it; ``names`` takes in what make fills in."""
     text, start = line.text, line.start
     at = len(text) - len(text.removeprefix(prefix).lstrip(_PREFIXES))
@@ -99,7 +110,7 @@ def _named(reference: str) -> str:
     return next(filter(None, found.groups()), "") if found else ""
 
 
-def _prologue(made: Makefile, rule: Rule, names: dict[str, str]) -> str:
+def _prologue(made: Makefile, rule: MakeRule, names: dict[str, str]) -> str:
     """Shell assignments that say what make's variables hold."""
     lines = [
         f"{name}={value}\n"
@@ -112,7 +123,7 @@ def _prologue(made: Makefile, rule: Rule, names: dict[str, str]) -> str:
     return "".join(lines)
 
 
-def _values(made: Makefile, rule: Rule, name: str) -> Iterator[str]:
+def _values(made: Makefile, rule: MakeRule, name: str) -> Iterator[str]:
     """Shell text for each value that the makefile gives ``name``."""
     for variable in made.holding(rule):
         if variable.name == name and (variable.known or variable.value):
@@ -120,9 +131,9 @@ def _values(made: Makefile, rule: Rule, name: str) -> Iterator[str]:
             yield '"$unknown"' if value is None else shlex.quote(value)
 
 
-def _expanded(made: Makefile, rule: Rule, value: str, depth: int) -> str | None:
+def _expanded(made: Makefile, rule: MakeRule, value: str, depth: int) -> str | None:
     """``value`` with its references filled in; None where one is not known."""
-    for one in references(Line(0, value)):
+    for one in references(MakeLine(0, value)):
         given = [v for v in made.holding(rule) if v.name == _named(one.text)]
         if len(given) != 1 or not given[0].known or not depth:
             return None

@@ -27,7 +27,7 @@ _COMMENT = re.compile(r"(?<!\\)#.*", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Line:
+class MakeLine:
     """A logical line: ``text`` with its continuations, at offset ``start`` of the file."""
 
     start: int
@@ -46,11 +46,11 @@ class Variable:
 
 
 @dataclass(frozen=True)
-class Rule:
+class MakeRule:
     """A rule and its recipe, prefixes (`@`, `-`) still in front of its lines."""
 
     targets: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[MakeLine, ...]
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,12 @@ class Makefile:
     """
 
     variables: tuple[Variable, ...]
-    rules: tuple[Rule, ...]
-    texts: tuple[Line, ...]
+    rules: tuple[MakeRule, ...]
+    texts: tuple[MakeLine, ...]
     prefix: str
     one_shell: bool
 
-    def holding(self, rule: Rule) -> Iterator[Variable]:
+    def holding(self, rule: MakeRule) -> Iterator[Variable]:
         """The variables that hold in ``rule``."""
         for variable in self.variables:
             if not variable.targets or set(variable.targets) & set(rule.targets):
@@ -83,18 +83,18 @@ def read(text: str) -> Makefile:
             reader.inside = False
         else:
             reader.take(line)
-    rules = tuple(Rule(targets, tuple(found)) for targets, found in reader.rules)
+    rules = tuple(MakeRule(targets, tuple(found)) for targets, found in reader.rules)
     one_shell = any(".ONESHELL" in rule.targets for rule in rules)
     variables, texts = tuple(reader.variables), tuple(reader.texts)
     return Makefile(variables, rules, texts, reader.prefix, one_shell)
 
 
-def references(line: Line) -> Iterator[Line]:
+def references(line: MakeLine) -> Iterator[MakeLine]:
     """What make fills in: `$(NAME)`, `$(call …)`, `$@`, and `$$`."""
     at = line.text.find("$")
     while 0 <= at < len(line.text) - 1:
         end = end_of_reference(line.text, at)
-        yield Line(line.start + at, line.text[at:end])
+        yield MakeLine(line.start + at, line.text[at:end])
         at = line.text.find("$", end)
 
 
@@ -117,21 +117,21 @@ class _Reader:
 
     def __init__(self) -> None:
         self.variables: list[Variable] = []
-        self.rules: list[tuple[tuple[str, ...], list[Line]]] = []
-        self.texts: list[Line] = []
+        self.rules: list[tuple[tuple[str, ...], list[MakeLine]]] = []
+        self.texts: list[MakeLine] = []
         self.prefix = "\t"
         self.inside = False
 
-    def is_recipe(self, line: Line) -> bool:
+    def is_recipe(self, line: MakeLine) -> bool:
         return self.inside and line.text.startswith(self.prefix)
 
-    def take(self, line: Line) -> None:
+    def take(self, line: MakeLine) -> None:
         if self.is_recipe(line):
             self.rules[-1][1].append(line)
         elif not _STAYS_IN_RULE.match(line.text):
             self.inside = self._statement(line)
 
-    def _statement(self, line: Line) -> bool:
+    def _statement(self, line: MakeLine) -> bool:
         """Take in one line that is no recipe; whether a rule begins."""
         bare = line.text.rstrip("\r\n")
         if self._variable(bare, ()):
@@ -144,7 +144,7 @@ class _Reader:
             return False
         return self._rule(line, bare)
 
-    def _rule(self, line: Line, bare: str) -> bool:
+    def _rule(self, line: MakeLine, bare: str) -> bool:
         hidden = _without_references(bare)
         colon = hidden.find(":")
         if colon < 0:
@@ -156,7 +156,7 @@ class _Reader:
         command = re.search(r"(?<!\\)[;#]", hidden[colon:])
         if command is not None and command.group() == ";":
             at = colon + command.end()
-            self.rules[-1][1].append(Line(line.start + at, line.text[at:]))
+            self.rules[-1][1].append(MakeLine(line.start + at, line.text[at:]))
         return True
 
     def _variable(self, text: str, targets: tuple[str, ...]) -> bool:
@@ -174,21 +174,21 @@ class _Reader:
 
 def _without_references(text: str) -> str:
     """``text`` with its references blanked out, at equal length."""
-    for one in references(Line(0, text)):
+    for one in references(MakeLine(0, text)):
         text = text[: one.start] + "x" * len(one.text) + text[one.start + len(one.text) :]
     return text
 
 
-def _logical_lines(text: str) -> Iterator[Line]:
+def _logical_lines(text: str) -> Iterator[MakeLine]:
     at = 0
     while at < len(text):
         found = _LINE.match(text, at)
         end = found.end() if found is not None and found.end() > at else at + 1
-        yield Line(at, text[at:end])
+        yield MakeLine(at, text[at:end])
         at = end
 
 
-def _to_endef(first: Line, lines: Iterator[Line]) -> Line:
+def _to_endef(first: MakeLine, lines: Iterator[MakeLine]) -> MakeLine:
     """A `define` with its body, which is text until something uses it."""
     text, depth = first.text, 1
     for line in lines:
@@ -196,4 +196,4 @@ def _to_endef(first: Line, lines: Iterator[Line]) -> Line:
         depth += (_DEFINE.match(line.text) is not None) - (_ENDEF.match(line.text) is not None)
         if not depth:
             break
-    return Line(first.start, text)
+    return MakeLine(first.start, text)

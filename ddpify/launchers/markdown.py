@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ddpify.launchers.embedded import Chars, Piece
+from ddpify.launchers.embedded import Chars, EmbeddedPiece
 from ddpify.launchers.script import line_starts
 
 _SHELL = frozenset(
@@ -22,7 +22,7 @@ _PROMPT = re.compile(
 _STANDS_FOR = re.compile(r"<[A-Za-z/~][\w ./|-]*>")
 
 
-def pieces(path: str, text: str) -> tuple[Piece, ...]:
+def pieces(path: str, text: str) -> tuple[EmbeddedPiece, ...]:
     """The shell in the fenced and indented code blocks; loads markdown-it."""
     from markdown_it import MarkdownIt
 
@@ -64,7 +64,7 @@ def _placed(
     return placed
 
 
-def _piece(path: str, text: str, lines: list[tuple[int, str]], tagged: bool) -> Piece:
+def _piece(path: str, text: str, lines: list[tuple[int, str]], tagged: bool) -> EmbeddedPiece:
     prompts = any(_PROMPT.match(line) for _, line in lines)
     chars: Chars = []
     for at, line in _commands(lines) if prompts else lines:
@@ -72,7 +72,7 @@ def _piece(path: str, text: str, lines: list[tuple[int, str]], tagged: bool) -> 
         chars += [(char, n, n + 1) for n, char in enumerate(shown, at)]
         chars.append(("\n", at + len(line), at + len(line)))
     inside = any(at and text[at - 1] not in "\r\n" for at, _ in lines)
-    piece = Piece.of(path, text, chars)
+    piece = EmbeddedPiece.of(path, text, chars)
     return replace(piece, lines=not (prompts or inside), brief=True, certain=tagged or prompts)
 
 

@@ -21,7 +21,7 @@ class Form(Enum):
 
 
 @dataclass(frozen=True)
-class Interpreter:
+class PythonWords:
     """The words that start Python: ``text`` at ``span``, and what replaces them.
 
     ``program`` is the interpreter alone, ``tail`` what has to follow torchrun's own options
@@ -94,7 +94,7 @@ class Launch:
 
     site: Site
     entry: str
-    python: Interpreter | None = None
+    python: PythonWords | None = None
     gpus: Gpus = Gpus()
     above: Above | None = None
     bash: bool = False

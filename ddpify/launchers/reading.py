@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from ddpify.launchers import makefile, markdown
-from ddpify.launchers.discover import Kind, kind_of
+from ddpify.launchers.discover import LauncherKind, kind_of
 from ddpify.launchers.edits import launch_edits
-from ddpify.launchers.embedded import Piece
-from ddpify.launchers.entries import Entries
+from ddpify.launchers.embedded import EmbeddedPiece
+from ddpify.launchers.entries import LaunchEntries
 from ddpify.launchers.held import held_in
 from ddpify.launchers.model import Form, Launch
 from ddpify.launchers.script import line_starts
@@ -51,7 +51,7 @@ def started(
 
 def launches(
     path: str, text: str, entries: Collection[str], files: Collection[str]
-) -> Iterator[tuple[Piece, Launch]]:
+) -> Iterator[tuple[EmbeddedPiece, Launch]]:
     """The commands that start one of ``entries``, with the shell text their places are in."""
     for piece in pieces(path, text):
         if not _RUNS.search(piece.text):  # no parser for what cannot matter
@@ -59,20 +59,20 @@ def launches(
         for launch in read_shell(path, piece.text, entries, files):
             if piece.holds(launch.site) and _meant(piece, launch):
                 yield piece, _fitted(piece, launch)
-    if kind_of(path) is Kind.MAKE:
-        yield from _held(path, text, Entries.of(entries, files))
+    if kind_of(path) is LauncherKind.MAKE:
+        yield from _held(path, text, LaunchEntries.of(entries, files))
 
 
-def pieces(path: str, text: str) -> tuple[Piece, ...]:
+def pieces(path: str, text: str) -> tuple[EmbeddedPiece, ...]:
     kind = kind_of(path)
-    if kind is Kind.MAKE:
+    if kind is LauncherKind.MAKE:
         return makefile.pieces(path, text)
-    if kind is Kind.MARKDOWN:
+    if kind is LauncherKind.MARKDOWN:
         return markdown.pieces(path, text)
-    return (Piece.whole(path, text),)
+    return (EmbeddedPiece.whole(path, text),)
 
 
-def _meant(piece: Piece, launch: Launch) -> bool:
+def _meant(piece: EmbeddedPiece, launch: Launch) -> bool:
     """Whether text that may be shell is a launch: `./main.py` may be a line of a listing."""
     if piece.certain:
         return True
@@ -80,7 +80,7 @@ def _meant(piece: Piece, launch: Launch) -> bool:
     return not launch.unsupported and not bare
 
 
-def _fitted(piece: Piece, launch: Launch) -> Launch:
+def _fitted(piece: EmbeddedPiece, launch: Launch) -> Launch:
     """``launch`` as the file that holds it can have it."""
     if piece.brief:
         launch = replace(launch, brief=True)
@@ -90,7 +90,7 @@ def _fitted(piece: Piece, launch: Launch) -> Launch:
     return replace(launch, above=None, counted=False, nodes=nodes)
 
 
-def _held(path: str, text: str, entries: Entries) -> Iterator[tuple[Piece, Launch]]:
+def _held(path: str, text: str, entries: LaunchEntries) -> Iterator[tuple[EmbeddedPiece, Launch]]:
     """Launches that a makefile keeps as text."""
     for piece in makefile.held(path, text):
         entry = held_in(piece.text, entries)
@@ -99,7 +99,7 @@ def _held(path: str, text: str, entries: Entries) -> Iterator[tuple[Piece, Launc
             yield piece, Launch(_all_of(piece), entry, unsupported=problem)
 
 
-def _all_of(piece: Piece) -> Site:
+def _all_of(piece: EmbeddedPiece) -> Site:
     starts = line_starts(piece.text.rstrip())
     return Site(piece.path, Span(1, 0, len(starts), len(piece.text.rstrip()) - starts[-1]))
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from ddpify.launchers.commands import Start, find_start
+from ddpify.launchers.commands import StartWords, find_start
 from ddpify.launchers.edits import COUNT
-from ddpify.launchers.entries import Entries, Folders
+from ddpify.launchers.entries import Folders, LaunchEntries
 from ddpify.launchers.gpus import gpus_of
 from ddpify.launchers.held import held_launches
 from ddpify.launchers.model import Above, Gpus, Launch, Nodes
@@ -39,13 +39,13 @@ def read_shell(
             not taken for an entry.
     """
     script = Script.parse(path, text)
-    known = Entries.of(entries, files)
+    known = LaunchEntries.of(entries, files)
     launches = list(_launches(script, known))
     launches.extend(held_launches(script, known))
     return tuple(sorted(launches, key=lambda launch: launch.site))
 
 
-def _launches(script: Script, entries: Entries) -> Iterator[Launch]:
+def _launches(script: Script, entries: LaunchEntries) -> Iterator[Launch]:
     own_count = COUNT in script.text
     earlier: dict[int, tuple[int, str]] = {}
     named: set[int] = set()
@@ -64,13 +64,13 @@ def _launches(script: Script, entries: Entries) -> Iterator[Launch]:
         yield launch
 
 
-def _asks_for_help(command: Command, start: Start) -> bool:
+def _asks_for_help(command: Command, start: StartWords) -> bool:
     """Whether the program only says how it is called, for which one process is enough."""
     last = command.words[-1]
     return last.start > start.start and last.literal in ("-h", "--help")
 
 
-def _launch(script: Script, command: Command, start: Start, own_count: bool) -> Launch:
+def _launch(script: Script, command: Command, start: StartWords, own_count: bool) -> Launch:
     node = command.node
     gpus = gpus_of(script, command, start.start) if start.interpreter else Gpus()
     launch = Launch(
@@ -94,7 +94,9 @@ def _launch(script: Script, command: Command, start: Start, own_count: bool) -> 
     return _step(script, command, launch, srun, start)
 
 
-def _step(script: Script, command: Command, launch: Launch, srun: Word, start: Start) -> Launch:
+def _step(
+    script: Script, command: Command, launch: Launch, srun: Word, start: StartWords
+) -> Launch:
     """The launch as Slurm starts it."""
     words = tuple(w for w in command.words if srun.start < w.start < start.start)
     step = step_of(script, words)
@@ -121,7 +123,7 @@ def _beside_others(script: Script, command: Command) -> bool:
     return background and (len(others) > 1 or any(p.type in _LOOPS for p in ancestors(node)))
 
 
-def _problem(script: Script, command: Command, start: Start) -> str:
+def _problem(script: Script, command: Command, start: StartWords) -> str:
     outermost = command.node
     for parent in ancestors(command.node):
         if parent.type == "ERROR":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetPart:
     """The part that one target takes: the element at ``start``, or all from there to ``end``.
 
     ``end`` counts from the back: ``a, *b, c = …`` gives ``b`` everything from 1 to 1 before the
@@ -20,15 +20,15 @@ class Place:
     end: int | None = None
 
 
-def places(targets: Sequence[ast.AST]) -> list[Place]:
+def places(targets: Sequence[ast.AST]) -> list[TargetPart]:
     """The place of each target; patterns of ``match`` are targets, too."""
     star = next((i for i, one in enumerate(targets) if _starred(one)), None)
     if star is None:
-        return [Place(target, index) for index, target in enumerate(targets)]
+        return [TargetPart(target, index) for index, target in enumerate(targets)]
     behind = len(targets) - star - 1
-    first = [Place(target, index) for index, target in enumerate(targets[:star])]
-    last = [Place(one, index - behind) for index, one in enumerate(targets[star + 1 :])]
-    return [*first, Place(targets[star], star, behind), *last]
+    first = [TargetPart(target, index) for index, target in enumerate(targets[:star])]
+    last = [TargetPart(one, index - behind) for index, one in enumerate(targets[star + 1 :])]
+    return [*first, TargetPart(targets[star], star, behind), *last]
 
 
 def _starred(node: ast.AST) -> bool:

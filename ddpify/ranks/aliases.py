@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from ddpify.ranks.model import Value
+from ddpify.ranks.model import RankValue
 
-Space = dict[str, Value]
-Changes = dict[tuple[int, str], tuple[Space, Value]]  # what was written where
-Write = Callable[[Space, str, Value], None]
+Space = dict[str, RankValue]
+Changes = dict[tuple[int, str], tuple[Space, RankValue]]  # what was written where
+Write = Callable[[Space, str, RankValue], None]
 MAX_HOLDERS = 48  # of one list: more are frames of calls that ended long ago
 MAX_NESTING = 6
 
@@ -22,11 +22,11 @@ MAX_NESTING = 6
 class Aliases:
     """The holders of each list and dict, by the identity of its value."""
 
-    places: dict[int, list[tuple[Value, Space, str]]] = field(default_factory=dict)
-    outer: dict[int, list[tuple[Value, Value]]] = field(default_factory=dict)
-    noted: dict[int, Value] = field(default_factory=dict)
+    places: dict[int, list[tuple[RankValue, Space, str]]] = field(default_factory=dict)
+    outer: dict[int, list[tuple[RankValue, RankValue]]] = field(default_factory=dict)
+    noted: dict[int, RankValue] = field(default_factory=dict)
 
-    def note(self, value: Value, space: Space, key: str) -> None:
+    def note(self, value: RankValue, space: Space, key: str) -> None:
         """``space[key]`` is this list or dict."""
         held = self.places.setdefault(id(value), [])
         if len(held) >= MAX_HOLDERS:
@@ -34,7 +34,7 @@ class Aliases:
         held.append((value, space, key))
         self._contained(value, MAX_NESTING)
 
-    def _contained(self, value: Value, depth: int) -> None:
+    def _contained(self, value: RankValue, depth: int) -> None:
         """The lists and dicts in it."""
         if id(value) in self.noted or not depth:
             return
@@ -46,7 +46,9 @@ class Aliases:
                     held.append((one, value))
                 self._contained(one, depth - 1)
 
-    def change(self, write: Write, old: Value, new: Value, depth: int = MAX_NESTING) -> bool:
+    def change(
+        self, write: Write, old: RankValue, new: RankValue, depth: int = MAX_NESTING
+    ) -> bool:
         """``old`` was changed in place and is ``new`` now; whether anybody held it."""
         changed = False
         for thing in old.things:
@@ -62,12 +64,12 @@ class Aliases:
         return changed
 
 
-def is_container(value: Value) -> bool:
+def is_container(value: RankValue) -> bool:
     """Whether a value is a list, a tuple or a dict whose elements are known."""
     return value.items is not None or value.keys is not None
 
 
-def _exchanged(holder: Value, old: Value, new: Value) -> Value:
+def _exchanged(holder: RankValue, old: RankValue, new: RankValue) -> RankValue:
     """A list or dict with another element in the place of one of its own."""
     items, keys = holder.items, holder.keys
     if items is not None:

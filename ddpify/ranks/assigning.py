@@ -7,14 +7,14 @@ from dataclasses import replace
 
 from ddpify.python.patterns import unpacked
 from ddpify.ranks import containers, naming
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.matching import Asked
-from ddpify.ranks.model import ALL, Symbol, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import ALL, RankValue, Symbol
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import differs, key_of, merge, spread, symbol
 
 
-def assign(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
+def assign(m: RankMachine, f: RankFrame, target: ast.expr, value: RankValue) -> None:
     """``target = value`` for the ranks that are live."""
     if isinstance(target, ast.Name):
         bind(m, f, target.id, value)
@@ -33,7 +33,7 @@ def assign(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
         assign(m, f, target.value, replace(value, items=None))
 
 
-def bind(m: Machine, f: Frame, name: str, value: Value) -> None:
+def bind(m: RankMachine, f: RankFrame, name: str, value: RankValue) -> None:
     """Bind a name where it belongs."""
     space = f.names
     if name in f.outward:
@@ -49,7 +49,7 @@ def bind(m: Machine, f: Frame, name: str, value: Value) -> None:
 _HELD = ("result", "attribute", "parameter", "instance")
 
 
-def set_attribute(m: Machine, base: Value, name: str, value: Value) -> None:
+def set_attribute(m: RankMachine, base: RankValue, name: str, value: RankValue) -> None:
     """``base.name = value``; one of several possible objects keeps what it had as well."""
     for thing in base.things:
         if thing.kind == "external":
@@ -65,7 +65,7 @@ def set_attribute(m: Machine, base: Value, name: str, value: Value) -> None:
         m.write(thing.attrs, name, value)
 
 
-def _element(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:
+def _element(m: RankMachine, f: RankFrame, target: ast.Subscript, value: RankValue) -> None:
     base = m.evaluate(f, target.value)
     index = m.evaluate(f, target.slice)
     key = index.constant if isinstance(index.constant, (str, int)) else ""
@@ -74,7 +74,12 @@ def _element(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> None:
 
 
 def _put(
-    m: Machine, f: Frame, target: ast.Subscript, base: Value, index: Value, value: Value
+    m: RankMachine,
+    f: RankFrame,
+    target: ast.Subscript,
+    base: RankValue,
+    index: RankValue,
+    value: RankValue,
 ) -> None:
     """What holds the element is another value afterwards."""
     own = base.keys is None and any(t.kind == "instance" for t in base.things)
@@ -88,8 +93,8 @@ def _put(
 
 
 def _with_element(
-    m: Machine, target: ast.Subscript, base: Value, index: Value, value: Value
-) -> Value:
+    m: RankMachine, target: ast.Subscript, base: RankValue, index: RankValue, value: RankValue
+) -> RankValue:
     """A list, a dict or a tensor with another element."""
     key = index.constant if isinstance(index.constant, (str, int)) else ""
     changed = base
@@ -113,7 +118,7 @@ def _with_element(
     return changed
 
 
-def _with_slice(base: Value, bounds: Value, value: Value) -> Value:
+def _with_slice(base: RankValue, bounds: RankValue, value: RankValue) -> RankValue:
     """After ``base[a:b] = value``."""
     given = containers.elements(value)
     atoms = [bound.constant for bound in bounds.items or ()]
@@ -124,16 +129,16 @@ def _with_slice(base: Value, bounds: Value, value: Value) -> Value:
     return replace(base, items=tuple(items))
 
 
-def is_tensor(value: Value) -> bool:
+def is_tensor(value: RankValue) -> bool:
     """Whether a value is a tensor that a call of torch made."""
     made = value.things
     return bool(made) and all(t.kind == "result" and t.name.startswith("torch.") for t in made)
 
 
-def assign_quietly(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
+def assign_quietly(m: RankMachine, f: RankFrame, target: ast.expr, value: RankValue) -> None:
     """Bind again after a change in place: nothing is recorded as an assignment."""
     if isinstance(target, ast.Name):
-        frame: Frame | None = f
+        frame: RankFrame | None = f
         while frame is not None:
             if target.id in frame.names:
                 m.write(frame.names, target.id, value)

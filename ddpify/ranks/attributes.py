@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import autograd, functions, mixing, naming, objects, words
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import RANK, Origin, Read, Symbol, Thing, Value
-from ddpify.ranks.modules import ClassInfo
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import RANK, Origin, RankThing, RankValue, Read, Symbol
+from ddpify.ranks.modules import ClassDefinition
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
 
 
-def settled(value: Value) -> Value:
+def settled(value: RankValue) -> RankValue:
     """A tensor that was reduced in place is no longer each rank's own."""
     if value.origins and value.things and all(thing.synced for thing in value.things):
         return value.clean()
@@ -22,7 +22,7 @@ def settled(value: Value) -> Value:
 
 
 def note_read(
-    m: Machine, f: Frame, base: Value, name: str, node: ast.Attribute | ast.Subscript
+    m: RankMachine, f: RankFrame, base: RankValue, name: str, node: ast.Attribute | ast.Subscript
 ) -> None:
     """Record that something is asked of a wrapped model."""
     if any(t.name in words.WRAPPERS and t.kind == "result" for t in base.things):
@@ -30,7 +30,9 @@ def note_read(
         m.run.reads.append(Read(m.tick(), base, name, node, *where))
 
 
-def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -> Value:
+def attribute_of(
+    m: RankMachine, f: RankFrame, base: RankValue, name: str, node: ast.expr
+) -> RankValue:
     """``base.name``."""
     if isinstance(node, ast.Attribute):
         note_read(m, f, base, name, node)
@@ -52,8 +54,8 @@ def attribute_of(m: Machine, f: Frame, base: Value, name: str, node: ast.expr) -
 
 
 def _of_thing(
-    m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
-) -> Value | None:
+    m: RankMachine, f: RankFrame, thing: RankThing, base: RankValue, name: str, node: ast.expr
+) -> RankValue | None:
     own = objects.written(m, thing, name) if name[:2] == "__" else None
     if own is not None:
         return own
@@ -73,16 +75,24 @@ def _of_thing(
     return found or _unknown_attribute(m, f, thing, base, name, node)
 
 
-def _of_class(m: Machine, f: Frame, thing: Thing, name: str, node: ast.expr) -> Value:
+def _of_class(
+    m: RankMachine, f: RankFrame, thing: RankThing, name: str, node: ast.expr
+) -> RankValue:
     if autograd.is_apply(thing.info, name):
-        return of(Thing("attribute", f"{thing.name}.{name}", receiver=thing))
+        return of(RankThing("attribute", f"{thing.name}.{name}", receiver=thing))
     found = naming.class_attribute(m, thing.info, name)
     return bound(m, f, thing, found, node) if found else symbol(f"{thing.name}.{name}")
 
 
 def _of_instance(
-    m: Machine, f: Frame, thing: Thing, cls: ClassInfo, base: Value, name: str, node: ast.expr
-) -> Value | None:
+    m: RankMachine,
+    f: RankFrame,
+    thing: RankThing,
+    cls: ClassDefinition,
+    base: RankValue,
+    name: str,
+    node: ast.expr,
+) -> RankValue | None:
     """The attribute that a class gives its object, a dict's entry, or that of ``__getattr__``."""
     found = naming.class_attribute(m, cls, name)
     if found is not None:
@@ -93,30 +103,34 @@ def _of_instance(
     return _asked_for(m, f, thing, name, node)
 
 
-def _inherited(m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr) -> Value:
+def _inherited(
+    m: RankMachine, f: RankFrame, thing: RankThing, base: RankValue, name: str, node: ast.expr
+) -> RankValue:
     """``super().name``: of the classes that come after this one."""
     own = thing.receiver
     assert own is not None
     cls = own.info if own.kind == "class" else own.cls
-    assert isinstance(cls, ClassInfo)
+    assert isinstance(cls, ClassDefinition)
     found = naming.class_attribute(m, cls, name, thing.cls)
     if found is not None:
         return bound(m, f, own, found, node)
     if name == "__new__" or own.kind == "class":
         return naming.external(m, f"builtins.object.{name}")
-    made = Thing("attribute", f"{own.name}.{name}", f.module.site(node), receiver=own)
+    made = RankThing("attribute", f"{own.name}.{name}", f.module.site(node), receiver=own)
     one = Symbol(f"{own.name}@{id(own)}.{name}")
-    return Value((one, one), (made,), base.deps | {own})
+    return RankValue((one, one), (made,), base.deps | {own})
 
 
-def _asked_for(m: Machine, f: Frame, thing: Thing, name: str, node: ast.expr) -> Value | None:
+def _asked_for(
+    m: RankMachine, f: RankFrame, thing: RankThing, name: str, node: ast.expr
+) -> RankValue | None:
     """What ``__getattr__`` gives for a name that nothing else explains."""
     if name[:2] == "__" or thing.kind != "instance" or name in words.OWN_ATTRIBUTES:
         return None
     return m.call_method(f, of(thing), "__getattr__", node, (constant(name),))
 
 
-def _may_have_changed(thing: Thing, name: str, value: Value) -> Value:
+def _may_have_changed(thing: RankThing, name: str, value: RankValue) -> RankValue:
     """A constant that a method sets anew is not known: methods are called again and again."""
     if thing.cls is None or value.things or not value.known or not same(*value.atoms):
         return value
@@ -126,7 +140,9 @@ def _may_have_changed(thing: Thing, name: str, value: Value) -> Value:
     return replace(value, atoms=(one, one))
 
 
-def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Value:
+def bound(
+    m: RankMachine, f: RankFrame, thing: RankThing, value: RankValue, node: ast.AST
+) -> RankValue:
     """A class's attribute through an instance or the class: methods know what they were taken
     from, properties of instances are called."""
     found = [t for t in value.things if t.kind == "function"]
@@ -138,7 +154,7 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
         if receiver is None:
             made.append(one)
             continue
-        method = Thing(
+        method = RankThing(
             "function", one.name, one.site, info=one.info, attrs=one.attrs, traits=one.traits
         )
         method.defaults = one.defaults
@@ -150,7 +166,9 @@ def bound(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Va
     return replace(value, things=tuple(made))
 
 
-def _described(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) -> Value:
+def _described(
+    m: RankMachine, f: RankFrame, thing: RankThing, value: RankValue, node: ast.AST
+) -> RankValue:
     """``name = property(get)``, and other objects with ``__get__``."""
     made = value.made_by("builtins.property")
     if made is not None and made.call is not None and made.call.args:
@@ -159,7 +177,7 @@ def _described(m: Machine, f: Frame, thing: Thing, value: Value, node: ast.AST) 
     return got if got is not None else value
 
 
-def receiver_of(m: Machine, thing: Thing, function: Thing) -> Thing | None:
+def receiver_of(m: RankMachine, thing: RankThing, function: RankThing) -> RankThing | None:
     """What a method taken from an instance or a class is given first; None for nothing."""
     if function.traits.static:
         return None
@@ -169,8 +187,8 @@ def receiver_of(m: Machine, thing: Thing, function: Thing) -> Thing | None:
 
 
 def _unknown_attribute(
-    m: Machine, f: Frame, thing: Thing, base: Value, name: str, node: ast.expr
-) -> Value | None:
+    m: RankMachine, f: RankFrame, thing: RankThing, base: RankValue, name: str, node: ast.expr
+) -> RankValue | None:
     site = f.module.site(node)
     given = _given(thing, name)
     if given is not None:
@@ -180,12 +198,12 @@ def _unknown_attribute(
         rank = m.by_name(name, site)
     if rank is not None:
         return rank
-    made = Thing("attribute", f"{thing.name}.{name}", site, receiver=thing)
+    made = RankThing("attribute", f"{thing.name}.{name}", site, receiver=thing)
     one = Symbol(f"{thing.name}@{id(thing)}.{name}")
     origins = base.origins if thing.kind == "result" else frozenset()
     if name in _AGREED:
         origins = frozenset()
-    value = Value((one, one), (made,), base.deps | {thing}, origins)
+    value = RankValue((one, one), (made,), base.deps | {thing}, origins)
     if name == "shape":
         value = mixing.counted(value, base, site)
     if thing.kind != "result" or not origins:
@@ -197,7 +215,7 @@ _AGREED = frozenset("shape dtype device ndim layout requires_grad world_size".sp
 _POSITIONS = {"dataset": 0, "sampler": 0}
 
 
-def _given(thing: Thing, name: str) -> Value | None:
+def _given(thing: RankThing, name: str) -> RankValue | None:
     """``loader.sampler`` and the like: what the constructor was given."""
     if (
         thing.kind != "result"
@@ -211,11 +229,11 @@ def _given(thing: Thing, name: str) -> Value | None:
     return thing.call.arg(position, name)
 
 
-def _is_plain(thing: Thing) -> bool:
+def _is_plain(thing: RankThing) -> bool:
     return thing.kind == "result" and thing.name.startswith(("torch.", "numpy.", "builtins."))
 
 
-def _framework_rank(m: Machine, thing: Thing, name: str, site: Any) -> Value | None:
+def _framework_rank(m: RankMachine, thing: RankThing, name: str, site: Any) -> RankValue | None:
     """``accelerator.is_main_process`` and the like."""
     framework = thing.name.startswith(("accelerate.", "lightning.", "deepspeed.", "transformers."))
     if thing.cls is not None:
@@ -225,5 +243,5 @@ def _framework_rank(m: Machine, thing: Thing, name: str, site: Any) -> Value | N
     if name in words.FRAMEWORK_RANKS:
         return m.rank_value("local-rank" if "local" in name else RANK, name, site)
     if name in words.FRAMEWORK_MAINS:
-        return Value((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
+        return RankValue((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
     return None

@@ -6,28 +6,30 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import functions
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import NO_GRAD, Call, Thing, Value
-from ddpify.ranks.modules import ClassInfo
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import NO_GRAD, RankCall, RankThing, RankValue
+from ddpify.ranks.modules import ClassDefinition
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 
 _BASES: Final = ("torch.autograd.Function", "torch.autograd.function.Function")
 
 
-def is_apply(info: ClassInfo, name: str) -> bool:
+def is_apply(info: ClassDefinition, name: str) -> bool:
     """Whether ``info.name`` is what calls the forward of an autograd function."""
     own = name == "apply" and info.method("apply") is None
     return own and info.method("forward") is not None and info.inherits(*_BASES)
 
 
-def applied(m: Machine, f: Frame, cls: Thing, one: Call) -> Value:
+def applied(m: RankMachine, f: RankFrame, cls: RankThing, one: RankCall) -> RankValue:
     """What comes out hangs on all that was given, and is each rank's own if the forward's is."""
-    info: ClassInfo = cls.info
+    info: ClassDefinition = cls.info
     forward = info.method("forward")
     assert forward is not None
-    context = Thing("parameter", "ctx", one.site) if info.method("setup_context") is None else None
-    bound = Thing("function", forward.qualname, info=forward, receiver=context)
+    context = (
+        RankThing("parameter", "ctx", one.site) if info.method("setup_context") is None else None
+    )
+    bound = RankThing("function", forward.qualname, info=forward, receiver=context)
     bound.traits = NO_GRAD
     one.target = forward
     entered = functions.enter(m, f, bound, one.args, one.kwargs, one)

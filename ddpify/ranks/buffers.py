@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.ranks.model import Thing, Value
-from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.model import RankThing, RankValue
+from ddpify.ranks.modules import ClassDefinition
 
 _LAYERS = ("torch.nn.BatchNorm", "torch.nn.SyncBatchNorm", "torch.nn.LazyBatchNorm")
 _ZOO = ("resne", "mobilenet", "densenet", "efficientnet", "regnet", "shufflenet", "inception")
 
 
-def has_buffers(wrapper: Thing) -> bool:
+def has_buffers(wrapper: RankThing) -> bool:
     """``wrapper`` is the DDP object. A buffer registered under a condition may be absent."""
     call = wrapper.call
     if call is None:
@@ -23,12 +23,12 @@ def has_buffers(wrapper: Thing) -> bool:
     return inner is not None and _value(inner)
 
 
-def _value(inner: Value) -> bool:
+def _value(inner: RankValue) -> bool:
     held = (*inner.things, *(t for item in inner.items or () for t in item.things))
     return bool(held) and any(_thing(thing) for thing in held)
 
 
-def _thing(thing: Thing) -> bool:
+def _thing(thing: RankThing) -> bool:
     if thing.cls is not None:
         return class_has_buffers(thing.cls, set())
     if thing.kind != "result" or thing.call is None:
@@ -40,7 +40,7 @@ def _thing(thing: Thing) -> bool:
     return thing.name.startswith("torch.nn.Sequential") and any(map(_value, thing.call.args))
 
 
-def class_has_buffers(info: ClassInfo, seen: set[ClassInfo]) -> bool:
+def class_has_buffers(info: ClassDefinition, seen: set[ClassDefinition]) -> bool:
     """Whether ``__init__`` makes a batch norm or registers a buffer, whatever it is given."""
     seen.add(info)
     method = info.method("__init__")
@@ -56,7 +56,7 @@ def class_has_buffers(info: ClassInfo, seen: set[ClassInfo]) -> bool:
     return False
 
 
-def _makes(info: ClassInfo, node: ast.Call, seen: set[ClassInfo]) -> bool:
+def _makes(info: ClassDefinition, node: ast.Call, seen: set[ClassDefinition]) -> bool:
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if (
         name.startswith(("BatchNorm", "SyncBatchNorm", "LazyBatchNorm"))

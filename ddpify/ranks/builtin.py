@@ -23,9 +23,9 @@ from ddpify.ranks import (
     words,
 )
 from ddpify.ranks.attributes import attribute_of
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import IDENTITY, Call, Symbol, Thing, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import IDENTITY, RankCall, RankThing, RankValue, Symbol
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import (
     FALSE,
@@ -38,14 +38,14 @@ from ddpify.ranks.values import (
 )
 
 
-def _exit(m: Machine, f: Frame, one: Call) -> Value:
+def _exit(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     code = one.args[0] if one.args else NONE
     fine = code.known and code.atoms[0] in (0, None)
     m.end(f, "stop" if fine else "abort", one.node)
     return NONE
 
 
-def _exec(m: Machine, f: Frame, one: Call) -> Value:
+def _exec(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """``exec``: the executed text may set any global."""
     space = naming.namespace(m, f.module).attrs
     for name, value in list(space.items()):
@@ -54,8 +54,10 @@ def _exec(m: Machine, f: Frame, one: Call) -> Value:
     return result(one)
 
 
-def _convert(kind: Callable[..., object]) -> Callable[[Machine, Frame, Call], Value | None]:
-    def converted(m: Machine, f: Frame, one: Call) -> Value | None:
+def _convert(
+    kind: Callable[..., object],
+) -> Callable[[RankMachine, RankFrame, RankCall], RankValue | None]:
+    def converted(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         if len(one.args) != 1:
             return None
         value = one.args[0]
@@ -74,37 +76,39 @@ def _convert(kind: Callable[..., object]) -> Callable[[Machine, Frame, Call], Va
     return converted
 
 
-def _defaultdict(m: Machine, f: Frame, one: Call) -> Value | None:
+def _defaultdict(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``defaultdict(list)``: no entries yet."""
     return replace(result(one), keys=()) if len(one.args) == 1 and one.args[0].things else None
 
 
-def missing(m: Machine, f: Frame, base: Value, index: Value, node: ast.AST) -> Value | None:
+def missing(
+    m: RankMachine, f: RankFrame, base: RankValue, index: RankValue, node: ast.AST
+) -> RankValue | None:
     """What ``defaultdict(list)`` makes for a name that it does not have, and keeps."""
     made = base.made_by("collections.defaultdict")
     given = made.call.args if made is not None and made.call is not None else ()
     if len(given) != 1:
         return None
     if given[0].names() == {"builtins.list"}:
-        found = Value(symbol(f"list@{base.atoms[0]}").atoms, items=())
+        found = RankValue(symbol(f"list@{base.atoms[0]}").atoms, items=())
     elif given[0].names() == {"builtins.dict"}:
-        found = Value(symbol(f"dict@{base.atoms[0]}").atoms, keys=())
+        found = RankValue(symbol(f"dict@{base.atoms[0]}").atoms, keys=())
     else:
         found = m.apply(f, given[0], node)
     m.aliases.change(m.write, base, containers.with_entry(base, index, found))
     return found
 
 
-def names_of(value: Value) -> Value | None:
+def names_of(value: RankValue) -> RankValue | None:
     """The names in a dict: ranks agree on them though its values are their own."""
     if not value.keys or any(name == containers.ANY for name, _ in value.keys):
         return None
     names = [name for name, _ in value.keys]
     one = symbol(f"names({names})")
-    return Value(one.atoms, items=tuple(constant(name) for name in names))
+    return RankValue(one.atoms, items=tuple(constant(name) for name in names))
 
 
-def _listed(m: Machine, f: Frame, one: Call) -> Value | None:
+def _listed(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``sorted(values)``, ``list(values)`` of a dict."""
     found = names_of(one.args[0]) if one.args else None
     if found is None:
@@ -114,7 +118,7 @@ def _listed(m: Machine, f: Frame, one: Call) -> Value | None:
     return replace(found, items=tuple(sorted(found.items or (), key=lambda i: str(i.atoms[0]))))
 
 
-def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
+def _getattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if len(one.args) < 2 or not isinstance(one.args[1].constant, str):
         return None
     name = one.args[1].constant
@@ -134,14 +138,14 @@ def _getattr(m: Machine, f: Frame, one: Call) -> Value | None:
     return m.by_name(name, one.site) or default or result(one)
 
 
-def _setattr(m: Machine, f: Frame, one: Call) -> Value | None:
+def _setattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if len(one.args) == 3 and isinstance(one.args[1].constant, str):
         m.store(f, one.args[0], one.args[1].constant, one.args[2], one.node, False)
         assigning.set_attribute(m, one.args[0], one.args[1].constant, one.args[2])
     return NONE
 
 
-def _super(m: Machine, f: Frame, one: Call) -> Value | None:
+def _super(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = (
         next((t.info for t in one.args[0].things if t.kind == "class"), None) if one.args else None
     )
@@ -152,10 +156,10 @@ def _super(m: Machine, f: Frame, one: Call) -> Value | None:
     thing = own.things[0]
     if thing.kind not in ("instance", "class"):
         return None
-    return of(Thing("super", thing.name, thing.site, thing.call, cls, receiver=thing))
+    return of(RankThing("super", thing.name, thing.site, thing.call, cls, receiver=thing))
 
 
-def _len(m: Machine, f: Frame, one: Call) -> Value | None:
+def _len(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if one.args and one.args[0].keys is None and one.args[0].items is None:
         # each rank has equally many batches: samplers pad
         count = symbol(f"len({getattr(one.args[0].atoms[0], 'key', '?')})", one.args[0].clean())
@@ -164,7 +168,7 @@ def _len(m: Machine, f: Frame, one: Call) -> Value | None:
     return _agreed(f"{one.name}@{one.site}", one) if one.args else None
 
 
-def _isinstance(m: Machine, f: Frame, one: Call) -> Value | None:
+def _isinstance(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if len(one.args) != 2:
         return None
     wanted = one.args[1].items or (one.args[1],)
@@ -175,13 +179,13 @@ def _isinstance(m: Machine, f: Frame, one: Call) -> Value | None:
     return _agreed(f"isinstance@{one.site}", one)
 
 
-def _agreed(key: str, one: Call) -> Value:
+def _agreed(key: str, one: RankCall) -> RankValue:
     """What ranks agree on though their samples differ: types, attributes, dimensions."""
     value = symbol(key, *one.args)
     return replace(value, origins=frozenset(o for o in value.origins if o.kind in IDENTITY))
 
 
-def _hasattr(m: Machine, f: Frame, one: Call) -> Value | None:
+def _hasattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     things = one.args[0].things if len(one.args) == 2 else ()
     if one.name == "builtins.hasattr" and things:
         name = one.args[1].constant
@@ -192,7 +196,7 @@ def _hasattr(m: Machine, f: Frame, one: Call) -> Value | None:
     return _agreed(f"{one.name}@{one.site}", one)
 
 
-HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
+HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue | None]]] = {
     "os.environ.get": environment.get,
     "os.environ.pop": environment.get,
     "os.getenv": environment.get,

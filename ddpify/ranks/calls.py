@@ -10,19 +10,19 @@ from ddpify.python import words as names
 from ddpify.ranks import fields, library, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.functions import enter
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import IDENTITY, RANK0, RANK1, Call, Thing, Value
-from ddpify.ranks.modules import ClassInfo, FunctionInfo
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import IDENTITY, RANK0, RANK1, RankCall, RankThing, RankValue
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
 from ddpify.ranks.values import key_of, of, per_rank, symbol
 
 MAX_CALLEES = 4
 
 
-def call(m: Machine, f: Frame, node: ast.Call, alone: bool = False) -> Value:
+def call(m: RankMachine, f: RankFrame, node: ast.Call, alone: bool = False) -> RankValue:
     """The value of a call expression."""
     receiver = None
     if isinstance(node.func, ast.Attribute):
@@ -34,11 +34,15 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool = False) -> Value:
 
 
 def given(
-    m: Machine, f: Frame, node: ast.Call, receiver: Value | None = None, alone: bool = False
+    m: RankMachine,
+    f: RankFrame,
+    node: ast.Call,
+    receiver: RankValue | None = None,
+    alone: bool = False,
 ) -> Given:
     """The arguments of a call, unpacked as far as they are known."""
-    args: list[Value] = []
-    kwargs: dict[str, Value] = {}
+    args: list[RankValue] = []
+    kwargs: dict[str, RankValue] = {}
     star = False
     for one in node.args:
         if isinstance(one, ast.Starred):
@@ -64,15 +68,15 @@ def given(
     return Given(node, receiver, tuple(args), kwargs, star, alone)
 
 
-def _ranks_in(value: Value) -> Value:
+def _ranks_in(value: RankValue) -> RankValue:
     """The rank among arguments whose names are not known."""
     why = frozenset(origin for origin in value.all_origins if origin.kind in IDENTITY)
     return replace(symbol("**"), origins=why)
 
 
-def call_value(m: Machine, f: Frame, callee: Value, given: Given) -> Value:
+def call_value(m: RankMachine, f: RankFrame, callee: RankValue, given: Given) -> RankValue:
     """Call whatever ``callee`` may be, each with the ranks on which it may be that."""
-    made: list[tuple[int, Value]] = []
+    made: list[tuple[int, RankValue]] = []
     live = m.live
     things = callee.things
     if len(things) > MAX_CALLEES:  # what is left out is rather a module than its wrapper
@@ -94,11 +98,16 @@ def call_value(m: Machine, f: Frame, callee: Value, given: Given) -> Value:
 
 
 def _called_apart(
-    m: Machine, f: Frame, callee: Value, thing: Thing, given: Given, made: list[tuple[int, Value]]
+    m: RankMachine,
+    f: RankFrame,
+    callee: RankValue,
+    thing: RankThing,
+    given: Given,
+    made: list[tuple[int, RankValue]],
 ) -> None:
     """``save = torch.save if rank == 0 else skip; save(…)``: as under a condition on the rank."""
     ranks = callee.ranks_of(thing)
-    test = Value((bool(ranks & RANK0), bool(ranks & RANK1)), (), frozenset(), callee.origins)
+    test = RankValue((bool(ranks & RANK0), bool(ranks & RANK1)), (), frozenset(), callee.origins)
 
     def run() -> None:
         made.append((ranks, _call_thing(m, f, thing, given)))
@@ -107,14 +116,14 @@ def _called_apart(
 
 
 def applied_to(
-    m: Machine, f: Frame, callee: Value, node: ast.AST, args: tuple[Value, ...]
-) -> Value:
+    m: RankMachine, f: RankFrame, callee: RankValue, node: ast.AST, args: tuple[RankValue, ...]
+) -> RankValue:
     """What ``map`` and the like get from a function that they call themselves."""
     made = node if isinstance(node, ast.Call) else ast.Call(ast.Constant(...), [], [])
     return call_value(m, f, callee, Given(ast.copy_location(made, node), args=args))
 
 
-def _call_thing(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
+def _call_thing(m: RankMachine, f: RankFrame, thing: RankThing, given: Given) -> RankValue:
     if thing.kind == "function":
         own = given.receiver if thing.receiver is not None else None
         one = record(m, f, thing.name, given.on(own), thing.info)
@@ -138,11 +147,11 @@ def _call_thing(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     return _call_object(m, f, thing, given)
 
 
-def _is_object(value: Value) -> bool:
+def _is_object(value: RankValue) -> bool:
     return any(thing.kind not in ("external", "module") for thing in value.things)
 
 
-def _call_method(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
+def _call_method(m: RankMachine, f: RankFrame, thing: RankThing, given: Given) -> RankValue:
     owner = thing.receiver
     assert owner is not None
     if owner.kind == "class":
@@ -161,14 +170,14 @@ def _call_method(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     return library.called(m, f, record(m, f, name, given))
 
 
-def _root(thing: Thing) -> Thing:
+def _root(thing: RankThing) -> RankThing:
     """What an attribute of an attribute is of, at the end."""
     while thing.kind == "attribute" and thing.receiver is not None:
         thing = thing.receiver
     return thing
 
 
-def _call_object(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
+def _call_object(m: RankMachine, f: RankFrame, thing: RankThing, given: Given) -> RankValue:
     """``thing(…)``: a model's forward, an object with ``__call__``, something unknown."""
     name = f"{thing.name}.__call__" if thing.kind != "parameter" else ".__call__"
     one = record(m, f, name, given.on(of(thing)))
@@ -186,38 +195,45 @@ def _call_object(m: Machine, f: Frame, thing: Thing, given: Given) -> Value:
     return one.result
 
 
-def _entered(m: Machine, f: Frame, thing: Thing, method: FunctionInfo, one: Call) -> Value:
-    bound = Thing("function", method.qualname, info=method, receiver=thing)
+def _entered(
+    m: RankMachine, f: RankFrame, thing: RankThing, method: FunctionDefinition, one: RankCall
+) -> RankValue:
+    bound = RankThing("function", method.qualname, info=method, receiver=thing)
     one.target = method
     return enter(m, f, bound, one.args, one.kwargs, one)
 
 
 def call_method(
-    m: Machine, f: Frame, base: Value, name: str, node: Any, args: tuple[Value, ...] = ()
-) -> Value | None:
+    m: RankMachine,
+    f: RankFrame,
+    base: RankValue,
+    name: str,
+    node: Any,
+    args: tuple[RankValue, ...] = (),
+) -> RankValue | None:
     """``base.name()`` that Python calls itself; None if it is not of the project."""
     for thing in base.things:
         info = thing.cls.method(name) if thing.cls is not None else None
         if info is not None and thing.kind == "instance":
-            bound = Thing("function", info.qualname, info=info, receiver=thing)
+            bound = RankThing("function", info.qualname, info=info, receiver=thing)
             return enter(m, f, bound, args, {}, None)
     return None
 
 
 def instantiate(
-    m: Machine,
-    f: Frame,
-    thing: Thing,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    one: Call | None,
-) -> Value:
+    m: RankMachine,
+    f: RankFrame,
+    thing: RankThing,
+    args: tuple[RankValue, ...],
+    kwargs: dict[str, RankValue],
+    one: RankCall | None,
+) -> RankValue:
     """An instance of a project class, its ``__init__`` run."""
-    info: ClassInfo = thing.info
+    info: ClassDefinition = thing.info
     made = _new_object(m, f, thing, args, kwargs, one)
     method = info.method("__init__")
     if method is not None and _initialises(m, info, method):
-        bound = Thing("function", method.qualname, info=method, receiver=made)
+        bound = RankThing("function", method.qualname, info=method, receiver=made)
         enter(m, f, bound, args, kwargs, one)
     elif method is None:
         fields.fill(m, info, made, args, kwargs)
@@ -230,26 +246,26 @@ def instantiate(
 
 
 def _new_object(
-    m: Machine,
-    f: Frame,
-    thing: Thing,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    one: Call | None,
-) -> Thing:
+    m: RankMachine,
+    f: RankFrame,
+    thing: RankThing,
+    args: tuple[RankValue, ...],
+    kwargs: dict[str, RankValue],
+    one: RankCall | None,
+) -> RankThing:
     """An empty object, or what ``__new__`` makes."""
     method = thing.info.method("__new__")
     if method is not None and m.interest.enters(method):
-        function = Thing("function", method.qualname, info=method)
+        function = RankThing("function", method.qualname, info=method)
         found = enter(m, f, function, (of(thing), *args), kwargs, one)
         own = [t for t in found.things if t.kind == "instance" and t.cls is thing.info]
         if own:
             return own[0]
     site = one.site if one else thing.site
-    return Thing("instance", thing.name, site, call=one, cls=thing.info)
+    return RankThing("instance", thing.name, site, call=one, cls=thing.info)
 
 
-def _initialises(m: Machine, info: ClassInfo, method: FunctionInfo) -> bool:
+def _initialises(m: RankMachine, info: ClassDefinition, method: FunctionDefinition) -> bool:
     """Models are made of layers that say nothing about ranks; others are read."""
     if any(base.startswith("torch.nn.") for base in info.external_bases()):
         return m.interest.narrow(method)

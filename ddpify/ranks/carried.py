@@ -6,10 +6,10 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import ALL, Symbol, Value
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import ALL, RankValue, Symbol
 from ddpify.ranks.modules import Module
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import events
 
 LoopNode = ast.For | ast.AsyncFor | ast.While
@@ -38,7 +38,7 @@ def _set_in(node: LoopNode) -> set[str]:
     }
 
 
-def read_rounds(m: Machine, f: Frame, node: LoopNode, read: Callable[[], None]) -> None:
+def read_rounds(m: RankMachine, f: RankFrame, node: LoopNode, read: Callable[[], None]) -> None:
     """Read a loop; once more if a round makes something each rank's own that the next asks for."""
     asked = _known(f.module, node)[1]
     before = {name: f.names[name] for name in asked if name in f.names}
@@ -69,7 +69,7 @@ def _leaves(node: ast.If) -> bool:
     return any(isinstance(one, (ast.Break, ast.Continue, ast.Return)) for one in node.body)
 
 
-def _own(m: Machine, name: str, old: Value, new: Value | None) -> Value | None:
+def _own(m: RankMachine, name: str, old: RankValue, new: RankValue | None) -> RankValue | None:
     """What a name is at the head of a round, if the round before made it each rank's own."""
     if new is None or old.things or new.things or old.local:
         return None

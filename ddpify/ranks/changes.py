@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import assigning, containers
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import ALL, DATA, Call, Origin, Symbol, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import ALL, DATA, Origin, RankCall, RankValue, Symbol
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import spread
 
 _CONTAINERS: Final = frozenset("append extend add update insert setdefault put".split())
 
 
-def changes(m: Machine, one: Call) -> bool:
+def changes(m: RankMachine, one: RankCall) -> bool:
     """Whether a method changes its object in a way that is followed."""
     if not isinstance(one.node.func, ast.Attribute):
         return False
@@ -24,7 +24,7 @@ def changes(m: Machine, one: Call) -> bool:
     return one.method in _CONTAINERS or (in_place and m.live != ALL)
 
 
-def changed(m: Machine, f: Frame, one: Call, receiver: Value) -> Value:
+def changed(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue:
     """Make the change; what the method gives."""
     if one.method in _CONTAINERS:
         _take_up(m, f, one, receiver)
@@ -33,7 +33,7 @@ def changed(m: Machine, f: Frame, one: Call, receiver: Value) -> Value:
     return receiver if receiver.things else result(one)
 
 
-def _entry(one: Call, receiver: Value) -> Value | None:
+def _entry(one: RankCall, receiver: RankValue) -> RankValue | None:
     """``table.setdefault(name, [])``: what the table has, or what it is given."""
     if one.method != "setdefault" or receiver.keys is None or len(one.args) != 2:
         return None
@@ -50,7 +50,7 @@ def _holder(node: ast.expr) -> ast.expr:
     return ast.copy_location(found, node)
 
 
-def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
+def _take_up(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> None:
     """A container takes up what it is given."""
     assert isinstance(one.node.func, ast.Attribute)
     target = _holder(one.node.func.value)
@@ -75,7 +75,7 @@ def _take_up(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
         assigning.assign_quietly(m, f, target, new_value)
 
 
-def _overwrite(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
+def _overwrite(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> None:
     """``stop.fill_(1)`` on some ranks only: afterwards the ranks have different numbers."""
     target = one.node.func.value if isinstance(one.node.func, ast.Attribute) else None
     if isinstance(target, (ast.Name, ast.Attribute)) and _is_made(receiver):
@@ -86,7 +86,7 @@ def _overwrite(m: Machine, f: Frame, one: Call, receiver: Value) -> None:
         assigning.assign_quietly(m, f, target, new_value)
 
 
-def _updated(receiver: Value, one: Call) -> tuple[tuple[str, Value], ...] | None:
+def _updated(receiver: RankValue, one: RankCall) -> tuple[tuple[str, RankValue], ...] | None:
     """The entries of a dict after ``update``; None when they are not known any more."""
     if one.method == "setdefault":
         known = (
@@ -102,5 +102,5 @@ def _updated(receiver: Value, one: Call) -> tuple[tuple[str, Value], ...] | None
     return tuple({**entries, **one.kwargs}.items())
 
 
-def _is_made(value: Value) -> bool:
+def _is_made(value: RankValue) -> bool:
     return bool(value.things) and value.things[0].kind == "result"

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Value
+from ddpify.ranks.model import RankCall, RankValue
 
 _WORLD = frozenset({f"{words.DIST}group.WORLD", f"{words.DIST}GroupMember.WORLD"})
 # They give what they make; the others give None, or a handle if they do not wait.
@@ -17,10 +17,10 @@ _GIVING = words.GROUP_OPS | {"init_device_mesh", "all_reduce_coalesced"}
 class Collective:
     """One call of ``torch.distributed.<op>``, or of the function that gives the same."""
 
-    call: Call
+    call: RankCall
     parameters: tuple[str, ...]
 
-    def given(self, name: str) -> Value | None:
+    def given(self, name: str) -> RankValue | None:
         """The argument for a parameter; None if it is left out, or if there is no such one."""
         return self.call.arg(self._place(name), name)
 
@@ -41,7 +41,7 @@ class Collective:
         return self.parameters[0]
 
     @property
-    def group(self) -> Value | None:
+    def group(self) -> RankValue | None:
         """The group, unless it is the one of all ranks."""
         value = self.given("group") or self.given("parent_pg")
         return None if value is None or is_world(value) else value
@@ -77,7 +77,7 @@ class Collective:
         return not all({0, 1} <= one for one in members)
 
 
-def collective(call: Call) -> Collective | None:
+def collective(call: RankCall) -> Collective | None:
     """The call as a collective of torch.distributed, if it is one."""
     parameters = words.FUNCTIONS.get(call.name)
     if parameters is None and call.name == f"{words.DIST}{call.method}":
@@ -85,7 +85,7 @@ def collective(call: Call) -> Collective | None:
     return Collective(call, tuple(parameters.split())) if parameters is not None else None
 
 
-def is_world(group: Value) -> bool:
+def is_world(group: RankValue) -> bool:
     """Whether an argument means the group of all ranks: None, or ``group.WORLD``."""
     if group.known and (group.atoms == (None, None) or group.constant is not None):
         return True

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Call, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import constant, gathered, merge, symbol
 
@@ -21,7 +21,7 @@ MAX_ITEMS = 8  # of a list that grows; what is put in after these is remembered 
 ANY: Final = "**"  # the entry under a name that is not known
 
 
-def entry_name(key: Value) -> str | None:
+def entry_name(key: RankValue) -> str | None:
     """The name under which a dict has an entry; None if it is not known."""
     if key.items is not None and not key.things:
         parts = [entry_name(part) for part in key.items]
@@ -30,7 +30,7 @@ def entry_name(key: Value) -> str | None:
     return str(key.atoms[0]) if known and isinstance(key.atoms[0], (str, int, tuple)) else None
 
 
-def entry(base: Value, key: Value) -> Value | None:
+def entry(base: RankValue, key: RankValue) -> RankValue | None:
     """``base[key]`` of a dict with known entries; None if it has none under that name."""
     entries = dict(base.keys or ())
     name = entry_name(key)
@@ -40,7 +40,7 @@ def entry(base: Value, key: Value) -> Value | None:
     return merge("entry", (held, held), frozenset()) if held and not key.known else None
 
 
-def with_entry(base: Value, key: Value, value: Value) -> Value:
+def with_entry(base: RankValue, key: RankValue, value: RankValue) -> RankValue:
     """The dict with one more entry."""
     entries = dict(base.keys or ())
     name = entry_name(key)
@@ -51,7 +51,7 @@ def with_entry(base: Value, key: Value, value: Value) -> Value:
     return replace(base, keys=tuple(entries.items()))
 
 
-def elements(value: Value) -> tuple[Value, ...] | None:
+def elements(value: RankValue) -> tuple[RankValue, ...] | None:
     """What iterating over a value gives, if that is known."""
     if value.items is not None:
         return value.items
@@ -60,17 +60,17 @@ def elements(value: Value) -> tuple[Value, ...] | None:
     return tuple(constant(name) for name, _ in value.keys)
 
 
-def listed(value: Value, items: Sequence[Value]) -> Value:
+def listed(value: RankValue, items: Sequence[RankValue]) -> RankValue:
     """The value, known to have these elements."""
     return replace(value, items=tuple(items), keys=None)
 
 
-def any_of(items: Sequence[Value]) -> Value:
+def any_of(items: Sequence[RankValue]) -> RankValue:
     """One of the elements."""
     return merge("element", (list(items), list(items)), frozenset())
 
 
-def sliced(items: tuple[Value, ...], bounds: Sequence[Value]) -> tuple[Value, ...]:
+def sliced(items: tuple[RankValue, ...], bounds: Sequence[RankValue]) -> tuple[RankValue, ...]:
     """``items[a:b:c]``; all of them where a bound is not known, or nothing would be left."""
     atoms = [bound.atoms[0] for bound in bounds]
     if not all(atom is None or isinstance(atom, int) for atom in atoms):
@@ -82,13 +82,13 @@ def sliced(items: tuple[Value, ...], bounds: Sequence[Value]) -> tuple[Value, ..
         return items
 
 
-def bounds_of(index: Value) -> tuple[Value, ...] | None:
+def bounds_of(index: RankValue) -> tuple[RankValue, ...] | None:
     """The bounds of ``slice(1, 2)``."""
     made = index.made_by("builtins.slice")
     return made.call.args if made is not None and made.call is not None else None
 
 
-def without(base: Value, index: Value, bounds: Sequence[Value] | None) -> Value:
+def without(base: RankValue, index: RankValue, bounds: Sequence[RankValue] | None) -> RankValue:
     """After ``del base[index]`` or ``del base[a:b]``."""
     name = entry_name(index)
     if base.keys is not None and name is not None:
@@ -107,7 +107,7 @@ def without(base: Value, index: Value, bounds: Sequence[Value] | None) -> Value:
 # -- methods ---------------------------------------------------------------------------------------
 
 
-def method(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def method(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     """What a method of a list or dict gives, and does to it; None if it is not followed."""
     handler = _METHODS.get(one.method)
     if handler is None or one.star or any(t.kind == "instance" for t in receiver.things):
@@ -117,21 +117,21 @@ def method(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     return handler(m, f, one, receiver)
 
 
-def _changed(m: Machine, f: Frame, one: Call, old: Value, new: Value) -> None:
+def _changed(m: RankMachine, f: RankFrame, one: RankCall, old: RankValue, new: RankValue) -> None:
     """A list or dict after its own method changed it: made from the arguments, too."""
     deps, origins = gathered((*one.args, *one.kwargs.values()))
     new = replace(new, deps=new.deps | deps, origins=new.origins | origins)
     m.change(f, _receiver_of(one), old, new)
 
 
-def _taken(items: tuple[Value, ...], at: int) -> tuple[Value, tuple[Value, ...]]:
+def _taken(items: tuple[RankValue, ...], at: int) -> tuple[RankValue, tuple[RankValue, ...]]:
     """An element, and the others; the only one stays, for it may stand for several."""
     at %= len(items)
     rest = items[:at] + items[at + 1 :]
     return items[at], rest or items
 
 
-def _pop(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def _pop(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     if receiver.keys is not None:
         return _get(m, f, one, receiver)
     items = receiver.items or ()
@@ -145,12 +145,12 @@ def _pop(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     return taken
 
 
-def _receiver_of(one: Call) -> ast.expr:
+def _receiver_of(one: RankCall) -> ast.expr:
     func = one.node.func
     return func.value if isinstance(func, ast.Attribute) else func
 
 
-def _get(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def _get(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     if receiver.items and not one.args and not one.kwargs:
         return any_of(receiver.items)  # of a queue
     if not one.args or receiver.keys is None:
@@ -162,7 +162,7 @@ def _get(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     return one.args[1] if one.args[1].things or not m.here.loops else None
 
 
-def _extend(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def _extend(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     given = elements(one.args[0]) if len(one.args) == 1 else None
     if receiver.items is None or given is None:
         return None
@@ -172,7 +172,7 @@ def _extend(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     return constant(None)
 
 
-def _insert(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def _insert(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     if receiver.items is None or not one.args:
         return None
     at = 0 if one.method == "appendleft" else one.args[0].constant
@@ -182,7 +182,7 @@ def _insert(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     return constant(None)
 
 
-def _remove(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def _remove(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     items = receiver.items or ()
     wanted = one.args[0] if len(one.args) == 1 else None
     at = next((n for n, item in enumerate(items) if item == wanted), None)
@@ -192,18 +192,18 @@ def _remove(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     return constant(None)
 
 
-def _reverse(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def _reverse(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     if receiver.items is None:
         return None
     _changed(m, f, one, receiver, replace(receiver, items=receiver.items[::-1]))
     return constant(None)
 
 
-def _copy(m: Machine, f: Frame, one: Call, receiver: Value) -> Value:
+def _copy(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue:
     return replace(receiver)
 
 
-def _values(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def _values(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     if not receiver.keys or any(name == ANY for name, _ in receiver.keys):
         return None
     held = [value for _, value in receiver.keys]
@@ -212,19 +212,21 @@ def _values(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
     return listed(result(one), held)
 
 
-def pair(*parts: Value) -> Value:
+def pair(*parts: RankValue) -> RankValue:
     """A tuple."""
-    return Value(symbol("pair").atoms, items=parts)
+    return RankValue(symbol("pair").atoms, items=parts)
 
 
-def _popitem(m: Machine, f: Frame, one: Call, receiver: Value) -> Value | None:
+def _popitem(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue | None:
     if not receiver.keys:
         return None
     name, value = receiver.keys[-1]
     return pair(constant(name), value)
 
 
-_METHODS: Final[dict[str, Callable[[Machine, Frame, Call, Value], Value | None]]] = {
+_METHODS: Final[
+    dict[str, Callable[[RankMachine, RankFrame, RankCall, RankValue], RankValue | None]]
+] = {
     "pop": _pop,
     "popleft": _pop,
     "get": _get,

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 from ddpify.ranks import words
 from ddpify.ranks.calls import call_method, given
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.functions import enter
-from ddpify.ranks.model import Thing, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import RankThing, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
 from ddpify.ranks.values import constant
 
 
 def entered_context(
-    m: Machine, f: Frame, expression: ast.expr, inside: Callable[[Value], None]
+    m: RankMachine, f: RankFrame, expression: ast.expr, inside: Callable[[RankValue], None]
 ) -> None:
     """``with expression: …``; ``inside`` runs the block with what is bound by ``as``."""
     if isinstance(expression, ast.Call):
@@ -39,7 +39,7 @@ def entered_context(
     call_method(m, f, value, "__exit__", expression)
 
 
-def _enables(thing: Thing) -> bool:
+def _enables(thing: RankThing) -> bool:
     return (
         thing.name == "torch.set_grad_enabled"
         and thing.call is not None
@@ -49,17 +49,17 @@ def _enables(thing: Thing) -> bool:
 
 
 def _generator_context(
-    m: Machine,
-    f: Frame,
+    m: RankMachine,
+    f: RankFrame,
     expression: ast.Call,
-    thing: Thing,
-    inside: Callable[[Value], None],
+    thing: RankThing,
+    inside: Callable[[RankValue], None],
 ) -> None:
     """A ``@contextmanager`` of the project: the block runs at the first yield of each rank."""
     one = record(m, f, thing.name, given(m, f, expression), thing.info)
     came, after = 0, 0
 
-    def block(value: Value) -> None:
+    def block(value: RankValue) -> None:
         nonlocal came, after
         kept = (m.live, m.here)
         m.live &= ~came

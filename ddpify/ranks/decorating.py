@@ -6,12 +6,12 @@ import ast
 from dataclasses import replace
 
 from ddpify.ranks import words
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import ALL, RANK, Origin, Thing, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import ALL, RANK, Origin, RankThing, RankValue
+from ddpify.ranks.protocol import RankMachine
 
 
-def decorated(m: Machine, f: Frame, decorator: ast.expr, value: Value) -> Value:
+def decorated(m: RankMachine, f: RankFrame, decorator: ast.expr, value: RankValue) -> RankValue:
     """A function with a decorator."""
     kept = (m.live, m.items)
     m.live, m.items = ALL, []
@@ -27,14 +27,14 @@ def decorated(m: Machine, f: Frame, decorator: ast.expr, value: Value) -> Value:
     return value
 
 
-def _takes_its_place(found: Value, value: Value) -> bool:
+def _takes_its_place(found: RankValue, value: RankValue) -> bool:
     """Whether a decorator gives another function, or something that does not hide this one."""
     if any(thing.kind in ("function", "class", "instance") for thing in found.things):
         return True
     return bool(found.things) and found.made_from.isdisjoint(value.things)
 
 
-def _mark(decorator: str, functions: tuple[Thing, ...], why: Origin) -> None:
+def _mark(decorator: str, functions: tuple[RankThing, ...], why: Origin) -> None:
     """Note what a library's decorator does to the calls of these functions."""
     trait = words.DECORATORS.get(decorator)
     for one in functions:

@@ -7,13 +7,15 @@ from dataclasses import replace
 
 from ddpify.ranks import builtin, calls, containers
 from ddpify.ranks.environment import environment
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import DATA, ITEM, PART, STRIDE, Origin, Symbol, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import DATA, ITEM, PART, STRIDE, Origin, RankValue, Symbol
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import differs, key_of, per_rank, symbol, text
 
 
-def item(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
+def item(
+    m: RankMachine, f: RankFrame, base: RankValue, index: RankValue, node: ast.expr
+) -> RankValue:
     """``base[index]``."""
     if any(t.name == "os.environ" for t in base.things):
         return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
@@ -38,7 +40,9 @@ def item(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Val
     return _own_part(f, replace(found, atoms=(one, other)), index, node)
 
 
-def _held(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Value | None:
+def _held(
+    m: RankMachine, f: RankFrame, base: RankValue, index: RankValue, node: ast.expr
+) -> RankValue | None:
     """The element, where it is known which one is asked for, or what ``__getitem__`` gives."""
     key = index.constant
     if base.keys is not None and (not index.known or not differs(index)):
@@ -52,8 +56,8 @@ def _held(m: Machine, f: Frame, base: Value, index: Value, node: ast.expr) -> Va
 
 
 def _sliced(
-    f: Frame, base: Value, index: Value, bounds: tuple[Value, ...], node: ast.expr
-) -> Value:
+    f: RankFrame, base: RankValue, index: RankValue, bounds: tuple[RankValue, ...], node: ast.expr
+) -> RankValue:
     items = None if base.items is None else containers.sliced(base.items, bounds)
     part = replace(symbol(f"{key_of(base)}[:]", base, index), items=items)
     if not index.by_rank:
@@ -63,18 +67,20 @@ def _sliced(
     return _own_part(f, part, index, node, STRIDE if stride else PART)
 
 
-def _is_fitted(base: Value) -> bool:
+def _is_fitted(base: RankValue) -> bool:
     """Whether a list was cut or added to: perhaps to a length that divides."""
     atom = base.atoms[0]
     return isinstance(atom, Symbol) and (atom.parts[:1] == ("Add",) or "[:]" in atom.key)
 
 
-def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value | None:
+def _picked_by_rank(
+    f: RankFrame, base: RankValue, index: RankValue, node: ast.AST
+) -> RankValue | None:
     """``[10, 12][rank]``, ``{True: save, False: skip}[rank == 0]``: one element for each rank."""
     if not (index.known and differs(index)):
         return None
     entries = dict(base.keys or ())
-    held: list[tuple[int, Value]] = []
+    held: list[tuple[int, RankValue]] = []
     items = base.items or ()
     for rank, atom in enumerate(index.atoms):
         found = entries.get(str(atom))
@@ -86,7 +92,9 @@ def _picked_by_rank(f: Frame, base: Value, index: Value, node: ast.AST) -> Value
     return per_rank(f"pick@{f.module.site(node)}", held, index.origins)
 
 
-def _own_part(f: Frame, value: Value, index: Value, node: ast.AST, what: str = PART) -> Value:
+def _own_part(
+    f: RankFrame, value: RankValue, index: RankValue, node: ast.AST, what: str = PART
+) -> RankValue:
     """What is picked by the rank is this rank's data."""
     if not index.by_rank:
         return value

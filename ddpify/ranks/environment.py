@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 
 from ddpify.ranks import sizes, words
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Call, Origin, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import Origin, RankCall, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, constant, symbol
 
 
-def environment(f: Frame, name: Value, node: ast.AST) -> Value | None:
+def environment(f: RankFrame, name: RankValue, node: ast.AST) -> RankValue | None:
     """``os.environ[name]`` under torchrun; None if it does not set it."""
     key = name.constant
     if not isinstance(key, str):
@@ -19,13 +19,13 @@ def environment(f: Frame, name: Value, node: ast.AST) -> Value | None:
     site = f.module.site(node)
     if key in words.RANK_VARIABLES:
         kind = words.RANK_VARIABLES[key]
-        return Value(("0", "1"), (), frozenset(), frozenset({Origin(kind, key, site)}))
+        return RankValue(("0", "1"), (), frozenset(), frozenset({Origin(kind, key, site)}))
     if key in words.SIZE_VARIABLES:
         return constant(sizes.world_size(str))
     return None
 
 
-def in_environment(name: Value, op: str) -> Value:
+def in_environment(name: RankValue, op: str) -> RankValue:
     key = name.constant
     known: bool | None = None
     if isinstance(key, str):
@@ -38,7 +38,7 @@ def in_environment(name: Value, op: str) -> Value:
     return constant(known if op == "In" else not known)
 
 
-def get(m: Machine, f: Frame, one: Call) -> Value | None:
+def get(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``os.environ.get(name)``, ``os.getenv(name)``."""
     if not one.args:
         return None

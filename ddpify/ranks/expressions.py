@@ -21,23 +21,23 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.attributes import attribute_of, note_read, settled
 from ddpify.ranks.environment import in_environment
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.logic import chain, negation
 from ddpify.ranks.model import (
     IDENTITY,
-    Guard,
-    Loop,
+    RankGuard,
+    RankLoop,
+    RankValue,
     Symbol,
-    Value,
 )
-from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.operations import binary, compare
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import told_apart
 from ddpify.ranks.values import NONE, constant, key_of, per_rank, symbol
 
 
-def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
+def evaluate(m: RankMachine, f: RankFrame, node: ast.expr) -> RankValue:
     """The value of an expression for the ranks that are live."""
     handler = _HANDLERS.get(type(node))
     if handler is None:
@@ -45,25 +45,25 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     return handler(m, f, node)
 
 
-def _constant(m: Machine, f: Frame, node: ast.Constant) -> Value:
+def _constant(m: RankMachine, f: RankFrame, node: ast.Constant) -> RankValue:
     return constant(node.value)
 
 
-def _name(m: Machine, f: Frame, node: ast.Name) -> Value:
+def _name(m: RankMachine, f: RankFrame, node: ast.Name) -> RankValue:
     return settled(naming.lookup(m, f, node.id))
 
 
-def _attribute(m: Machine, f: Frame, node: ast.Attribute) -> Value:
+def _attribute(m: RankMachine, f: RankFrame, node: ast.Attribute) -> RankValue:
     return attribute_of(m, f, evaluate(m, f, node.value), node.attr, node)
 
 
-def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
+def _subscript(m: RankMachine, f: RankFrame, node: ast.Subscript) -> RankValue:
     base = evaluate(m, f, node.value)
     note_read(m, f, base, "__getitem__", node)
     return elements.item(m, f, base, evaluate(m, f, node.slice), node)
 
 
-def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
+def _compare(m: RankMachine, f: RankFrame, node: ast.Compare) -> RankValue:
     left = evaluate(m, f, node.left)
     results = []
     for op, right_node in zip(node.ops, node.comparators, strict=True):
@@ -76,10 +76,10 @@ def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
     return results[0] if len(results) == 1 else chain(True, results)
 
 
-def _bool(m: Machine, f: Frame, node: ast.BoolOp) -> Value:
+def _bool(m: RankMachine, f: RankFrame, node: ast.BoolOp) -> RankValue:
     """Operands after the first run only for the ranks that come to them."""
     is_and = isinstance(node.op, ast.And)
-    values: list[Value] = []
+    values: list[RankValue] = []
     live, here = m.live, m.here
     for operand in node.values:
         value = evaluate(m, f, operand)
@@ -88,7 +88,7 @@ def _bool(m: Machine, f: Frame, node: ast.BoolOp) -> Value:
         if not left:
             break
         if left != m.live or not value.known:
-            m.here = m.here.under(Guard(value, operand, f.module, is_and, left))
+            m.here = m.here.under(RankGuard(value, operand, f.module, is_and, left))
             m.live = left
     m.live, m.here = live, here
     return chain(is_and, values)
@@ -100,7 +100,7 @@ _UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
 }
 
 
-def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
+def _unary(m: RankMachine, f: RankFrame, node: ast.UnaryOp) -> RankValue:
     value = evaluate(m, f, node.operand)
     if isinstance(node.op, ast.Not):
         return negation(value)
@@ -114,7 +114,7 @@ def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
     return symbol(f"-{key_of(value)}", value)
 
 
-def _binary(m: Machine, f: Frame, node: ast.BinOp) -> Value:
+def _binary(m: RankMachine, f: RankFrame, node: ast.BinOp) -> RankValue:
     left, right = evaluate(m, f, node.left), evaluate(m, f, node.right)
     if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
@@ -123,9 +123,9 @@ def _binary(m: Machine, f: Frame, node: ast.BinOp) -> Value:
     return own or mixing.combined(m, f, node, binary(op, left, right), left, right)
 
 
-def _conditional(m: Machine, f: Frame, node: ast.IfExp) -> Value:
+def _conditional(m: RankMachine, f: RankFrame, node: ast.IfExp) -> RankValue:
     test = evaluate(m, f, node.test)
-    held: list[tuple[int, Value]] = []
+    held: list[tuple[int, RankValue]] = []
 
     def arm(expression: ast.expr) -> Callable[[], None]:
         return lambda: held.append((m.live, evaluate(m, f, expression)))
@@ -135,8 +135,8 @@ def _conditional(m: Machine, f: Frame, node: ast.IfExp) -> Value:
     return per_rank(f"if@{f.module.site(node)}", held, test.origins, always)
 
 
-def _tuple(m: Machine, f: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
-    items: list[Value] = []
+def _tuple(m: RankMachine, f: RankFrame, node: ast.Tuple | ast.List | ast.Set) -> RankValue:
+    items: list[RankValue] = []
     for element in node.elts:
         if isinstance(element, ast.Starred):
             value = evaluate(m, f, element.value)
@@ -144,11 +144,11 @@ def _tuple(m: Machine, f: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
         else:
             items.append(evaluate(m, f, element))
     one = symbol(f"[{', '.join(key_of(item) for item in items[:8])}]")
-    return Value(one.atoms, items=tuple(items))
+    return RankValue(one.atoms, items=tuple(items))
 
 
-def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
-    keys: list[tuple[str, Value]] = []
+def _dict(m: RankMachine, f: RankFrame, node: ast.Dict) -> RankValue:
+    keys: list[tuple[str, RankValue]] = []
     for name, element in zip(node.keys, node.values, strict=True):
         value = evaluate(m, f, element)
         if name is None:
@@ -156,10 +156,10 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
         else:
             keys.append((containers.entry_name(evaluate(m, f, name)) or containers.ANY, value))
     one = symbol(f"dict@{f.module.path}:{node.lineno}:{node.col_offset}")
-    return Value(one.atoms, keys=tuple(dict(keys).items()))
+    return RankValue(one.atoms, keys=tuple(dict(keys).items()))
 
 
-def _text(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
+def _text(m: RankMachine, f: RankFrame, node: ast.JoinedStr) -> RankValue:
     parts = [evaluate(m, f, p.value) for p in node.values if isinstance(p, ast.FormattedValue)]
     if all(isinstance(part.constant, (str, int)) for part in parts) and _is_plain(node):
         held = iter(parts)
@@ -182,15 +182,15 @@ def _is_plain(node: ast.JoinedStr) -> bool:
 
 
 def _comprehension(
-    m: Machine, f: Frame, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
-) -> Value:
+    m: RankMachine, f: RankFrame, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
+) -> RankValue:
     """One element stands for all."""
     kept = {name: f.names[name] for name in _targets(node) if name in f.names}
     live = m.live
-    tests: list[Value] = []
+    tests: list[RankValue] = []
     for generator in node.generators:
         over = evaluate(m, f, generator.iter)
-        loop = Loop(node, f.module, over, False)
+        loop = RankLoop(node, f.module, over, False)
         assigning.assign(m, f, generator.target, iterating.element(m, f, over, loop))
         for test in generator.ifs:
             tests.append(evaluate(m, f, test))
@@ -204,7 +204,7 @@ def _comprehension(
         m.write(f.names, name, value)
     one = symbol(f"each@{f.module.path}:{node.lineno}:{node.col_offset}", over)
     picked = frozenset(o for test in tests for o in test.origins if o.kind in IDENTITY)
-    return Value(one.atoms, (), one.deps, one.origins | picked, (element,))
+    return RankValue(one.atoms, (), one.deps, one.origins | picked, (element,))
 
 
 def _targets(node: Any) -> set[str]:
@@ -216,21 +216,21 @@ def _targets(node: Any) -> set[str]:
     }
 
 
-def _lambda(m: Machine, f: Frame, node: ast.Lambda) -> Value:
-    return naming.make_function(m, f, FunctionInfo("<lambda>", node, f.module))
+def _lambda(m: RankMachine, f: RankFrame, node: ast.Lambda) -> RankValue:
+    return naming.make_function(m, f, FunctionDefinition("<lambda>", node, f.module))
 
 
-def _named(m: Machine, f: Frame, node: ast.NamedExpr) -> Value:
+def _named(m: RankMachine, f: RankFrame, node: ast.NamedExpr) -> RankValue:
     value = evaluate(m, f, node.value)
     assigning.assign(m, f, node.target, value)
     return value
 
 
-def _inner(m: Machine, f: Frame, node: ast.Await | ast.Starred) -> Value:
+def _inner(m: RankMachine, f: RankFrame, node: ast.Await | ast.Starred) -> RankValue:
     return evaluate(m, f, node.value)
 
 
-def _yield(m: Machine, f: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
+def _yield(m: RankMachine, f: RankFrame, node: ast.Yield | ast.YieldFrom) -> RankValue:
     value = evaluate(m, f, node.value) if node.value is not None else constant(None)
     if f.on_yield is not None:
         f.on_yield(value)
@@ -242,7 +242,7 @@ def _yield(m: Machine, f: Frame, node: ast.Yield | ast.YieldFrom) -> Value:
     return symbol("sent")
 
 
-def _slice(m: Machine, f: Frame, node: ast.Slice) -> Value:
+def _slice(m: RankMachine, f: RankFrame, node: ast.Slice) -> RankValue:
     parts = [
         NONE if part is None else evaluate(m, f, part)
         for part in (node.lower, node.upper, node.step)
@@ -250,11 +250,11 @@ def _slice(m: Machine, f: Frame, node: ast.Slice) -> Value:
     return replace(symbol("slice", *parts), items=tuple(parts))
 
 
-def _call(m: Machine, f: Frame, node: ast.Call) -> Value:
+def _call(m: RankMachine, f: RankFrame, node: ast.Call) -> RankValue:
     return calls.call(m, f, node)
 
 
-_HANDLERS: dict[type[ast.expr], Callable[[Machine, Frame, Any], Value]] = {
+_HANDLERS: dict[type[ast.expr], Callable[[RankMachine, RankFrame, Any], RankValue]] = {
     ast.Constant: _constant,
     ast.Name: _name,
     ast.Attribute: _attribute,

@@ -8,19 +8,23 @@ from dataclasses import replace
 
 from ddpify.ranks import naming
 from ddpify.ranks.containers import elements
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import Call, Thing, Value
-from ddpify.ranks.modules import ClassInfo, FunctionInfo
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.UserDict", "typing.TypedDict")
 
 
 def held(
-    m: Machine, info: ClassInfo, value: Value, args: tuple[Value, ...], kwargs: dict[str, Value]
-) -> Value | None:
+    m: RankMachine,
+    info: ClassDefinition,
+    value: RankValue,
+    args: tuple[RankValue, ...],
+    kwargs: dict[str, RankValue],
+) -> RankValue | None:
     """An object of a class that is a dict, a list or a named tuple, if what it holds is known."""
     if info.inherits("typing.NamedTuple"):
         names = [name for one in reversed(info.mro()) for name in _annotated(one)]
@@ -39,18 +43,18 @@ def held(
     return replace(value, origins=frozenset(), keys=tuple({**dict(first), **kwargs}.items()))
 
 
-def _hands_on(method: FunctionInfo) -> bool:
+def _hands_on(method: FunctionDefinition) -> bool:
     """``__init__(self, *args, **kwargs)``, which says what the base is given."""
     spec = method.node.args
     return spec.vararg is not None and spec.kwarg is not None and len(spec.args) == 1
 
 
 def fill(
-    m: Machine,
-    info: ClassInfo,
-    made: Thing,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
+    m: RankMachine,
+    info: ClassDefinition,
+    made: RankThing,
+    args: tuple[RankValue, ...],
+    kwargs: dict[str, RankValue],
 ) -> None:
     """Fields by position and name, then those with a default of ``field(…)``."""
     names = [name for one in reversed(info.mro()) for name in _annotated(one)]
@@ -63,12 +67,12 @@ def fill(
                 made.attrs[name] = default
 
 
-def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
+def _default(m: RankMachine, info: ClassDefinition, name: str) -> RankValue | None:
     """``field(default=…)`` and ``field(default_factory=…)``, which is called for each object."""
     node = info.assigns.get(name)
     if not isinstance(node, ast.Call):
         return None
-    frame = Frame(info.module, None, naming.namespace(m, info.module).attrs)
+    frame = RankFrame(info.module, None, naming.namespace(m, info.module).attrs)
     if "dataclasses.field" not in m.evaluate(frame, node.func).names():
         return None
     given = {one.arg: m.evaluate(frame, one.value) for one in node.keywords}
@@ -77,7 +81,7 @@ def _default(m: Machine, info: ClassInfo, name: str) -> Value | None:
     return given.get("default")
 
 
-def _annotated(info: ClassInfo) -> list[str]:
+def _annotated(info: ClassDefinition) -> list[str]:
     """The annotated names of a class body, in order."""
     return [
         item.target.id
@@ -86,7 +90,7 @@ def _annotated(info: ClassInfo) -> list[str]:
     ]
 
 
-def places(m: Machine, thing: Thing) -> list[str]:
+def places(m: RankMachine, thing: RankThing) -> list[str]:
     """What the parts of ``case Point(x, y)`` are: ``__match_args__``, or the fields."""
     if thing.kind == "class":
         written = naming.class_attribute(m, thing.info, "__match_args__")
@@ -97,14 +101,14 @@ def places(m: Machine, thing: Thing) -> list[str]:
     return _names_of(made) if made is not None else []
 
 
-def namespace(m: Machine, f: Frame, one: Call) -> Value:
+def namespace(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """``SimpleNamespace(me=rank)``."""
     made = result(one)
     made.things[0].attrs.update(one.kwargs)
     return made
 
 
-def named_tuple(m: Machine, f: Frame, one: Call) -> Value | None:
+def named_tuple(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``Info(rank, size)`` of a class that ``namedtuple("Info", "rank size")`` made."""
     kind = one.receiver.things[0].call if one.receiver is not None else None
     names = _names_of(kind) if kind is not None else []
@@ -120,7 +124,7 @@ def named_tuple(m: Machine, f: Frame, one: Call) -> Value | None:
     return replace(made, items=items) if len(items) == len(names) else made
 
 
-def _names_of(kind: Call) -> list[str]:
+def _names_of(kind: RankCall) -> list[str]:
     listed = kind.arg(1, "field_names")
     names = [item.constant for item in listed.items or (listed,)] if listed is not None else []
     return [name for text in names for name in str(text).replace(",", " ").split()]

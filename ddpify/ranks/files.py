@@ -23,7 +23,7 @@ MAX_FILES = 4000
 
 
 @dataclass
-class Project:
+class DistributedProject:
     """The files that take part, by (resolved) path."""
 
     modules: Modules
@@ -33,7 +33,9 @@ class Project:
     concerned: list[Path] = field(default_factory=list)  # distributed, or importing what is
 
     @classmethod
-    def of(cls, root: Path, files: Sequence[Path], texts: Mapping[Path, bytes]) -> Project:
+    def of(
+        cls, root: Path, files: Sequence[Path], texts: Mapping[Path, bytes]
+    ) -> DistributedProject:
         """Read ``files`` and what they import."""
         given = {file.resolve(): raw for file, raw in texts.items()}
         project = cls(Modules(root, given))

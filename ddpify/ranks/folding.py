@@ -8,18 +8,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ddpify.ranks import iterables, sizes
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.logic import chain
-from ddpify.ranks.model import Call, Value
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.operations import power
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import differs, gathered
 
-Handler = Callable[["Machine", "Frame", Call], Value | None]
+Handler = Callable[["RankMachine", "RankFrame", RankCall], RankValue | None]
 
 
 def _folded(function: Callable[..., Any], other: Handler | None = None) -> Handler:
-    def folded(m: Machine, f: Frame, one: Call) -> Value | None:
+    def folded(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         given = _written(one) or one.args
         picked = other(m, f, one) if other is not None else None
         if picked is not None:
@@ -36,12 +36,12 @@ def _folded(function: Callable[..., Any], other: Handler | None = None) -> Handl
                 atoms.append(sizes.apply(function, *held))
             except Exception:  # the user's numbers may not be meant for it
                 return None
-        return Value((atoms[0], atoms[1]), (), *gathered(given))
+        return RankValue((atoms[0], atoms[1]), (), *gathered(given))
 
     return folded
 
 
-def _written(one: Call) -> tuple[Value, ...] | None:
+def _written(one: RankCall) -> tuple[RankValue, ...] | None:
     """The elements of a list that is written in the call itself."""
     node = one.node.args[0] if len(one.node.args) == 1 else None
     if not isinstance(node, (ast.List, ast.Tuple)) or len(one.args) != 1:
@@ -49,7 +49,7 @@ def _written(one: Call) -> tuple[Value, ...] | None:
     return None if any(isinstance(part, ast.Starred) for part in node.elts) else one.args[0].items
 
 
-def _all_any(m: Machine, f: Frame, one: Call) -> Value | None:
+def _all_any(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``all([a, b])`` is true where ``a and b`` is."""
     given = _written(one)
     return replace(chain(one.method == "all", list(given)), things=()) if given else None

@@ -6,24 +6,24 @@ import ast
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddpify.ranks.model import Guard, Value
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, FunctionNode, Module
+from ddpify.ranks.model import RankGuard, RankValue
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, FunctionNode, Module
 
 
 @dataclass(eq=False)
-class Frame:
+class RankFrame:
     """One call of a function, or the top level of a module."""
 
     module: Module
-    function: FunctionInfo | None
-    names: dict[str, Value]
-    outer: Frame | None = None
-    return_ranks: list[tuple[int, Value, tuple[Guard, ...]]] = field(default_factory=list)
-    yielded: list[Value] = field(default_factory=list)
-    delegated: Value | None = None  # what `yield from` goes over, if its elements are not known
+    function: FunctionDefinition | None
+    names: dict[str, RankValue]
+    outer: RankFrame | None = None
+    return_ranks: list[tuple[int, RankValue, tuple[RankGuard, ...]]] = field(default_factory=list)
+    yielded: list[RankValue] = field(default_factory=list)
+    delegated: RankValue | None = None  # what `yield from` goes over, if its elements are not known
     on_yield: Any = None
-    cls: ClassInfo | None = None
-    body: ClassInfo | None = None  # the class whose body this is
+    cls: ClassDefinition | None = None
+    body: ClassDefinition | None = None  # the class whose body this is
     outward: set[str] = field(default_factory=set)
     nonlocals: set[str] = field(default_factory=set)
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 from ddpify.names import COLLECTIVES
 from ddpify.ranks import mixing, naming, words
-from ddpify.ranks.frames import Frame, node_of_function
-from ddpify.ranks.model import ALL, RANK0, Call, Guard, Origin, Thing, Value
-from ddpify.ranks.modules import FunctionInfo
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame, node_of_function
+from ddpify.ranks.model import ALL, RANK0, Origin, RankCall, RankGuard, RankThing, RankValue
+from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Inline, Item
 from ddpify.ranks.values import NONE, agreed, merge, of, symbol
 
@@ -19,16 +19,16 @@ MAX_DEPTH = 22
 
 
 def enter(
-    m: Machine,
-    f: Frame | None,
-    thing: Thing,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    one: Call | None,
-    on_yield: Callable[[Value], None] | None = None,
-) -> Value:
+    m: RankMachine,
+    f: RankFrame | None,
+    thing: RankThing,
+    args: tuple[RankValue, ...],
+    kwargs: dict[str, RankValue],
+    one: RankCall | None,
+    on_yield: Callable[[RankValue], None] | None = None,
+) -> RankValue:
     """Run a function of the project and give what it returns."""
-    info: FunctionInfo = thing.info
+    info: FunctionDefinition = thing.info
     own = thing.receiver
     if own is not None and not thing.traits.static:
         args = (own.held or of(own), *args)
@@ -68,21 +68,21 @@ def enter(
 
 
 def _frame(
-    m: Machine,
-    thing: Thing,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    on_yield: Callable[[Value], None] | None,
-) -> Frame:
-    info: FunctionInfo = thing.info
-    frame = Frame(info.module, info, {}, m.closures.get(thing))
+    m: RankMachine,
+    thing: RankThing,
+    args: tuple[RankValue, ...],
+    kwargs: dict[str, RankValue],
+    on_yield: Callable[[RankValue], None] | None,
+) -> RankFrame:
+    info: FunctionDefinition = thing.info
+    frame = RankFrame(info.module, info, {}, m.closures.get(thing))
     frame.on_yield = on_yield
     frame.cls = info.owner
     bind_parameters(m, frame, info, args, kwargs, thing.defaults)
     return frame
 
 
-def _once(m: Machine, thing: Thing, items: list[Item], asked: bool) -> None:
+def _once(m: RankMachine, thing: RankThing, items: list[Item], asked: bool) -> None:
     """A function under ``functools.cache``: a rank that has called it before gets what it gave.
 
     With arguments it is not known what was ``asked`` before, so nothing is said of it.
@@ -94,14 +94,14 @@ def _once(m: Machine, thing: Thing, items: list[Item], asked: bool) -> None:
         m.items.append(Inline(items, m.live & ~known))
 
 
-def _as_decorated(m: Machine, thing: Thing, info: FunctionInfo) -> None:
+def _as_decorated(m: RankMachine, thing: RankThing, info: FunctionDefinition) -> None:
     """What decorators of libraries do to the call: no gradients, rank 0 alone."""
     if thing.traits.no_grad:
         m.here = replace(m.here, grad=False)
     if thing.traits.rank0 is not None:
-        test = Value((True, False), (), frozenset(), frozenset({thing.traits.rank0}))
+        test = RankValue((True, False), (), frozenset(), frozenset({thing.traits.rank0}))
         node = getattr(info.node, "decorator_list", [ast.Constant(value=True)])[0]
-        m.here = m.here.under(Guard(test, node, info.module, True, RANK0))
+        m.here = m.here.under(RankGuard(test, node, info.module, True, RANK0))
         m.live &= RANK0
 
 
@@ -109,7 +109,7 @@ _HANDLED = words.WRAPPERS | {words.LOADER, words.SAMPLER}
 
 
 def _handles(
-    m: Machine, args: tuple[Value, ...], kwargs: dict[str, Value], own: Thing | None
+    m: RankMachine, args: tuple[RankValue, ...], kwargs: dict[str, RankValue], own: RankThing | None
 ) -> bool:
     """Whether a function is given a wrapped model, a loader, what each rank has for itself, or
     functions that are worth entering."""
@@ -124,7 +124,7 @@ def _handles(
     )
 
 
-def _is_worth(m: Machine, thing: Thing) -> bool:
+def _is_worth(m: RankMachine, thing: RankThing) -> bool:
     """Whether a definition is a function, or a class with one, that is worth entering."""
     if thing.kind == "function":
         return m.interest.enters(thing.info)
@@ -133,18 +133,18 @@ def _is_worth(m: Machine, thing: Thing) -> bool:
     return any(m.interest.enters(info) for info in thing.info.methods.values())
 
 
-def _in(value: Value) -> tuple[Thing, ...]:
+def _in(value: RankValue) -> tuple[RankThing, ...]:
     """What a value may be, or what a list or a dict of lists holds."""
     held = [*(value.items or ()), *(one for _, one in value.keys or ())]
     return value.things + tuple(thing for one in held for thing in _in(one))
 
 
-def _returned(m: Machine, frame: Frame, info: FunctionInfo, rest: int) -> Value:
+def _returned(m: RankMachine, frame: RankFrame, info: FunctionDefinition, rest: int) -> RankValue:
     if frame.delegated is not None and len(frame.yielded) == 1:
         return frame.delegated
     if frame.yielded:
-        return Value(symbol(f"{info.qualname}()").atoms, items=tuple(frame.yielded[:6]))
-    sources: tuple[list[Value], list[Value]] = ([], [])
+        return RankValue(symbol(f"{info.qualname}()").atoms, items=tuple(frame.yielded[:6]))
+    sources: tuple[list[RankValue], list[RankValue]] = ([], [])
     why: set[Origin] = set()
     always = False
     for live, value, guards in frame.return_ranks:
@@ -161,12 +161,12 @@ def _returned(m: Machine, frame: Frame, info: FunctionInfo, rest: int) -> Value:
 
 
 def bind_parameters(
-    m: Machine,
-    frame: Frame,
-    info: FunctionInfo,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    defaults_: dict[str, Value],
+    m: RankMachine,
+    frame: RankFrame,
+    info: FunctionDefinition,
+    args: tuple[RankValue, ...],
+    kwargs: dict[str, RankValue],
+    defaults_: dict[str, RankValue],
 ) -> None:
     """Give a function its arguments; what was not given has its default or is unknown."""
     spec = info.node.args
@@ -188,32 +188,34 @@ def bind_parameters(
         m.hold(frame.names, parameter.arg, value)
     if spec.vararg is not None:
         rest = args[len(positional) :]
-        frame.names[spec.vararg.arg] = Value(symbol("*args").atoms, items=tuple(rest))
+        frame.names[spec.vararg.arg] = RankValue(symbol("*args").atoms, items=tuple(rest))
     if spec.kwarg is not None:
-        frame.names[spec.kwarg.arg] = Value(symbol("**kwargs").atoms, keys=tuple(kwargs.items()))
+        frame.names[spec.kwarg.arg] = RankValue(
+            symbol("**kwargs").atoms, keys=tuple(kwargs.items())
+        )
 
 
 def _default(
-    m: Machine,
-    frame: Frame,
-    info: FunctionInfo,
+    m: RankMachine,
+    frame: RankFrame,
+    info: FunctionDefinition,
     name: str,
     default: ast.expr | None,
-    known: dict[str, Value],
-) -> Value:
+    known: dict[str, RankValue],
+) -> RankValue:
     if name in known:
         return known[name]
     if default is None:
         return parameter_value(m, info, name)
-    return m.evaluate(Frame(info.module, None, naming.namespace(m, info.module).attrs), default)
+    return m.evaluate(RankFrame(info.module, None, naming.namespace(m, info.module).attrs), default)
 
 
-def parameter_value(m: Machine, info: FunctionInfo, name: str) -> Value:
+def parameter_value(m: RankMachine, info: FunctionDefinition, name: str) -> RankValue:
     """A parameter that nobody gives."""
     site = info.module.site(info.node)
     named = m.by_name(name, site)
     if named is not None:
         return named
-    thing = Thing("parameter", name, site)
+    thing = RankThing("parameter", name, site)
     one = symbol(f"{info.qualname}({name})")
-    return Value(one.atoms, (thing,))
+    return RankValue(one.atoms, (thing,))

@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import Final
 
 from ddpify.ranks import functions
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import NO_GRAD, RANK, RANK0, Call, Guard, Origin, Thing, Value
-from ddpify.ranks.modules import FunctionInfo
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import (
+    NO_GRAD,
+    RANK,
+    RANK0,
+    Origin,
+    RankCall,
+    RankGuard,
+    RankThing,
+    RankValue,
+)
+from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
 from ddpify.ranks.values import of
 
@@ -39,7 +48,7 @@ _HOOKS: Final = {
 EVALUATION: Final = frozenset(name for name in (*_VALIDATE, *_TEST) if "dataloader" not in name)
 
 
-def trained(m: Machine, f: Frame, one: Call) -> None:
+def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """``trainer.fit(model, datamodule=…)`` and its kin."""
     given = [one.arg(0, "model"), one.kwargs.get("datamodule"), *one.args[1:]]
     things = [t for value in given if value is not None for t in value.things if t.cls is not None]
@@ -56,7 +65,7 @@ def trained(m: Machine, f: Frame, one: Call) -> None:
             _hook(m, f, one, thing, name, (one.receiver, of(things[0]) if things else None))
 
 
-def _callbacks(one: Call) -> list[Thing]:
+def _callbacks(one: RankCall) -> list[RankThing]:
     """The project's callbacks that the Trainer was given."""
     made = one.receiver.made_by(TRAINER) if one.receiver is not None else None
     given = made.call.kwargs.get("callbacks") if made is not None and made.call else None
@@ -65,26 +74,26 @@ def _callbacks(one: Call) -> list[Thing]:
 
 
 def _hook(
-    m: Machine,
-    f: Frame,
-    one: Call,
-    thing: Thing,
+    m: RankMachine,
+    f: RankFrame,
+    one: RankCall,
+    thing: RankThing,
     name: str,
-    first: tuple[Value | None, ...] = (),
+    first: tuple[RankValue | None, ...] = (),
 ) -> None:
-    info: FunctionInfo | None = thing.cls.method(name) if thing.cls is not None else None
+    info: FunctionDefinition | None = thing.cls.method(name) if thing.cls is not None else None
     if info is None:
         return
-    bound = Thing("function", info.qualname, info=info, receiver=thing)
+    bound = RankThing("function", info.qualname, info=info, receiver=thing)
     if name in EVALUATION:
         bound.traits = NO_GRAD
     names = info.parameters[1:]
     kept = (m.live, m.here)
     if name == _ALONE:
         why = Origin(RANK, "prepare_data, which Lightning calls on one process", one.site)
-        test = Value((True, False), origins=frozenset({why}))
+        test = RankValue((True, False), origins=frozenset({why}))
         m.live &= RANK0
-        m.here = m.here.under(Guard(test, one.node, f.module, True, RANK0))
+        m.here = m.here.under(RankGuard(test, one.node, f.module, True, RANK0))
     known = dict(zip(names, first, strict=False))
     given = tuple(known.get(n) or functions.parameter_value(m, info, n) for n in names)
     functions.enter(m, f, bound, given, {}, one)

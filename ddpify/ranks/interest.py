@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ddpify.ranks import words
-from ddpify.ranks.modules import FunctionInfo, Module
+from ddpify.ranks.modules import FunctionDefinition, Module
 
 # A file that says none of these is not about several processes. Plain texts: looking for one is
 # many times faster than an expression with as many branches.
@@ -111,7 +111,7 @@ class Interest:
     hot: set[str] = field(default_factory=set)
     talks: set[str] = field(default_factory=set)  # those that narrowly say one, or call one
     words: tuple[str, ...] = _HOT
-    _known: dict[FunctionInfo, bool] = field(default_factory=dict)
+    _known: dict[FunctionDefinition, bool] = field(default_factory=dict)
     _called: dict[Module, re.Pattern[str] | None] = field(default_factory=dict)
 
     @classmethod
@@ -133,7 +133,7 @@ class Interest:
                     calls.setdefault(name, set()).update(_CALLED.findall(chunk))
         return cls(_closed(hot - _COMMON, calls), talks - _COMMON, wanted)
 
-    def enters(self, info: FunctionInfo) -> bool:
+    def enters(self, info: FunctionDefinition) -> bool:
         """Whether a call of it is read."""
         known = self._known.get(info)
         if known is None:
@@ -147,14 +147,14 @@ class Interest:
             self._known[info] = known
         return known
 
-    def communicates(self, info: FunctionInfo) -> bool:
+    def communicates(self, info: FunctionDefinition) -> bool:
         """Whether a function calls a collective by a name that its file gives it."""
         if info.module not in self._called:
             self._called[info.module] = called_here(info.module.source.text)
         called = self._called[info.module]
         return called is not None and bool(called.search(info.text))
 
-    def narrow(self, info: FunctionInfo) -> bool:
+    def narrow(self, info: FunctionDefinition) -> bool:
         """Whether a model's forward is read: it, or a function it calls, says a word."""
         if _NARROW.search(info.text) or self.communicates(info):
             return True

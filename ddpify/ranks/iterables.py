@@ -10,18 +10,20 @@ from typing import Final
 
 from ddpify.python import words as names
 from ddpify.ranks.containers import ANY, any_of, elements, entry_name, listed, pair
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Call, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import symbol
 
-Handler = Callable[[Machine, Frame, Call], Value | None]
+Handler = Callable[[RankMachine, RankFrame, RankCall], RankValue | None]
 MAX_PRODUCT = 16
 (_CHAIN,) = (name for name in names.ITERATES if name.endswith(".chain"))
 
 
-def _elements(m: Machine, f: Frame, value: Value, node: ast.AST) -> tuple[Value, ...] | None:
+def _elements(
+    m: RankMachine, f: RankFrame, value: RankValue, node: ast.AST
+) -> tuple[RankValue, ...] | None:
     """What iterating gives, that of an object of the project with ``__iter__`` included."""
     found = elements(value)
     if found is not None or not any(t.kind == "instance" for t in value.things):
@@ -30,13 +32,13 @@ def _elements(m: Machine, f: Frame, value: Value, node: ast.AST) -> tuple[Value,
     return elements(made) if made is not None else None
 
 
-def _objects(items: Sequence[Value]) -> bool:
+def _objects(items: Sequence[RankValue]) -> bool:
     """Whether there are objects among the elements, or lists of some: of numbers nothing is said,
     for what a list of texts says of the ranks is another matter."""
     return any(item.things or _objects(item.items or ()) for item in items)
 
 
-def _given(m: Machine, f: Frame, one: Call) -> list[tuple[Value, ...]] | None:
+def _given(m: RankMachine, f: RankFrame, one: RankCall) -> list[tuple[RankValue, ...]] | None:
     """The elements of each argument, if all are known."""
     if one.star or not one.args:
         return None
@@ -45,11 +47,11 @@ def _given(m: Machine, f: Frame, one: Call) -> list[tuple[Value, ...]] | None:
     return found if len(found) == len(held) else None
 
 
-def _with(one: Call, items: Sequence[Value]) -> Value | None:
+def _with(one: RankCall, items: Sequence[RankValue]) -> RankValue | None:
     return listed(result(one), items) if _objects(items) else None
 
 
-def _same(m: Machine, f: Frame, one: Call) -> Value | None:
+def _same(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``list(x)``, ``sorted(x)``, ``iter(x)``: its elements."""
     if not one.args and one.name in ("builtins.list", "builtins.set"):
         return listed(result(one), ())
@@ -57,12 +59,12 @@ def _same(m: Machine, f: Frame, one: Call) -> Value | None:
     return _with(one, given[0]) if given else None
 
 
-def _reversed(m: Machine, f: Frame, one: Call) -> Value | None:
+def _reversed(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = _given(m, f, one)
     return _with(one, given[0][::-1]) if given else None
 
 
-def _filter(m: Machine, f: Frame, one: Call) -> Value | None:
+def _filter(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = _given(m, f, replace(one, args=one.args[1:2]))
     if not given:
         return None
@@ -72,7 +74,7 @@ def _filter(m: Machine, f: Frame, one: Call) -> Value | None:
     return _with(one, given[0])
 
 
-def _map(m: Machine, f: Frame, one: Call) -> Value | None:
+def _map(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = _given(m, f, replace(one, args=one.args[1:]))
     if not given or not one.args[0].things:
         return None
@@ -80,19 +82,19 @@ def _map(m: Machine, f: Frame, one: Call) -> Value | None:
     return _with(one, found)
 
 
-def _starmap(m: Machine, f: Frame, one: Call) -> Value | None:
+def _starmap(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = elements(one.args[1]) if len(one.args) == 2 else None
     if given is None or any(item.items is None for item in given):
         return None
     return _with(one, [m.apply(f, one.args[0], one.node, item.items or ()) for item in given])
 
 
-def _zip(m: Machine, f: Frame, one: Call) -> Value | None:
+def _zip(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = _given(m, f, one)
     return _with(one, [pair(*held) for held in zip(*given, strict=False)]) if given else None
 
 
-def _product(m: Machine, f: Frame, one: Call) -> Value | None:
+def _product(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = _given(m, f, one)
     if not given:
         return None
@@ -100,12 +102,12 @@ def _product(m: Machine, f: Frame, one: Call) -> Value | None:
     return _with(one, [pair(*parts) for _, parts in zip(range(MAX_PRODUCT), held, strict=False)])
 
 
-def _chain(m: Machine, f: Frame, one: Call) -> Value | None:
+def _chain(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = _given(m, f, one)
     return _with(one, [item for items in given for item in items]) if given else None
 
 
-def _chain_of(m: Machine, f: Frame, one: Call) -> Value | None:
+def _chain_of(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     outer = elements(one.args[0]) if len(one.args) == 1 else None
     held = [elements(value) for value in outer or ()]
     if None in held:
@@ -113,17 +115,17 @@ def _chain_of(m: Machine, f: Frame, one: Call) -> Value | None:
     return _with(one, [item for items in held for item in items or ()])
 
 
-def _repeat(m: Machine, f: Frame, one: Call) -> Value | None:
+def _repeat(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     return _with(one, one.args[:1])
 
 
-def _tee(m: Machine, f: Frame, one: Call) -> Value | None:
+def _tee(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     given = _given(m, f, replace(one, args=one.args[:1]))
     same = listed(result(one), given[0]) if given and _objects(given[0]) else None
     return _with(one, [pair(*given[0]), pair(*given[0])]) if given and same else None
 
 
-def _next(m: Machine, f: Frame, one: Call) -> Value | None:
+def _next(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``next(x)``: one of its elements, or what its ``__next__`` gives."""
     if not one.args:
         return None
@@ -136,7 +138,7 @@ def _next(m: Machine, f: Frame, one: Call) -> Value | None:
     return found
 
 
-def _best(m: Machine, f: Frame, one: Call) -> Value | None:
+def _best(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``max(models, key=…)``: one of them."""
     if "key" not in one.kwargs:
         return None
@@ -144,7 +146,7 @@ def _best(m: Machine, f: Frame, one: Call) -> Value | None:
     return any_of(items) if items and _objects(items) else None
 
 
-def _sum(m: Machine, f: Frame, one: Call) -> Value | None:
+def _sum(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``sum(lists, [])``."""
     if len(one.args) != 2 or one.args[1].items is None:
         return None
@@ -152,7 +154,7 @@ def _sum(m: Machine, f: Frame, one: Call) -> Value | None:
     return _with(one, [item for items in held for item in items or ()])
 
 
-def _reduce(m: Machine, f: Frame, one: Call) -> Value | None:
+def _reduce(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     items = elements(one.args[1]) if len(one.args) > 1 else None
     if not items or len(items) > MAX_PRODUCT or not one.args[0].things:
         return None
@@ -162,7 +164,7 @@ def _reduce(m: Machine, f: Frame, one: Call) -> Value | None:
     return total
 
 
-def dict_of(m: Machine, f: Frame, one: Call) -> Value | None:
+def dict_of(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``dict(other, a=1)``, ``OrderedDict(pairs)``: its entries, where they are known."""
     if one.star or len(one.args) > 1:
         return None
@@ -173,11 +175,11 @@ def dict_of(m: Machine, f: Frame, one: Call) -> Value | None:
     return replace(made, keys=tuple({**entries, **one.kwargs}.items()))
 
 
-def _entries(given: Value) -> dict[str, Value] | None:
+def _entries(given: RankValue) -> dict[str, RankValue] | None:
     """The entries of a dict, or of a list of pairs."""
     if given.keys is not None:
         return dict(given.keys)
-    found: dict[str, Value] = {}
+    found: dict[str, RankValue] = {}
     for item in given.items if given.items is not None else (given,):
         if item.items is None or len(item.items) != 2:
             return None
@@ -185,21 +187,23 @@ def _entries(given: Value) -> dict[str, Value] | None:
     return found
 
 
-def _from_keys(m: Machine, f: Frame, one: Call) -> Value | None:
+def _from_keys(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     names = elements(one.args[0]) if one.args else None
     if names is None or len(one.args) != 2:
         return None
     made = symbol(f"dict@{one.site}")
-    return Value(made.atoms, keys=tuple((entry_name(name) or ANY, one.args[1]) for name in names))
+    return RankValue(
+        made.atoms, keys=tuple((entry_name(name) or ANY, one.args[1]) for name in names)
+    )
 
 
-def _deque(m: Machine, f: Frame, one: Call) -> Value | None:
+def _deque(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``deque()`` and ``deque(items)``."""
     items = elements(one.args[0]) if one.args else ()
     return None if items is None else listed(result(one), items)
 
 
-def _chain_map(m: Machine, f: Frame, one: Call) -> Value | None:
+def _chain_map(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``ChainMap(own, defaults)``: the first that has an entry."""
     if any(value.keys is None for value in one.args):
         return None
@@ -207,7 +211,7 @@ def _chain_map(m: Machine, f: Frame, one: Call) -> Value | None:
     return replace(result(one), keys=tuple(dict(held).items()))
 
 
-def _queue(m: Machine, f: Frame, one: Call) -> Value:
+def _queue(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     return listed(result(one), ())
 
 

@@ -7,32 +7,43 @@ from dataclasses import replace
 
 from ddpify.python.words import ITERATES
 from ddpify.ranks import words
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, RANK1, Loop, Origin, Symbol, Thing, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import (
+    ALL,
+    DATA,
+    IDENTITY,
+    RANK0,
+    RANK1,
+    Origin,
+    RankLoop,
+    RankThing,
+    RankValue,
+    Symbol,
+)
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
 
 MAX_UNROLLED = 6
 
 
-def unrolled(over: Value) -> tuple[Value, ...] | None:
+def unrolled(over: RankValue) -> tuple[RankValue, ...] | None:
     """The elements of a short list whose elements are objects or differ: each is run by itself."""
     if over.items is None or not 0 < len(over.items) <= MAX_UNROLLED:
         return None
     return over.items if any(item.things for item in over.items) else None
 
 
-def by_holders(item: Value) -> tuple[int, Value, Value | None]:
+def by_holders(item: RankValue) -> tuple[int, RankValue, RankValue | None]:
     """The round of a loop for an element: the ranks whose list has it, and what tells them."""
     ranks = holders(item)
     if ranks == ALL:
         return ALL, item, None
-    test = Value((bool(ranks & RANK0), bool(ranks & RANK1)), origins=item.origins)
+    test = RankValue((bool(ranks & RANK0), bool(ranks & RANK1)), origins=item.origins)
     there = item.atoms[0 if ranks & RANK0 else 1]
     return ranks, replace(item, atoms=(there, there)), test
 
 
-def rounds_by_rank(over: Value) -> tuple[range, range] | None:
+def rounds_by_rank(over: RankValue) -> tuple[range, range] | None:
     """The few numbers that each rank runs through, of a ``range`` that both know and differ in."""
     made = over.made_by("builtins.range")
     if made is None or made.call is None or len(made.call.args) > 2:
@@ -50,7 +61,7 @@ def rounds_by_rank(over: Value) -> tuple[range, range] | None:
     return (numbers[0], numbers[1]) if few else None
 
 
-def own_length(m: Machine, over: Value) -> bool:
+def own_length(m: RankMachine, over: RankValue) -> bool:
     """Whether the number of rounds is each rank's own: ``range`` of something local."""
     made = over.made_by("builtins.range", "builtins.list", "builtins.tuple")
     if made is None or made.call is None:
@@ -61,13 +72,13 @@ def own_length(m: Machine, over: Value) -> bool:
     )
 
 
-def _found_by_one(value: Value) -> bool:
+def _found_by_one(value: RankValue) -> bool:
     """Whether a value is a constant on one rank, and on another what that one read or computed."""
     unknown = [isinstance(atom, Symbol) for atom in value.atoms]
     return value.by_rank and unknown[0] != unknown[1]
 
 
-def element(m: Machine, f: Frame, over: Value, loop: Loop) -> Value:
+def element(m: RankMachine, f: RankFrame, over: RankValue, loop: RankLoop) -> RankValue:
     """What the loop's variable is bound to."""
     if over.items:
         return merge("element", (list(over.items), list(over.items)), frozenset())
@@ -87,27 +98,27 @@ def element(m: Machine, f: Frame, over: Value, loop: Loop) -> Value:
     return item
 
 
-def _of_builtin(m: Machine, f: Frame, made: Thing, loop: Loop) -> Value | None:
+def _of_builtin(m: RankMachine, f: RankFrame, made: RankThing, loop: RankLoop) -> RankValue | None:
     call = made.call
     assert call is not None
     if made.name == "builtins.enumerate" and call.args:
         number = symbol(f"index@{loop.site}")
         item = element(m, f, call.args[0], loop)
-        return Value(number.atoms, items=(number, item))
+        return RankValue(number.atoms, items=(number, item))
     if made.name == "builtins.zip" and call.args:
-        return Value(
+        return RankValue(
             symbol(f"zip@{loop.site}").atoms,
             items=tuple(element(m, f, arg, loop) for arg in call.args),
         )
     if made.name == "builtins.range":
         origins = frozenset(o for arg in call.args for o in arg.origins)
         one = symbol(f"element@{loop.site}")
-        return Value(one.atoms, (), one.deps, origins)
+        return RankValue(one.atoms, (), one.deps, origins)
     if made.name.endswith(".items") and call.receiver is not None and call.receiver.keys:
         pairs = call.receiver.keys
         names = [constant(name) for name, _ in pairs]
         held = [value for _, value in pairs]
-        return Value(
+        return RankValue(
             symbol("item").atoms,
             items=(merge("k", (names, names), frozenset()), merge("v", (held, held), frozenset())),
         )
@@ -121,7 +132,7 @@ def _is_bar(name: str) -> bool:
     return name.startswith(("tqdm", "rich.progress", "fastprogress"))
 
 
-def _of_instance(m: Machine, f: Frame, over: Value, loop: Loop) -> Value | None:
+def _of_instance(m: RankMachine, f: RankFrame, over: RankValue, loop: RankLoop) -> RankValue | None:
     """An object of the project with ``__iter__``: what that yields."""
     thing = over.things[0]
     if thing.cls is None or thing.cls.method("__iter__") is None:
@@ -136,8 +147,8 @@ def _of_instance(m: Machine, f: Frame, over: Value, loop: Loop) -> Value | None:
     return symbol(f"element@{loop.site}", value)
 
 
-def _with_origin(value: Value, origin: Origin) -> Value:
-    return Value(
+def _with_origin(value: RankValue, origin: Origin) -> RankValue:
+    return RankValue(
         value.atoms,
         value.things,
         value.deps,
@@ -147,7 +158,7 @@ def _with_origin(value: Value, origin: Origin) -> Value:
     )
 
 
-def dealt(over: Value, loop: Loop) -> str | None:
+def dealt(over: RankValue, loop: RankLoop) -> str | None:
     """Why the batches of a loop are this rank's own; None if they are not known to be.
 
     They are where the loader has a sampler that deals, or where the loop trains on something whose
@@ -172,7 +183,7 @@ def dealt(over: Value, loop: Loop) -> str | None:
     return None
 
 
-def _is_share(dataset: Thing) -> bool:
+def _is_share(dataset: RankThing) -> bool:
     """Whether a data set is ``Subset(data, range(rank, len(data), world_size))``."""
     if dataset.name != "torch.utils.data.Subset" or dataset.call is None:
         return False
@@ -180,7 +191,7 @@ def _is_share(dataset: Thing) -> bool:
     return indices is not None and any(o.kind in IDENTITY for o in spread(indices))
 
 
-def deals(sampler: Value) -> bool:
+def deals(sampler: RankValue) -> bool:
     """Whether a sampler gives each rank its own: DistributedSampler, or one that knows the rank."""
     if any(_for_one(thing) for thing in sampler.things):
         return False
@@ -192,12 +203,12 @@ def deals(sampler: Value) -> bool:
     return any(origin.kind in IDENTITY for origin in spread(sampler))
 
 
-def _is_our_share(sampler: Thing) -> bool:
+def _is_our_share(sampler: RankThing) -> bool:
     """Whether a sampler is one of ``evaluation_sampler()``: this rank's samples or batches."""
     return sampler.cls is not None and sampler.cls.module.ours
 
 
-def _for_one(sampler: Thing) -> bool:
+def _for_one(sampler: RankThing) -> bool:
     """Whether a sampler is ``DistributedSampler(data, num_replicas=1, rank=0)``: all for one."""
     if sampler.name != words.SAMPLER or sampler.call is None:
         return False

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import ALL, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import ALL, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import FALSE
 
 
-def first_use(m: Machine, f: Frame, node: ast.If, test: Value) -> Value:
+def first_use(m: RankMachine, f: RankFrame, node: ast.If, test: RankValue) -> RankValue:
     """The condition of an ``if``: false where all ranks have come by before."""
     missing = _missing(node)
     if missing is None or test.known:

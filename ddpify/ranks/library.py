@@ -25,15 +25,15 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import Collective, collective, is_world
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import CLOCK, DATA, FILES, LOCAL_RANK, RANK, Call, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import CLOCK, DATA, FILES, LOCAL_RANK, RANK, RankCall, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import NONE, TRUE, constant, symbol
 
 
-def called(m: Machine, f: Frame, one: Call) -> Value:
+def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """The effect and the value of a call of a library's name or of an unknown object's method."""
     handler = _HANDLERS.get(one.name)
     value = handler(m, f, one) if handler is not None else None
@@ -43,7 +43,7 @@ def called(m: Machine, f: Frame, one: Call) -> Value:
     return value
 
 
-def _combining(m: Machine, f: Frame, one: Call, value: Value) -> Value:
+def _combining(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
     """``a.div_(b)`` is a quotient from now on, and so is what ``a.div(b)`` gives."""
     made = mixing.called(m, one, value)
     func = one.node.func
@@ -52,7 +52,7 @@ def _combining(m: Machine, f: Frame, one: Call, value: Value) -> Value:
     return made
 
 
-def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
+def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     name = one.name
     shared = collective(one)
     if shared is not None:
@@ -77,24 +77,24 @@ def _by_kind(m: Machine, f: Frame, one: Call) -> Value:
     return _by_its_name(m, one) or result(one)
 
 
-def _by_its_name(m: Machine, one: Call) -> Value | None:
+def _by_its_name(m: RankMachine, one: RankCall) -> RankValue | None:
     """``is_main_process()`` of a module that is not here: nothing but the name says what it is."""
     known = one.name.startswith("torch.") or one.name.partition(".")[0] in sys.stdlib_module_names
     return None if known else m.by_name(one.method.removeprefix("get_"), one.site)
 
 
-def _is_true(value: Value | None) -> bool:
+def _is_true(value: RankValue | None) -> bool:
     return value is not None and value.constant is True
 
 
-def _op(one: Call) -> str:
+def _op(one: RankCall) -> str:
     return one.name.removeprefix(words.DIST) if one.name.startswith(words.DIST) else one.name
 
 
 # -- torch.distributed -----------------------------------------------------------------------------
 
 
-def _collective(m: Machine, f: Frame, shared: Collective) -> Value:
+def _collective(m: RankMachine, f: RankFrame, shared: Collective) -> RankValue:
     one = shared.call
     m.opened = m.opened or one.method == "init_process_group"
     if shared.group is None and not _is_true(shared.given("use_local_synchronization")):
@@ -108,7 +108,7 @@ def _collective(m: Machine, f: Frame, shared: Collective) -> Value:
     return NONE if shared.gives_none else result(one)
 
 
-def _agree(m: Machine, f: Frame, shared: Collective) -> None:
+def _agree(m: RankMachine, f: RankFrame, shared: Collective) -> None:
     """Afterwards what it fills in is the same on all ranks."""
     value = shared.given(shared.filled)
     if value is None:
@@ -127,7 +127,7 @@ def _agree(m: Machine, f: Frame, shared: Collective) -> None:
         assigning.assign_quietly(m, f, node, whole)
 
 
-def _reduce(m: Machine, f: Frame, shared: Collective) -> None:
+def _reduce(m: RankMachine, f: RankFrame, shared: Collective) -> None:
     """``reduce``: afterwards one rank's argument is the sum, those of the others are not."""
     value, node = shared.given(shared.filled), shared.node(shared.filled)
     if value is not None and isinstance(node, (ast.Name, ast.Attribute)):
@@ -135,49 +135,49 @@ def _reduce(m: Machine, f: Frame, shared: Collective) -> None:
         assigning.assign_quietly(m, f, node, partly)
 
 
-def _rank(m: Machine, f: Frame, one: Call) -> Value | None:
+def _rank(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     group = one.arg(0, "group")
     if group is not None and not is_world(group):
         return with_origin(symbol(f"rank@{one.site}"), RANK, "get_rank()", one)
     return m.rank_value(RANK, "get_rank()", one.site)
 
 
-def _local_rank(m: Machine, f: Frame, one: Call) -> Value:
+def _local_rank(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     return m.rank_value(LOCAL_RANK, one.name, one.site)
 
 
-def _size(m: Machine, f: Frame, one: Call) -> Value | None:
+def _size(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     group = one.arg(0, "group")
     whole = group is None or is_world(group)
     return constant(sizes.world_size()) if whole else None
 
 
-def _rank_and_size(m: Machine, f: Frame, one: Call) -> Value:
+def _rank_and_size(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     rank = m.rank_value(RANK, one.name, one.site)
     return replace(result(one), items=(rank, constant(sizes.world_size())))
 
 
-def _true(m: Machine, f: Frame, one: Call) -> Value:
+def _true(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     return TRUE
 
 
-def _is_initialized(m: Machine, f: Frame, one: Call) -> Value:
+def _is_initialized(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """True, save to the helpers before they open the group: `if is_distributed(): return`."""
     return constant(m.opened or not f.module.ours)
 
 
-def _imported(m: Machine, f: Frame, one: Call) -> Value | None:
+def _imported(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``sys.modules.get("numpy")``: the module, where it is there."""
     name = one.args[0].constant if one.args else None
     return naming.external(m, name) if isinstance(name, str) else None
 
 
-def _second(m: Machine, f: Frame, one: Call) -> Value | None:
+def _second(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``cast(Net, model)``."""
     return one.arg(1, "val")
 
 
-def _spawn(m: Machine, f: Frame, one: Call) -> Value:
+def _spawn(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """``mp.spawn(fn, args=…)``: the function gets its process's number first."""
     target = one.arg(0, "fn")
     if target is not None:
@@ -191,7 +191,7 @@ def _spawn(m: Machine, f: Frame, one: Call) -> Value:
 # -- wrapped models --------------------------------------------------------------------------------
 
 
-def _wrap(m: Machine, f: Frame, one: Call) -> Value:
+def _wrap(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     value = result(one)
     wrapper = value.things[0]
     inner = one.arg(0, "module")
@@ -204,14 +204,14 @@ def _wrap(m: Machine, f: Frame, one: Call) -> Value:
     return value
 
 
-def _fully_shard(m: Machine, f: Frame, one: Call) -> Value:
+def _fully_shard(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     model = one.arg(0, "module")
     for thing in model.things if model is not None else ():
         thing.sharded = one
     return model if model is not None else result(one)
 
 
-def forward_event(m: Machine, f: Frame, one: Call) -> None:
+def forward_event(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """A model is called: what that communicates."""
     thing = one.receiver.things[0] if one.receiver is not None and one.receiver.things else None
     if thing is None:
@@ -224,7 +224,7 @@ def forward_event(m: Machine, f: Frame, one: Call) -> None:
         m.event("forward", one, one.node, f)
 
 
-def _backward(m: Machine, f: Frame, one: Call) -> None:
+def _backward(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """The backward of a wrapped model reduces gradients; of one whose making is seen it may not."""
     loss = one.receiver
     if loss is None or not _reaches_wrapper(loss, m.run.script):
@@ -232,7 +232,7 @@ def _backward(m: Machine, f: Frame, one: Call) -> None:
     m.event("backward", one, one.node, f)
 
 
-def _reaches_wrapper(loss: Value, script: bool) -> bool:
+def _reaches_wrapper(loss: RankValue, script: bool) -> bool:
     """Through a wrapped model; in a part of a program also through one that is not seen made."""
     sources = set(loss.sources())
     if any(t.name in words.WRAPPERS or t.sharded is not None for t in sources):
@@ -244,7 +244,7 @@ def _reaches_wrapper(loss: Value, script: bool) -> bool:
 # -- methods ---------------------------------------------------------------------------------------
 
 
-def _method(m: Machine, f: Frame, one: Call) -> Value:
+def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     receiver = one.receiver
     assert receiver is not None
     method = one.method
@@ -267,26 +267,30 @@ def _method(m: Machine, f: Frame, one: Call) -> Value:
         return environment.get(m, f, one) or result(one)
     if method == "prepare" and one.args and one.name.startswith("accelerate."):
         return (
-            one.args[0] if len(one.args) == 1 else Value(symbol("prepared").atoms, items=one.args)
+            one.args[0]
+            if len(one.args) == 1
+            else RankValue(symbol("prepared").atoms, items=one.args)
         )
     if method == "setup" and one.args and one.name.startswith("lightning."):
-        return one.args[0] if len(one.args) == 1 else Value(symbol("set up").atoms, items=one.args)
+        return (
+            one.args[0] if len(one.args) == 1 else RankValue(symbol("set up").atoms, items=one.args)
+        )
     return result(one)
 
 
 # -- builtins --------------------------------------------------------------------------------------
 
 
-def _identity(m: Machine, f: Frame, one: Call) -> Value | None:
+def _identity(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     return one.args[0] if one.args else None
 
 
-def _hooks(m: Machine, f: Frame, one: Call) -> Value | None:
+def _hooks(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     hooks.trained(m, f, one)
     return None
 
 
-_HANDLERS: Final[dict[str, Callable[[Machine, Frame, Call], Value | None]]] = {
+_HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue | None]]] = {
     **builtin.HANDLERS,
     **dict.fromkeys(words.RANK_CALLS, _rank),
     **dict.fromkeys(words.LOCAL_RANK_CALLS, _local_rank),

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddpify.ranks.model import Symbol, Value
+from ddpify.ranks.model import RankValue, Symbol
 from ddpify.ranks.sizes import Sized
 from ddpify.ranks.values import Made, differs, gathered, split_by_rank, text, truth
 
 
-def negation(value: Value) -> Value:
+def negation(value: RankValue) -> RankValue:
     """``not value``."""
     atoms: list[Any] = []
     for atom in value.atoms:
@@ -20,10 +20,10 @@ def negation(value: Value) -> Value:
             key = text(atom)
             key = key[4:] if key.startswith("not ") else f"not {key}"
             atoms.append(Symbol(key, ("Not", atom)))
-    return Value((atoms[0], atoms[1]), (), value.deps, value.origins)
+    return RankValue((atoms[0], atoms[1]), (), value.deps, value.origins)
 
 
-def chain(is_and: bool, values: list[Value]) -> Value:
+def chain(is_and: bool, values: list[RankValue]) -> RankValue:
     """``a and b …`` or ``a or b …``: operands that are known drop out, rank by rank."""
     reached = (_reached(is_and, values, 0), _reached(is_and, values, 1))
     atoms = tuple(_chained(is_and, [value.atoms[rank] for value in values]) for rank in (0, 1))
@@ -34,12 +34,12 @@ def chain(is_and: bool, values: list[Value]) -> Value:
     things = tuple(dict.fromkeys(thing for value in held for thing in value.things))
     apart = split_by_rank(things, reached)
     deps -= frozenset(things)
-    return Value((atoms[0], atoms[1]), things, deps, origins, apart=apart)
+    return RankValue((atoms[0], atoms[1]), things, deps, origins, apart=apart)
 
 
-def _reached(is_and: bool, values: list[Value], rank: int) -> list[Value]:
+def _reached(is_and: bool, values: list[RankValue], rank: int) -> list[RankValue]:
     """The operands that may be the result on one rank."""
-    found: list[Value] = []
+    found: list[RankValue] = []
     for value in values:
         known = truth(value.atoms[rank])
         if known is not is_and or value is values[-1]:
@@ -49,7 +49,7 @@ def _reached(is_and: bool, values: list[Value], rank: int) -> list[Value]:
     return found
 
 
-def _is_number_of_rank(values: list[Value]) -> bool:
+def _is_number_of_rank(values: list[RankValue]) -> bool:
     """``given or rank``: as elsewhere, what differs between ranks is that of the distributed world,
     unless it is a condition."""
     *others, last = values

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from ddpify.ranks import assigning, iterating
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Guard, Loop, Origin, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import Origin, RankGuard, RankLoop, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
 from ddpify.ranks.values import merge, same, symbol
@@ -20,11 +20,11 @@ NOBODY: frozenset[Origin] = frozenset()
 BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 
 
-def go_through(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
+def go_through(m: RankMachine, f: RankFrame, node: ast.For | ast.AsyncFor) -> None:
     """``for``."""
     over = m.evaluate(f, node.iter)
     trains = _trains(f, node)
-    loop = Loop(node, f.module, over, trains)
+    loop = RankLoop(node, f.module, over, trains)
     numbers = iterating.rounds_by_rank(over)
     if numbers is not None:
         run_rounds(m, f, node, loop, _counted(over, numbers))
@@ -36,12 +36,12 @@ def go_through(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> None:
     local = None
     _forget(m, f, node)
     if iterating.own_length(m, over):
-        local = Guard(over, node.iter, f.module, True, m.live)
+        local = RankGuard(over, node.iter, f.module, True, m.live)
     read_rounds(m, f, node, lambda: _looped(m, f, node, loop, _key(f, node.iter), local, over))
     _otherwise(m, f, node)
 
 
-def _counted(over: Value, numbers: tuple[range, range]) -> Iterator[Round]:
+def _counted(over: RankValue, numbers: tuple[range, range]) -> Iterator[Round]:
     """``range`` of numbers that each rank knows: as often as they say, by each."""
     counts = (len(numbers[0]), len(numbers[1]))
     for turn in range(max(counts)):
@@ -52,13 +52,13 @@ def _counted(over: Value, numbers: tuple[range, range]) -> Iterator[Round]:
 
 
 def _looped(
-    m: Machine,
-    f: Frame,
+    m: RankMachine,
+    f: RankFrame,
     node: ast.For | ast.AsyncFor,
-    loop: Loop,
+    loop: RankLoop,
     key: str,
-    local: Guard | None,
-    over: Value,
+    local: RankGuard | None,
+    over: RankValue,
 ) -> None:
     with m.looping(loop, key, local):
         element = iterating.element(m, f, over, loop)
@@ -66,7 +66,7 @@ def _looped(
         m.execute(f, node.body)
 
 
-def _forget(m: Machine, f: Frame, node: LoopNode) -> None:
+def _forget(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
     """Constants that the loop's body changes are not known in it: it runs again and again."""
     for name in changed(f.module, node):
         value = f.names.get(name)
@@ -75,24 +75,24 @@ def _forget(m: Machine, f: Frame, node: LoopNode) -> None:
             m.write(f.names, name, replace(value, atoms=one.atoms))
 
 
-def go_on_while(m: Machine, f: Frame, node: ast.While) -> None:
+def go_on_while(m: RankMachine, f: RankFrame, node: ast.While) -> None:
     """``while``."""
     _forget(m, f, node)
     read_rounds(m, f, node, lambda: _while_once(m, f, node))
 
 
-def _while_once(m: Machine, f: Frame, node: ast.While) -> None:
+def _while_once(m: RankMachine, f: RankFrame, node: ast.While) -> None:
     test = m.evaluate(f, node.test)
     live = m.may(test, m.live, True)
     if not live:
         m.execute(f, node.orelse)
         return
-    loop = Loop(node, f.module, None, _trains(f, node))
-    local = Guard(test, node.test, f.module, True, m.live) if m.is_local(test, m.live) else None
+    loop = RankLoop(node, f.module, None, _trains(f, node))
+    local = RankGuard(test, node.test, f.module, True, m.live) if m.is_local(test, m.live) else None
     outside, m.live = m.live, live
     here = m.here
     if live != outside:
-        m.here = here.under(Guard(test, node.test, f.module, True, live))
+        m.here = here.under(RankGuard(test, node.test, f.module, True, live))
     with m.looping(loop, _key(f, node.test), local):
         m.execute(f, node.body)
         again = m.evaluate(f, node.test) if m.live else test
@@ -103,7 +103,7 @@ def _while_once(m: Machine, f: Frame, node: ast.While) -> None:
     _otherwise(m, f, node)
 
 
-def _otherwise(m: Machine, f: Frame, node: LoopNode) -> None:
+def _otherwise(m: RankMachine, f: RankFrame, node: LoopNode) -> None:
     """``else`` of a loop: a ``break`` skips it, and goes on after it."""
     live, items = m.live, m.items
     loop = items[-1] if items else None
@@ -121,15 +121,15 @@ def _otherwise(m: Machine, f: Frame, node: LoopNode) -> None:
         m.execute(f, node.orelse)
 
 
-def _leave_locally(m: Machine, f: Frame, test: Value, node: ast.While) -> None:
+def _leave_locally(m: RankMachine, f: RankFrame, test: RankValue, node: ast.While) -> None:
     """``while not stop`` whose body sets ``stop`` to what each rank has for itself."""
     last = m.items[-1]
     if isinstance(last, Repeat):
-        guard = Guard(test, node.test, f.module, True, m.live)
+        guard = RankGuard(test, node.test, f.module, True, m.live)
         m.items[-1] = Split(guard, ([last], []), m.live)
 
 
-def _trains(f: Frame, node: LoopNode) -> bool:
+def _trains(f: RankFrame, node: LoopNode) -> bool:
     """Whether a loop holds a ``backward()``; its text is asked first, where comments count."""
     last = node.end_lineno or node.lineno
     if not any(BACKWARD.search(line) for line in f.module.source.lines[node.lineno - 1 : last]):
@@ -138,5 +138,5 @@ def _trains(f: Frame, node: LoopNode) -> bool:
     return any(ast.unparse(func).endswith("backward") for func in calls)
 
 
-def _key(f: Frame, node: ast.expr) -> str:
+def _key(f: RankFrame, node: ast.expr) -> str:
     return ast.unparse(node)

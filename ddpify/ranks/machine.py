@@ -25,7 +25,7 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.aliases import Aliases, Changes, is_container
 from ddpify.ranks.balance import Balance
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.imports import Modules
 from ddpify.ranks.interest import Interest
@@ -35,18 +35,18 @@ from ddpify.ranks.model import (
     DATA,
     RANDOM,
     RANK,
-    Call,
     Exit,
-    Guard,
     Here,
-    Loop,
     Origin,
+    RankCall,
+    RankGuard,
+    RankLoop,
+    RankThing,
+    RankValue,
     Store,
     Symbol,
-    Thing,
-    Value,
 )
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Branch, End, Event, Inline, Item, Repeat, Split, Unread
 from ddpify.ranks.values import asks_presence, merge, narrowed, truth
@@ -55,7 +55,7 @@ MAX_READINGS, LARGE = 2, 500
 MISSING: Any = object()
 
 
-class Interpreter:
+class RankReader:
     """One run from one start."""
 
     def __init__(self, modules: Modules, interest: Interest, run: Run, limit: int) -> None:
@@ -71,23 +71,29 @@ class Interpreter:
         self.marks = False  # whether anything was summed over the ranks
         self.streams = streams.unseeded()
         self.items: list[Item] = []
-        self.journal: list[tuple[dict[str, Value], str, Any]] = []
+        self.journal: list[tuple[dict[str, RankValue], str, Any]] = []
         self.aliases = Aliases()
-        self.entering: list[FunctionInfo] = []
-        self.entered: set[FunctionInfo] = set()
-        self.readings: dict[FunctionInfo, tuple[int, int, list[Item]]] = {}
-        self.remembered: dict[tuple[FunctionInfo, Thing | None], int] = {}  # by which ranks
-        self.made: set[tuple[ast.If, Thing]] = set()  # what all ranks have made at its first use
-        self.submodules: dict[tuple[Module, str, int], Value | None] = {}
+        self.entering: list[FunctionDefinition] = []
+        self.entered: set[FunctionDefinition] = set()
+        self.readings: dict[FunctionDefinition, tuple[int, int, list[Item]]] = {}
+        self.remembered: dict[tuple[FunctionDefinition, RankThing | None], int] = (
+            {}
+        )  # by which ranks
+        self.made: set[tuple[ast.If, RankThing]] = (
+            set()
+        )  # what all ranks have made at its first use
+        self.submodules: dict[tuple[Module, str, int], RankValue | None] = {}
         self.reread: list[ast.AST] = []  # loops of which two rounds were read
-        self.namespaces: dict[Module, Thing] = {}
-        self.resolving: set[tuple[Module | ClassInfo, str]] = set()
-        self.externals: dict[str, Value] = {}
+        self.namespaces: dict[Module, RankThing] = {}
+        self.resolving: set[tuple[Module | ClassDefinition, str]] = set()
+        self.externals: dict[str, RankValue] = {}
         self.patched: set[str] = set()
         self.words: set[str] = set()
-        self.closures: dict[Thing, Frame | None] = {}  # the frames in which functions were made
-        self.classes: dict[ClassInfo, Thing] = {}
-        self.finished: dict[ClassInfo, Value] = {}  # what their decorators made of them
+        self.closures: dict[RankThing, RankFrame | None] = (
+            {}
+        )  # the frames in which functions were made
+        self.classes: dict[ClassDefinition, RankThing] = {}
+        self.finished: dict[ClassDefinition, RankValue] = {}  # what their decorators made of them
 
     # -- state ---------------------------------------------------------------------------------
 
@@ -104,23 +110,23 @@ class Interpreter:
             self.items.append(Unread(self.live))
             self.live = 0
 
-    def note_reading(self, info: FunctionInfo, statements: int, items: list[Item]) -> None:
+    def note_reading(self, info: FunctionDefinition, statements: int, items: list[Item]) -> None:
         """A function was read for all ranks: how much there was to read, and what it did."""
         times, most, _ = self.readings.get(info, (0, 0, items))
         self.readings[info] = (times + 1, max(most, statements), items)
 
-    def read_enough(self, info: FunctionInfo) -> list[Item] | None:
+    def read_enough(self, info: FunctionDefinition) -> list[Item] | None:
         """What a large function did, once it was read for its first calls: more would say the same
         again. A call that some ranks make is always read, to be compared with those of others."""
         times, most, items = self.readings.get(info, (0, 0, []))
         return items if self.live == ALL and times >= MAX_READINGS and most > LARGE else None
 
-    def write(self, space: dict[str, Value], key: str, value: Value) -> None:
+    def write(self, space: dict[str, RankValue], key: str, value: RankValue) -> None:
         """Set a name, so that it can be taken back after a branch."""
         self.journal.append((space, key, space.get(key, MISSING)))
         self.hold(space, key, value)
 
-    def hold(self, space: dict[str, Value], key: str, value: Value) -> None:
+    def hold(self, space: dict[str, RankValue], key: str, value: RankValue) -> None:
         """Set a name for good."""
         space[key] = value
         if is_container(value):
@@ -162,7 +168,7 @@ class Interpreter:
 
     # -- control -------------------------------------------------------------------------------
 
-    def branch(self, f: Frame, test: Value, node: ast.expr, arms: tuple[Any, Any]) -> None:
+    def branch(self, f: RankFrame, test: RankValue, node: ast.expr, arms: tuple[Any, Any]) -> None:
         """Run ``arms`` (callables) under a condition: each for the ranks that may take it."""
         live = self.live
         takes = [self.may(test, live, True), self.may(test, live, False)]
@@ -179,7 +185,7 @@ class Interpreter:
                 here = self.here
                 divides = ranks != live and not local
                 may = ranks if divides else ALL
-                self.here = here.under(Guard(test, node, f.module, holds, may))
+                self.here = here.under(RankGuard(test, node, f.module, holds, may))
                 try:
                     arm()
                 finally:
@@ -191,7 +197,7 @@ class Interpreter:
         self._merge(f, test, node, live, takes, results)
         self.live = results[0][0] | results[1][0]
 
-    def may(self, test: Value, live: int, holds: bool) -> int:
+    def may(self, test: RankValue, live: int, holds: bool) -> int:
         """The ranks for which a condition may be ``holds``."""
         ranks = 0
         for rank in (0, 1):
@@ -200,7 +206,7 @@ class Interpreter:
                 ranks |= 1 << rank
         return ranks
 
-    def is_local(self, test: Value, live: int) -> bool:
+    def is_local(self, test: RankValue, live: int) -> bool:
         """Whether each rank may decide this for itself, in a way that is not known here."""
         if any(isinstance(atom, Symbol) and atom.key == "synced" for atom in test.atoms):
             return False  # one rank has what the other sent
@@ -223,8 +229,8 @@ class Interpreter:
 
     def _add_condition(
         self,
-        f: Frame,
-        test: Value,
+        f: RankFrame,
+        test: RankValue,
         node: ast.expr,
         live: int,
         takes: list[int],
@@ -237,7 +243,7 @@ class Interpreter:
         if takes[0] == 0 or takes[1] == 0:
             self.items += arms[0] or arms[1]
         elif local and takes[0] == takes[1]:
-            guard = Guard(test, node, f.module, True, live)
+            guard = RankGuard(test, node, f.module, True, live)
             self.items.append(Split(guard, arms, live))
         else:
             known = [(atom, truth(atom)) for atom in test.atoms]
@@ -246,8 +252,8 @@ class Interpreter:
 
     def _merge(
         self,
-        f: Frame,
-        test: Value,
+        f: RankFrame,
+        test: RankValue,
         node: ast.expr,
         live: int,
         takes: list[int],
@@ -260,7 +266,7 @@ class Interpreter:
             why = test.origins
         elif takes[0] != takes[1] and takes[0] and takes[1]:
             why = frozenset({Origin(RANK, "rank", f.module.site(node))})
-        merged: dict[tuple[Any, ...], Value] = {}  # two names of one list stay so
+        merged: dict[tuple[Any, ...], RankValue] = {}  # two names of one list stay so
         for (number, key), (space, _) in changed.items():
             old = space.get(key)
             sources = _sources((number, key), old, live, takes, results)
@@ -274,7 +280,7 @@ class Interpreter:
                 merged[same] = made if old is None else narrowed(old, made, live)
             self.write(space, key, merged[same])
 
-    def end(self, f: Frame, kind: str, node: ast.AST) -> None:
+    def end(self, f: RankFrame, kind: str, node: ast.AST) -> None:
         """The ranks that are here leave."""
         made = Exit(
             self.tick(),
@@ -291,7 +297,7 @@ class Interpreter:
         self.live = 0
 
     @contextmanager
-    def looping(self, loop: Loop, key: str, local: Guard | None = None) -> Iterator[None]:
+    def looping(self, loop: RankLoop, key: str, local: RankGuard | None = None) -> Iterator[None]:
         """The body of a loop."""
         live, items, here = self.live, self.items, self.here
         self.items, self.here = [], replace(here, loops=(*here.loops, loop))
@@ -306,14 +312,16 @@ class Interpreter:
 
     # -- records -------------------------------------------------------------------------------
 
-    def event(self, op: str, call: Call | None, node: ast.AST, f: Frame) -> None:
+    def event(self, op: str, call: RankCall | None, node: ast.AST, f: RankFrame) -> None:
         """A collective is entered."""
         if self.live:
             self.items.append(
                 Event(op, call, node, f.module, self.live, self.here.guards, self.here.stack)
             )
 
-    def store(self, f: Frame, base: Value, key: str, value: Value, node: ast.AST, el: bool) -> None:
+    def store(
+        self, f: RankFrame, base: RankValue, key: str, value: RankValue, node: ast.AST, el: bool
+    ) -> None:
         """An attribute or an element is set."""
         self.run.stores.append(
             Store(
@@ -334,31 +342,40 @@ class Interpreter:
 
     # -- the parts in other files ---------------------------------------------------------------
 
-    def evaluate(self, f: Frame, node: ast.expr) -> Value:
+    def evaluate(self, f: RankFrame, node: ast.expr) -> RankValue:
         """The value of an expression."""
         return expressions.evaluate(self, f, node)
 
-    def apply(self, f: Frame, callee: Value, node: ast.AST, args: tuple[Value, ...] = ()) -> Value:
+    def apply(
+        self, f: RankFrame, callee: RankValue, node: ast.AST, args: tuple[RankValue, ...] = ()
+    ) -> RankValue:
         """What a value gives when it is called."""
         return calls.applied_to(self, f, callee, node, args)
 
-    def set_property(self, f: Frame, base: Value, name: str, node: ast.AST, value: Value) -> bool:
+    def set_property(
+        self, f: RankFrame, base: RankValue, name: str, node: ast.AST, value: RankValue
+    ) -> bool:
         """``base.name = value`` of a property; whether it is one."""
         held = [(thing, thing.cls.setter(name)) for thing in base.things if thing.cls is not None]
         for thing, info in held:
             if info is not None and thing.kind == "instance":
-                bound = Thing("function", info.qualname, info=info, receiver=thing)
+                bound = RankThing("function", info.qualname, info=info, receiver=thing)
                 functions.enter(self, f, bound, (value,), {}, None)
                 return True
         return False
 
     def call_method(
-        self, f: Frame, base: Value, name: str, node: ast.AST, args: tuple[Value, ...] = ()
-    ) -> Value | None:
+        self,
+        f: RankFrame,
+        base: RankValue,
+        name: str,
+        node: ast.AST,
+        args: tuple[RankValue, ...] = (),
+    ) -> RankValue | None:
         """``base.name()`` that Python calls itself; None if it is not of the project."""
         return calls.call_method(self, f, base, name, node, args)
 
-    def global_name(self, module: Module, name: str) -> Value:
+    def global_name(self, module: Module, name: str) -> RankValue:
         """A global of a module."""
         return naming.global_name(self, module, name)
 
@@ -366,32 +383,32 @@ class Interpreter:
         """Whether a module is the script that is run: its statements run in their order."""
         return self.run.script and self.run.start == module.path
 
-    def bind(self, f: Frame, name: str, value: Value) -> None:
+    def bind(self, f: RankFrame, name: str, value: RankValue) -> None:
         """Bind a name."""
         assigning.bind(self, f, name, value)
 
-    def attribute(self, f: Frame, base: Value, name: str, node: ast.expr) -> Value:
+    def attribute(self, f: RankFrame, base: RankValue, name: str, node: ast.expr) -> RankValue:
         """``base.name``."""
         return attributes.attribute_of(self, f, base, name, node)
 
-    def item(self, f: Frame, base: Value, index: Value, node: ast.expr) -> Value:
+    def item(self, f: RankFrame, base: RankValue, index: RankValue, node: ast.expr) -> RankValue:
         """``base[index]``."""
         return elements.item(self, f, base, index, node)
 
-    def places(self, thing: Thing) -> list[str]:
+    def places(self, thing: RankThing) -> list[str]:
         """The attributes that a class pattern means by position."""
         return fields.places(self, thing)
 
-    def change(self, f: Frame, node: ast.expr, old: Value, new: Value) -> None:
+    def change(self, f: RankFrame, node: ast.expr, old: RankValue, new: RankValue) -> None:
         """The list or dict that ``node`` gives was changed: all who hold it have ``new``."""
         if not self.aliases.change(self.write, old, new):
             assigning.assign_quietly(self, f, node, new)
 
-    def execute(self, f: Frame, body: list[ast.stmt]) -> None:
+    def execute(self, f: RankFrame, body: list[ast.stmt]) -> None:
         """Run statements for the ranks that are live."""
         statements.execute(self, f, body)
 
-    def apart(self, f: Frame, body: list[ast.stmt]) -> None:
+    def apart(self, f: RankFrame, body: list[ast.stmt]) -> None:
         """Run statements as an import does: for all ranks, and for good."""
         kept = (self.items, self.live, self.here)
         self.items, self.live, self.here = [], ALL, replace(self.here, guards=(), loops=())
@@ -404,17 +421,17 @@ class Interpreter:
 
     def enter(
         self,
-        f: Frame | None,
-        thing: Thing,
-        args: tuple[Value, ...],
-        kwargs: dict[str, Value],
-        one: Call | None,
-        on_yield: Callable[[Value], None] | None = None,
-    ) -> Value:
+        f: RankFrame | None,
+        thing: RankThing,
+        args: tuple[RankValue, ...],
+        kwargs: dict[str, RankValue],
+        one: RankCall | None,
+        on_yield: Callable[[RankValue], None] | None = None,
+    ) -> RankValue:
         """Run a function of the project and give what it returns."""
         return functions.enter(self, f, thing, args, kwargs, one, on_yield)
 
-    def call_value(self, f: Frame, callee: Value, given: Given) -> Value:
+    def call_value(self, f: RankFrame, callee: RankValue, given: Given) -> RankValue:
         """Call whatever ``callee`` may be."""
         return calls.call_value(self, f, callee, given)
 
@@ -423,18 +440,18 @@ class Interpreter:
         if items:
             self.items.append(Inline(items, self.live))
 
-    def rank_value(self, kind: str, what: str, site: Any) -> Value:
+    def rank_value(self, kind: str, what: str, site: Any) -> RankValue:
         """The rank, as read at ``site``."""
-        return Value((0, 1), (), frozenset(), frozenset({Origin(kind, what, site)}))
+        return RankValue((0, 1), (), frozenset(), frozenset({Origin(kind, what, site)}))
 
-    def by_name(self, name: str, site: Any) -> Value | None:
+    def by_name(self, name: str, site: Any) -> RankValue | None:
         """What an unknown thing of this name is in a distributed program."""
         if name in words.RANK_NAMES:
             return self.rank_value(RANK, name, site)
         if name in words.LOCAL_NAMES:
             return self.rank_value("local-rank", name, site)
         if name in words.MAIN_NAMES:
-            return Value((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
+            return RankValue((True, False), (), frozenset(), frozenset({Origin(RANK, name, site)}))
         return None
 
     def finish(self) -> Run:
@@ -451,13 +468,13 @@ class Interpreter:
 
 
 def _sources(
-    key: tuple[int, str], old: Value | None, live: int, takes: list[int], results: list[Any]
-) -> tuple[list[Value], list[Value]] | None:
+    key: tuple[int, str], old: RankValue | None, live: int, takes: list[int], results: list[Any]
+) -> tuple[list[RankValue], list[RankValue]] | None:
     """What a name may be on each rank after the arms of a branch; None if no rank comes out.
 
     A rank that is not here has no say.
     """
-    sources: tuple[list[Value], list[Value]] = ([], [])
+    sources: tuple[list[RankValue], list[RankValue]] = ([], [])
     for rank in (0, 1):
         for (after, _, changes), may in zip(results, takes, strict=True):
             if may & after & (1 << rank):
@@ -472,7 +489,7 @@ def _sources(
     return sources
 
 
-def _told_apart(test: Value) -> bool:
+def _told_apart(test: RankValue) -> bool:
     """Whether a condition on the rank is another one on each: ``rank in ranks``."""
     keys = [atom.key for atom in test.atoms if isinstance(atom, Symbol)]
     return len(set(keys)) == 2 and "synced" not in keys

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from ddpify.python import patterns
 from ddpify.ranks import containers
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.logic import chain
-from ddpify.ranks.model import ALL, Symbol, Value
+from ddpify.ranks.model import ALL, RankValue, Symbol
 from ddpify.ranks.operations import compare
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, key_of, symbol, text
 
 
@@ -20,14 +20,14 @@ from ddpify.ranks.values import constant, key_of, symbol, text
 class Asked:
     """Knowledge of a value's parts and of a condition, in a frame."""
 
-    m: Machine
-    f: Frame
+    m: RankMachine
+    f: RankFrame
 
-    def elements(self, value: Value) -> Sequence[Value] | None:
+    def elements(self, value: RankValue) -> Sequence[RankValue] | None:
         """Those of a list; a list that grew in a loop may have more of them."""
         return containers.elements(value)
 
-    def element(self, value: Value, number: int) -> Value:
+    def element(self, value: RankValue, number: int) -> RankValue:
         """Any of those that are known, or a part of the value."""
         if value.items and any(item.things for item in value.items):
             return containers.any_of(value.items)
@@ -37,24 +37,24 @@ class Asked:
             return replace(part, atoms=(atoms[0], atoms[1]))
         return part
 
-    def gathered(self, value: Value, elements: Sequence[Value] | None) -> Value:
+    def gathered(self, value: RankValue, elements: Sequence[RankValue] | None) -> RankValue:
         """The value with these elements."""
         known = value.items if elements is None else tuple(elements)
         return replace(symbol(f"{key_of(value)}[:]", value), items=known)
 
-    def entry(self, value: Value, key: ast.expr) -> Value:
+    def entry(self, value: RankValue, key: ast.expr) -> RankValue:
         """An entry of a dict."""
         index = self.m.evaluate(self.f, key)
         found = containers.entry(value, index)
         return found or symbol(f"{key_of(value)}[{key_of(index)}]", value)
 
-    def others(self, value: Value, keys: Sequence[ast.expr]) -> Value:
+    def others(self, value: RankValue, keys: Sequence[ast.expr]) -> RankValue:
         """The dict without some entries."""
         for key in keys:
             value = containers.without(value, self.m.evaluate(self.f, key), None)
         return replace(value)
 
-    def attribute(self, value: Value, name: str, pattern: ast.pattern) -> Value:
+    def attribute(self, value: RankValue, name: str, pattern: ast.pattern) -> RankValue:
         """An attribute of an object."""
         node = ast.Attribute(ast.Name("subject", ast.Load()), name, ast.Load())
         ast.copy_location(node, pattern)
@@ -66,39 +66,39 @@ class Asked:
             return self.m.places(thing)
         return ()
 
-    def equals(self, value: Value, other: ast.expr) -> Value:
+    def equals(self, value: RankValue, other: ast.expr) -> RankValue:
         """``value == other``."""
         return compare("Eq", value, self.m.evaluate(self.f, other))
 
-    def is_constant(self, value: Value, constant_: object) -> Value:
+    def is_constant(self, value: RankValue, constant_: object) -> RankValue:
         """``value is None``."""
         return compare("Is", value, constant(constant_))
 
-    def all_of(self, tests: Sequence[Value]) -> Value:
+    def all_of(self, tests: Sequence[RankValue]) -> RankValue:
         """``and``."""
         return chain(True, list(tests)) if tests else self.said(True)
 
-    def any_of(self, tests: Sequence[Value]) -> Value:
+    def any_of(self, tests: Sequence[RankValue]) -> RankValue:
         """``or``."""
         return chain(False, list(tests))
 
-    def unknown(self, value: Value, pattern: ast.pattern) -> Value:
+    def unknown(self, value: RankValue, pattern: ast.pattern) -> RankValue:
         """A condition that has its own name."""
         one = Symbol(f"{text(value.atoms[0])}:{ast.unparse(pattern)}")
-        return Value((one, one), (), frozenset(), value.origins)
+        return RankValue((one, one), (), frozenset(), value.origins)
 
-    def said(self, answer: bool) -> Value:
+    def said(self, answer: bool) -> RankValue:
         """A known one."""
         return constant(answer)
 
 
-def match(m: Machine, f: Frame, node: ast.Match) -> None:
+def match(m: RankMachine, f: RankFrame, node: ast.Match) -> None:
     """The first case whose pattern matches, and whose condition holds."""
     _cases(m, f, node, m.evaluate(f, node.subject), node.cases)
 
 
 def _cases(
-    m: Machine, f: Frame, node: ast.Match, subject: Value, cases: list[ast.match_case]
+    m: RankMachine, f: RankFrame, node: ast.Match, subject: RankValue, cases: list[ast.match_case]
 ) -> None:
     if not cases or not m.live:
         return
@@ -117,8 +117,8 @@ def _cases(
     m.branch(f, test, node.subject, (taken, lambda: _cases(m, f, node, subject, others)))
 
 
-def _bind(asked: Asked, case: ast.match_case, subject: Value) -> None:
-    bound: dict[str, list[Value]] = {}
+def _bind(asked: Asked, case: ast.match_case, subject: RankValue) -> None:
+    bound: dict[str, list[RankValue]] = {}
     for name, value in patterns.captured(asked, case.pattern, subject):
         bound.setdefault(name, []).append(value)
     for name, values in bound.items():

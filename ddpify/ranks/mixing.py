@@ -17,10 +17,10 @@ from typing import Final
 from ddpify.names import MEANS, SUMS
 from ddpify.ranks import words
 from ddpify.ranks.collective import Collective
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import DATA, Call, Thing, Value
-from ddpify.ranks.modules import FunctionInfo
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import DATA, RankCall, RankThing, RankValue
+from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized
 from ddpify.site import Site
 
@@ -46,26 +46,26 @@ _REDUCED: Final = frozenset({Of.ALL, Of.MEAN})
 
 
 @dataclass(eq=False, repr=False)
-class Mark(Thing):
+class Mark(RankThing):
     """What is known of a number, among the things it was computed from."""
 
     of: Of = Of.ALL
 
-    __hash__ = Thing.__hash__
+    __hash__ = RankThing.__hash__
 
 
-def marks(value: Value) -> dict[Of, Mark]:
+def marks(value: RankValue) -> dict[Of, Mark]:
     """What is known of a number and of what it was computed from."""
     return {one.of: one for one in value.made_from if isinstance(one, Mark)}
 
 
-def helped(m: Machine, value: Value, helper: str, call: Call | None) -> Value:
+def helped(m: RankMachine, value: RankValue, helper: str, call: RankCall | None) -> RankValue:
     """``value`` as one of our helpers gives it."""
     of = Of.ALL if helper in SUMS else Of.MEAN if helper in MEANS else None
     return value if of is None or call is None else _reduced(m, value, of, call.site)
 
 
-def reduced(m: Machine, value: Value, shared: Collective) -> Value:
+def reduced(m: RankMachine, value: RankValue, shared: Collective) -> RankValue:
     """``value`` after a collective has filled it in; a maximum is none of these."""
     op = shared.given("op")
     names = op.names() if op is not None else {f"{words.DIST}ReduceOp.SUM"}
@@ -73,12 +73,14 @@ def reduced(m: Machine, value: Value, shared: Collective) -> Value:
     return value if of is None else _reduced(m, value, of, shared.call.site)
 
 
-def counted(value: Value, given: Value, site: Site) -> Value:
+def counted(value: RankValue, given: RankValue, site: Site) -> RankValue:
     """``len(batch)``, ``batch.shape``: as many on each rank, of this rank's samples."""
     return _with(value, Of.COUNT, site) if given.has(DATA) else value
 
 
-def combined(m: Machine, f: Frame, node: ast.BinOp, value: Value, a: Value, b: Value) -> Value:
+def combined(
+    m: RankMachine, f: RankFrame, node: ast.BinOp, value: RankValue, a: RankValue, b: RankValue
+) -> RankValue:
     """``a / b`` and ``a * b`` with what is known of them."""
     divides = isinstance(node.op, (ast.Div, ast.FloorDiv))
     if not m.marks or not (divides or isinstance(node.op, ast.Mult)):
@@ -86,7 +88,7 @@ def combined(m: Machine, f: Frame, node: ast.BinOp, value: Value, a: Value, b: V
     return _combined(value, a, b, divides, f.module.site(node))
 
 
-def called(m: Machine, one: Call, value: Value) -> Value:
+def called(m: RankMachine, one: RankCall, value: RankValue) -> RankValue:
     """The same said as ``a.div(b)``, ``torch.mul(a, b)``."""
     method = one.method.rstrip("_")
     operands = (*((one.receiver,) if one.receiver is not None else ()), *one.args)
@@ -95,7 +97,7 @@ def called(m: Machine, one: Call, value: Value) -> Value:
     return _combined(value, *operands, method in _DIVIDING, one.site)
 
 
-def _combined(value: Value, a: Value, b: Value, divides: bool, site: Site) -> Value:
+def _combined(value: RankValue, a: RankValue, b: RankValue, divides: bool, site: Site) -> RankValue:
     if _is_size(b) or (_is_size(a) and not divides):
         return _by_size(value, divides, site)
     top, below = marks(a), marks(b)
@@ -108,7 +110,9 @@ def _combined(value: Value, a: Value, b: Value, divides: bool, site: Site) -> Va
     return value
 
 
-def attribute(m: Machine, f: Frame, thing: Thing, name: str, value: Value, node: ast.AST) -> Value:
+def attribute(
+    m: RankMachine, f: RankFrame, thing: RankThing, name: str, value: RankValue, node: ast.AST
+) -> RankValue:
     """``meter.avg``, marked where ``meter.sum`` is of all ranks by now, but not what it gave."""
     if not m.marks or thing.cls is None or not _is_own(value, marks(value)):
         return value
@@ -119,7 +123,7 @@ def attribute(m: Machine, f: Frame, thing: Thing, name: str, value: Value, node:
     return _with(value, Of.HALF, f.module.site(node))
 
 
-def _computes(thing: Thing, name: str, key: str) -> bool:
+def _computes(thing: RankThing, name: str, key: str) -> bool:
     """Whether a method says ``self.avg = self.sum / …``."""
     assert thing.cls is not None
     nodes = (node for c in thing.cls.mro() for one in c.methods.values() for node in _sets(one))
@@ -130,7 +134,7 @@ def _computes(thing: Thing, name: str, key: str) -> bool:
     )
 
 
-def _sets(method: FunctionInfo) -> list[ast.Assign]:
+def _sets(method: FunctionDefinition) -> list[ast.Assign]:
     return [node for node in ast.walk(method.node) if isinstance(node, ast.Assign)]
 
 
@@ -139,7 +143,7 @@ def _is_self(node: ast.AST, name: str) -> bool:
     return isinstance(base, ast.Name) and base.id == "self"
 
 
-def _reduced(m: Machine, value: Value, of: Of, site: Site) -> Value:
+def _reduced(m: RankMachine, value: RankValue, of: Of, site: Site) -> RankValue:
     """With this mark alone, elements included: all ranks agree now."""
     m.marks = True
     items = value.items
@@ -148,31 +152,31 @@ def _reduced(m: Machine, value: Value, of: Of, site: Site) -> Value:
     return _with(replace(_without(value, set(Of)), items=items), of, site)
 
 
-def _by_size(value: Value, divides: bool, site: Site) -> Value:
+def _by_size(value: RankValue, divides: bool, site: Site) -> RankValue:
     """Divided by the number of ranks a sum is a mean; a count times it is that of all."""
     mean = _with(value, Of.MEAN, site) if Of.ALL in marks(value) else value
     return _without(mean, {Of.ALL, Of.FOLD} if divides else {Of.ALL, Of.FOLD, Of.COUNT})
 
 
-def _with(value: Value, of: Of, site: Site) -> Value:
+def _with(value: RankValue, of: Of, site: Site) -> RankValue:
     return replace(value, deps=value.deps | {Mark("mark", of.value, site, of=of)})
 
 
-def _without(value: Value, of: Set[Of]) -> Value:
+def _without(value: RankValue, of: Set[Of]) -> RankValue:
     kept = (one for one in value.deps if not isinstance(one, Mark) or one.of not in of)
     return replace(value, deps=frozenset(kept))
 
 
-def _is_size(value: Value) -> bool:
+def _is_size(value: RankValue) -> bool:
     """Whether it is, or may be, the number of ranks or made from it: ``args.gpus``."""
     unknown = not value.known and not value.origins and not marks(value)
     return unknown or isinstance(value.atoms[0], Sized)
 
 
-def _is_whole(value: Value, known: dict[Of, Mark]) -> bool:
+def _is_whole(value: RankValue, known: dict[Of, Mark]) -> bool:
     return not value.origins and Of.ALL in known
 
 
-def _is_own(value: Value, known: dict[Of, Mark]) -> bool:
+def _is_own(value: RankValue, known: dict[Of, Mark]) -> bool:
     """Whether it comes from this rank's samples alone."""
     return value.has(DATA) and _REDUCED.isdisjoint(known)

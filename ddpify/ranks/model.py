@@ -1,7 +1,7 @@
 """The vocabulary of the two-rank reading: values, things, calls, and what one run leaves behind.
 
 A *run* starts at a script, or at a function that no script reaches. World: two ranks, one node,
-started by torchrun. ``Call.ranks`` and every other mask are bit sets: 1 is rank 0, 2 is rank 1.
+started by torchrun. ``RankCall.ranks`` and every other mask are bit sets: 1 is rank 0, 2 is rank 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 from zlib import crc32
 
 from ddpify.ranks.attempts import Attempt
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.source import Site
 
 RANK0, RANK1, ALL = 1, 2, 3
@@ -78,7 +78,7 @@ NO_GRAD: Final = Traits(no_grad=True)
 
 
 @dataclass(eq=False)
-class Thing:
+class RankThing:
     """An object with an identity: what a call made, a function, a class, a module, a parameter.
 
     ``kind``: "result" (of the external call ``name``, which is ``call``), "instance" (of the
@@ -89,19 +89,19 @@ class Thing:
     kind: str
     name: str
     site: Site | None = None
-    call: Call | None = None
-    cls: ClassInfo | None = None
+    call: RankCall | None = None
+    cls: ClassDefinition | None = None
     info: Any = None
-    attrs: dict[str, Value] = field(default_factory=dict)
-    receiver: Thing | None = None
-    owner: Value | None = None
+    attrs: dict[str, RankValue] = field(default_factory=dict)
+    receiver: RankThing | None = None
+    owner: RankValue | None = None
     synced: bool = False  # made the same on all ranks, in place
-    wrapper: Thing | None = None  # the DDP or FSDP object around this module
-    sharded: Call | None = None  # the fully_shard call on this module
-    defaults: dict[str, Value] = field(default_factory=dict)  # of a function, evaluated once
-    held: Value | None = None  # what an object that is a list or a dict holds
+    wrapper: RankThing | None = None  # the DDP or FSDP object around this module
+    sharded: RankCall | None = None  # the fully_shard call on this module
+    defaults: dict[str, RankValue] = field(default_factory=dict)  # of a function, evaluated once
+    held: RankValue | None = None  # what an object that is a list or a dict holds
     traits: Traits = Traits()
-    state: dict[str, Value] = field(default_factory=dict)  # a generator's, by `streams`
+    state: dict[str, RankValue] = field(default_factory=dict)  # a generator's, by `streams`
 
     def __post_init__(self) -> None:
         """Keep the hash, which is alike in every process: sets of things have one order."""
@@ -116,7 +116,7 @@ class Thing:
 
 
 @dataclass(frozen=True)
-class Value:
+class RankValue:
     """What an expression is: per rank a constant (or Symbol), things it may be, what it came from.
 
     ``atoms``: one entry per rank, a Python constant or a Symbol. ``deps``: things it was computed
@@ -125,12 +125,12 @@ class Value:
     """
 
     atoms: tuple[Any, Any]
-    things: tuple[Thing, ...] = ()
-    deps: frozenset[Thing] = frozenset()
+    things: tuple[RankThing, ...] = ()
+    deps: frozenset[RankThing] = frozenset()
     origins: frozenset[Origin] = frozenset()
-    items: tuple[Value, ...] | None = None
-    keys: tuple[tuple[str, Value], ...] | None = None
-    apart: tuple[tuple[Thing, int], ...] = ()
+    items: tuple[RankValue, ...] | None = None
+    keys: tuple[tuple[str, RankValue], ...] | None = None
+    apart: tuple[tuple[RankThing, int], ...] = ()
 
     def __hash__(self) -> int:
         return hash((self.atoms, self.things))  # elements may nest deeply
@@ -159,7 +159,7 @@ class Value:
         """Whether an origin is of this kind."""
         return any(origin.kind == kind for origin in self.origins)
 
-    def ranks_of(self, thing: Thing) -> int:
+    def ranks_of(self, thing: RankThing) -> int:
         """The ranks on which it may be this thing."""
         return next((ranks for one, ranks in self.apart if one is thing), ALL)
 
@@ -167,12 +167,12 @@ class Value:
         """Qualified names of the things it may be."""
         return {thing.name for thing in self.things}
 
-    def made_by(self, *names: str) -> Thing | None:
+    def made_by(self, *names: str) -> RankThing | None:
         """The thing made by a call of one of these names."""
         return next((t for t in self.things if t.kind == "result" and t.name in names), None)
 
     @cached_property
-    def made_from(self) -> frozenset[Thing]:
+    def made_from(self) -> frozenset[RankThing]:
         """The things it was computed from, those of its elements included."""
         if self.items is None and self.keys is None:
             return self.deps
@@ -187,12 +187,12 @@ class Value:
         held = [*(self.items or ()), *(value for _, value in self.keys or ())]
         return self.origins.union(*(one.all_origins for one in held))
 
-    def sources(self) -> Iterator[Thing]:
+    def sources(self) -> Iterator[RankThing]:
         """The things it is or was computed from, elements included."""
         yield from self.things
         yield from self.made_from
 
-    def clean(self) -> Value:
+    def clean(self) -> RankValue:
         """The same, made equal on all ranks."""
         same = (
             (Symbol("synced"), Symbol("synced")) if self.atoms[0] != self.atoms[1] else self.atoms
@@ -201,10 +201,10 @@ class Value:
 
 
 @dataclass(frozen=True, eq=False)
-class Guard:
+class RankGuard:
     """A condition that decides whether a call happens; ``ranks`` are those for which it may."""
 
-    test: Value
+    test: RankValue
     node: ast.expr
     module: Module
     holds: bool
@@ -227,12 +227,12 @@ class Guard:
 
 
 @dataclass(frozen=True, eq=False)
-class Loop:
+class RankLoop:
     """A ``for``, ``while`` or comprehension that runs; ``over`` is what a ``for`` iterates."""
 
     node: ast.AST
     module: Module
-    over: Value | None
+    over: RankValue | None
     trains: bool  # its body (not that of functions it calls) holds a backward()
 
     @property
@@ -242,7 +242,7 @@ class Loop:
 
 
 @dataclass(eq=False)
-class Call:
+class RankCall:
     """A call of a library's name, of a method, or of a function of the project (``target``).
 
     ``name``: ``torch.save``; ``torch.utils.data.DataLoader.set_epoch`` for a method of what an
@@ -255,18 +255,18 @@ class Call:
     node: ast.Call
     module: Module
     ranks: int
-    args: tuple[Value, ...]
-    kwargs: dict[str, Value]
-    receiver: Value | None
-    guards: tuple[Guard, ...]
-    loops: tuple[Loop, ...]  # outermost first, those of the callers included
-    stack: tuple[Call, ...]  # calls of project functions that led here, outermost first
-    function: FunctionInfo | None
-    contexts: tuple[Value, ...]  # open `with` blocks, outermost first
+    args: tuple[RankValue, ...]
+    kwargs: dict[str, RankValue]
+    receiver: RankValue | None
+    guards: tuple[RankGuard, ...]
+    loops: tuple[RankLoop, ...]  # outermost first, those of the callers included
+    stack: tuple[RankCall, ...]  # calls of project functions that led here, outermost first
+    function: FunctionDefinition | None
+    contexts: tuple[RankValue, ...]  # open `with` blocks, outermost first
     swallows: tuple[Attempt, ...]  # `try` statements around it whose handlers go on
     grad: bool  # not under no_grad or inference_mode
-    target: FunctionInfo | None = None
-    result: Value | None = None
+    target: FunctionDefinition | None = None
+    result: RankValue | None = None
     alone: bool = False  # a statement of its own: the result is not used
     star: bool = False  # *args or **kwargs were given
 
@@ -276,7 +276,7 @@ class Call:
         return self.module.site(self.node)
 
     @cached_property
-    def way(self) -> tuple[Call, ...]:
+    def way(self) -> tuple[RankCall, ...]:
         """The calls that led here, outermost first, and the call itself."""
         return (*self.stack, self)
 
@@ -285,7 +285,7 @@ class Call:
         return next((one.site for one in reversed(self.way) if one.site.within(block)), None)
 
     @property
-    def asked(self) -> Call:
+    def asked(self) -> RankCall:
         """The program's own call that led here: the call itself, unless our helpers make it."""
         calls = (call for call in reversed(self.way) if not call.module.ours)
         return next(calls, self)
@@ -300,7 +300,7 @@ class Call:
         """The last part of the name."""
         return self.name.rpartition(".")[2]
 
-    def arg(self, position: int, keyword: str) -> Value | None:
+    def arg(self, position: int, keyword: str) -> RankValue | None:
         """An argument by position or keyword; None if it is not given."""
         if keyword and keyword in self.kwargs:
             return self.kwargs[keyword]
@@ -314,16 +314,16 @@ class Call:
         return self.node.args[position] if 0 <= position < len(self.node.args) else None
 
     @property
-    def given(self) -> tuple[Value, ...]:
+    def given(self) -> tuple[RankValue, ...]:
         """All arguments, by position or keyword."""
         return (*self.args, *self.kwargs.values())
 
     @property
-    def conditions(self) -> tuple[Guard, ...]:
+    def conditions(self) -> tuple[RankGuard, ...]:
         """The guards, those of the callers included, without ``if __name__ == "__main__"``."""
         return tuple(guard for guard in self.guards if not guard.starts_script)
 
-    def conditions_in(self, loop: Loop) -> tuple[Guard, ...]:
+    def conditions_in(self, loop: RankLoop) -> tuple[RankGuard, ...]:
         """The guards that stand in a loop around this call, or in a function called from there.
 
         Not those around the loop: of ``if args.train: for x in loader: if big: free()``, ``big``.
@@ -332,7 +332,7 @@ class Call:
         outer, inner = self.guards[: len(first.guards)], self.guards[len(first.guards) :]
         return (*(one for one in outer if one.site.within(loop.site)), *inner)
 
-    def way_from(self, loop: Loop) -> tuple[FunctionInfo | None, ...]:
+    def way_from(self, loop: RankLoop) -> tuple[FunctionDefinition | None, ...]:
         """The functions entered between a loop around it and this call, outermost first."""
         return tuple(one.function for one in self.way if loop in one.loops)[1:]
 
@@ -351,16 +351,16 @@ class Store:
     """An assignment to an attribute (``key`` is its name) or an element (``key`` if a text)."""
 
     order: int
-    base: Value
+    base: RankValue
     key: str
-    value: Value
+    value: RankValue
     node: ast.AST
     module: Module
     ranks: int
-    guards: tuple[Guard, ...]
-    loops: tuple[Loop, ...]
-    stack: tuple[Call, ...]
-    function: FunctionInfo | None
+    guards: tuple[RankGuard, ...]
+    loops: tuple[RankLoop, ...]
+    stack: tuple[RankCall, ...]
+    function: FunctionDefinition | None
     element: bool = False
 
     @property
@@ -374,15 +374,15 @@ class Read:
     """An attribute of a wrapped model (DDP, FSDP) is read, be it to call it, or an element."""
 
     order: int
-    base: Value
+    base: RankValue
     attribute: str  # "__getitem__" for an element
     node: ast.Attribute | ast.Subscript
     module: Module
     ranks: int
-    function: FunctionInfo | None
-    guards: tuple[Guard, ...] = ()
-    loops: tuple[Loop, ...] = ()
-    stack: tuple[Call, ...] = ()
+    function: FunctionDefinition | None
+    guards: tuple[RankGuard, ...] = ()
+    loops: tuple[RankLoop, ...] = ()
+    stack: tuple[RankCall, ...] = ()
 
     @property
     def site(self) -> Site:
@@ -399,9 +399,9 @@ class Exit:
     node: ast.AST
     module: Module
     ranks: int
-    guards: tuple[Guard, ...]
-    loops: tuple[Loop, ...]
-    function: FunctionInfo | None
+    guards: tuple[RankGuard, ...]
+    loops: tuple[RankLoop, ...]
+    function: FunctionDefinition | None
 
     @property
     def site(self) -> Site:
@@ -413,13 +413,13 @@ class Exit:
 class Here:
     """The circumstances of what happens now: those that every record of it keeps."""
 
-    guards: tuple[Guard, ...] = ()
-    loops: tuple[Loop, ...] = ()
-    stack: tuple[Call, ...] = ()
-    contexts: tuple[Value, ...] = ()
+    guards: tuple[RankGuard, ...] = ()
+    loops: tuple[RankLoop, ...] = ()
+    stack: tuple[RankCall, ...] = ()
+    contexts: tuple[RankValue, ...] = ()
     swallows: tuple[Attempt, ...] = ()
     grad: bool = True
 
-    def under(self, guard: Guard) -> Here:
+    def under(self, guard: RankGuard) -> Here:
         """The same, where one more condition holds."""
         return replace(self, guards=(*self.guards, guard))

@@ -21,13 +21,13 @@ _CALLED = re.compile(r"(\w+)\s*\(")
 
 
 @dataclass(eq=False)
-class FunctionInfo:
+class FunctionDefinition:
     """A ``def`` or ``lambda`` of the project."""
 
     name: str
     node: FunctionNode
     module: Module
-    owner: ClassInfo | None = None
+    owner: ClassDefinition | None = None
     generator: bool = False
 
     @property
@@ -64,17 +64,17 @@ class FunctionInfo:
 
 
 @dataclass(eq=False)
-class ClassInfo:
+class ClassDefinition:
     """A class of the project; ``bases`` are resolved when it is first looked up."""
 
     name: str
     node: ast.ClassDef
     module: Module
-    bases: tuple[ClassInfo | str, ...] = ()
-    methods: dict[str, FunctionInfo] = field(default_factory=dict)
+    bases: tuple[ClassDefinition | str, ...] = ()
+    methods: dict[str, FunctionDefinition] = field(default_factory=dict)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
-    setters: dict[str, FunctionInfo] = field(default_factory=dict)
-    _order: tuple[tuple[ClassInfo, ...], list[ClassInfo]] | None = None
+    setters: dict[str, FunctionDefinition] = field(default_factory=dict)
+    _order: tuple[tuple[ClassDefinition, ...], list[ClassDefinition]] | None = None
 
     @cached_property
     def statements(self) -> dict[str, Statements]:
@@ -95,25 +95,25 @@ class ClassInfo:
             }
         return self._set_later
 
-    def mro(self) -> list[ClassInfo]:
+    def mro(self) -> list[ClassDefinition]:
         """Itself and its project bases, in the order in which Python looks attributes up."""
         key = tuple(self._bases())
         if self._order is None or self._order[0] != key:
-            self._order = (key, linearized(self, ClassInfo._bases))
+            self._order = (key, linearized(self, ClassDefinition._bases))
         return self._order[1]
 
-    def _bases(self) -> list[ClassInfo]:
-        return [base for base in self.bases if isinstance(base, ClassInfo)]
+    def _bases(self) -> list[ClassDefinition]:
+        return [base for base in self.bases if isinstance(base, ClassDefinition)]
 
     def external_bases(self) -> set[str]:
         """Qualified names of the bases that are not of the project."""
         return {base for info in self.mro() for base in info.bases if isinstance(base, str)}
 
-    def setter(self, name: str) -> FunctionInfo | None:
+    def setter(self, name: str) -> FunctionDefinition | None:
         """What sets a property, inherited ones included."""
         return next((one.setters[name] for one in self.mro() if name in one.setters), None)
 
-    def method(self, name: str) -> FunctionInfo | None:
+    def method(self, name: str) -> FunctionDefinition | None:
         """A method, inherited ones included."""
         return next((i.methods[name] for i in self.mro() if name in i.methods), None)
 
@@ -131,8 +131,8 @@ class Module:
     tree: ast.Module
     file: Path
     ours: bool = False  # a copy of the helpers, which have tests of their own
-    functions: dict[str, FunctionInfo] = field(default_factory=dict)
-    classes: dict[str, ClassInfo] = field(default_factory=dict)
+    functions: dict[str, FunctionDefinition] = field(default_factory=dict)
+    classes: dict[str, ClassDefinition] = field(default_factory=dict)
     imports: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     stars: list[tuple[str, int]] = field(default_factory=list)
     assigns: dict[str, ast.expr] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class Module:
         """What binds and changes each name of the top level."""
         return statements_of(self.tree.body)
 
-    def all_functions(self) -> Iterator[FunctionInfo]:
+    def all_functions(self) -> Iterator[FunctionDefinition]:
         """Functions and methods of the top level."""
         yield from self.functions.values()
         for info in self.classes.values():
@@ -217,7 +217,7 @@ def index(module: Module, body: list[ast.stmt]) -> None:
     """Note the definitions of a module's top level, those under ``if`` and ``try`` included."""
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            module.functions[node.name] = FunctionInfo(node.name, node, module)
+            module.functions[node.name] = FunctionDefinition(node.name, node, module)
         elif isinstance(node, ast.ClassDef):
             module.classes[node.name] = class_info(module, node)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -231,12 +231,12 @@ def index(module: Module, body: list[ast.stmt]) -> None:
                 index(module, handler.body)
 
 
-def class_info(module: Module, node: ast.ClassDef) -> ClassInfo:
+def class_info(module: Module, node: ast.ClassDef) -> ClassDefinition:
     """What a class statement defines."""
-    info = ClassInfo(node.name, node, module)
+    info = ClassDefinition(node.name, node, module)
     for item in node.body:
         if isinstance(item, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            function = FunctionInfo(item.name, item, module, info)
+            function = FunctionDefinition(item.name, item, module, info)
             if any(_is_setter(one) for one in item.decorator_list):
                 info.setters[item.name] = function
             info.methods.setdefault(item.name, function)

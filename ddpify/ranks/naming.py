@@ -8,27 +8,27 @@ from dataclasses import replace
 from ddpify.ranks import toplevel, words
 from ddpify.ranks.aliases import is_container
 from ddpify.ranks.decorating import decorated
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import ALL, Thing, Value
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import ALL, RankThing, RankValue
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, of, symbol
 
 
-def external(m: Machine, name: str) -> Value:
+def external(m: RankMachine, name: str) -> RankValue:
     """A name of a library."""
     name = words.canonical(name)
     found = m.externals.get(name)
     if found is None:
-        found = m.externals[name] = of(Thing("external", name))
+        found = m.externals[name] = of(RankThing("external", name))
         top = name.split(".")[0]
         m.words.add(top)
     return found
 
 
-def lookup(m: Machine, f: Frame, name: str) -> Value:
+def lookup(m: RankMachine, f: RankFrame, name: str) -> RankValue:
     """What a name is here."""
-    frame: Frame | None = f
+    frame: RankFrame | None = f
     while frame is not None:
         if name in frame.names and name not in frame.outward:
             return frame.names[name]
@@ -38,15 +38,15 @@ def lookup(m: Machine, f: Frame, name: str) -> Value:
     return global_name(m, f.module, name)
 
 
-def namespace(m: Machine, module: Module) -> Thing:
+def namespace(m: RankMachine, module: Module) -> RankThing:
     """The module as an object."""
     if module not in m.namespaces:
-        m.namespaces[module] = Thing("module", module.name, info=module)
+        m.namespaces[module] = RankThing("module", module.name, info=module)
         m.run.modules[module.path] = module
     return m.namespaces[module]
 
 
-def global_name(m: Machine, module: Module, name: str) -> Value:
+def global_name(m: RankMachine, module: Module, name: str) -> RankValue:
     """A global of a module: bound by running it, or found among its definitions."""
     space = namespace(m, module).attrs
     if name in space:
@@ -63,8 +63,8 @@ def global_name(m: Machine, module: Module, name: str) -> Value:
     return space[name]
 
 
-def _defined(m: Machine, module: Module, name: str) -> Value:
-    frame = Frame(module, None, namespace(m, module).attrs)
+def _defined(m: RankMachine, module: Module, name: str) -> RankValue:
+    frame = RankFrame(module, None, namespace(m, module).attrs)
     if name in module.functions:
         return make_function(m, frame, module.functions[name])
     if name in module.classes:
@@ -86,7 +86,7 @@ def _defined(m: Machine, module: Module, name: str) -> Value:
     return external(m, f"builtins.{name}")
 
 
-def _lazily(m: Machine, frame: Frame, node: ast.expr) -> Value:
+def _lazily(m: RankMachine, frame: RankFrame, node: ast.expr) -> RankValue:
     kept = (m.items, m.live, m.here)
     m.items, m.live, m.here = [], ALL, replace(m.here, guards=(), loops=())
     try:
@@ -95,7 +95,9 @@ def _lazily(m: Machine, frame: Frame, node: ast.expr) -> Value:
         m.items, m.live, m.here = kept
 
 
-def _starred(m: Machine, module: Module, name: str, dotted: str, level: int) -> Value | None:
+def _starred(
+    m: RankMachine, module: Module, name: str, dotted: str, level: int
+) -> RankValue | None:
     file = m.modules.find(module.file, dotted, level)
     if file is None or not m.modules.says(file, name):
         return None
@@ -109,7 +111,7 @@ def _starred(m: Machine, module: Module, name: str, dotted: str, level: int) -> 
     return None
 
 
-def imported(m: Machine, module: Module, dotted: str, attribute: str, level: int) -> Value:
+def imported(m: RankMachine, module: Module, dotted: str, attribute: str, level: int) -> RankValue:
     """What ``import dotted`` or ``from dotted import attribute`` binds."""
     file = m.modules.find(module.file, dotted, level)
     if file is None:
@@ -131,7 +133,7 @@ def imported(m: Machine, module: Module, dotted: str, attribute: str, level: int
     return member(m, other, attribute)
 
 
-def submodule(m: Machine, module: Module, dotted: str, level: int = 0) -> Value | None:
+def submodule(m: RankMachine, module: Module, dotted: str, level: int = 0) -> RankValue | None:
     """A module in a folder without ``__init__.py``, which is a package all the same."""
     key = (module, dotted, level)
     if key not in m.submodules:
@@ -141,7 +143,7 @@ def submodule(m: Machine, module: Module, dotted: str, level: int = 0) -> Value 
     return m.submodules[key]
 
 
-def member(m: Machine, module: Module, name: str) -> Value:
+def member(m: RankMachine, module: Module, name: str) -> RankValue:
     """``module.name``: a global of it, or a module below it."""
     known = (
         *(module.functions, module.classes, module.imports, module.assigns),
@@ -154,7 +156,7 @@ def member(m: Machine, module: Module, name: str) -> Value:
             if below is not None and below is not module:
                 return of(namespace(m, below))
         if not module.stars and "__getattr__" in module.functions and name[:2] != "__":
-            frame = Frame(module, None, namespace(m, module).attrs)
+            frame = RankFrame(module, None, namespace(m, module).attrs)
             asked = global_name(m, module, "__getattr__")
             return m.apply(frame, asked, module.functions["__getattr__"].node, (constant(name),))
         if not module.stars:
@@ -162,9 +164,9 @@ def member(m: Machine, module: Module, name: str) -> Value:
     return global_name(m, module, name)
 
 
-def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
+def make_function(m: RankMachine, f: RankFrame, info: FunctionDefinition) -> RankValue:
     """What a ``def`` binds, its decorators applied."""
-    thing = Thing("function", info.qualname, info.module.site(info.node), info=info)
+    thing = RankThing("function", info.qualname, info.module.site(info.node), info=info)
     value = of(thing)
     m.closures[thing] = f if f.function is not None or f.cls is not None else f.outer
     thing.defaults = _defaults(m, f, info)
@@ -174,7 +176,7 @@ def make_function(m: Machine, f: Frame, info: FunctionInfo) -> Value:
     return value
 
 
-def _defaults(m: Machine, f: Frame, info: FunctionInfo) -> dict[str, Value]:
+def _defaults(m: RankMachine, f: RankFrame, info: FunctionDefinition) -> dict[str, RankValue]:
     """What parameters have that are not given: evaluated once, when the ``def`` is run."""
     spec = info.node.args
     written = [*zip(reversed(info.parameters), reversed(spec.defaults), strict=False)]
@@ -188,16 +190,16 @@ def _defaults(m: Machine, f: Frame, info: FunctionInfo) -> dict[str, Value]:
     return found
 
 
-def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
+def make_class(m: RankMachine, f: RankFrame, info: ClassDefinition) -> RankValue:
     """What a ``class`` binds."""
     if info not in m.classes:
-        bases: list[ClassInfo | str] = []
+        bases: list[ClassDefinition | str] = []
         for base in info.node.bases:
             for thing in m.evaluate(f, base).things:
                 bases.append(thing.info if thing.kind == "class" else thing.name)
         info.bases = tuple(base for base in bases if base is not info)
         site = info.module.site(info.node)
-        thing = Thing("class", f"{info.module.name}.{info.name}", site, info=info)
+        thing = RankThing("class", f"{info.module.name}.{info.name}", site, info=info)
         m.classes[info] = thing
         m.closures[thing] = f if f.function is not None else None
         m.finished[info] = _finished(m, f, info, of(thing))
@@ -205,12 +207,12 @@ def make_class(m: Machine, f: Frame, info: ClassInfo) -> Value:
     return found if found is not None else of(m.classes[info])
 
 
-def _finished(m: Machine, f: Frame, info: ClassInfo, value: Value) -> Value:
+def _finished(m: RankMachine, f: RankFrame, info: ClassDefinition, value: RankValue) -> RankValue:
     """A class, after ``__init_subclass__`` and its decorators."""
     after = class_attribute(m, info, "__init_subclass__", info)
     for thing in after.things if after is not None else ():
         if thing.kind == "function":
-            hook = Thing("function", thing.name, thing.site, info=thing.info)
+            hook = RankThing("function", thing.name, thing.site, info=thing.info)
             hook.receiver = m.classes[info]
             m.enter(f, hook, (), {}, None)
     for decorator in reversed(info.node.decorator_list):
@@ -219,8 +221,8 @@ def _finished(m: Machine, f: Frame, info: ClassInfo, value: Value) -> Value:
 
 
 def class_attribute(
-    m: Machine, info: ClassInfo, name: str, after: ClassInfo | None = None
-) -> Value | None:
+    m: RankMachine, info: ClassDefinition, name: str, after: ClassDefinition | None = None
+) -> RankValue | None:
     """An attribute of a class, or of those that come ``after`` one of its bases; methods are
     functions, not bound."""
     order = info.mro()
@@ -233,7 +235,7 @@ def class_attribute(
     return None
 
 
-def _of_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
+def _of_body(m: RankMachine, info: ClassDefinition, name: str) -> RankValue | None:
     """What the body of a class binds a name to."""
     thing = m.classes.get(info)
     if thing is not None and name in thing.attrs:
@@ -250,11 +252,11 @@ def _of_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
     return value
 
 
-def _in_body(m: Machine, info: ClassInfo, name: str) -> Value | None:
+def _in_body(m: RankMachine, info: ClassDefinition, name: str) -> RankValue | None:
     thing = m.classes.get(info)
     outer = m.closures.get(thing) if thing is not None else None
     space = thing.attrs if thing is not None else {}
-    frame = Frame(info.module, None, space, outer, body=info)
+    frame = RankFrame(info.module, None, space, outer, body=info)
     if name in info.methods:
         return make_function(m, frame, info.methods[name])
     held = info.statements.get(name)

@@ -8,15 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import words
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Thing, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import RankThing, RankValue
+from ddpify.ranks.protocol import RankMachine
 
-Place = tuple[dict[str, Value], str]  # where a name or an attribute is kept
+Place = tuple[dict[str, RankValue], str]  # where a name or an attribute is kept
 _WRAPS = words.WRAPPERS | {words.DATA_PARALLEL}
 
 
-def narrow(m: Machine, f: Frame, test: ast.expr, holds: bool) -> list[tuple[Place, Value]]:
+def narrow(
+    m: RankMachine, f: RankFrame, test: ast.expr, holds: bool
+) -> list[tuple[Place, RankValue]]:
     """Leave to the names that a condition asks what they can be where it holds, or does not."""
     made = []
     for node, wanted in _asked(test, holds):
@@ -32,7 +34,7 @@ def narrow(m: Machine, f: Frame, test: ast.expr, holds: bool) -> list[tuple[Plac
     return made
 
 
-def widen(told: list[list[tuple[Place, Value]]], results: list[Any]) -> None:
+def widen(told: list[list[tuple[Place, RankValue]]], results: list[Any]) -> None:
     """After both arms an unchanged name is what it was before them."""
     if not (results[0][0] and results[1][0]):
         return
@@ -62,9 +64,9 @@ def _is_question(func: ast.expr) -> bool:
     return isinstance(func, ast.Name) and func.id in ("isinstance", "hasattr")
 
 
-def _place(m: Machine, f: Frame, node: ast.expr) -> Place | None:
+def _place(m: RankMachine, f: RankFrame, node: ast.expr) -> Place | None:
     if isinstance(node, ast.Name):
-        frame: Frame | None = f
+        frame: RankFrame | None = f
         while frame is not None:
             if node.id in frame.names and node.id not in frame.outward:
                 return frame.names, node.id
@@ -76,7 +78,7 @@ def _place(m: Machine, f: Frame, node: ast.expr) -> Place | None:
     return None
 
 
-def _may_be(m: Machine, f: Frame, thing: Thing, node: ast.Call, holds: bool) -> bool:
+def _may_be(m: RankMachine, f: RankFrame, thing: RankThing, node: ast.Call, holds: bool) -> bool:
     asked = m.evaluate(f, node.args[1])
     if isinstance(node.func, ast.Name) and node.func.id == "hasattr":
         answer = _has(thing, asked.constant)
@@ -86,7 +88,7 @@ def _may_be(m: Machine, f: Frame, thing: Thing, node: ast.Call, holds: bool) -> 
     return answer is None or answer is holds
 
 
-def _has(thing: Thing, name: Any) -> bool | None:
+def _has(thing: RankThing, name: Any) -> bool | None:
     if name != "module":
         return None
     if thing.kind == "result" and thing.name in _WRAPS:
@@ -94,7 +96,7 @@ def _has(thing: Thing, name: Any) -> bool | None:
     return False if _is_bare(thing) and name not in thing.attrs else None
 
 
-def is_one(thing: Thing, wanted: set[str]) -> bool | None:
+def is_one(thing: RankThing, wanted: set[str]) -> bool | None:
     """Whether a thing is one of these wrappers; None if that is not known, or not asked."""
     if not wanted or not wanted <= _WRAPS:
         return None
@@ -103,7 +105,7 @@ def is_one(thing: Thing, wanted: set[str]) -> bool | None:
     return False if _is_bare(thing) else None
 
 
-def _is_bare(thing: Thing) -> bool:
+def _is_bare(thing: RankThing) -> bool:
     """Whether a thing is a module that wraps no other one."""
     if thing.cls is not None:
         return _WRAPS.isdisjoint(thing.cls.external_bases())

@@ -10,13 +10,13 @@ from typing import Final
 from ddpify.python import words as names
 from ddpify.ranks import naming
 from ddpify.ranks.containers import elements
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Call, Thing, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import NONE, constant, of, symbol
 
-Handler = Callable[[Machine, Frame, Call], Value | None]
+Handler = Callable[[RankMachine, RankFrame, RankCall], RankValue | None]
 
 OPERATORS: Final = {
     "Add": "__add__",
@@ -35,7 +35,9 @@ OPERATORS: Final = {
 }
 
 
-def operated(m: Machine, f: Frame, op: str, a: Value, b: Value, node: ast.AST) -> Value | None:
+def operated(
+    m: RankMachine, f: RankFrame, op: str, a: RankValue, b: RankValue, node: ast.AST
+) -> RankValue | None:
     """``a @ b`` of an object that says what that is; None for others."""
     name = OPERATORS.get(op, "")
     held = [value for value in (a, b) if any(t.kind == "instance" for t in value.things)]
@@ -45,7 +47,7 @@ def operated(m: Machine, f: Frame, op: str, a: Value, b: Value, node: ast.AST) -
     return found or m.call_method(f, b, f"__r{name[2:]}", node, (a,))
 
 
-def written(m: Machine, thing: Thing, name: str) -> Value | None:
+def written(m: RankMachine, thing: RankThing, name: str) -> RankValue | None:
     """``__name__``, ``__class__``, ``__dict__``: what Python writes on its objects."""
     if name in ("__name__", "__qualname__") and thing.kind in ("function", "class"):
         return constant(thing.info.name)
@@ -57,7 +59,7 @@ def written(m: Machine, thing: Thing, name: str) -> Value | None:
     return None
 
 
-def attributes_of(thing: Thing) -> Value:
+def attributes_of(thing: RankThing) -> RankValue:
     """``vars(object)``: a dict that is its attributes."""
     held = {name: value for name, value in thing.attrs.items() if not name.startswith("$")}
     return replace(
@@ -65,11 +67,11 @@ def attributes_of(thing: Thing) -> Value:
     )
 
 
-def _dict_of(thing: Thing) -> Thing:
-    return Thing("attribute", f"{thing.name}.__dict__", thing.site, receiver=thing)
+def _dict_of(thing: RankThing) -> RankThing:
+    return RankThing("attribute", f"{thing.name}.__dict__", thing.site, receiver=thing)
 
 
-def updated(m: Machine, one: Call, receiver: Value) -> Value | None:
+def updated(m: RankMachine, one: RankCall, receiver: RankValue) -> RankValue | None:
     """``self.__dict__.update(options)``; None for other receivers."""
     owner = next((t.receiver for t in receiver.things if t.name.endswith(".__dict__")), None)
     if owner is None or one.method != "update" or receiver.keys is None:
@@ -82,37 +84,37 @@ def updated(m: Machine, one: Call, receiver: Value) -> Value | None:
     return NONE
 
 
-def _vars(m: Machine, f: Frame, one: Call) -> Value | None:
+def _vars(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     things = one.args[0].things if len(one.args) == 1 else ()
     if len(things) != 1 or things[0].kind not in ("instance", "class", "module"):
         return None
     return attributes_of(things[0])
 
 
-def _names(m: Machine, f: Frame, one: Call) -> Value | None:
+def _names(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``locals()``, ``globals()``."""
     space = f.names if one.name.endswith("locals") else naming.namespace(m, f.module).attrs
     return replace(symbol(f"dict@{one.site}"), keys=tuple(space.items()))
 
 
-def _new(m: Machine, f: Frame, one: Call) -> Value | None:
+def _new(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``object.__new__(cls)``."""
     cls = one.args[0].things[0] if one.args and one.args[0].things else None
     if cls is None or cls.kind != "class":
         return None
-    return of(Thing("instance", cls.name, one.site, call=one, cls=cls.info))
+    return of(RankThing("instance", cls.name, one.site, call=one, cls=cls.info))
 
 
-def _type(m: Machine, f: Frame, one: Call) -> Value | None:
+def _type(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``type(x)``: the class; ``type(name, bases, attributes)`` is not followed."""
     made = [m.classes.get(t.cls) for t in one.args[0].things if t.cls] if one.args else []
     if len(one.args) != 1 or not made or None in made:
         return None
     one_of = symbol(f"type@{one.site}", one.args[0])
-    return Value(one_of.atoms, tuple(thing for thing in made if thing is not None))
+    return RankValue(one_of.atoms, tuple(thing for thing in made if thing is not None))
 
 
-def _copy(m: Machine, f: Frame, one: Call) -> Value | None:
+def _copy(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``copy.copy``, ``copy.deepcopy`` of a list, a dict or an object of the project."""
     if not one.args:
         return None
@@ -124,13 +126,13 @@ def _copy(m: Machine, f: Frame, one: Call) -> Value | None:
         return None
     made = []
     for thing in own:
-        twin = Thing("instance", thing.name, one.site, call=one, cls=thing.cls)
+        twin = RankThing("instance", thing.name, one.site, call=one, cls=thing.cls)
         twin.attrs.update(thing.attrs)
         made.append(twin)
     return replace(value, things=tuple(made) or value.things)
 
 
-def _replaced(m: Machine, f: Frame, one: Call) -> Value | None:
+def _replaced(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``dataclasses.replace(value, field=…)``."""
     made = _copy(m, f, one)
     for thing in made.things if made is not None else ():
@@ -139,19 +141,19 @@ def _replaced(m: Machine, f: Frame, one: Call) -> Value | None:
     return made
 
 
-def _as_dict(m: Machine, f: Frame, one: Call) -> Value | None:
+def _as_dict(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     things = one.args[0].things if one.args else ()
     if len(things) != 1 or things[0].kind != "instance":
         return None
     return replace(attributes_of(things[0]), things=())
 
 
-def _first(m: Machine, f: Frame, one: Call) -> Value | None:
+def _first(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``nullcontext(x)``, ``closing(x)``, ``typing.cast(T, x)``-like: its last argument."""
     return one.args[-1] if one.args else None
 
 
-def _getter(m: Machine, f: Frame, one: Call) -> Value | None:
+def _getter(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``itemgetter(0)(x)``, ``attrgetter("a")(x)``, ``methodcaller("f")(x)``."""
     kind = one.receiver.things[0].call if one.receiver is not None else None
     if kind is None or len(kind.args) < 1 or len(one.args) != 1:
@@ -173,7 +175,7 @@ def _getter(m: Machine, f: Frame, one: Call) -> Value | None:
 def _called_later(place: int, keyword: str) -> Handler:
     """A function that is given another one calls it: on a thread, at the end."""
 
-    def called(m: Machine, f: Frame, one: Call) -> Value | None:
+    def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         target = one.arg(place, keyword)
         if target is None or not any(t.kind == "function" for t in target.things):
             return None
@@ -185,7 +187,7 @@ def _called_later(place: int, keyword: str) -> Handler:
     return called
 
 
-def _named_replace(m: Machine, f: Frame, one: Call) -> Value | None:
+def _named_replace(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``point._replace(x=1)``."""
     receiver = one.receiver
     if receiver is None or receiver.items is None or len(receiver.things) != 1:
@@ -196,7 +198,7 @@ def _named_replace(m: Machine, f: Frame, one: Call) -> Value | None:
     return replace(receiver, things=(made,), items=items)
 
 
-def _entered(m: Machine, f: Frame, one: Call) -> Value | None:
+def _entered(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``stack.enter_context(x)``."""
     if not one.args:
         return None
@@ -206,7 +208,7 @@ def _entered(m: Machine, f: Frame, one: Call) -> Value | None:
     return found if found is not None else one.args[0]
 
 
-def _module(m: Machine, f: Frame, one: Call) -> Value | None:
+def _module(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``importlib.import_module("models.net")``, ``__import__("net")``."""
     name, package = one.arg(0, "name"), one.arg(1, "package")
     dotted = name.constant if name is not None else None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import sizes
-from ddpify.ranks.model import COMPUTED, DATA, IDENTITY, Origin, Symbol, Value
+from ddpify.ranks.model import COMPUTED, DATA, IDENTITY, Origin, RankValue, Symbol
 from ddpify.ranks.values import Made, differs, gathered, spread, text
 
 
@@ -49,7 +49,7 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def binary(name: str, a: Value, b: Value) -> Value:
+def binary(name: str, a: RankValue, b: RankValue) -> RankValue:
     """An arithmetic expression."""
     atoms = tuple(_binary(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
     deps, origins = gathered((a, b))
@@ -63,7 +63,7 @@ def binary(name: str, a: Value, b: Value) -> Value:
     keys = None
     if name == "BitOr" and a.keys is not None and b.keys is not None:
         keys = tuple({**dict(a.keys), **dict(b.keys)}.items())
-    return Value((atoms[0], atoms[1]), (), deps, origins, items, keys)
+    return RankValue((atoms[0], atoms[1]), (), deps, origins, items, keys)
 
 
 def _computed(origins: frozenset[Origin]) -> frozenset[Origin]:
@@ -78,7 +78,7 @@ def _computed(origins: frozenset[Origin]) -> frozenset[Origin]:
     )
 
 
-def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
+def _binary(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
     if not isinstance(x, Symbol) and not isinstance(y, Symbol):
         x, y = _with_two(x, y, a, b)
         if name == "Mult" and not (isinstance(x, (int, float)) and isinstance(y, (int, float))):
@@ -99,13 +99,13 @@ def _binary(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
     return Symbol(f"({text(x)}{name}{text(y)})", (name, x, y))
 
 
-def _with_two(x: Any, y: Any, a: Value, b: Value) -> tuple[Any, Any]:
+def _with_two(x: Any, y: Any, a: RankValue, b: RankValue) -> tuple[Any, Any]:
     """The ranks that are read are those of two processes: ``rank == world_size - 1`` is the other
     one than rank 0."""
     return (sizes.with_two(x), sizes.with_two(y)) if differs(a) or differs(b) else (x, y)
 
 
-def compare(name: str, a: Value, b: Value) -> Value:
+def compare(name: str, a: RankValue, b: RankValue) -> RankValue:
     """A comparison of two values."""
     atoms = tuple(_compare(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
     deps, origins = gathered((a, b))
@@ -114,14 +114,14 @@ def compare(name: str, a: Value, b: Value) -> Value:
         origins = frozenset(o for o in origins if o.kind != DATA)
     if name in ("In", "NotIn") and _is_dict(b):  # what it holds under its keys is not asked
         origins = spread(a) | frozenset(o for o in b.origins if o.kind != DATA)
-    return Value((atoms[0], atoms[1]), (), deps, origins)
+    return RankValue((atoms[0], atoms[1]), (), deps, origins)
 
 
-def _is_dict(value: Value) -> bool:
+def _is_dict(value: RankValue) -> bool:
     return value.keys is not None or any(text(a).startswith("dict@") for a in value.atoms)
 
 
-def _compare(name: str, x: Any, y: Any, a: Value, b: Value) -> Any:
+def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
     if name in ("In", "NotIn") and b.items is not None and all(i.known for i in b.items):
         y = [item.atoms[0] for item in b.items]
     if name in ("In", "NotIn") and b.keys is not None and isinstance(x, str):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Loop, Thing, Value
+from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 
 _TURNS = ("builtins.range", "itertools.count")
 
@@ -15,38 +15,38 @@ _TURNS = ("builtins.range", "itertools.count")
 class Pass:
     """A loop over a loader's batches, in which a ``backward`` is called."""
 
-    loader: Thing
-    backward: Call
+    loader: RankThing
+    backward: RankCall
     depth: int  # which of ``backward.loops``
 
     @property
-    def loop(self) -> Loop:
+    def loop(self) -> RankLoop:
         """The loop over the batches."""
         return self.backward.loops[self.depth]
 
     @property
-    def epochs(self) -> Loop | None:
+    def epochs(self) -> RankLoop | None:
         """The outermost loop that repeats the pass over one and the same loader."""
         made = self.loader.call.loops if self.loader.call is not None else ()
         repeating = [one for one in self.backward.loops[: self.depth] if one not in made]
         return next((one for one in repeating if not _once(one)), None)
 
 
-def _once(loop: Loop) -> bool:
+def _once(loop: RankLoop) -> bool:
     """``for epoch in range(1)``."""
     made = loop.over.made_by(*_TURNS) if loop.over is not None else None
     numbers = [arg.constant for arg in made.call.args] if made is not None and made.call else []
     return numbers in ([1], [0, 1])
 
 
-def is_loader(thing: Thing) -> bool:
+def is_loader(thing: RankThing) -> bool:
     """A DataLoader, or an object of a project class that is one."""
     if thing.kind == "result" and thing.name == words.LOADER:
         return thing.call is not None
     return thing.cls is not None and thing.call is not None and thing.cls.inherits(words.LOADER)
 
 
-def loaders_in(value: Value | None) -> tuple[Thing, ...]:
+def loaders_in(value: RankValue | None) -> tuple[RankThing, ...]:
     """The loaders that this is or is made from."""
     if value is None:
         return ()
@@ -54,14 +54,14 @@ def loaders_in(value: Value | None) -> tuple[Thing, ...]:
     return direct or tuple(dict.fromkeys(t for t in value.sources() if is_loader(t)))
 
 
-def iterated(loop: Loop) -> tuple[Thing, ...]:
+def iterated(loop: RankLoop) -> tuple[RankThing, ...]:
     """The loaders whose batches a loop goes over."""
     if loop.over is None or loop.over.made_by(*_TURNS) is not None:
         return ()
     return loaders_in(loop.over)
 
 
-def backwards(calls: Iterable[Call]) -> Iterator[Call]:
+def backwards(calls: Iterable[RankCall]) -> Iterator[RankCall]:
     """The calls that compute gradients: ``loss.backward()``, timm's ``scaler(loss, optimizer)``."""
     for call in calls:
         plain = call.receiver is not None and call.method in ("backward", "manual_backward")
@@ -70,9 +70,9 @@ def backwards(calls: Iterable[Call]) -> Iterator[Call]:
             yield call
 
 
-def passes(gradients: Iterable[Call]) -> tuple[Pass, ...]:
+def passes(gradients: Iterable[RankCall]) -> tuple[Pass, ...]:
     """Every loader that is trained on, with its loop: the innermost around a ``backward``."""
-    found: dict[tuple[Thing, Loop], Pass] = {}
+    found: dict[tuple[RankThing, RankLoop], Pass] = {}
     for call in gradients:
         for depth in reversed(range(len(call.loops))):
             loaders = iterated(call.loops[depth])

@@ -11,13 +11,13 @@ from functools import cached_property
 from pathlib import Path
 
 from ddpify.ranks import attributes, calls, functions, naming, words
-from ddpify.ranks.files import Project
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.files import DistributedProject
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
-from ddpify.ranks.machine import Interpreter
-from ddpify.ranks.model import Thing, Value
-from ddpify.ranks.modules import FunctionInfo, Module, Place
+from ddpify.ranks.machine import RankReader
+from ddpify.ranks.model import RankThing, RankValue
+from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.run import Run
 from ddpify.ranks.single import one_process
 from ddpify.ranks.values import constant, of
@@ -50,7 +50,7 @@ _SESSIONS = frozenset(
 class Reading:
     """The starts of a project, and one run from each."""
 
-    project: Project
+    project: DistributedProject
     interest: Interest
     assumed: bool = False
     entered: set[Place] = field(default_factory=set)
@@ -66,7 +66,7 @@ class Reading:
         words: Sequence[str] = (),
     ) -> Reading:
         """Read ``files`` and what they import; nothing is parsed yet. ``words``: see Interest."""
-        project = Project.of(root, files, texts or {})
+        project = DistributedProject.of(root, files, texts or {})
         if assume_distributed:
             project.concerned = sorted(project.texts)
         told = project.texts if project.concerned else {}
@@ -85,7 +85,7 @@ class Reading:
         return self._finished(_script(self.project, self.interest, module, self.limit))
 
     @cached_property
-    def starts(self) -> dict[Place, FunctionInfo]:
+    def starts(self) -> dict[Place, FunctionDefinition]:
         """The functions that may be worth a run of their own, callers before what they call.
 
         First those that spawn: they say what the processes are given.
@@ -117,7 +117,7 @@ class Reading:
         """How many statements the next run may take: few, once the project has had its share."""
         return MAX_STATEMENTS if self.spent < PROJECT_STATEMENTS else FEW_STATEMENTS
 
-    def _finished(self, machine: Interpreter) -> Run:
+    def _finished(self, machine: RankReader) -> Run:
         self.spent += machine.spent
         run = machine.finish()
         self.entered |= run.entered
@@ -176,25 +176,29 @@ def _is_lightning(run: Run) -> bool:
     return any(call.name.startswith("lightning.pytorch.LightningModule.") for call in run.calls)
 
 
-def _script(project: Project, interest: Interest, module: Module, limit: int) -> Interpreter:
-    machine = Interpreter(project.modules, interest, Run(module.path, True), limit)
+def _script(
+    project: DistributedProject, interest: Interest, module: Module, limit: int
+) -> RankReader:
+    machine = RankReader(project.modules, interest, Run(module.path, True), limit)
     space = naming.namespace(machine, module).attrs
     space["__name__"] = constant("__main__")
-    _guarded(machine, lambda: machine.execute(Frame(module, None, space), module.tree.body))
+    _guarded(machine, lambda: machine.execute(RankFrame(module, None, space), module.tree.body))
     return machine
 
 
-def _function(project: Project, interest: Interest, info: FunctionInfo, limit: int) -> Interpreter:
+def _function(
+    project: DistributedProject, interest: Interest, info: FunctionDefinition, limit: int
+) -> RankReader:
     run = Run(f"{info.module.path}:{info.node.lineno}", False)
-    machine = Interpreter(project.modules, interest, run, limit)
+    machine = RankReader(project.modules, interest, run, limit)
     machine.entered.add(info)
     _guarded(machine, lambda: _start(machine, info))
     return machine
 
 
-def _start(machine: Interpreter, info: FunctionInfo) -> None:
+def _start(machine: RankReader, info: FunctionDefinition) -> None:
     """Call a function with arguments that nothing is known about."""
-    frame = Frame(info.module, None, naming.namespace(machine, info.module).attrs)
+    frame = RankFrame(info.module, None, naming.namespace(machine, info.module).attrs)
     if info.owner is None:
         value = naming.global_name(machine, info.module, info.name)
     else:
@@ -210,14 +214,14 @@ def _start(machine: Interpreter, info: FunctionInfo) -> None:
             functions.enter(machine, frame, thing, args, {}, None)
 
 
-def _unknowns(machine: Interpreter, thing: Thing) -> list[Value]:
+def _unknowns(machine: RankReader, thing: RankThing) -> list[RankValue]:
     """Unknown arguments also for parameters with defaults: nobody is known to leave them out."""
-    info: FunctionInfo = thing.info
+    info: FunctionDefinition = thing.info
     names = info.parameters if thing.receiver is None else info.parameters[1:]
     return [functions.parameter_value(machine, info, name) for name in names]
 
 
-def _guarded(machine: Interpreter, work: Callable[[], None]) -> None:
+def _guarded(machine: RankReader, work: Callable[[], None]) -> None:
     try:
         work()
     except RecursionError:
@@ -225,8 +229,8 @@ def _guarded(machine: Interpreter, work: Callable[[], None]) -> None:
         machine.items = []  # those of some inner block
 
 
-def _starts(project: Project, interest: Interest) -> list[FunctionInfo]:
-    found: list[FunctionInfo] = []
+def _starts(project: DistributedProject, interest: Interest) -> list[FunctionDefinition]:
+    found: list[FunctionDefinition] = []
     for file in project.concerned:
         text = project.texts[file]
         if is_ours(file, text) or not says(text, (*_START, _SPAWN)):

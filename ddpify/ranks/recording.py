@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import Call
-from ddpify.ranks.modules import FunctionInfo
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.protocol import RankMachine
 
 
 def record(
-    m: Machine, f: Frame, name: str, given: Given, target: FunctionInfo | None = None
-) -> Call:
+    m: RankMachine, f: RankFrame, name: str, given: Given, target: FunctionDefinition | None = None
+) -> RankCall:
     """Keep that a call happens now."""
-    made = Call(
+    made = RankCall(
         m.tick(),
         name,
         given.node,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ddpify.ranks.model import IDENTITY, Call, Origin, Symbol, Thing, Value
+from ddpify.ranks.model import IDENTITY, Origin, RankCall, RankThing, RankValue, Symbol
 from ddpify.ranks.values import differs, of, spread
 
 # What is computed from the rank by these says it, too.
@@ -27,9 +27,9 @@ _PLAIN_METHODS: Final = frozenset(
 )
 
 
-def result(one: Call) -> Value:
+def result(one: RankCall) -> RankValue:
     """What an unknown call gives: a new object, made from its arguments."""
-    thing = Thing("result", one.name, one.site, one)
+    thing = RankThing("result", one.name, one.site, one)
     parts = [*one.args, *one.kwargs.values()]
     if one.receiver is not None:
         parts.append(one.receiver)
@@ -47,7 +47,7 @@ def result(one: Call) -> Value:
     return replace(value, atoms=(Symbol(key), Symbol(key)))
 
 
-def told_apart(value: Value) -> bool:
+def told_apart(value: RankValue) -> bool:
     """Whether a value, or an element of it, is known to be another one on each rank."""
     return differs(value) or any(map(told_apart, value.items or ()))
 
@@ -57,5 +57,5 @@ def _makes_object(name: str) -> bool:
     return name.rpartition(".")[2][:1].isupper()
 
 
-def with_origin(value: Value, kind: str, what: str, one: Call) -> Value:
+def with_origin(value: RankValue, kind: str, what: str, one: RankCall) -> RankValue:
     return replace(value, origins=value.origins | {Origin(kind, what, one.site)})

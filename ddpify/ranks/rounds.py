@@ -6,17 +6,23 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.ranks import assigning
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Guard, Loop, Value
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import RankGuard, RankLoop, RankValue
 from ddpify.ranks.paths import last_exits
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Inline, Item
 
-Round = tuple[int, Value, Value | None]  # who runs it, what is bound, and what decides who does
+Round = tuple[
+    int, RankValue, RankValue | None
+]  # who runs it, what is bound, and what decides who does
 
 
 def run_rounds(
-    m: Machine, f: Frame, node: ast.For | ast.AsyncFor, loop: Loop, rounds: Iterable[Round]
+    m: RankMachine,
+    f: RankFrame,
+    node: ast.For | ast.AsyncFor,
+    loop: RankLoop,
+    rounds: Iterable[Round],
 ) -> None:
     """One round after the other, then ``else``; each rank goes on where its exit leads."""
     live, around, outside = m.live, m.here, m.items
@@ -27,7 +33,7 @@ def run_rounds(
         if not m.live:
             continue
         if test is not None:
-            m.here = around.under(Guard(test, node.iter, f.module, True, m.live))
+            m.here = around.under(RankGuard(test, node.iter, f.module, True, m.live))
         m.run.loops.append(loop)
         started = m.live
         assigning.assign(m, f, node.target, element)

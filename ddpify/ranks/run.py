@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Exit, Loop, Read, Store
-from ddpify.ranks.modules import FunctionInfo, Module, Place
+from ddpify.ranks.model import Exit, RankCall, RankLoop, Read, Store
+from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes
 from ddpify.ranks.trace import Mismatch
 
@@ -23,15 +23,15 @@ class Run:
 
     start: str
     script: bool
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RankCall] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[RankLoop] = field(default_factory=list)
     modules: dict[str, Module] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
     distributed: bool = False  # it opens a session, wraps a model, or enters a collective
-    session: Call | None = None  # what opens the process group
+    session: RankCall | None = None  # what opens the process group
     frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
     quiet: bool = False  # print was replaced: only one rank prints
     complete: bool = True  # nothing was left out for its size
@@ -55,7 +55,7 @@ class Run:
         return module.name if module.source.text.startswith(HEADER_PREFIX) else INSTALLED
 
     @property
-    def unopened(self) -> Call | None:
+    def unopened(self) -> RankCall | None:
         """The wrap of a migrated script, which calls the helpers itself, without a process group.
 
         Under torchrun it fails there. Where only what a script imports was migrated, it is meant
@@ -67,7 +67,7 @@ class Run:
         return next((call for call in self.named(words.DDP) if call.module.ours), None)
 
     @property
-    def _own_calls(self) -> Iterator[Call]:
+    def _own_calls(self) -> Iterator[RankCall]:
         return (call for call in self.calls if call.module.path == self.start)
 
     def once(self, read: Callable[[Run], T]) -> T:
@@ -78,7 +78,7 @@ class Run:
         return found
 
     @cached_property
-    def backwards(self) -> tuple[Call, ...]:
+    def backwards(self) -> tuple[RankCall, ...]:
         """The calls that compute gradients, in order."""
         return tuple(backwards(self.calls))
 
@@ -87,7 +87,7 @@ class Run:
         """The loops over batches that train: every loader that is trained on, with its loop."""
         return passes(self.backwards)
 
-    def in_every_round(self, call: Call, loop: Loop) -> bool:
+    def in_every_round(self, call: RankCall, loop: RankLoop) -> bool:
         """Whether each round of a loop comes to a call of it: neither a condition in the loop nor
         a way out of the round stands before it.
 
@@ -104,38 +104,38 @@ class Run:
         )
 
     @cached_property
-    def exits_of(self) -> dict[FunctionInfo | None, list[Exit]]:
+    def exits_of(self) -> dict[FunctionDefinition | None, list[Exit]]:
         """The exits by the function that they stand in."""
-        found: dict[FunctionInfo | None, list[Exit]] = {}
+        found: dict[FunctionDefinition | None, list[Exit]] = {}
         for one in self.exits:
             found.setdefault(one.function, []).append(one)
         return found
 
-    def named(self, *names: str) -> Iterator[Call]:
+    def named(self, *names: str) -> Iterator[RankCall]:
         """Calls of these qualified names, in order."""
         return _in_order(self._by_name, names)
 
-    def methods(self, *names: str) -> Iterator[Call]:
+    def methods(self, *names: str) -> Iterator[RankCall]:
         """Calls of methods with these (last) names, of whatever receiver, in order."""
         return _in_order(self._by_method, names)
 
     @cached_property
-    def _by_name(self) -> dict[str, list[Call]]:
-        found: dict[str, list[Call]] = {}
+    def _by_name(self) -> dict[str, list[RankCall]]:
+        found: dict[str, list[RankCall]] = {}
         for call in self.calls:
             found.setdefault(call.name, []).append(call)
         return found
 
     @cached_property
-    def _by_method(self) -> dict[str, list[Call]]:
-        found: dict[str, list[Call]] = {}
+    def _by_method(self) -> dict[str, list[RankCall]]:
+        found: dict[str, list[RankCall]] = {}
         for call in self.calls:
             if call.receiver is not None:
                 found.setdefault(call.method, []).append(call)
         return found
 
 
-def _in_order(index: dict[str, list[Call]], names: tuple[str, ...]) -> Iterator[Call]:
+def _in_order(index: dict[str, list[RankCall]], names: tuple[str, ...]) -> Iterator[RankCall]:
     held = [index[name] for name in dict.fromkeys(names) if name in index]
     if len(held) == 1:
         return iter(held[0])

@@ -6,7 +6,7 @@ import ast
 from itertools import chain
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Store, Value
+from ddpify.ranks.model import RankCall, RankValue, Store
 from ddpify.ranks.run import Run
 
 _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")
@@ -21,14 +21,14 @@ def one_process(run: Run) -> bool:
     return all(map(_one_device, made)) and all(_one_member(run, call) for call in opened)
 
 
-def _one_device(call: Call) -> bool:
+def _one_device(call: RankCall) -> bool:
     """Whether a call is ``Fabric(devices=1)``, written so: a parameter may be another number."""
     written = {word.arg: ast.unparse(word.value) for word in call.node.keywords}
     one = written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
     return one and call.name in _DEVICES
 
 
-def _one_member(run: Run, call: Call) -> bool:
+def _one_member(run: Run, call: RankCall) -> bool:
     size, store = call.arg(3, "world_size"), call.arg(5, "store")
     if store is not None and store.made_by(f"{words.DIST}HashStore"):
         return True  # no other process can reach it
@@ -37,7 +37,7 @@ def _one_member(run: Run, call: Call) -> bool:
     return _said(run, call)
 
 
-def _said(run: Run, call: Call) -> bool:
+def _said(run: Run, call: RankCall) -> bool:
     """Whether the program sets WORLD_SIZE to 1 before, wherever it opens the group."""
     stores = [
         (store, store.value)
@@ -52,7 +52,7 @@ def _said(run: Run, call: Call) -> bool:
     ]
     said = [
         str(value.constant) == "1" and set(one.guards) <= set(call.guards)
-        for one, value in chain[tuple[Store | Call, Value]](stores, updates)
+        for one, value in chain[tuple[Store | RankCall, RankValue]](stores, updates)
         if one.order < call.order
     ]
     return bool(said) and all(said)

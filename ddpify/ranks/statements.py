@@ -10,17 +10,17 @@ from typing import Any
 from ddpify.ranks import assigning, calls, containers, naming
 from ddpify.ranks.attempts import attempt
 from ddpify.ranks.contexts import entered_context
-from ddpify.ranks.frames import Frame
+from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.lazily import first_use
 from ddpify.ranks.looping import go_on_while, go_through
 from ddpify.ranks.matching import match
-from ddpify.ranks.model import Symbol, Value
-from ddpify.ranks.modules import FunctionInfo, class_info, note_import
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import RankValue, Symbol
+from ddpify.ranks.modules import FunctionDefinition, class_info, note_import
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, same, spread, symbol
 
 
-def execute(m: Machine, f: Frame, body: list[ast.stmt]) -> None:
+def execute(m: RankMachine, f: RankFrame, body: list[ast.stmt]) -> None:
     """Run statements one after the other, while a rank is there."""
     for node in body:
         if m.live:
@@ -32,25 +32,25 @@ def execute(m: Machine, f: Frame, body: list[ast.stmt]) -> None:
             handler(m, f, node)
 
 
-def _expr(m: Machine, f: Frame, node: ast.Expr) -> None:
+def _expr(m: RankMachine, f: RankFrame, node: ast.Expr) -> None:
     if isinstance(node.value, ast.Call):
         calls.call(m, f, node.value, alone=True)
     elif not isinstance(node.value, ast.Constant):
         m.evaluate(f, node.value)
 
 
-def _assign(m: Machine, f: Frame, node: ast.Assign) -> None:
+def _assign(m: RankMachine, f: RankFrame, node: ast.Assign) -> None:
     value = m.evaluate(f, node.value)
     for target in node.targets:
         assigning.assign(m, f, target, value)
 
 
-def _ann_assign(m: Machine, f: Frame, node: ast.AnnAssign) -> None:
+def _ann_assign(m: RankMachine, f: RankFrame, node: ast.AnnAssign) -> None:
     if node.value is not None:
         assigning.assign(m, f, node.target, m.evaluate(f, node.value))
 
 
-def _aug_assign(m: Machine, f: Frame, node: ast.AugAssign) -> None:
+def _aug_assign(m: RankMachine, f: RankFrame, node: ast.AugAssign) -> None:
     binary = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
     ast.copy_location(binary, node)
     value = m.evaluate(f, binary)
@@ -61,7 +61,7 @@ def _aug_assign(m: Machine, f: Frame, node: ast.AugAssign) -> None:
     assigning.assign(m, f, node.target, _in_place(f, node, value))
 
 
-def _in_place(f: Frame, node: ast.AugAssign, value: Value) -> Value:
+def _in_place(f: RankFrame, node: ast.AugAssign, value: RankValue) -> RankValue:
     """``total += x`` changes a tensor in place: it stays the same tensor, with more in it."""
     old = f.names.get(node.target.id) if isinstance(node.target, ast.Name) else None
     if old is None or value.things or not assigning.is_tensor(old):
@@ -81,7 +81,7 @@ def _loaded(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:
     return ast.copy_location(made, target)
 
 
-def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
+def _delete(m: RankMachine, f: RankFrame, node: ast.Delete) -> None:
     for target in node.targets:
         if isinstance(target, ast.Subscript):
             _delete_element(m, f, target)
@@ -89,7 +89,7 @@ def _delete(m: Machine, f: Frame, node: ast.Delete) -> None:
             m.evaluate(f, target)
 
 
-def _delete_element(m: Machine, f: Frame, target: ast.Subscript) -> None:
+def _delete_element(m: RankMachine, f: RankFrame, target: ast.Subscript) -> None:
     base, index = m.evaluate(f, target.value), m.evaluate(f, target.slice)
     bounds = index.items if isinstance(target.slice, ast.Slice) else None
     if m.call_method(f, base, "__delitem__", target, (index,)) is None and not m.here.loops:
@@ -98,7 +98,7 @@ def _delete_element(m: Machine, f: Frame, target: ast.Subscript) -> None:
             m.change(f, target.value, base, changed)
 
 
-def _if(m: Machine, f: Frame, node: ast.If) -> None:
+def _if(m: RankMachine, f: RankFrame, node: ast.If) -> None:
     test = first_use(m, f, node, m.evaluate(f, node.test))
     m.branch(
         f,
@@ -108,18 +108,18 @@ def _if(m: Machine, f: Frame, node: ast.If) -> None:
     )
 
 
-def _return(m: Machine, f: Frame, node: ast.Return) -> None:
+def _return(m: RankMachine, f: RankFrame, node: ast.Return) -> None:
     value = m.evaluate(f, node.value) if node.value is not None else constant(None)
     leave(m, f, node, value)
 
 
-def leave(m: Machine, f: Frame, node: ast.AST, value: Value) -> None:
+def leave(m: RankMachine, f: RankFrame, node: ast.AST, value: RankValue) -> None:
     """Return a value for the ranks that are live; under ``branch`` it is kept like a name."""
     f.return_ranks.append((m.live, value, m.here.guards))
     m.end(f, "return", node)
 
 
-def _raise(m: Machine, f: Frame, node: ast.Raise) -> None:
+def _raise(m: RankMachine, f: RankFrame, node: ast.Raise) -> None:
     if node.exc is not None:
         m.evaluate(f, node.exc)
         if f.module.ours:
@@ -134,32 +134,32 @@ def _is_plain_exit(raised: ast.expr | None) -> bool:
     )
 
 
-def _break(m: Machine, f: Frame, node: ast.Break) -> None:
+def _break(m: RankMachine, f: RankFrame, node: ast.Break) -> None:
     m.end(f, "break", node)
 
 
-def _continue(m: Machine, f: Frame, node: ast.Continue) -> None:
+def _continue(m: RankMachine, f: RankFrame, node: ast.Continue) -> None:
     m.end(f, "continue", node)
 
 
-def _assert(m: Machine, f: Frame, node: ast.Assert) -> None:
+def _assert(m: RankMachine, f: RankFrame, node: ast.Assert) -> None:
     """`assert local_rank == -1`: what follows is not for the ranks of a distributed run."""
     test = m.evaluate(f, node.test)
     if test.by_rank and m.may(test, m.live, True) != m.live:
         m.branch(f, test, node.test, (lambda: None, lambda: m.end(f, "abort", node)))
 
 
-def _with(m: Machine, f: Frame, node: ast.With | ast.AsyncWith) -> None:
+def _with(m: RankMachine, f: RankFrame, node: ast.With | ast.AsyncWith) -> None:
     _within(m, f, list(node.items), node.body)
 
 
-def _within(m: Machine, f: Frame, items: list[ast.withitem], body: list[ast.stmt]) -> None:
+def _within(m: RankMachine, f: RankFrame, items: list[ast.withitem], body: list[ast.stmt]) -> None:
     if not items:
         execute(m, f, body)
         return
     first, rest = items[0], items[1:]
 
-    def inside(value: Value) -> None:
+    def inside(value: RankValue) -> None:
         if first.optional_vars is not None:
             assigning.assign(m, f, first.optional_vars, value)
         _within(m, f, rest, body)
@@ -167,7 +167,7 @@ def _within(m: Machine, f: Frame, items: list[ast.withitem], body: list[ast.stmt
     entered_context(m, f, first.context_expr, inside)
 
 
-def _try(m: Machine, f: Frame, node: ast.Try) -> None:
+def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     here = m.here
     if (tried := attempt(f.module.source, node)).swallows:
         m.here = replace(here, swallows=(*here.swallows, tried))
@@ -185,32 +185,32 @@ def _try(m: Machine, f: Frame, node: ast.Try) -> None:
     m.live = gone if node.handlers == [] else (gone or live)
 
 
-def _handler(m: Machine, f: Frame, handler: ast.ExceptHandler, live: int) -> None:
+def _handler(m: RankMachine, f: RankFrame, handler: ast.ExceptHandler, live: int) -> None:
     """A handler may run: as under a condition that is the same on all ranks."""
     if handler.name:
         m.write(f.names, handler.name, symbol("exception"))
     m.live = live
     key = f"except@{f.module.path}:{handler.lineno}"
-    test = Value((Symbol(key), Symbol(key)))
+    test = RankValue((Symbol(key), Symbol(key)))
     node = handler.type or ast.copy_location(ast.Constant(value=True), handler)
     m.branch(f, test, node, (lambda: execute(m, f, handler.body), lambda: None))
 
 
-def _function(m: Machine, f: Frame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+def _function(m: RankMachine, f: RankFrame, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     known = f.module.functions.get(node.name) if f.function is None else None
     info = known if known is not None and known.node is node else None
     if info is None:
-        info = FunctionInfo(node.name, node, f.module)
+        info = FunctionDefinition(node.name, node, f.module)
     m.write(f.names, node.name, naming.make_function(m, f, info))
 
 
-def _class(m: Machine, f: Frame, node: ast.ClassDef) -> None:
+def _class(m: RankMachine, f: RankFrame, node: ast.ClassDef) -> None:
     known = f.module.classes.get(node.name)
     info = known if known is not None and known.node is node else class_info(f.module, node)
     m.write(f.names, node.name, naming.make_class(m, f, info))
 
 
-def _import(m: Machine, f: Frame, node: ast.Import | ast.ImportFrom) -> None:
+def _import(m: RankMachine, f: RankFrame, node: ast.Import | ast.ImportFrom) -> None:
     names: dict[str, tuple[str, str, int]] = {}
     stars: list[tuple[str, int]] = []
     note_import(names, stars, node)
@@ -218,15 +218,15 @@ def _import(m: Machine, f: Frame, node: ast.Import | ast.ImportFrom) -> None:
         m.write(f.names, name, naming.imported(m, f.module, dotted, attribute, level))
 
 
-def _global(m: Machine, f: Frame, node: ast.Global) -> None:
+def _global(m: RankMachine, f: RankFrame, node: ast.Global) -> None:
     f.outward |= set(node.names)
 
 
-def _nonlocal(m: Machine, f: Frame, node: ast.Nonlocal) -> None:
+def _nonlocal(m: RankMachine, f: RankFrame, node: ast.Nonlocal) -> None:
     f.nonlocals |= set(node.names)
 
 
-_HANDLERS: dict[type[ast.stmt], Callable[[Machine, Frame, Any], None]] = {
+_HANDLERS: dict[type[ast.stmt], Callable[[RankMachine, RankFrame, Any], None]] = {
     ast.Expr: _expr,
     ast.Assign: _assign,
     ast.AnnAssign: _ann_assign,

@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import IDENTITY, RANDOM, RANK, Call, Origin, Thing, Value
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.model import IDENTITY, RANDOM, RANK, Origin, RankCall, RankThing, RankValue
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import FALSE, TRUE, spread
 
@@ -20,12 +20,12 @@ SEED: Final = "seed"  # where a generator's state has that of its stream
 _FROM_SYSTEM: Final = frozenset({"random.seed", "numpy.random.seed", "torch.seed"})
 
 
-def unseeded() -> dict[str, Value]:
+def unseeded() -> dict[str, RankValue]:
     """The libraries' streams at the start of a process."""
     return dict.fromkeys(words.STREAMS, FALSE)
 
 
-def seeded_by(one: Call) -> tuple[str, ...]:
+def seeded_by(one: RankCall) -> tuple[str, ...]:
     """The libraries whose streams a call seeds; of an unknown function all."""
     known = words.SEEDERS.get(one.name)
     if known is not None:
@@ -35,7 +35,7 @@ def seeded_by(one: Call) -> tuple[str, ...]:
     return words.STREAMS if says and not reads else ()
 
 
-def random(m: Machine, one: Call) -> Value | None:
+def random(m: RankMachine, one: RankCall) -> RankValue | None:
     """What a call gives that seeds, makes a generator, or draws what differs between ranks."""
     if one.method in ("seed", "manual_seed") and _generators(one.receiver):
         return _seed_generator(m, one)
@@ -52,13 +52,13 @@ def random(m: Machine, one: Call) -> Value | None:
     return None
 
 
-def apart(state: Value) -> bool:
+def apart(state: RankValue) -> bool:
     """Whether ranks draw different numbers: one of them has no seed, or each has its own."""
     missing = any(atom is False for atom in state.atoms)
     return missing or any(origin.kind in IDENTITY for origin in state.origins)
 
 
-def _state(one: Call, from_system: bool) -> Value:
+def _state(one: RankCall, from_system: bool) -> RankValue:
     seed = one.given[0] if one.given else None
     if from_system and (seed is None or (seed.known and seed.atoms == (None, None))):
         return FALSE
@@ -69,14 +69,14 @@ def _state(one: Call, from_system: bool) -> Value:
     return replace(TRUE, origins=origins)
 
 
-def _library(one: Call) -> str | None:
+def _library(one: RankCall) -> str | None:
     """Whose numbers a call draws; ``torch.rand(1).item()`` draws none."""
     if one.receiver is not None and not _generators(one.receiver):
         return None
     return next((lib for prefix, lib in words.DRAWS if one.name.startswith(prefix)), None)
 
 
-def _is_apart(m: Machine, one: Call, library: str) -> bool:
+def _is_apart(m: RankMachine, one: RankCall, library: str) -> bool:
     given = one.kwargs.get("generator")
     if given is None or given.atoms == (None, None):
         given = one.receiver
@@ -86,11 +86,11 @@ def _is_apart(m: Machine, one: Call, library: str) -> bool:
     return all(map(apart, states or [m.streams.get(library, FALSE)]))
 
 
-def _generators(value: Value | None) -> list[Thing]:
+def _generators(value: RankValue | None) -> list[RankThing]:
     return [thing for thing in value.things if SEED in thing.state] if value is not None else []
 
 
-def _generator(m: Machine, one: Call) -> Value:
+def _generator(m: RankMachine, one: RankCall) -> RankValue:
     """``random.Random(seed)``; one of torch's starts with the same seed everywhere."""
     made = result(one)
     inner = _generators(one.given[0]) if one.given else []
@@ -101,7 +101,7 @@ def _generator(m: Machine, one: Call) -> Value:
     return replace(made, origins=state.origins)
 
 
-def _seed_generator(m: Machine, one: Call) -> Value:
+def _seed_generator(m: RankMachine, one: RankCall) -> RankValue:
     assert one.receiver is not None
     state = _state(one, True)
     for thing in _generators(one.receiver):

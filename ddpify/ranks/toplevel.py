@@ -8,16 +8,16 @@ from collections.abc import Iterator
 
 from ddpify.python.toplevel import Statements
 from ddpify.ranks.aliases import is_container
-from ddpify.ranks.frames import Frame
-from ddpify.ranks.model import Value
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
-from ddpify.ranks.protocol import Machine
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import RankValue
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import symbol
 
 MAX_REGISTERED = 40  # of definitions that enter themselves into a table by a decorator
 
 
-def found_in(m: Machine, frame: Frame, name: str, held: Statements) -> Value:
+def found_in(m: RankMachine, frame: RankFrame, name: str, held: Statements) -> RankValue:
     """What a name is bound to after its statements have run."""
     m.apart(frame, held.binding)
     value = frame.names.get(name)
@@ -26,12 +26,12 @@ def found_in(m: Machine, frame: Frame, name: str, held: Statements) -> Value:
     return frame.names.get(name) or symbol(f"{frame.module.name}.{name}")
 
 
-def _collects(value: Value) -> bool:
+def _collects(value: RankValue) -> bool:
     """Whether a global is a list, a dict, or an object that may keep what it is given."""
     return is_container(value) or any(t.kind == "instance" for t in value.things)
 
 
-def register(m: Machine, module: Module, name: str, value: Value) -> None:
+def register(m: RankMachine, module: Module, name: str, value: RankValue) -> None:
     """Make the definitions that a decorator enters into this table: ``@register("digits")``."""
     if not _collects(value) or m.runs(module):
         return
@@ -48,7 +48,7 @@ def register(m: Machine, module: Module, name: str, value: Value) -> None:
         m.global_name(other, one)
 
 
-def _decorators(module: Module, name: str, value: Value) -> set[str]:
+def _decorators(module: Module, name: str, value: RankValue) -> set[str]:
     """How what enters something into a table is written: a function that says its name, or a
     method of the table itself."""
     if any(t.kind == "instance" for t in value.things):
@@ -58,7 +58,10 @@ def _decorators(module: Module, name: str, value: Value) -> set[str]:
 
 
 def _decorated(module: Module, wanted: set[str]) -> Iterator[str]:
-    held: list[FunctionInfo | ClassInfo] = [*module.functions.values(), *module.classes.values()]
+    held: list[FunctionDefinition | ClassDefinition] = [
+        *module.functions.values(),
+        *module.classes.values(),
+    ]
     for info in held:
         for decorator in getattr(info.node, "decorator_list", ()):
             func = decorator.func if isinstance(decorator, ast.Call) else decorator

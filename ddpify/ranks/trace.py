@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddpify.ranks.model import ALL, Call, Exit, Guard, Symbol
+from ddpify.ranks.model import ALL, Exit, RankCall, RankGuard, Symbol
 from ddpify.ranks.modules import Module
 from ddpify.source import Site
 
@@ -27,19 +27,19 @@ class Event:
     """A collective is entered. ``op``: its name; ``call``: the call that enters it."""
 
     op: str
-    call: Call | None
+    call: RankCall | None
     node: ast.AST
     module: Module
     ranks: int
-    guards: tuple[Guard, ...]
-    stack: tuple[Call, ...] = ()
+    guards: tuple[RankGuard, ...]
+    stack: tuple[RankCall, ...] = ()
 
     @property
     def site(self) -> Site:
         """The place where the call is entered."""
         return self.module.site(self.node)
 
-    def below(self, guard: Guard | None) -> Site:
+    def below(self, guard: RankGuard | None) -> Site:
         """Where the code under ``guard`` leads to it: the event itself, or a call."""
         if guard is not None:
             for call in self.stack:
@@ -61,7 +61,7 @@ class Branch:
 class Split:
     """An ``if`` or a loop that each rank decides for itself."""
 
-    guard: Guard
+    guard: RankGuard
     arms: tuple[list[Item], list[Item]]
     ranks: int
 
@@ -116,7 +116,7 @@ class Mismatch:
 
     kind: str
     event: Event
-    guard: Guard | None
+    guard: RankGuard | None
     exit: Exit | None
     ranks: int
     paths: tuple[tuple[Event, ...], tuple[Event, ...]]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks.model import ALL, RANK0, RANK1, Origin, Symbol, Thing, Value
+from ddpify.ranks.model import ALL, RANK0, RANK1, Origin, RankThing, RankValue, Symbol
 
 MAX_DEPS = 80
 
@@ -24,31 +24,31 @@ class Absent(Symbol):
     """What a rank has in place of a list's element that other ranks alone put in."""
 
 
-NONE = Value((None, None))
-TRUE = Value((True, True))
-FALSE = Value((False, False))
+NONE = RankValue((None, None))
+TRUE = RankValue((True, True))
+FALSE = RankValue((False, False))
 
 
-def constant(value: Any) -> Value:
+def constant(value: Any) -> RankValue:
     """The same constant on both ranks."""
-    return Value((value, value))
+    return RankValue((value, value))
 
 
-def symbol(key: str, *parts: Value) -> Value:
+def symbol(key: str, *parts: RankValue) -> RankValue:
     """An unknown value, computed from others."""
     one = Symbol(key)
-    return Value((one, one), (), *gathered(parts))
+    return RankValue((one, one), (), *gathered(parts))
 
 
-def of(thing: Thing, *parts: Value) -> Value:
+def of(thing: RankThing, *parts: RankValue) -> RankValue:
     """A value that is this thing, computed from others."""
     one = Made(f"{thing.name}@{id(thing)}")
-    return Value((one, one), (thing,), *gathered(parts))
+    return RankValue((one, one), (thing,), *gathered(parts))
 
 
-def gathered(parts: Iterable[Value]) -> tuple[frozenset[Thing], frozenset[Origin]]:
+def gathered(parts: Iterable[RankValue]) -> tuple[frozenset[RankThing], frozenset[Origin]]:
     """What a value is made from that is computed from these, and why it may differ."""
-    deps: set[Thing] = set()
+    deps: set[RankThing] = set()
     origins: set[Origin] = set()
     for part in parts:
         deps.update(part.things)
@@ -59,12 +59,12 @@ def gathered(parts: Iterable[Value]) -> tuple[frozenset[Thing], frozenset[Origin
     return frozenset(deps), frozenset(origins)
 
 
-def _weight(thing: Thing) -> bool:
+def _weight(thing: RankThing) -> bool:
     """Things that rules ask for come first."""
     return not thing.name.startswith(("torch.utils.data", "torch.nn.parallel", "torch.distributed"))
 
 
-def spread(value: Value) -> frozenset[Origin]:
+def spread(value: RankValue) -> frozenset[Origin]:
     """The origins of a value and of its elements."""
     return value.all_origins
 
@@ -76,7 +76,7 @@ def same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
-def differs(value: Value) -> bool:
+def differs(value: RankValue) -> bool:
     """Whether the two ranks are known to have different atoms."""
     return not same(*value.atoms)
 
@@ -95,10 +95,10 @@ def truth(atom: Any) -> bool | None:
 
 def merge(
     key: str,
-    sources: tuple[list[Value], list[Value]],
+    sources: tuple[list[RankValue], list[RankValue]],
     why: frozenset[Origin],
     always: bool = False,
-) -> Value:
+) -> RankValue:
     """One value from those that rank 0 and rank 1 may have; ``why`` they may differ, if so.
 
     ``always``: each rank chooses among them for itself.
@@ -117,14 +117,14 @@ def merge(
     items = flat[0].items if alike else _items(key, sources, why, always)
     alike = all(v.keys == flat[0].keys for v in flat)
     keys = flat[0].keys if alike else _keys(key, sources, why, always)
-    return Value(
+    return RankValue(
         (atoms[0], atoms[1]), things, deps, origins, items, keys, split_by_rank(things, sources)
     )
 
 
 def split_by_rank(
-    things: tuple[Thing, ...], sources: tuple[list[Value], list[Value]]
-) -> tuple[tuple[Thing, int], ...]:
+    things: tuple[RankThing, ...], sources: tuple[list[RankValue], list[RankValue]]
+) -> tuple[tuple[RankThing, int], ...]:
     """The things that only one rank's values may be."""
     first, second = sources
     alike = len(first) == len(second) and all(map(operator.is_, first, second))
@@ -142,10 +142,10 @@ def split_by_rank(
 
 
 def per_rank(
-    key: str, held: list[tuple[int, Value]], why: frozenset[Origin], always: bool = False
-) -> Value:
+    key: str, held: list[tuple[int, RankValue]], why: frozenset[Origin], always: bool = False
+) -> RankValue:
     """One value from some that only these ranks have; what a rank without one has is not asked."""
-    sources: tuple[list[Value], list[Value]] = ([], [])
+    sources: tuple[list[RankValue], list[RankValue]] = ([], [])
     for ranks, value in held:
         for rank in (0, 1):
             if ranks & (1 << rank):
@@ -157,8 +157,8 @@ def per_rank(
 
 
 def _items(
-    key: str, sources: tuple[list[Value], list[Value]], why: frozenset[Origin], always: bool
-) -> tuple[Value, ...] | None:
+    key: str, sources: tuple[list[RankValue], list[RankValue]], why: frozenset[Origin], always: bool
+) -> tuple[RankValue, ...] | None:
     """Elements of tuples of one length are merged one by one; of others the longest stands."""
     held = [[v.items for v in values if v.items is not None] for values in sources]
     both = [*held[0], *held[1]]
@@ -173,7 +173,7 @@ def _items(
     )
 
 
-def _longest(key: str, lists: list[tuple[Value, ...]]) -> tuple[Value, ...] | None:
+def _longest(key: str, lists: list[tuple[RankValue, ...]]) -> tuple[RankValue, ...] | None:
     """The longest of some lists; an object in it may also be what another has in its place,
     counted from the front or from the end: ``[train]`` and ``[val, train]``."""
     longest = max(lists, key=len, default=None)
@@ -188,8 +188,8 @@ def _longest(key: str, lists: list[tuple[Value, ...]]) -> tuple[Value, ...] | No
 
 
 def _uneven(
-    sources: tuple[list[Value], list[Value]], why: frozenset[Origin]
-) -> tuple[Value, ...] | None:
+    sources: tuple[list[RankValue], list[RankValue]], why: frozenset[Origin]
+) -> tuple[RankValue, ...] | None:
     """Lists that the ranks have filled differently: what both begin with, then what each has."""
     if len(sources[0]) != 1 or len(sources[1]) != 1 or not why:
         return None
@@ -203,21 +203,21 @@ def _uneven(
     return (*here[:common], *own)
 
 
-def only_on(item: Value, rank: int, why: frozenset[Origin]) -> Value:
+def only_on(item: RankValue, rank: int, why: frozenset[Origin]) -> RankValue:
     """An element that one rank alone has."""
     none = Absent("absent")
     atoms = (none, item.atoms[1]) if rank else (item.atoms[0], none)
     return replace(item, atoms=atoms, origins=item.origins | why)
 
 
-def holders(item: Value) -> int:
+def holders(item: RankValue) -> int:
     """The ranks whose list has this element."""
     return sum(1 << rank for rank in (0, 1) if not isinstance(item.atoms[rank], Absent))
 
 
 def _keys(
-    key: str, sources: tuple[list[Value], list[Value]], why: frozenset[Origin], always: bool
-) -> tuple[tuple[str, Value], ...] | None:
+    key: str, sources: tuple[list[RankValue], list[RankValue]], why: frozenset[Origin], always: bool
+) -> tuple[tuple[str, RankValue], ...] | None:
     """Entries are merged one by one; a list that is not there yet is an empty one."""
     held = [[dict(v.keys) for v in values if v.keys is not None] for values in sources]
     if not all(held):
@@ -227,13 +227,13 @@ def _keys(
     for name in names:
         found = [[one[name] for one in entries if name in one] for entries in held]
         given = found[0] or found[1]
-        empty = Value(symbol(f"list@{key}").atoms, items=()) if given[0].items else given[0]
+        empty = RankValue(symbol(f"list@{key}").atoms, items=()) if given[0].items else given[0]
         columns = (found[0] or [empty], found[1] or [empty])
         made.append((name, merge(f"{key}[{name}]", columns, why, always)))
     return tuple(made) or None
 
 
-def _joined(key: str, values: list[Value], rank: int, apart: bool) -> Any:
+def _joined(key: str, values: list[RankValue], rank: int, apart: bool) -> Any:
     """The atom of one rank. A value that differs between ranks is that of the distributed world."""
     if not values:
         return None
@@ -254,7 +254,7 @@ def _is_optional(atoms: list[Any]) -> bool:
     return absent and all(a is None or a in objects for a in atoms)
 
 
-def asks_presence(test: Value) -> bool:
+def asks_presence(test: RankValue) -> bool:
     """Whether a condition tells no more than if there is an object: the same on all ranks."""
     return all(isinstance(_asked(atom), Maybe) for atom in test.atoms)
 
@@ -265,7 +265,7 @@ def _asked(atom: Any) -> Any:
     return atom.parts[1] if negated else atom
 
 
-def agreed(value: Value) -> Value:
+def agreed(value: RankValue) -> RankValue:
     """The same on all ranks, elements included."""
     items = None if value.items is None else tuple(map(agreed, value.items))
     keys = None if value.keys is None else tuple((name, agreed(one)) for name, one in value.keys)
@@ -277,7 +277,7 @@ def text(atom: Any) -> str:
     return atom.key if isinstance(atom, Symbol) else repr(atom)
 
 
-def narrowed(old: Value, new: Value, ranks: int) -> Value:
+def narrowed(old: RankValue, new: RankValue, ranks: int) -> RankValue:
     """``new`` on these ranks, ``old`` on the others."""
     if ranks == ALL:
         return new
@@ -285,6 +285,6 @@ def narrowed(old: Value, new: Value, ranks: int) -> Value:
     return replace(new, atoms=(atoms[0], atoms[1]))
 
 
-def key_of(value: Value) -> str:
+def key_of(value: RankValue) -> str:
     atom = value.atoms[0]
     return atom.key if isinstance(atom, Symbol) else repr(atom)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ddpify.verify.evidence import CheckpointPair, Text
 from ddpify.verify.identity import Renamed, in_text
-from ddpify.verify.recording import Job, Run
+from ddpify.verify.recording import Job, RunRecord
 
 _SCRIPT = Path(__file__).parent / "observer" / "cross_load.py"
 _SUFFIXES = (".pt", ".pth", ".ckpt", ".pth.tar")
@@ -18,7 +18,9 @@ _TEXT = 2**20  # bytes; a larger file is no log that somebody reads
 _SECONDS = 600.0  # for all files together
 
 
-def checkpoint_paths(reference: Run, distributed: Job, left: Sequence[str]) -> tuple[str, ...]:
+def checkpoint_paths(
+    reference: RunRecord, distributed: Job, left: Sequence[str]
+) -> tuple[str, ...]:
     """Of the paths ``left`` by both what torch saved, under its last name or by its suffix.
 
     A copy of a checkpoint is written without torch: only its suffix tells.
@@ -63,7 +65,7 @@ def texts(
     )
 
 
-def _saved(run: Run) -> frozenset[str]:
+def _saved(run: RunRecord) -> frozenset[str]:
     """Also under the name that the file was given afterwards."""
     saved = {change.path for change in run.files if change.operation == "torch.save"}
     for source, target in _renamed(run):
@@ -72,7 +74,7 @@ def _saved(run: Run) -> frozenset[str]:
     return frozenset(saved)
 
 
-def _renamed(run: Run) -> Iterator[tuple[str, str]]:
+def _renamed(run: RunRecord) -> Iterator[tuple[str, str]]:
     """A rename is noted as two changes, of the old name and then of the new one."""
     names = [change.path for change in run.files if change.operation in ("os.rename", "os.replace")]
     yield from zip(names[0::2], names[1::2], strict=False)

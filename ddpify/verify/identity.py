@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from ddpify.verify.recording import Event, FileChange, Job, Run
+from ddpify.verify.recording import EventRecord, FileChange, Job, RunRecord
 
 _CLOCK = re.compile(
     r"(?:19|20)\d\d[-_.]?\d\d[-_.]?\d\d|\d\d?[-_.:]\d\d[-_.:]\d\d|(?<!\d)1[6-9]\d{8}"
@@ -81,13 +81,13 @@ def _prefixes(paths: Sequence[str]) -> set[str]:
     return (found | set(paths)) - {"."}
 
 
-def _run(run: Run, names: Sequence[Renamed]) -> Run:
+def _run(run: RunRecord, names: Sequence[Renamed]) -> RunRecord:
     stdout, stderr = (in_text(text, names) for text in (run.stdout, run.stderr))
     events = tuple(_moved(event, names) for event in run.events)
     return replace(run, stdout=stdout, stderr=stderr, events=events)
 
 
-def _moved(event: Event, names: Sequence[Renamed]) -> Event:
+def _moved(event: EventRecord, names: Sequence[Renamed]) -> EventRecord:
     if not isinstance(event, FileChange):
         return event
     for each in names:

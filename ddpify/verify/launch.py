@@ -22,7 +22,7 @@ from typing import Final
 from ddpify.verify import processes
 from ddpify.verify.environment import child_environment, moved
 from ddpify.verify.read import Progress, load_run, progress
-from ddpify.verify.recording import Job, Run
+from ddpify.verify.recording import Job, RunRecord
 from ddpify.verify.snapshot import restore, snapshot
 from ddpify.verify.stacks import readable
 from ddpify.verify.terminal import silent_terminal
@@ -40,7 +40,7 @@ TORCHRUN: Final = (
 
 
 @dataclass(frozen=True)
-class Launch:
+class ProcessLaunch:
     """One program and where it runs; the folders are absolute and resolved.
 
     ``folder`` is the copied project, ``project`` what it is a copy of: paths into it, in
@@ -74,7 +74,7 @@ class Launch:
         return [str(OBSERVE), *records, *self.observe, "--", self.typed, *arguments]
 
 
-def run_single(launch: Launch, sharing: int = 1) -> Job:
+def run_single(launch: ProcessLaunch, sharing: int = 1) -> Job:
     """``python script``; as many threads as each of ``sharing`` ranks has. Raises ScratchError.
 
     Interrupted, also by SIGTERM, it ends every process and raises KeyboardInterrupt.
@@ -82,7 +82,7 @@ def run_single(launch: Launch, sharing: int = 1) -> Job:
     return _run(launch, _Kind(1, sharing, torchrun=False))
 
 
-def run_ranks(launch: Launch, nproc: int, sharing: int = 0) -> Job:
+def run_ranks(launch: ProcessLaunch, nproc: int, sharing: int = 0) -> Job:
     """The same under ``torchrun``, on ``nproc`` ranks of this machine."""
     return _run(launch, _Kind(nproc, sharing or nproc, torchrun=True))
 
@@ -93,13 +93,13 @@ class _Kind:
     sharing: int
     torchrun: bool
 
-    def command(self, launch: Launch) -> list[str]:
+    def command(self, launch: ProcessLaunch) -> list[str]:
         if not self.torchrun:
             return [launch.python, *launch.observed]
         logs = [f"--log-dir={launch.out / 'logs'}", "--redirects=3"]
         return [launch.python, "-c", TORCHRUN, *self._options, *logs, *launch.observed]
 
-    def typed(self, launch: Launch) -> str:
+    def typed(self, launch: ProcessLaunch) -> str:
         """What a user types for the same without observer."""
         start = ["torchrun", *self._options] if self.torchrun else ["python"]
         return shlex.join([*start, launch.typed, *launch.arguments])
@@ -116,7 +116,7 @@ class _End:
     hung: bool
 
 
-def _run(launch: Launch, kind: _Kind) -> Job:
+def _run(launch: ProcessLaunch, kind: _Kind) -> Job:
     """Once; and once more from the same start, if torch itself failed at the exit."""
     launch.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=launch.out.parent) as store, processes.interruptible():
@@ -133,7 +133,7 @@ def _raced(job: Job) -> bool:
     return job.returncode != 0 and not job.hung and any(EXIT_RACE in text for text in texts)
 
 
-def _attempt(launch: Launch, kind: _Kind) -> Job:
+def _attempt(launch: ProcessLaunch, kind: _Kind) -> Job:
     shutil.rmtree(launch.out, ignore_errors=True)
     end = _supervised(launch, kind)
     return Job(
@@ -147,7 +147,7 @@ def _attempt(launch: Launch, kind: _Kind) -> Job:
     )
 
 
-def _supervised(launch: Launch, kind: _Kind) -> _End:
+def _supervised(launch: ProcessLaunch, kind: _Kind) -> _End:
     """No process outlives this, not even one whose start was interrupted."""
     mark = uuid.uuid4().hex
     process = None
@@ -161,7 +161,7 @@ def _supervised(launch: Launch, kind: _Kind) -> _End:
                 process.wait()
 
 
-def _start(launch: Launch, kind: _Kind, mark: str, stdin: int) -> subprocess.Popen[bytes]:
+def _start(launch: ProcessLaunch, kind: _Kind, mark: str, stdin: int) -> subprocess.Popen[bytes]:
     """In a session of its own: the terminal's Ctrl-C comes to us alone."""
     extra = {**launch.environment, processes.MARK: mark}
     with ExitStack() as files:
@@ -177,7 +177,7 @@ def _start(launch: Launch, kind: _Kind, mark: str, stdin: int) -> subprocess.Pop
         )
 
 
-def _logs(launch: Launch, kind: _Kind) -> tuple[Path, Path]:
+def _logs(launch: ProcessLaunch, kind: _Kind) -> tuple[Path, Path]:
     """For what the started process writes; torchrun redirects its ranks' to files alike."""
     logs = launch.out / "logs"
     folder = logs if kind.torchrun else logs / "0"
@@ -187,7 +187,7 @@ def _logs(launch: Launch, kind: _Kind) -> tuple[Path, Path]:
     return folder / "stdout.log", folder / "stderr.log"
 
 
-def _wait(process: subprocess.Popen[bytes], launch: Launch, kind: _Kind) -> _End:
+def _wait(process: subprocess.Popen[bytes], launch: ProcessLaunch, kind: _Kind) -> _End:
     started = time.monotonic()
     hung = _hangs(process, launch, kind)
     if hung:
@@ -197,7 +197,7 @@ def _wait(process: subprocess.Popen[bytes], launch: Launch, kind: _Kind) -> _End
     return _End(process.wait(), time.monotonic() - started, hung)
 
 
-def _hangs(process: subprocess.Popen[bytes], launch: Launch, kind: _Kind) -> bool:
+def _hangs(process: subprocess.Popen[bytes], launch: ProcessLaunch, kind: _Kind) -> bool:
     """Wait for the end, or until nothing was recorded or printed for too long."""
     sizes, since = _sizes(launch.out), time.monotonic()
     while True:
@@ -213,7 +213,7 @@ def _hangs(process: subprocess.Popen[bytes], launch: Launch, kind: _Kind) -> boo
             return True
 
 
-def _patience(launch: Launch, kind: _Kind) -> float:
+def _patience(launch: ProcessLaunch, kind: _Kind) -> float:
     """Importing torch is silent, and takes long on a busy machine."""
     if all(processes.begun(launch.out, rank) for rank in range(kind.ranks)):
         return launch.timeout
@@ -229,7 +229,7 @@ def _sizes(out: Path) -> dict[Path, int]:
     return sizes
 
 
-def _read(launch: Launch, kind: _Kind, rank: int, end: _End) -> Run:
+def _read(launch: ProcessLaunch, kind: _Kind, rank: int, end: _End) -> RunRecord:
     """torchrun's code is a rank's own only if it is 0."""
     logs = {name: _rank_log(launch.out, rank, name) for name in ("stdout", "stderr")}
     run = load_run(launch.out, rank, **logs)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ddpify.advice.model import Measured
 from ddpify.project import project_root
 from ddpify.verify.interpreter import InterpreterError, examine
-from ddpify.verify.launch import Launch, run_single
+from ddpify.verify.launch import ProcessLaunch, run_single
 from ddpify.verify.options import Options
 from ddpify.verify.processes import interruptible
 from ddpify.verify.read import last_note
@@ -50,7 +50,7 @@ def _measured(options: Options, workspace: Path, report: Report) -> Measured:
     home = project_root(options.script)
     copy = copy_project(home, workspace / "original")
     cwd, script = placed(options.script, copy)
-    launch = Launch(
+    launch = ProcessLaunch(
         python=options.python,
         folder=copy,
         cwd=cwd,
@@ -66,7 +66,7 @@ def _measured(options: Options, workspace: Path, report: Report) -> Measured:
     return _read(run_single(launch), launch, options)
 
 
-def _read(job: Job, launch: Launch, options: Options) -> Measured:
+def _read(job: Job, launch: ProcessLaunch, options: Options) -> Measured:
     found = last_note(launch.out, "memory")
     if not job.finished:
         raise VerifyError(why_it_failed(job.runs[0], replace(options, dtype="float32")))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ddpify.verify import recording
-from ddpify.verify.recording import Event, Run, Signature
+from ddpify.verify.recording import EventRecord, RunRecord, Signature
 
 _Line = dict[str, Any]
 
@@ -41,17 +41,17 @@ def progress(out: Path) -> Progress:
     return Progress(steps, losses[0] if losses else None, events)
 
 
-def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run:
+def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> RunRecord:
     """The record of ``rank``, as far as it was written: a killed process ends in mid-air."""
     path = out / f"rank{rank}.jsonl"
     if not path.exists():
-        return Run(rank=rank, stdout=stdout, stderr=stderr)
+        return RunRecord(rank=rank, stdout=stdout, stderr=stderr)
     lines = _lines(path)
     begin, finish = _last(lines, "begin"), _last(lines, "finish")
     signatures = _Signatures(out / f"rank{rank}.f64")
     optimizers = [line for line in lines if line["k"] == "optimizer"]
     status = finish.get("status", "running")
-    return Run(
+    return RunRecord(
         rank=rank,
         world_size=begin.get("world_size", 1),
         status=status,
@@ -132,8 +132,8 @@ def _optimizer(number: int, line: _Line, signatures: _Signatures) -> recording.O
     )
 
 
-def _step(line: _Line, signatures: _Signatures) -> recording.Step:
-    return recording.Step(
+def _step(line: _Line, signatures: _Signatures) -> recording.StepRecord:
+    return recording.StepRecord(
         number=line["s"],
         optimizer=line["optimizer"],
         learning_rates=tuple(line["learning_rates"]),
@@ -148,11 +148,11 @@ def _step(line: _Line, signatures: _Signatures) -> recording.Step:
     )
 
 
-def _events(lines: list[_Line]) -> tuple[Event, ...]:
+def _events(lines: list[_Line]) -> tuple[EventRecord, ...]:
     left = {line["of"] for line in lines if line["k"] == "leave" and line["done"]}
-    known: dict[str, Callable[[_Line], Event]] = {
+    known: dict[str, Callable[[_Line], EventRecord]] = {
         "fetch": _fetch,
-        "end": lambda line: recording.End(*_when(line), line["loader"], line["passed"]),
+        "end": lambda line: recording.EndRecord(*_when(line), line["loader"], line["passed"]),
         "shuffle": _shuffle,
         "loaded": lambda line: recording.Loaded(*_when(line)),
         "forward": _forward,
@@ -168,7 +168,7 @@ def _when(line: _Line) -> tuple[int, float]:
     return line["s"], line["t"]
 
 
-def _fetch(line: _Line) -> Event:
+def _fetch(line: _Line) -> EventRecord:
     return recording.Fetch(
         *_when(line),
         line["loader"],
@@ -179,33 +179,33 @@ def _fetch(line: _Line) -> Event:
     )
 
 
-def _shuffle(line: _Line) -> Event:
-    return recording.Shuffle(*_when(line), line["loader"], line["seed"], line["epoch"])
+def _shuffle(line: _Line) -> EventRecord:
+    return recording.ShuffleRecord(*_when(line), line["loader"], line["seed"], line["epoch"])
 
 
-def _forward(line: _Line) -> Event:
+def _forward(line: _Line) -> EventRecord:
     names = ("wrapper", "grad", "sync", "buffers")
-    return recording.Forward(*_when(line), *(line[name] for name in names))
+    return recording.ForwardRecord(*_when(line), *(line[name] for name in names))
 
 
-def _collective(line: _Line, left: set[int]) -> Event:
+def _collective(line: _Line, left: set[int]) -> EventRecord:
     done = line["i"] in left
-    return recording.Collective(*_when(line), line["name"], line["site"], line["size"], done)
+    return recording.CollectiveRecord(*_when(line), line["name"], line["site"], line["size"], done)
 
 
-def _file(line: _Line) -> Event:
+def _file(line: _Line) -> EventRecord:
     return recording.FileChange(*_when(line), line["operation"], line["path"], line["existed"])
 
 
-def _loader(line: _Line) -> recording.Loader:
+def _loader(line: _Line) -> recording.LoaderRecord:
     names = ("number", "dataset", "sampler", "samples", "batch")
-    return recording.Loader(*(line[name] for name in names))
+    return recording.LoaderRecord(*(line[name] for name in names))
 
 
-def _noise(lines: list[_Line]) -> recording.Noise:
+def _noise(lines: list[_Line]) -> recording.NoiseRecord:
     counts = next((line["noise"] for line in reversed(lines) if "noise" in line), (0, 0))
     loaded = sum(line["k"] == "augmentation" for line in lines)
-    return recording.Noise(
+    return recording.NoiseRecord(
         dropout=counts[0],
         batchnorm=counts[1],
         augmentation=loaded,
@@ -215,11 +215,11 @@ def _noise(lines: list[_Line]) -> recording.Noise:
     )
 
 
-def _probe(line: _Line, signatures: _Signatures) -> recording.Probe | None:
+def _probe(line: _Line, signatures: _Signatures) -> recording.ProbeRecord | None:
     if not line:
         return None
     output = signatures[line["output"]] if line["output"] else None
-    return recording.Probe(output, line["digest"], line["missing"], line["module"])
+    return recording.ProbeRecord(output, line["digest"], line["missing"], line["module"])
 
 
 def _wrapped(lines: list[_Line]) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ class Optimizer:
 
 
 @dataclass(frozen=True)
-class Step:
+class StepRecord:
     """One ``optimizer.step()``; tensors in the optimizer's order.
 
     ``losses`` are the values ``backward()`` was called on since the step before, ``seconds`` the
@@ -57,7 +57,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Event:
+class EventRecord:
     """What happened, in order; ``steps`` optimizer steps had been taken."""
 
     steps: int
@@ -65,7 +65,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Fetch(Event):
+class Fetch(EventRecord):
     """A batch was handed to the script; ``contents`` are digests, one for each sample."""
 
     loader: int  # numbered by first use
@@ -76,7 +76,7 @@ class Fetch(Event):
 
 
 @dataclass(frozen=True)
-class End(Event):
+class EndRecord(EventRecord):
     """A pass over a loader was exhausted."""
 
     loader: int
@@ -84,7 +84,7 @@ class End(Event):
 
 
 @dataclass(frozen=True)
-class Forward(Event):
+class ForwardRecord(EventRecord):
     """Of a DDP (or FSDP) wrapper: ``sync`` if its backward will be all-reduced."""
 
     wrapper: int
@@ -94,19 +94,19 @@ class Forward(Event):
 
 
 @dataclass(frozen=True)
-class Backward(Event):
+class Backward(EventRecord):
     loss: float | None  # None: not one number
 
 
 @dataclass(frozen=True)
-class StepTaken(Event):
+class StepTaken(EventRecord):
     """Where the step ``number`` stands among the events."""
 
     number: int
 
 
 @dataclass(frozen=True)
-class Collective(Event):
+class CollectiveRecord(EventRecord):
     """``site`` is file:line of the nearest frame of the user's; ``done`` if it was left again."""
 
     name: str
@@ -116,7 +116,7 @@ class Collective(Event):
 
 
 @dataclass(frozen=True)
-class FileChange(Event):
+class FileChange(EventRecord):
     """A path, relative to the project's copy, that was written, made, renamed or removed."""
 
     operation: str  # "open", "os.mkdir", "os.remove", "torch.save" …
@@ -125,12 +125,12 @@ class FileChange(Event):
 
 
 @dataclass(frozen=True)
-class Loaded(Event):
+class Loaded(EventRecord):
     """A module's ``load_state_dict()`` was called."""
 
 
 @dataclass(frozen=True)
-class Shuffle(Event):
+class ShuffleRecord(EventRecord):
     """A pass over a loader began whose DistributedSampler shuffles by ``seed`` + ``epoch``."""
 
     loader: int
@@ -139,7 +139,7 @@ class Shuffle(Event):
 
 
 @dataclass(frozen=True)
-class Noise:
+class NoiseRecord:
     """How often legitimate sources of difference were met while training."""
 
     dropout: int = 0
@@ -151,7 +151,7 @@ class Noise:
 
 
 @dataclass(frozen=True)
-class Loader:
+class LoaderRecord:
     """A DataLoader: class names of data set and sampler, sizes of data set and batch."""
 
     number: int
@@ -162,7 +162,7 @@ class Loader:
 
 
 @dataclass(frozen=True)
-class Probe:
+class ProbeRecord:
     """What the trained model says, in eval mode, of the reference's first training batch."""
 
     output: Signature | None
@@ -172,7 +172,7 @@ class Probe:
 
 
 @dataclass(frozen=True)
-class Run:
+class RunRecord:
     """One rank (or the one process).
 
     ``status``: "finished", "exited", "stopped" (by ``--steps``), "running" (it was killed),
@@ -190,11 +190,11 @@ class Run:
     backend: str = ""  # of the process group; "" if there was none
     device: str = "cpu"
     optimizers: tuple[Optimizer, ...] = ()
-    steps: tuple[Step, ...] = ()
-    events: tuple[Event, ...] = ()
-    loaders: tuple[Loader, ...] = ()
-    noise: Noise = field(default_factory=Noise)
-    probe: Probe | None = None
+    steps: tuple[StepRecord, ...] = ()
+    events: tuple[EventRecord, ...] = ()
+    loaders: tuple[LoaderRecord, ...] = ()
+    noise: NoiseRecord = field(default_factory=NoiseRecord)
+    probe: ProbeRecord | None = None
     wrapped: tuple[str, ...] = ()  # names of the parameters DDP or FSDP synchronises
     stdout: str = ""
     stderr: str = ""
@@ -208,8 +208,8 @@ class Run:
         return self.status not in ends and self.exit_code != 0
 
     @property
-    def collectives(self) -> tuple[Collective, ...]:
-        return tuple(event for event in self.events if isinstance(event, Collective))
+    def collectives(self) -> tuple[CollectiveRecord, ...]:
+        return tuple(event for event in self.events if isinstance(event, CollectiveRecord))
 
     @property
     def files(self) -> tuple[FileChange, ...]:
@@ -220,7 +220,7 @@ class Run:
 class Job:
     """One launch: one run for each rank. ``folder`` is where it ran (a copy of the project)."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[RunRecord, ...]
     folder: str
     command: str
     returncode: int

@@ -23,12 +23,12 @@ from ddpify.verify.checks import run_checks
 from ddpify.verify.evidence import Evidence
 from ddpify.verify.identity import renamed, same_names
 from ddpify.verify.interpreter import Interpreter, InterpreterError, examine
-from ddpify.verify.launch import Launch, run_ranks, run_single
+from ddpify.verify.launch import ProcessLaunch, run_ranks, run_single
 from ddpify.verify.options import NOISES, Options
 from ddpify.verify.pairing import CannotCompare, Pair, pair
 from ddpify.verify.processes import interruptible
 from ddpify.verify.read import Progress
-from ddpify.verify.recording import End, Fetch, Job, Run, Shuffle
+from ddpify.verify.recording import EndRecord, Fetch, Job, RunRecord, ShuffleRecord
 from ddpify.verify.snapshot import ScratchError, Snapshot, left_behind, snapshot
 from ddpify.verify.verdict import Verification
 
@@ -135,9 +135,9 @@ class Bench:
         """How the ranks shuffled: in this order the one process has to take the samples."""
         return self.workspace / "order.json"
 
-    def _launch(self, root: Path, name: str, observe: tuple[str, ...], title: str) -> Launch:
+    def _launch(self, root: Path, name: str, observe: tuple[str, ...], title: str) -> ProcessLaunch:
         cwd, script = placed(self.options.script, root)
-        return Launch(
+        return ProcessLaunch(
             python=self.options.python,
             folder=root,
             cwd=cwd,
@@ -250,7 +250,7 @@ def devices(interpreter: Interpreter, nproc: int, alone: bool) -> Mapping[str, s
     return {"CUDA_VISIBLE_DEVICES": visible.split(",")[0]} if alone else {}
 
 
-def _shuffles(run: Run) -> list[tuple[int, int, list[int]]]:
+def _shuffles(run: RunRecord) -> list[tuple[int, int, list[int]]]:
     """Samples, seed and the epochs of all passes, for each loader that a rank shuffled.
 
     A pass over data that was gone through in the same epoch before was not told its own: the
@@ -261,11 +261,11 @@ def _shuffles(run: Run) -> list[tuple[int, int, list[int]]]:
     running: dict[int, tuple[int, int, int]] = {}
     through: Counter[tuple[int, int, int]] = Counter()
     for event in run.events:
-        if isinstance(event, Shuffle):
+        if isinstance(event, ShuffleRecord):
             key = running[event.loader] = (sizes[event.loader], event.seed, event.epoch)
             epochs = found.setdefault(event.loader, (*key[:2], []))[2]
             epochs.append(event.epoch + through[key])
-        elif isinstance(event, End) and event.loader in running:
+        elif isinstance(event, EndRecord) and event.loader in running:
             through[running[event.loader]] += 1
     return list(found.values())
 
@@ -277,12 +277,12 @@ def _batch_ratio(reference: Job, distributed: Job) -> int:
     return together // one if one and together % one == 0 else 0
 
 
-def _first_batch(run: Run) -> int:
+def _first_batch(run: RunRecord) -> int:
     batches = (e for e in run.events if isinstance(e, Fetch) and e.grad and e.steps == 0)
     return next((len(batch.samples) for batch in batches), 0)
 
 
-def why_it_failed(run: Run, options: Options) -> str:
+def why_it_failed(run: RunRecord, options: Options) -> str:
     """The original's own failure: there is nothing to compare with."""
     if run.stack:
         return f"the original makes no progress for {options.timeout:g} s:\n{run.stack}"

@@ -17,7 +17,7 @@ _OBSERVER: Final = str(Path(__file__).parent) + os.sep
 
 
 @dataclass(frozen=True)
-class Frame:
+class StackFrame:
     """``file`` is absolute, ``shown`` relative to the copy or to where packages are installed."""
 
     file: str
@@ -44,22 +44,22 @@ def readable(dump: str, folder: Path, cwd: Path) -> str:
     return "\n\n".join(kept) or dump.strip()
 
 
-def _frames(text: str, folder: Path, cwd: Path) -> list[Frame]:
+def _frames(text: str, folder: Path, cwd: Path) -> list[StackFrame]:
     """Outermost first."""
     found = [_frame(match, folder, cwd) for match in _FRAME.finditer(text)]
     return [frame for frame in reversed(found) if not frame.file.startswith(_OBSERVER)]
 
 
-def _frame(match: re.Match[str], folder: Path, cwd: Path) -> Frame:
+def _frame(match: re.Match[str], folder: Path, cwd: Path) -> StackFrame:
     name = match["file"]
     file = name if name.startswith("<") else os.path.normpath(cwd / name)
     inside = Path(file).is_relative_to(folder)
     shown = str(Path(file).relative_to(folder)) if inside else _short(file)
     users = inside or not _LIBRARY.match(file)
-    return Frame(file, int(match["line"]), match["function"], shown, users)
+    return StackFrame(file, int(match["line"]), match["function"], shown, users)
 
 
-def _trimmed(frames: list[Frame]) -> str:
+def _trimmed(frames: list[StackFrame]) -> str:
     last = max(number for number, frame in enumerate(frames) if frame.users)
     kept = [frame.text for frame in frames if frame.users]
     if last < len(frames) - 2:

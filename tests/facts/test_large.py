@@ -13,7 +13,7 @@ import pytest
 from ddpify.facts import machine as reader
 from ddpify.facts.events import Bind, Forward
 from ddpify.facts.link import TooLarge, analyze
-from ddpify.facts.machine import Interpreter
+from ddpify.facts.machine import ProgramReader
 from ddpify.facts.model import Status
 from ddpify.project import Project
 
@@ -110,8 +110,8 @@ def _project(size: int, folder: Path) -> Project:
     return Project(folder, entry)
 
 
-def _read(size: int, folder: Path) -> Interpreter:
-    machine = Interpreter(_project(size, folder))
+def _read(size: int, folder: Path) -> ProgramReader:
+    machine = ProgramReader(_project(size, folder))
     machine.run()
     assert not machine.exhausted
     return machine

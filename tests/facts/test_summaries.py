@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ddpify.facts.events import Call
-from ddpify.facts.machine import Interpreter
+from ddpify.facts.machine import ProgramReader
 from ddpify.facts.values import Kind
 from ddpify.project import Project
 
@@ -44,15 +44,15 @@ second = probe(y, x)
 """
 
 
-def _read(tmp_path: Path, text: str) -> Interpreter:
+def _read(tmp_path: Path, text: str) -> ProgramReader:
     entry = tmp_path / "main.py"
     entry.write_text(text)
-    machine = Interpreter(Project(tmp_path, entry))
+    machine = ProgramReader(Project(tmp_path, entry))
     machine.run()
     return machine
 
 
-def _times(machine: Interpreter) -> int:
+def _times(machine: ProgramReader) -> int:
     """How often the body of ``probe`` was read: once per call that led there."""
     inside = [e for e in machine.events if isinstance(e, Call) and e.where.stack]
     return len({e.where.stack[0] for e in inside})

@@ -7,21 +7,21 @@ from typing import Any
 import pytest
 
 from ddpify.ranks.logic import chain, negation
-from ddpify.ranks.model import Symbol, Value
+from ddpify.ranks.model import RankValue, Symbol
 from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.values import constant
 from ddpify.rules.gradients.windows import evaluate, symbols
 
-ROUND = Value((Symbol("i"), Symbol("i")))
-TOTAL = Value((Symbol("len(loader)"), Symbol("len(loader)")))
+ROUND = RankValue((Symbol("i"), Symbol("i")))
+TOTAL = RankValue((Symbol("len(loader)"), Symbol("len(loader)")))
 
 
-def every(number: Value, size: int) -> Value:
+def every(number: RankValue, size: int) -> RankValue:
     """``number % size == 0``."""
     return compare("Eq", binary("Mod", number, constant(size)), constant(0))
 
 
-def rounds(test: Value, **known: int) -> list[Any]:
+def rounds(test: RankValue, **known: int) -> list[Any]:
     """What a condition says in the first eight rounds."""
     return [evaluate(test.atoms[0], {"i": number, **known}) for number in range(8)]
 
@@ -40,7 +40,7 @@ LAST = compare("Eq", NEXT, TOTAL)
         chain(True, [every(NEXT, 4), compare("GtE", ROUND, constant(2))]),
     ],
 )
-def test_conditions_that_say_the_same_are_the_same(test: Value) -> None:
+def test_conditions_that_say_the_same_are_the_same(test: RankValue) -> None:
     assert rounds(test) == [number % 4 == 3 for number in range(8)]
 
 
@@ -55,7 +55,7 @@ def test_the_last_round_is_known_when_the_length_is() -> None:
 
 
 def test_what_is_not_known_decides_nothing_unless_the_rest_does() -> None:
-    unknown = Value((Symbol("loss is finite"), Symbol("loss is finite")))
+    unknown = RankValue((Symbol("loss is finite"), Symbol("loss is finite")))
     assert rounds(chain(True, [every(NEXT, 4), unknown]))[2:4] == [False, None]
     assert rounds(chain(False, [every(NEXT, 4), unknown]))[2:4] == [None, True]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from ddpify.facts.events import Call
-from ddpify.facts.machine import Interpreter
+from ddpify.facts.machine import ProgramReader
 from ddpify.facts.values import Kind
 from ddpify.project import Project
 from ddpify.ranks.interest import Interest
-from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.read import Reading, room
 from ddpify.site import Site
 from tests.python.rows import Line
@@ -20,18 +20,18 @@ PROBE = "builtins.probe"
 class Everything(Interest):
     """An interest in every function, so that only Python is compared."""
 
-    def enters(self, info: FunctionInfo) -> bool:
+    def enters(self, info: FunctionDefinition) -> bool:
         """Every call is read."""
         return True
 
-    def narrow(self, info: FunctionInfo) -> bool:
+    def narrow(self, info: FunctionDefinition) -> bool:
         """Every forward is read."""
         return True
 
 
 def by_facts(entry: Path) -> frozenset[Line]:
     """What the reader of one-process programs says."""
-    machine = Interpreter(Project.of(entry))
+    machine = ProgramReader(Project.of(entry))
     machine.run()
     calls = (event for event in machine.events if isinstance(event, Call))
     values = [value for call in calls if call.name == PROBE for value in call.args]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.ranks.model import ALL, DATA, RANK0, RANK1, Value
+from ddpify.ranks.model import ALL, DATA, RANK0, RANK1, RankValue
 from ddpify.ranks.read import read
 from ddpify.ranks.run import Run
 from tests.projects import put
@@ -30,7 +30,7 @@ def run_of(tmp_path: Path, body: str, **others: str) -> Run:
     return run
 
 
-def shown(run: Run, name: str = "show") -> list[Value]:
+def shown(run: Run, name: str = "show") -> list[RankValue]:
     """What was handed to ``show``, call by call."""
     return [call.args[0] for call in run.calls if call.method in (name, f"builtins.{name}")]
 

@@ -9,12 +9,12 @@ import pytest
 
 from ddpify.ranks import sizes
 from ddpify.ranks.logic import negation
-from ddpify.ranks.model import Symbol, Value
+from ddpify.ranks.model import RankValue, Symbol
 from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.values import constant
 
 SIZE = constant(sizes.world_size())
-RANK = Value((0, 1))
+RANK = RankValue((0, 1))
 
 
 @pytest.mark.parametrize(

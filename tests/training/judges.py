@@ -16,7 +16,7 @@ import torch
 from ddpify.verify.checks import run_checks
 from ddpify.verify.evidence import Evidence
 from ddpify.verify.options import Options
-from ddpify.verify.recording import Job, Run
+from ddpify.verify.recording import Job, RunRecord
 from ddpify.verify.verdict import Verdict
 from tests.training.projects import Project
 
@@ -37,7 +37,7 @@ def same_training(reference: Job, found: Job) -> None:
     assert not wrong, wrong
 
 
-def same_bits(expected: Run, found: Run) -> None:
+def same_bits(expected: RunRecord, found: RunRecord) -> None:
     """Every parameter, after every optimizer step."""
     assert expected.steps, f"no optimizer step was taken ({expected.status})"
     assert len(found.steps) == len(expected.steps), found.status
@@ -46,7 +46,7 @@ def same_bits(expected: Run, found: Run) -> None:
     assert not wrong, f"rank {found.rank} differs after step {wrong[0]}"
 
 
-def same_collectives(runs: Sequence[Run]) -> None:
+def same_collectives(runs: Sequence[RunRecord]) -> None:
     """All ranks enter the same collectives, in the same order and from the same places."""
     entered = [[(call.name, call.site, call.size) for call in run.collectives] for run in runs]
     for number, calls in enumerate(zip_longest(*entered)):

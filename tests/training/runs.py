@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ddpify.verify.launch import Launch, run_ranks, run_single
+from ddpify.verify.launch import ProcessLaunch, run_ranks, run_single
 from ddpify.verify.recording import Job
 from tests.training.projects import Project
 
@@ -58,9 +58,9 @@ def side_by_side(first: Callable[[], A], second: Callable[[], B]) -> tuple[A, B]
         return first(), other.result()
 
 
-def _launch(tree: Path, argv: list[str], out: Path, observe: tuple[str, ...]) -> Launch:
+def _launch(tree: Path, argv: list[str], out: Path, observe: tuple[str, ...]) -> ProcessLaunch:
     tree = tree.resolve()
-    return Launch(
+    return ProcessLaunch(
         python=sys.executable,
         folder=tree,
         cwd=tree,

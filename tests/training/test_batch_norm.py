@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.verify.recording import Run
+from ddpify.verify.recording import RunRecord
 from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop, edit
 from tests.training.runs import on_ranks, one_process
@@ -34,7 +34,7 @@ class Evaluation:
 @dataclass(frozen=True)
 class Evaluated:
     tree: Path
-    runs: tuple[Run, ...]
+    runs: tuple[RunRecord, ...]
 
 
 IN_CLASSIFICATION = Evaluation(CLASSIFICATION, "val_loss, val_acc", "        scheduler.step()\n")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ddpify.verify.recording import Fetch, Job, Run, Shuffle
+from ddpify.verify.recording import Fetch, Job, RunRecord, ShuffleRecord
 from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop
 from tests.training.runs import Train, Trained, on_ranks, one_process, side_by_side, train_both
@@ -35,7 +35,7 @@ class Resumed:
     def rest(self, job: Job) -> Job:
         return replace(job, runs=tuple(self._rest(run) for run in job.runs))
 
-    def _rest(self, run: Run) -> Run:
+    def _rest(self, run: RunRecord) -> RunRecord:
         """From the second epoch on, as if the run began there."""
         done = self.project.steps_per_epoch
         last, optimizer = run.steps[done - 1], run.optimizers[0]
@@ -59,7 +59,7 @@ class Resumed:
     def _order(self, name: str) -> Path:
         """How the ranks shuffled after the first epoch."""
         run = self.in_one_go.ranks.runs[0]
-        _, *later = (event for event in run.events if isinstance(event, Shuffle))
+        _, *later = (event for event in run.events if isinstance(event, ShuffleRecord))
         loader = run.loaders[later[0].loader]
         file = self.workshop.folder / f"{self.project.folder}-{name}.json"
         file.write_text(json.dumps([[loader.samples, later[0].seed, [e.epoch for e in later]]]))

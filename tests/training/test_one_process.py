@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ddpify.verify.recording import Fetch, Run
+from ddpify.verify.recording import Fetch, RunRecord
 from tests.training import judges
 from tests.training.projects import CLASSIFICATION, DATAPARALLEL, Project, Workshop
 from tests.training.runs import one_process, side_by_side
@@ -40,6 +40,6 @@ def test_one_process_prints_writes_and_computes_the_same(
     judges.same_files(project, left, found)
 
 
-def samples(run: Run) -> list[tuple[int | str, ...]]:
+def samples(run: RunRecord) -> list[tuple[int | str, ...]]:
     """Of every batch, for training and for evaluation."""
     return [event.samples for event in run.events if isinstance(event, Fetch)]

@@ -21,19 +21,19 @@ from ddpify.verify.evidence import Evidence
 from ddpify.verify.options import Options
 from ddpify.verify.recording import (
     Backward,
-    Collective,
-    End,
-    Event,
+    CollectiveRecord,
+    EndRecord,
+    EventRecord,
     Fetch,
     FileChange,
-    Forward,
+    ForwardRecord,
     Job,
-    Noise,
+    NoiseRecord,
     Optimizer,
     Parameter,
-    Probe,
-    Run,
-    Step,
+    ProbeRecord,
+    RunRecord,
+    StepRecord,
     StepTaken,
 )
 from ddpify.verify.verdict import Cause, Check
@@ -85,15 +85,15 @@ class Trainer:
     loss: Callable[[int, float], float] = lambda _step, value: value
     rate: Callable[[int], float] = lambda _step: 0.1
     before: Sequence[Array] = BEFORE
-    steps: list[Step] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
+    events: list[EventRecord] = field(default_factory=list)
 
-    def run(self) -> Run:
+    def run(self) -> RunRecord:
         weights = tuple(part.copy() for part in self.before)
         for number, shares in enumerate(self.shares):
             weights = self._step(number, shares, weights)
         status = {"rank": self.rank, "world_size": self.world, "status": "finished"}
-        return Run(
+        return RunRecord(
             **status,  # type: ignore[arg-type]
             exit_code=0,
             backend="gloo" if self.world > 1 else "",
@@ -118,7 +118,7 @@ class Trainer:
         contents = tuple(f"content {sample}" for sample in mine)
         self.events.append(Fetch(number, number, 0, epoch, tuple(mine), contents, True))
         if self.world > 1:
-            self.events.append(Forward(number, number, 0, True, True, False))
+            self.events.append(ForwardRecord(number, number, 0, True, True, False))
         value = float(np.mean([sample_loss(sample, weights) for sample in mine]))
         value = self.loss(number, value)
         self.events.append(Backward(number, number, value))
@@ -133,14 +133,14 @@ class Trainer:
         self.events.append(StepTaken(number, number, number))
         self.steps.append(_step(number, rate, value, gradients, after))
         if first == per_epoch - 1:
-            self.events.append(End(number + 1, number, 0, epoch))
+            self.events.append(EndRecord(number + 1, number, 0, epoch))
         return after
 
 
 def _step(
     number: int, rate: float, loss: float, gradients: Sequence[Array], after: Sequence[Array]
-) -> Step:
-    return Step(
+) -> StepRecord:
+    return StepRecord(
         number=number,
         optimizer=0,
         learning_rates=(rate,),
@@ -155,8 +155,8 @@ def _step(
     )
 
 
-def probe(output: Array) -> Probe:
-    return Probe(output, digest(output))
+def probe(output: Array) -> ProbeRecord:
+    return ProbeRecord(output, digest(output))
 
 
 def split(world: int) -> list[list[list[int]]]:
@@ -164,11 +164,11 @@ def split(world: int) -> list[list[list[int]]]:
     return [[batch[rank::world] for rank in range(world)] for batch in batches()]
 
 
-def reference() -> Run:
+def reference() -> RunRecord:
     return Trainer(shares=[[batch] for batch in batches()]).run()
 
 
-def ranks(world: int = 2, **how: Any) -> tuple[Run, ...]:
+def ranks(world: int = 2, **how: Any) -> tuple[RunRecord, ...]:
     """``how`` is what Trainer takes; a function of the rank gives each rank its own."""
     own = [
         {
@@ -186,13 +186,13 @@ class PerRank:
     of: Callable[[int], Any]
 
 
-def job(runs: Sequence[Run], **changes: Any) -> Job:
+def job(runs: Sequence[RunRecord], **changes: Any) -> Job:
     return replace(Job(tuple(runs), "/copy/n", "torchrun train.py", 0, 2.0), **changes)
 
 
 def evidence(
-    distributed: Sequence[Run] | Job | None = None,
-    one: Run | None = None,
+    distributed: Sequence[RunRecord] | Job | None = None,
+    one: RunRecord | None = None,
     options: dict[str, Any] | None = None,
     **more: Any,
 ) -> Evidence:
@@ -206,7 +206,7 @@ def evidence(
     )
 
 
-def spoiled(runs: Iterable[Run], rank: int, **changes: Any) -> tuple[Run, ...]:
+def spoiled(runs: Iterable[RunRecord], rank: int, **changes: Any) -> tuple[RunRecord, ...]:
     """One rank's run changed."""
     return tuple(replace(run, **changes) if run.rank == rank else run for run in runs)
 
@@ -227,10 +227,12 @@ def change(path: str, operation: str = "open", steps: int = 6, existed: bool = F
     return FileChange(steps, 1.0, operation, path, existed)
 
 
-def collective(name: str, size: int = 8, site: str = "train.py:9", done: bool = True) -> Collective:
-    return Collective(6, 1.0, name, site, size, done)
+def collective(
+    name: str, size: int = 8, site: str = "train.py:9", done: bool = True
+) -> CollectiveRecord:
+    return CollectiveRecord(6, 1.0, name, site, size, done)
 
 
-def noisy(run: Run, noise: str) -> Run:
+def noisy(run: RunRecord, noise: str) -> RunRecord:
     met: dict[str, Any] = {noise: 5}
-    return replace(run, noise=Noise(**met))
+    return replace(run, noise=NoiseRecord(**met))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import ddpify.verify
 from ddpify.verify.read import load_run
-from ddpify.verify.recording import Run
+from ddpify.verify.recording import RunRecord
 from tests.support.torchrun import torchrun
 
 OBSERVE = Path(ddpify.verify.__file__).with_name("observe.py")
@@ -29,7 +29,7 @@ def environment() -> dict[str, str]:
     return {**outer, **QUIET}
 
 
-def run_single(folder: Path, command: str, out: Path, *options: str) -> Run:
+def run_single(folder: Path, command: str, out: Path, *options: str) -> RunRecord:
     """``python command`` in ``folder``; whatever it exits with."""
     done = subprocess.run(
         [
@@ -49,7 +49,7 @@ def run_single(folder: Path, command: str, out: Path, *options: str) -> Run:
     return run
 
 
-def run_ranks(folder: Path, command: str, out: Path, *options: str) -> list[Run]:
+def run_ranks(folder: Path, command: str, out: Path, *options: str) -> list[RunRecord]:
     """The same on two ranks under torchrun."""
     done = torchrun(
         OBSERVE,
@@ -67,7 +67,7 @@ def run_ranks(folder: Path, command: str, out: Path, *options: str) -> list[Run]
     ]
 
 
-def said(run: Run, key: str) -> str:
+def said(run: RunRecord, key: str) -> str:
     """The rest of the first line printed that begins with ``key``."""
     lines = run.stdout.splitlines()
     found = next((line for line in lines if line.startswith(key)), None)

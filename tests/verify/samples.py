@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddpify.verify.options import Options
-from ddpify.verify.recording import Job, Run, Step
+from ddpify.verify.recording import Job, RunRecord, StepRecord
 from ddpify.verify.verdict import Cause, Check, Verdict, Verification
 from tests.verify.trainer import NAMES, Spoiled, job
 
@@ -138,13 +138,13 @@ def hung(world: int = 2) -> Verification:
     )
 
 
-def changed_job(one: Job, step: Callable[[Step], Step]) -> Job:
+def changed_job(one: Job, step: Callable[[StepRecord], StepRecord]) -> Job:
     """With every step of every rank changed."""
     runs = tuple(replace(run, steps=tuple(map(step, run.steps))) for run in one.runs)
     return replace(one, runs=runs)
 
 
-def changed(run: Callable[[Run], Run], verification: Verification) -> Verification:
+def changed(run: Callable[[RunRecord], RunRecord], verification: Verification) -> Verification:
     """With every rank's run changed."""
     runs = tuple(map(run, verification.distributed.runs))
     return replace(verification, distributed=replace(verification.distributed, runs=runs))

@@ -14,16 +14,16 @@ from ddpify.source import Site, Span
 from ddpify.verify.evidence import CheckpointPair, Evidence, Text
 from ddpify.verify.recording import (
     Backward,
-    Collective,
-    End,
-    Event,
+    CollectiveRecord,
+    EndRecord,
+    EventRecord,
     Fetch,
-    Forward,
+    ForwardRecord,
     Loaded,
-    Noise,
+    NoiseRecord,
     Optimizer,
     Parameter,
-    Run,
+    RunRecord,
 )
 from tests.verify.factories import (
     BEFORE,
@@ -45,11 +45,11 @@ from tests.verify.factories import (
 )
 
 
-def _adding(run: Run, *events: Event) -> Run:
+def _adding(run: RunRecord, *events: EventRecord) -> RunRecord:
     return replace(run, events=(*run.events, *events))
 
 
-def _apart(run: Run, *names: str, start: bool = False) -> Run:
+def _apart(run: RunRecord, *names: str, start: bool = False) -> RunRecord:
     """Its parameters are none of another rank's."""
 
     def own(digests: Sequence[str]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def test_crashes_by_their_text(status: str, rule: str) -> None:
     assert rules(_crashed(ranks(), status)) == [rule]
 
 
-def _crashed(runs: tuple[Run, ...], status: str) -> Evidence:
+def _crashed(runs: tuple[RunRecord, ...], status: str) -> Evidence:
     return evidence(job(spoiled(runs, 1, status=status, exit_code=1), returncode=1))
 
 
@@ -119,7 +119,7 @@ def _crashed(runs: tuple[Run, ...], status: str) -> Evidence:
     ],
 )
 def test_missing_files_by_who_makes_them(
-    path: str, others: tuple[Event, ...], original: Event | None, rule: str
+    path: str, others: tuple[EventRecord, ...], original: EventRecord | None, rule: str
 ) -> None:
     runs = (_adding(ranks()[0], *others), ranks()[1])
     status = f"FileNotFoundError: [Errno 2] No such file or directory: '{path}'"
@@ -136,7 +136,7 @@ def test_what_another_rank_is_still_downloading() -> None:
     assert rules(_crashed((first, second), status))[0] == "DDP204"
 
 
-def _hung(*runs: Run) -> Evidence:
+def _hung(*runs: RunRecord) -> Evidence:
     waiting = (replace(run, status="running", exit_code=None) for run in runs)
     return evidence(job(tuple(waiting), hung=True))
 
@@ -150,30 +150,32 @@ def test_a_hang_in_which_one_rank_left_the_pass_early() -> None:
     assert rules(_hung(first, second)) == []
 
 
-def _until(run: Run, steps: int, between: bool = False) -> Run:
+def _until(run: RunRecord, steps: int, between: bool = False) -> RunRecord:
     """Killed after ``steps``; ``between`` it had begun the next one."""
     events = [event for event in run.events if event.steps < steps]
     if between:
-        events += [e for e in run.events if e.steps == steps and not isinstance(e, End)][:3]
+        events += [e for e in run.events if e.steps == steps and not isinstance(e, EndRecord)][:3]
     return replace(run, steps=run.steps[:steps], events=tuple(events))
 
 
 def test_a_hang_in_which_one_rank_stopped_after_an_epoch() -> None:
-    first = _adding(_until(ranks()[0], 3), End(3, 3.0, 0, 0), collective("destroy_process_group"))
-    second = _adding(_until(ranks()[1], 3), End(3, 3.0, 0, 0))
+    first = _adding(
+        _until(ranks()[0], 3), EndRecord(3, 3.0, 0, 0), collective("destroy_process_group")
+    )
+    second = _adding(_until(ranks()[1], 3), EndRecord(3, 3.0, 0, 0))
     second = _adding(second, *_until(ranks()[1], 3, between=True).events[-3:])
     assert rules(_hung(first, second)) == ["DDP703"]
 
 
 def test_a_hang_in_evaluation_through_a_wrapper_with_buffers() -> None:
-    seen = Forward(6, 9.0, 0, False, False, True)
+    seen = ForwardRecord(6, 9.0, 0, False, False, True)
     assert rules(_hung(_adding(ranks()[0], seen), ranks()[1])) == ["DDP304"]
     silent = replace(seen, buffers=False)
     assert rules(_hung(_adding(ranks()[0], silent), ranks()[1])) == []
 
 
 def test_what_a_rank_says_when_another_is_gone_is_not_its_own_failure() -> None:
-    seen = Forward(6, 9.0, 0, False, False, True)
+    seen = ForwardRecord(6, 9.0, 0, False, False, True)
     runs = (_adding(ranks()[0], seen), ranks()[1])
     gone = "RuntimeError: [../gloo/pair.cc:5] Connection closed by peer [127.0.0.1]:5"
     assert rules(_crashed(runs, gone)) == ["DDP304"]
@@ -187,7 +189,7 @@ def test_learning_rates_of_their_own() -> None:
 
 
 def test_a_line_search() -> None:
-    def searching(run: Run) -> Run:
+    def searching(run: RunRecord) -> RunRecord:
         return replace(run, optimizers=(replace(run.optimizers[0], kind="LBFGS"),))
 
     runs = tuple(searching(run) for run in ranks(gradient=1.1))
@@ -210,7 +212,7 @@ def test_wrong_samples(shares: list[list[list[int]]], rule: str) -> None:
 
 
 def test_contents_of_their_own() -> None:
-    def other(run: Run) -> Run:
+    def other(run: RunRecord) -> RunRecord:
         events = (
             replace(e, contents=tuple(f"{c}!" for c in e.contents)) if isinstance(e, Fetch) else e
             for e in run.events
@@ -221,19 +223,19 @@ def test_contents_of_their_own() -> None:
 
 
 def test_noise_from_one_stream() -> None:
-    def drawing(run: Run) -> Run:
+    def drawing(run: RunRecord) -> RunRecord:
         steps = (replace(s, random={"torch": f"at {n}"}) for n, s in enumerate(run.steps))
-        return replace(run, noise=Noise(dropout=4), steps=tuple(steps))
+        return replace(run, noise=NoiseRecord(dropout=4), steps=tuple(steps))
 
     assert rules(evidence(tuple(map(drawing, ranks())))) == ["DDP111"]
 
 
 def test_weights_that_differ_from_the_start() -> None:
-    def streams(run: Run, own: bool) -> Run:
+    def streams(run: RunRecord, own: bool) -> RunRecord:
         key = {"torch": f"of {run.rank}"} if own else {"torch": "shared"}
         return replace(run, steps=tuple(replace(step, random=key) for step in run.steps))
 
-    def loading(run: Run) -> Run:
+    def loading(run: RunRecord) -> RunRecord:
         """Rank 0 alone, before the first step."""
         return replace(run, events=(*[Loaded(0, 0.0)] * (run.rank == 0), *run.events))
 
@@ -246,29 +248,29 @@ def test_weights_that_differ_from_the_start() -> None:
     assert rules(evidence(alone)) == ["DDP301"]
 
 
-def _without(run: Run, kind: type[Event]) -> Run:
+def _without(run: RunRecord, kind: type[EventRecord]) -> RunRecord:
     return replace(run, events=tuple(e for e in run.events if not isinstance(e, kind)))
 
 
-def _twice(run: Run) -> Run:
+def _twice(run: RunRecord) -> RunRecord:
     """Two forwards, then two backwards."""
-    events: list[Event] = []
+    events: list[EventRecord] = []
     for event in run.events:
-        events += [event] * (2 if isinstance(event, (Forward, Backward)) else 1)
+        events += [event] * (2 if isinstance(event, (ForwardRecord, Backward)) else 1)
     return replace(run, events=tuple(events))
 
 
 @pytest.mark.parametrize(
     ("spoil", "rule"),
     [
-        (lambda run: _apart(replace(_without(run, Forward), wrapped=())), "DDP301"),
-        (lambda run: _apart(_without(run, Forward)), "DDP403"),
+        (lambda run: _apart(replace(_without(run, ForwardRecord), wrapped=())), "DDP301"),
+        (lambda run: _apart(_without(run, ForwardRecord)), "DDP403"),
         (lambda run: _apart(_twice(run)), "DDP405"),
         (lambda run: _apart(run, "head.bias"), "DDP301"),
         (lambda run: _apart(replace(run, wrapped=("x",))), "DDP301"),
     ],
 )
-def test_ranks_that_drift_apart(spoil: Callable[[Run], Run], rule: str) -> None:
+def test_ranks_that_drift_apart(spoil: Callable[[RunRecord], RunRecord], rule: str) -> None:
     assert rules(evidence(tuple(map(spoil, ranks())))) == [rule]
 
 
@@ -277,7 +279,7 @@ def test_gradients_off_by_a_number(factor: float, rule: str) -> None:
     assert rules(evidence(ranks(gradient=factor)))[0] == rule
 
 
-def _bent(step: int, losses: tuple[float, float], by: float = 1.0) -> tuple[Run, ...]:
+def _bent(step: int, losses: tuple[float, float], by: float = 1.0) -> tuple[RunRecord, ...]:
     """From ``step`` on another gradient on all ranks, and ``losses`` on each."""
     runs = []
     for run in ranks():
@@ -313,9 +315,9 @@ def test_gradients_that_are_off_by_no_number(
 
 
 def test_evaluation_of_padded_shares_and_of_own_buffers() -> None:
-    def looking(run: Run, *samples: int) -> Run:
+    def looking(run: RunRecord, *samples: int) -> RunRecord:
         look = Fetch(6, 9.0, 1, 0, samples, ("",) * len(samples), False)
-        return _adding(run, look, End(6, 9.0, 1, 0))
+        return _adding(run, look, EndRecord(6, 9.0, 1, 0))
 
     one = looking(reference(), 0, 1, 2)
     padded = (looking(ranks()[0], 0, 2), looking(ranks()[1], 1, 0))
@@ -371,7 +373,7 @@ def test_a_model_that_begins_elsewhere_on_all_ranks_is_put_down_to_no_rule() -> 
 def test_two_optimizers_of_which_one_is_right() -> None:
     """The parameters of the first are left alone by the second, whose gradient is a half."""
 
-    def second(run: Run, factor: float) -> Run:
+    def second(run: RunRecord, factor: float) -> RunRecord:
         extra = Parameter("d.weight", (2,), "float64")
         late = Optimizer(1, "SGD", (extra,), (np.ones(2),), ("same",))
         step = replace(
@@ -392,7 +394,7 @@ def test_two_optimizers_of_which_one_is_right() -> None:
 
 
 def test_ranks_that_gloo_ends_without_an_exception() -> None:
-    call = Collective(6, 1.0, "all_reduce", "train.py:25", 8, False)
+    call = CollectiveRecord(6, 1.0, "all_reduce", "train.py:25", 8, False)
     runs = [replace(run, status="running", exit_code=None) for run in ranks()]
     found = evidence(job((_adding(runs[0], call), runs[1]), returncode=1))
     assert rules(found) == ["DDP404"]

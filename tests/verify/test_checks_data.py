@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ddpify.verify.recording import Backward, End, Event, Fetch, Run, StepTaken
+from ddpify.verify.recording import Backward, EndRecord, EventRecord, Fetch, RunRecord, StepTaken
 from ddpify.verify.verdict import Verdict
 from tests.verify.factories import (
     batches,
@@ -20,8 +20,10 @@ from tests.verify.factories import (
 )
 
 
-def _without_loader(run: Run) -> Run:
-    return replace(run, events=tuple(e for e in run.events if not isinstance(e, (Fetch, End))))
+def _without_loader(run: RunRecord) -> RunRecord:
+    return replace(
+        run, events=tuple(e for e in run.events if not isinstance(e, (Fetch, EndRecord)))
+    )
 
 
 def test_samples_of_no_loader_are_skipped() -> None:
@@ -50,8 +52,8 @@ def test_repeats_that_the_reference_has_too_are_padding() -> None:
     assert checked(evidence(ranks(shares=shares)), "samples").verdict is Verdict.FAIL
 
 
-def _fetching(wanted: list[list[int]]) -> tuple[Event, ...]:
-    events: list[Event] = []
+def _fetching(wanted: list[list[int]]) -> tuple[EventRecord, ...]:
+    events: list[EventRecord] = []
     for number, batch in enumerate(wanted):
         known = tuple(f"content {sample}" for sample in batch)
         events.append(Fetch(number, 0.0, 0, number // 3, tuple(batch), known, True))
@@ -85,7 +87,7 @@ def test_samples_the_original_never_trains_on_are_named() -> None:
 
 
 def test_a_validation_loop_that_opens_no_grad_in_its_body_does_not_train() -> None:
-    look = (Fetch(6, 9.0, 1, 0, (70, 71), ("a", "b"), True), End(6, 9.0, 1, 0))
+    look = (Fetch(6, 9.0, 1, 0, (70, 71), ("a", "b"), True), EndRecord(6, 9.0, 1, 0))
     runs = tuple(replace(run, events=run.events + look) for run in ranks())
     found = evidence(runs, replace(reference(), events=reference().events + look))
     assert checked(found, "samples").verdict is Verdict.PASS
@@ -101,7 +103,7 @@ def test_what_was_fetched_after_the_last_step_of_a_stopped_run_is_chance() -> No
     assert checked(found, "samples").verdict is Verdict.PASS
 
 
-def _other_contents(run: Run) -> Run:
+def _other_contents(run: RunRecord) -> RunRecord:
     changed = (
         replace(e, contents=tuple(f"{c}!" for c in e.contents)) if isinstance(e, Fetch) else e
         for e in run.events
@@ -122,7 +124,7 @@ def test_other_contents_fail_unless_the_data_set_draws() -> None:
     assert checked(evidence(drawing), "contents").verdict is Verdict.FAIL
 
 
-def _streams(run: Run, start: int, moves: bool = True) -> Run:
+def _streams(run: RunRecord, start: int, moves: bool = True) -> RunRecord:
     """A stream that begins at ``start`` and is drawn from in every step."""
     steps = tuple(
         replace(step, random={"torch": f"{start}+{number if moves else 0}"})
@@ -150,10 +152,10 @@ def test_ranks_that_draw_the_same_noise(
     assert any("same noise" in line for line in check.details) is (verdict is Verdict.FAIL)
 
 
-def _evaluating(run: Run, *samples: int) -> Run:
+def _evaluating(run: RunRecord, *samples: int) -> RunRecord:
     """Looks at ``samples`` in one pass after training."""
     look = Fetch(6, 9.0, 1, 0, samples, tuple(f"e{s}" for s in samples), False)
-    return replace(run, events=(*run.events, look, End(6, 9.0, 1, 0)))
+    return replace(run, events=(*run.events, look, EndRecord(6, 9.0, 1, 0)))
 
 
 @pytest.mark.parametrize(
@@ -186,9 +188,9 @@ def test_padded_evaluation_names_the_samples_that_count_twice() -> None:
 def test_a_first_batch_may_be_that_of_rank_0() -> None:
     """``next(iter(loader))``: the others' batches are dropped, and one has none at all."""
 
-    def taking(run: Run, *samples: int, after: tuple[int, ...]) -> Run:
+    def taking(run: RunRecord, *samples: int, after: tuple[int, ...]) -> RunRecord:
         looks = Fetch(6, 9.0, 2, 0, samples, tuple(f"e{s}" for s in samples), False)
-        first = looks if samples else End(6, 9.0, 2, 0)
+        first = looks if samples else EndRecord(6, 9.0, 2, 0)
         return _evaluating(replace(run, events=(*run.events, first)), *after)
 
     one = taking(reference(), 0, 1, after=(4, 5))

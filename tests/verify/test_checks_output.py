@@ -9,7 +9,7 @@ import pytest
 from ddpify.verify.checks.check_files import without_ids
 from ddpify.verify.checks.lines import differences, lines
 from ddpify.verify.evidence import CheckpointPair, Text
-from ddpify.verify.recording import Backward, Event, Forward, Loader, Run
+from ddpify.verify.recording import Backward, EventRecord, ForwardRecord, LoaderRecord, RunRecord
 from ddpify.verify.verdict import Verdict
 from tests.verify.factories import (
     change,
@@ -84,7 +84,7 @@ def test_a_missing_line_is_named_alone() -> None:
     assert found == ["missing: b 2", "extra: e 5"]
 
 
-def _printing(text: str) -> tuple[Run, ...]:
+def _printing(text: str) -> tuple[RunRecord, ...]:
     return spoiled(ranks(), 0, stdout=text)
 
 
@@ -125,7 +125,7 @@ def test_what_a_rank_that_failed_says_is_no_output() -> None:
     assert checked(evidence(runs), "console-once").verdict is Verdict.SKIPPED
 
 
-def _writing(run: Run, *events: Event) -> Run:
+def _writing(run: RunRecord, *events: EventRecord) -> RunRecord:
     return replace(run, events=run.events + events)
 
 
@@ -198,13 +198,13 @@ def test_collectives_are_paired_by_number_name_and_size() -> None:
 
 
 def test_collectives_say_whether_accumulation_skipped_the_others() -> None:
-    def accumulated(run: Run, sync: bool) -> Run:
+    def accumulated(run: RunRecord, sync: bool) -> RunRecord:
         """Three more backwards before each step."""
-        events: list[Event] = []
+        events: list[EventRecord] = []
         for event in run.events:
             if isinstance(event, Backward):
                 for _ in range(3):
-                    events += [Backward(0, 0.0, 1.0), Forward(0, 0.0, 0, True, sync, False)]
+                    events += [Backward(0, 0.0, 1.0), ForwardRecord(0, 0.0, 0, True, sync, False)]
             events.append(event)
         return replace(run, events=tuple(events))
 
@@ -241,7 +241,7 @@ def test_a_reference_that_fails_is_said_first() -> None:
 
 
 def test_overfitting_needs_the_loss_to_halve_on_both_sides() -> None:
-    def falling(run: Run, to: float) -> Run:
+    def falling(run: RunRecord, to: float) -> RunRecord:
         count = len(run.steps) - 1
         steps = tuple(
             replace(s, losses=(1 + (to - 1) * n / count,)) for n, s in enumerate(run.steps)
@@ -259,7 +259,7 @@ def test_overfitting_needs_the_loss_to_halve_on_both_sides() -> None:
 
 
 def test_speed_is_that_of_the_slowest_rank_without_the_first_steps() -> None:
-    def taking(run: Run, seconds: float) -> Run:
+    def taking(run: RunRecord, seconds: float) -> RunRecord:
         steps = [replace(step, seconds=seconds) for step in run.steps]
         return replace(run, steps=(replace(steps[0], seconds=99.0), *steps[1:]))
 
@@ -270,7 +270,7 @@ def test_speed_is_that_of_the_slowest_rank_without_the_first_steps() -> None:
 
 
 def test_a_batch_size_that_verify_multiplied_is_no_difference() -> None:
-    one = replace(reference(), loaders=(Loader(0, "Data", "Sampler", 96, 64),))
+    one = replace(reference(), loaders=(LoaderRecord(0, "Data", "Sampler", 96, 64),))
     runs = tuple(replace(run, loaders=(replace(one.loaders[0], batch=32),)) for run in ranks())
     one = replace(one, stdout="Batchsize: 64 | Steps: 32\n")
     runs = spoiled(runs, 0, stdout="Batchsize: 32 | Steps: 32\n")

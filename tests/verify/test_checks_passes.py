@@ -7,19 +7,19 @@ from dataclasses import replace
 import pytest
 
 from ddpify.verify.checks.passes import passes, training_windows
-from ddpify.verify.recording import Backward, End, Event, Fetch, Run, StepTaken
+from ddpify.verify.recording import Backward, EndRecord, EventRecord, Fetch, RunRecord, StepTaken
 from ddpify.verify.verdict import Verdict
 from tests.verify.factories import checked, evidence
 
 BACKWARD, STEP = Backward(0, 0.0, 1.0), StepTaken(0, 0.0, 0)
 
 
-def fetch(*samples: int, loader: int = 0, passed: int = 0, grad: bool = True) -> Event:
+def fetch(*samples: int, loader: int = 0, passed: int = 0, grad: bool = True) -> EventRecord:
     return Fetch(0, 0.0, loader, passed, samples, ("",) * len(samples), grad)
 
 
-def end(loader: int = 0, passed: int = 0) -> Event:
-    return End(0, 0.0, loader, passed)
+def end(loader: int = 0, passed: int = 0) -> EventRecord:
+    return EndRecord(0, 0.0, loader, passed)
 
 
 TRAINED = [fetch(1, 2), BACKWARD, STEP, fetch(3), BACKWARD, STEP, end()]
@@ -63,18 +63,18 @@ TRAINED_SAMPLES = [{(0, 1): 1, (0, 2): 1}, {(0, 3): 1}]
         ),
     ],
 )
-def test_training_samples(events: list[Event], expected: list[dict[object, int]]) -> None:
-    assert list(training_windows(Run(events=tuple(events)))) == expected
+def test_training_samples(events: list[EventRecord], expected: list[dict[object, int]]) -> None:
+    assert list(training_windows(RunRecord(events=tuple(events)))) == expected
 
 
 def test_what_trains_nothing_is_evaluation() -> None:
     again = [fetch(8, loader=1, passed=1, grad=False), end(1, 1)]
     events = [*TRAINED, fetch(8, loader=1), fetch(9, loader=1), end(1), *again]
-    found = passes(Run(events=tuple(events)))
+    found = passes(RunRecord(events=tuple(events)))
     assert [each.samples for each in found if not each.training] == [(8, 9), (8,)]
 
 
-def trained(*batches: tuple[int, ...], rank: int = 0) -> Run:
+def trained(*batches: tuple[int, ...], rank: int = 0) -> RunRecord:
     events = [event for batch in batches for event in (fetch(*batch), BACKWARD, STEP)]
     run = evidence().distributed.runs[rank]
     return replace(run, events=tuple(events), steps=run.steps[: len(batches)])

@@ -9,7 +9,7 @@ import pytest
 
 from ddpify.verify import distance
 from ddpify.verify.checks import ALL, run_checks
-from ddpify.verify.recording import Optimizer, Parameter, Probe, Run
+from ddpify.verify.recording import Optimizer, Parameter, ProbeRecord, RunRecord
 from ddpify.verify.verdict import Verdict
 from tests.verify.factories import (
     BEFORE,
@@ -78,7 +78,7 @@ def test_parameters_are_matched_by_name_where_their_order_differs() -> None:
     assert checked(evidence(turned), "gradients").verdict is Verdict.PASS
 
 
-def _turned(run: Run) -> Run:
+def _turned(run: RunRecord) -> RunRecord:
     """With the optimizer's two parameters in the other order."""
     optimizer = run.optimizers[0]
     kept = {"parameters": optimizer.parameters, "initial": optimizer.initial}
@@ -134,7 +134,7 @@ def test_no_noise_explains_ranks_that_differ() -> None:
     assert "after step 0: all parameters differ" in check.details[0]
 
 
-def _nudged() -> tuple[Run, ...]:
+def _nudged() -> tuple[RunRecord, ...]:
     """All ranks' first gradient is off in one element, as other dropout masks would make it."""
     runs = []
     for run in ranks():
@@ -210,7 +210,7 @@ def test_the_probe_is_compared_between_ranks_and_with_the_reference() -> None:
 
 
 def test_a_probe_that_could_not_be_taken_is_skipped_with_the_reason() -> None:
-    runs = spoiled(ranks(), 1, probe=Probe(None, "", "no module was called"))
+    runs = spoiled(ranks(), 1, probe=ProbeRecord(None, "", "no module was called"))
     check = checked(evidence(runs), "probe")
     assert (check.verdict, check.measured) == (Verdict.SKIPPED, "no module was called")
 
@@ -245,7 +245,7 @@ def test_relative_differences(left: list[float], right: list[float], difference:
 def test_an_optimizer_that_appears_later_is_compared_from_its_first_step() -> None:
     """As that of a discriminator: its initial parameters are those before its own first step."""
 
-    def two(run: Run) -> Run:
+    def two(run: RunRecord) -> RunRecord:
         first = run.optimizers[0]
         late = Optimizer(1, "Adam", first.parameters, run.steps[2].parameters, run.steps[2].digests)
         steps = tuple(replace(s, optimizer=int(n > 2)) for n, s in enumerate(run.steps))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ddpify.verify.options import Options
-from ddpify.verify.recording import Noise, Run
+from ddpify.verify.recording import NoiseRecord, RunRecord
 from ddpify.verify.run import verify
 from ddpify.verify.verdict import Check, Verdict, Verification
 from tests.verify.factories import checked, evidence, ranks, reference
@@ -240,28 +240,28 @@ def test_ranks_that_draw_the_same_rows_are_wrong(tmp_path: Path) -> None:
 
 
 def test_draws_excuse_a_gradient_until_they_are_neutral() -> None:
-    met, none = Noise(draws=6), Noise()
+    met, none = NoiseRecord(draws=6), NoiseRecord()
     assert _gradients(met, met).verdict is Verdict.UNDECIDED
     assert "--neutralise draws" in _gradients(met, met).details[0]
     assert _gradients(none, none).verdict is Verdict.FAIL
     assert _gradients(none, none, "draws").verdict is Verdict.FAIL
-    alike = Noise(shared=("rand() #0",))
+    alike = NoiseRecord(shared=("rand() #0",))
     assert _gradients(alike, alike, "draws").verdict is Verdict.FAIL
     assert _gradients(met, met, factor=0.5).verdict is Verdict.FAIL
 
 
 def test_draws_that_cannot_be_neutral_stay_an_excuse() -> None:
-    one, many = Noise(shared=("randperm(4) #0",)), Noise(shared=("randperm(2) #0",))
+    one, many = NoiseRecord(shared=("randperm(4) #0",)), NoiseRecord(shared=("randperm(2) #0",))
     check = _gradients(one, many, "draws")
     assert check.verdict is Verdict.UNDECIDED
     assert "--neutralise" not in check.details[0]
     assert "randperm(2) #0, randperm(4) #0" in check.details[1]
-    own = _gradients(Noise(draws=6), Noise(draws=6), "draws")
+    own = _gradients(NoiseRecord(draws=6), NoiseRecord(draws=6), "draws")
     assert own.verdict is Verdict.UNDECIDED
     assert "generator of the script's own" in own.details[1]
 
 
-def _gradients(one: Noise, many: Noise, *neutralise: str, factor: float = 0.0) -> Check:
+def _gradients(one: NoiseRecord, many: NoiseRecord, *neutralise: str, factor: float = 0.0) -> Check:
     """Of ranks whose gradients are off in one element, or by a factor."""
     runs = ranks(gradient=factor) if factor else tuple(map(_nudged, ranks()))
     found = evidence(
@@ -272,7 +272,7 @@ def _gradients(one: Noise, many: Noise, *neutralise: str, factor: float = 0.0) -
     return checked(found, "gradients")
 
 
-def _nudged(run: Run) -> Run:
+def _nudged(run: RunRecord) -> RunRecord:
     first = run.steps[0]
     assert first.gradients[0] is not None
     off = (first.gradients[0] + np.eye(4)[0], *first.gradients[1:])

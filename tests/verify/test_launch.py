@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ddpify.verify.launch import EXIT_RACE, Launch, run_ranks, run_single
+from ddpify.verify.launch import EXIT_RACE, ProcessLaunch, run_ranks, run_single
 from ddpify.verify.processes import MARK
 from ddpify.verify.read import Progress
 from ddpify.verify.recording import Job
@@ -97,7 +97,7 @@ def folder(tmp_path: Path) -> Path:
     return (tmp_path / "copy").resolve()
 
 
-def launch(folder: Path, code: str, *arguments: str, **options: Any) -> Launch:
+def launch(folder: Path, code: str, *arguments: str, **options: Any) -> ProcessLaunch:
     (folder / "main.py").write_text(code)
     given = {
         "python": sys.executable,
@@ -108,7 +108,7 @@ def launch(folder: Path, code: str, *arguments: str, **options: Any) -> Launch:
         "out": folder.parent / "records" / "run",
         "timeout": 60.0,
     }
-    return Launch(**{**given, **options})
+    return ProcessLaunch(**{**given, **options})
 
 
 def marked(folder: Path) -> list[psutil.Process]:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ddpify.verify.read import load_run
-from ddpify.verify.recording import Backward, Forward, Run, Shuffle, StepTaken
+from ddpify.verify.recording import Backward, ForwardRecord, RunRecord, ShuffleRecord, StepTaken
 from tests.verify.observing import (
     OBSERVE,
     PROGRAMS,
@@ -39,20 +39,20 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ranks(folder: Path) -> list[Run]:
+def ranks(folder: Path) -> list[RunRecord]:
     probe = f"--probe={folder / 'probe'}"
     command = "train.py accumulate frozen open"
     return run_ranks(project(folder), command, folder / "out", "--dtype=float64", probe)
 
 
 @pytest.fixture(scope="module")
-def alone(folder: Path, ranks: list[Run]) -> Run:
+def alone(folder: Path, ranks: list[RunRecord]) -> RunRecord:
     """One process, after the ranks: it uses their probe batch."""
     options = ("--dtype=float64", f"--probe={folder / 'probe'}")
     return run_single(project(folder / "one"), "train.py fail", folder / "alone", *options)
 
 
-def test_ranks_know_who_they_are(ranks: list[Run]) -> None:
+def test_ranks_know_who_they_are(ranks: list[RunRecord]) -> None:
     assert [run.status for run in ranks] == ["finished"] * 2, ranks[0].stderr
     assert [(run.rank, run.world_size, run.exit_code) for run in ranks] == [(0, 2, 0), (1, 2, 0)]
     assert [run.backend for run in ranks] == ["gloo"] * 2
@@ -61,13 +61,13 @@ def test_ranks_know_who_they_are(ranks: list[Run]) -> None:
     assert [said(run, "trained") for run in ranks] == ["0", "1"]
 
 
-def test_names_are_those_inside_the_wrapper(ranks: list[Run]) -> None:
+def test_names_are_those_inside_the_wrapper(ranks: list[RunRecord]) -> None:
     names = ["0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias"]
     assert [p.name for p in ranks[0].optimizers[0].parameters] == names
     assert ranks[0].wrapped == tuple(names[:-1])  # the last one is frozen
 
 
-def test_signatures_and_digests_agree_where_ranks_do(ranks: list[Run]) -> None:
+def test_signatures_and_digests_agree_where_ranks_do(ranks: list[RunRecord]) -> None:
     left, right = ranks
     assert len(left.steps) == len(right.steps) == 2
     for one, other in zip(left.steps, right.steps, strict=True):
@@ -80,23 +80,23 @@ def test_signatures_and_digests_agree_where_ranks_do(ranks: list[Run]) -> None:
     assert left.optimizers[0].initial_digests == right.optimizers[0].initial_digests
 
 
-def test_forwards_say_whether_they_synchronise(ranks: list[Run]) -> None:
-    kinds = (Forward, Backward, StepTaken)
+def test_forwards_say_whether_they_synchronise(ranks: list[RunRecord]) -> None:
+    kinds = (ForwardRecord, Backward, StepTaken)
     seen = [event for event in ranks[1].events if isinstance(event, kinds)]
     pairs = [type(event).__name__ for event in seen]
     assert pairs == ["Forward", "Backward", "Forward", "Backward", "StepTaken"] * 2 + ["Forward"]
-    forwards = [event for event in seen if isinstance(event, Forward)]
+    forwards = [event for event in seen if isinstance(event, ForwardRecord)]
     assert [event.sync for event in forwards] == [False, True, False, True, False]
     assert [event.grad for event in forwards] == [True] * 4 + [False]
     assert all(event.buffers for event in forwards)
 
 
-def test_how_ranks_shuffle_is_noted(ranks: list[Run]) -> None:
-    shuffles = [event for event in ranks[1].events if isinstance(event, Shuffle)]
+def test_how_ranks_shuffle_is_noted(ranks: list[RunRecord]) -> None:
+    shuffles = [event for event in ranks[1].events if isinstance(event, ShuffleRecord)]
     assert [(one.loader, one.seed, one.epoch) for one in shuffles] == [(0, 1, 0)]
 
 
-def test_collectives_have_kind_size_and_place(ranks: list[Run]) -> None:
+def test_collectives_have_kind_size_and_place(ranks: list[RunRecord]) -> None:
     for run in ranks:
         assert [(c.name, c.size, c.site, c.done) for c in run.collectives] == [
             ("init_process_group", 0, f"train.py:{line_of('init_process_group')}", True),
@@ -105,7 +105,7 @@ def test_collectives_have_kind_size_and_place(ranks: list[Run]) -> None:
         assert run.waiting == ""
 
 
-def test_each_process_answers_for_its_model(ranks: list[Run], alone: Run) -> None:
+def test_each_process_answers_for_its_model(ranks: list[RunRecord], alone: RunRecord) -> None:
     left, right = (run.probe for run in ranks)
     assert left is not None
     assert right is not None
@@ -116,7 +116,7 @@ def test_each_process_answers_for_its_model(ranks: list[Run], alone: Run) -> Non
     assert alone.probe is None  # it failed
 
 
-def test_the_first_probe_batch_is_everyones(folder: Path, ranks: list[Run]) -> None:
+def test_the_first_probe_batch_is_everyones(folder: Path, ranks: list[RunRecord]) -> None:
     options = ("--dtype=float64", f"--probe={folder / 'probe'}")
     run = run_single(project(folder / "two"), "train.py vanish", folder / "again", *options)
     assert run.status == "running"  # os._exit: nothing else was written …
@@ -124,7 +124,7 @@ def test_the_first_probe_batch_is_everyones(folder: Path, ranks: list[Run]) -> N
     assert run.probe is None
 
 
-def test_a_failure_is_recorded_with_its_traceback(alone: Run) -> None:
+def test_a_failure_is_recorded_with_its_traceback(alone: RunRecord) -> None:
     assert alone.status == "ValueError: first line\nsecond line"
     assert (alone.exit_code, alone.crashed) == (1, True)
     assert alone.traceback.splitlines()[-2:] == ["ValueError: first line", "second line"]
@@ -217,13 +217,13 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(scope="module")
-def sharded(tmp_path_factory: pytest.TempPathFactory) -> list[Run]:
+def sharded(tmp_path_factory: pytest.TempPathFactory) -> list[RunRecord]:
     folder = tmp_path_factory.mktemp("sharded")
     probe = f"--probe={folder / 'probe'}"
     return run_ranks(project(folder), "sharded.py", folder / "out", probe)
 
 
-def test_sharded_parameters_are_seen_whole(sharded: list[Run]) -> None:
+def test_sharded_parameters_are_seen_whole(sharded: list[RunRecord]) -> None:
     assert [run.status for run in sharded] == ["finished"] * 2, sharded[0].stderr
     for run in sharded:
         (optimizer,) = run.optimizers
@@ -237,7 +237,7 @@ def test_sharded_parameters_are_seen_whole(sharded: list[Run]) -> None:
     assert [step.gradient_digests for step in one] == [step.gradient_digests for step in other]
 
 
-def test_a_collective_that_failed_and_was_survived(sharded: list[Run]) -> None:
+def test_a_collective_that_failed_and_was_survived(sharded: list[RunRecord]) -> None:
     assert [said(run, "survived") for run in sharded] == ["RuntimeError"] * 2
     calls = [(call.name, call.done) for call in sharded[0].collectives if call.steps == 2]
     assert calls == [
@@ -249,7 +249,9 @@ def test_a_collective_that_failed_and_was_survived(sharded: list[Run]) -> None:
     assert sharded[0].group_left_open is False
 
 
-def test_a_torn_record_is_read_as_far_as_it_goes(folder: Path, alone: Run, tmp_path: Path) -> None:
+def test_a_torn_record_is_read_as_far_as_it_goes(
+    folder: Path, alone: RunRecord, tmp_path: Path
+) -> None:
     written = (folder / "alone" / "rank0.jsonl").read_bytes()
     (tmp_path / "rank0.f64").write_bytes((folder / "alone" / "rank0.f64").read_bytes())
     steps = [at for at in range(len(written)) if written.startswith(b'{"k": "step"', at)]

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 
 from ddpify.verify.recording import (
     Backward,
-    Collective,
-    End,
-    Event,
+    CollectiveRecord,
+    EndRecord,
+    EventRecord,
     Fetch,
     FileChange,
-    Forward,
+    ForwardRecord,
     Job,
-    Loader,
+    LoaderRecord,
     Optimizer,
     Parameter,
-    Run,
-    Step,
+    RunRecord,
+    StepRecord,
     StepTaken,
 )
 
@@ -51,8 +51,8 @@ class Trainer:
     spoiled: Spoiled
     optimizers: int = 1
     weights: Weights = field(default_factory=lambda: _initial())
-    steps: list[Step] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    steps: list[StepRecord] = field(default_factory=list)
+    events: list[EventRecord] = field(default_factory=list)
     printed: list[float] = field(default_factory=list)  # losses, reduced over the ranks
 
     def train(self, count: int) -> None:
@@ -69,8 +69,8 @@ class Trainer:
         passed = number // per_epoch
         self.events.append(Fetch(number, now, 0, passed, tuple(mine), contents, True))
         if self.world > 1:
-            self.events.append(Forward(number, now, 0, True, True, True))
-            self.events.append(Collective(number, now, "broadcast", "train.py:41", 256, True))
+            self.events.append(ForwardRecord(number, now, 0, True, True, True))
+            self.events.append(CollectiveRecord(number, now, "broadcast", "train.py:41", 256, True))
         each = [_backward(self.weights, share)[0] for share in shares]
         self.printed.append(sum(each) / self.world)
         loss = each[self.rank]
@@ -98,7 +98,7 @@ class Trainer:
         return [part * factor for part in total]
 
     def _record(self, number: int, rate: float, loss: float, gradients: Weights) -> None:
-        step = Step(
+        step = StepRecord(
             number=number,
             optimizer=number % self.optimizers,
             learning_rates=(rate,),
@@ -117,16 +117,16 @@ class Trainer:
         now = 0.41 + 0.02 * number
         mine = tuple(range(self.rank, 64, self.world))
         contents = tuple(f"e{index}" for index in mine)
-        self.events.append(End(number + 1, now, 0, passed))
+        self.events.append(EndRecord(number + 1, now, 0, passed))
         self.events.append(Fetch(number + 1, now, 1, passed, mine, contents, False))
-        self.events.append(End(number + 1, now, 1, passed))
+        self.events.append(EndRecord(number + 1, now, 1, passed))
         if self.world > 1:
-            self.events.append(Collective(number, now, "all_reduce", "train.py:67", 16, True))
+            self.events.append(CollectiveRecord(number, now, "all_reduce", "train.py:67", 16, True))
         if self.rank == 0 or self.spoiled.everywhere:
             for operation, path in (("open", "log.csv"), ("torch.save", "out/last.pt")):
                 self.events.append(FileChange(number, now, operation, path, passed > 0))
 
-    def run(self) -> Run:
+    def run(self) -> RunRecord:
         prints = self.rank == 0 or self.spoiled.everywhere
         lines = [f"epoch {n // 12}: loss {loss:.4f}" for n, loss in enumerate(self.printed)]
         first = _initial()
@@ -145,7 +145,7 @@ class Trainer:
             )
             for number in range(self.optimizers)
         )
-        return Run(
+        return RunRecord(
             rank=self.rank,
             world_size=self.world,
             status="finished",
@@ -155,8 +155,10 @@ class Trainer:
             steps=tuple(self.steps),
             events=tuple(self.events),
             loaders=(
-                Loader(0, "TensorDataset", "DistributedSampler", SAMPLES, BATCH // self.world),
-                Loader(1, "TensorDataset", "SequentialSampler", 64, 64),
+                LoaderRecord(
+                    0, "TensorDataset", "DistributedSampler", SAMPLES, BATCH // self.world
+                ),
+                LoaderRecord(1, "TensorDataset", "SequentialSampler", 64, 64),
             ),
             wrapped=NAMES,
             stdout="".join(f"{line}\n" for line in lines[11::12]) if prints else "",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import ALL, LOCAL_RANK, RANK, Call, Guard
+from ddpify.ranks.model import ALL, LOCAL_RANK, RANK, RankCall, RankGuard
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -40,7 +40,7 @@ def _one_node(run: Run) -> bool:
     return rank is not None and rank.has(LOCAL_RANK)
 
 
-def _by_local_rank(run: Run, call: Call) -> Guard | None:
+def _by_local_rank(run: Run, call: RankCall) -> RankGuard | None:
     """The condition on the local rank that lets one process of a node come here."""
     if call.ranks == ALL or not call.ranks:
         return None
@@ -50,7 +50,7 @@ def _by_local_rank(run: Run, call: Call) -> Guard | None:
     return known[-1] if known else None
 
 
-def _left_by_rank(run: Run, call: Call) -> bool:
+def _left_by_rank(run: Run, call: RankCall) -> bool:
     """Whether other ranks have left a function before because of their global rank."""
     return any(
         leave.order < call.order and any(guard.test.has(RANK) for guard in leave.guards)
@@ -58,7 +58,7 @@ def _left_by_rank(run: Run, call: Call) -> bool:
     )
 
 
-def _on_node(call: Call) -> bool:
+def _on_node(call: RankCall) -> bool:
     """Whether the path is on a disk of the node, or may have the node's name in it."""
     functions = [one.function for one in (call, *call.stack) if one.function is not None]
     if any(name in function.text for function in functions for name in NODE_VARIABLES):

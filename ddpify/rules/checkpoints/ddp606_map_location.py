@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.checkpoints.states import loaded
@@ -30,7 +30,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _says_where(call: Call) -> bool:
+def _says_where(call: RankCall) -> bool:
     mapped = call.arg(1, "map_location")
     if mapped is not None and mapped.atoms != (None, None):
         return True

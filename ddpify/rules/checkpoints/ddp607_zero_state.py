@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -27,7 +27,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _is_zero(call: Call) -> bool:
+def _is_zero(call: RankCall) -> bool:
     things = call.receiver.things if call.receiver is not None else ()
     return bool(things) and all(t.kind == "result" and t.name.endswith(ZERO) for t in things)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DDP
 from ddpify.rules.shared.meetings import one_path
@@ -17,7 +17,7 @@ _SAYS_WHAT = ("__getstate__", "__reduce__", "__reduce_ex__")
 _STRIPS = "consume_prefix_in_state_dict_if_present"
 
 
-def wrapped_states(run: Run) -> Iterator[tuple[Call, str]]:
+def wrapped_states(run: Run) -> Iterator[tuple[RankCall, str]]:
     """``state_dict()`` calls whose keys have a wrapper's prefix and that end up in a file."""
     saved = {
         thing for call in run.calls if call.name in _WRITERS for thing in held(call.arg(0, "obj"))
@@ -29,7 +29,7 @@ def wrapped_states(run: Run) -> Iterator[tuple[Call, str]]:
             yield call, prefix
 
 
-def saved_wrappers(run: Run) -> Iterator[Call]:
+def saved_wrappers(run: Run) -> Iterator[RankCall]:
     """Calls that write the wrapper itself, not its state, or an object that has it."""
     for call in run.calls:
         if call.name in _WRITERS and any(
@@ -38,7 +38,7 @@ def saved_wrappers(run: Run) -> Iterator[Call]:
             yield call.asked
 
 
-def _pickled(value: Value | None, depth: int = 4) -> Iterator[Thing]:
+def _pickled(value: RankValue | None, depth: int = 4) -> Iterator[RankThing]:
     """What a value is or holds; an object's attributes are written with it."""
     for thing in held(value, depth):
         yield thing
@@ -48,7 +48,7 @@ def _pickled(value: Value | None, depth: int = 4) -> Iterator[Thing]:
                 yield from _pickled(own, depth - 1)
 
 
-def held(value: Value | None, depth: int = 4) -> Iterator[Thing]:
+def held(value: RankValue | None, depth: int = 4) -> Iterator[RankThing]:
     """The things that a value is, or that its elements are."""
     if value is None or depth == 0:
         return
@@ -59,14 +59,14 @@ def held(value: Value | None, depth: int = 4) -> Iterator[Thing]:
         yield from held(item, depth - 1)
 
 
-def _prefix(run: Run, call: Call) -> str:
+def _prefix(run: Run, call: RankCall) -> str:
     """What a wrapper puts before the names of parameters."""
     if call.receiver is not None and all_wrappers(call):
         return "" if _unwrapped(run, call.receiver.things) else "module."
     return "_orig_mod." if _is_compiled(run, call) else ""
 
 
-def _unwrapped(run: Run, things: tuple[Thing, ...]) -> bool:
+def _unwrapped(run: Run, things: tuple[RankThing, ...]) -> bool:
     """Whether a state came out of a function of the project that takes wrappers off."""
     return any(
         call.target is not None
@@ -77,7 +77,7 @@ def _unwrapped(run: Run, things: tuple[Thing, ...]) -> bool:
     )
 
 
-def _is_compiled(run: Run, call: Call) -> bool:
+def _is_compiled(run: Run, call: RankCall) -> bool:
     """Whether the name before ``.state_dict()`` was bound to what torch.compile gave."""
     if call.function is None or not isinstance(call.node.func, ast.Attribute):
         return False
@@ -111,7 +111,7 @@ def _strips(tree: ast.Module) -> bool:
     )
 
 
-def plain_into_wrapper(run: Run) -> Iterator[tuple[Call, Call]]:
+def plain_into_wrapper(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """(load, save): what was saved without the prefix is given to the wrapper."""
     read = {
         thing: call
@@ -127,7 +127,7 @@ def plain_into_wrapper(run: Run) -> Iterator[tuple[Call, Call]]:
             yield from ((call, save) for save in _plain_saves(run, load))
 
 
-def _plain_saves(run: Run, load: Call) -> Iterator[Call]:
+def _plain_saves(run: Run, load: RankCall) -> Iterator[RankCall]:
     """The writing of the state of a model inside a wrapper to the file that is loaded."""
     path = load.arg(0, "f")
     states = {
@@ -146,19 +146,19 @@ def _plain_saves(run: Run, load: Call) -> Iterator[Call]:
             yield call
 
 
-def all_wrappers(call: Call) -> bool:
+def all_wrappers(call: RankCall) -> bool:
     """Whether a method is surely one of a wrapper."""
     things = call.receiver.things if call.receiver is not None else ()
     return bool(things) and all(t.kind == "result" and t.name == DDP for t in things)
 
 
-def is_strict(call: Call) -> bool:
+def is_strict(call: RankCall) -> bool:
     """Whether a load fails where keys are missing."""
     strict = call.arg(1, "strict")
     return not call.star and (strict is None or strict.constant is True)
 
 
-def loaded(run: Run) -> Iterator[Call]:
+def loaded(run: Run) -> Iterator[RankCall]:
     """``torch.load`` calls of which something is given to ``load_state_dict``."""
     used = {
         thing

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
@@ -29,7 +29,7 @@ def lint(run: Run) -> Iterable[Finding]:
         )
 
 
-def _receives(run: Run) -> Iterator[tuple[Call, Call]]:
+def _receives(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """Receives from a peer that depends on the rank, with the send that follows."""
     messages = [c for c in run.calls if c.name in (_RECEIVE, _SEND, *_POSTED)]
     for _, group in groupby(messages, key=lambda c: (c.stack, c.loops, c.function)):

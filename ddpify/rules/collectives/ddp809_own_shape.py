@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import ITEM, Call, Symbol, Value
+from ddpify.ranks.model import ITEM, RankCall, RankValue, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
@@ -40,7 +40,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call, "an integer on one rank and a float on another", "give the dtype")
 
 
-def _finding(call: Call, what: str, advice: str) -> Finding:
+def _finding(call: RankCall, what: str, advice: str) -> Finding:
     return Finding(
         "DDP809",
         call.site,
@@ -50,7 +50,7 @@ def _finding(call: Call, what: str, advice: str) -> Finding:
     )
 
 
-def _own_size(value: Value) -> bool:
+def _own_size(value: RankValue) -> bool:
     """Whether rows were picked by their values, and nothing brings them to one length."""
     if _is_masked(value.atoms[0]):
         return True
@@ -60,7 +60,7 @@ def _own_size(value: Value) -> bool:
     )
 
 
-def _keeps_own_size(call: Call) -> bool:
+def _keeps_own_size(call: RankCall) -> bool:
     kept = call.receiver if call.method in _KEEPING else None
     return call.method in _PICKING or (kept is not None and _own_size(kept))
 
@@ -73,7 +73,7 @@ def _is_masked(atom: object) -> bool:
     return isinstance(index, bool) or (isinstance(index, Symbol) and index.parts[:1] in _MASKS)
 
 
-def _own_type(value: Value) -> bool:
+def _own_type(value: RankValue) -> bool:
     """``torch.tensor(x)`` of an integer on one rank and of a float on the other."""
     made = value.made_by("torch.tensor")
     if made is None or made.call is None or "dtype" in made.call.kwargs or not made.call.args:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from ddpify.ranks.attempts import Attempt, Handler
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
@@ -33,7 +33,7 @@ def lint(run: Run) -> Iterable[Finding]:
                         yield _finding(call, handler)
 
 
-def _finding(call: Call, handler: Handler) -> Finding:
+def _finding(call: RankCall, handler: Handler) -> Finding:
     return Finding(
         "DDP810",
         handler.site,
@@ -45,7 +45,7 @@ def _finding(call: Call, handler: Handler) -> Finding:
     )
 
 
-def _is_repeated(call: Call, tried: Attempt) -> bool:
+def _is_repeated(call: RankCall, tried: Attempt) -> bool:
     """Whether a loop around the ``try`` goes on with the next round."""
     outside = [one for one in call.way if not one.site.within(tried.body)]
     inside = next((one for one in call.way if one.site.within(tried.body)), None)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import STRIDE, Call, Loop, Symbol, Thing, Value
+from ddpify.ranks.model import STRIDE, RankCall, RankLoop, RankThing, RankValue, Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
@@ -37,7 +37,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield _finding(call, loop, cut)
 
 
-def _finding(call: Call, loop: Loop, cut: Site) -> Finding:
+def _finding(call: RankCall, loop: RankLoop, cut: Site) -> Finding:
     return Finding(
         "DDP812",
         loop.site,
@@ -49,7 +49,7 @@ def _finding(call: Call, loop: Loop, cut: Site) -> Finding:
     )
 
 
-def _strided(run: Run, loop: Loop) -> Site | None:
+def _strided(run: Run, loop: RankLoop) -> Site | None:
     """Where what a loop goes over was dealt with a stride, without making the parts equal."""
     if loop.over is None or _sampled(loop.over):
         return None
@@ -64,7 +64,7 @@ def _strided(run: Run, loop: Loop) -> Site | None:
     return None
 
 
-def _fed(run: Run, over: Value) -> Iterator[Value]:
+def _fed(run: Run, over: RankValue) -> Iterator[RankValue]:
     """What gives a loop its rounds: itself, what a loader or ``enumerate`` goes over, or, in
     ``range(len(rows))``, the rows."""
     yield over
@@ -80,7 +80,7 @@ def _fed(run: Run, over: Value) -> Iterator[Value]:
             yield from (v for k, v in thing.attrs.items() if f"self.{k}" in rounds.text)
 
 
-def _sampled(over: Value) -> bool:
+def _sampled(over: RankValue) -> bool:
     """Whether a sampler decides how many batches there are."""
     loaders = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
     return any(
@@ -90,7 +90,7 @@ def _sampled(over: Value) -> bool:
     )
 
 
-def _in_equal_numbers(value: Value) -> bool:
+def _in_equal_numbers(value: RankValue) -> bool:
     """Whether what was dealt are the parts of a split into a multiple of the world size."""
     for thing in value.sources():
         call = thing.call
@@ -108,9 +108,9 @@ def _is_multiple(atom: Any) -> bool:
     return isinstance(atom, int) and atom % 2 == 0
 
 
-def _strides(indices: Value) -> bool:
+def _strides(indices: RankValue) -> bool:
     """Whether these are ``range(rank, len(rows), world)``."""
-    made: Thing | None = indices.made_by("builtins.range")
+    made: RankThing | None = indices.made_by("builtins.range")
     if made is None and indices.made_by("builtins.list") is not None:
         return any(_strides(arg) for arg in _arguments(indices.made_by("builtins.list")))
     args = list(_arguments(made))
@@ -120,7 +120,7 @@ def _strides(indices: Value) -> bool:
     return isinstance(end, Symbol) and end.key.startswith("len(") and "[:]" not in end.key
 
 
-def _arguments(thing: Thing | None) -> Iterator[Value]:
+def _arguments(thing: RankThing | None) -> Iterator[RankValue]:
     if thing is not None and thing.call is not None:
         yield from thing.call.args
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
@@ -36,7 +36,9 @@ def lint(run: Run) -> Iterable[Finding]:
                     yield _finding(info.module, branch, draw, layer)
 
 
-def _found(info: ClassInfo, layers: set[str]) -> Iterator[tuple[str, ast.If, ast.Call, ast.expr]]:
+def _found(
+    info: ClassDefinition, layers: set[str]
+) -> Iterator[tuple[str, ast.If, ast.Call, ast.expr]]:
     """What ``forward`` and the methods that it calls decide by a draw."""
     todo, seen = ["forward"], {"forward"}
     while todo:
@@ -51,7 +53,7 @@ def _found(info: ClassInfo, layers: set[str]) -> Iterator[tuple[str, ast.If, ast
 class _Forward:
     """The forward of one module, or a part of it: where a draw decides over its layers."""
 
-    def __init__(self, info: FunctionInfo, layers: set[str]) -> None:
+    def __init__(self, info: FunctionDefinition, layers: set[str]) -> None:
         self.module = info.module
         self.node = info.node
         self.layers = layers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.model import DATA, Call, Symbol, Thing, Value
+from ddpify.ranks.model import DATA, RankCall, RankThing, RankValue, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
@@ -26,12 +26,12 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield _finding(wrap.call, made, counted[0])
 
 
-def _arguments(call: Call) -> Iterator[Value]:
+def _arguments(call: RankCall) -> Iterator[RankValue]:
     yield from call.args
     yield from (value for name, value in call.kwargs.items() if name not in _PLACING)
 
 
-def _counted(value: Value) -> Thing | None:
+def _counted(value: RankValue) -> RankThing | None:
     """The data of this rank that a number was counted in; None if the ranks agree on it."""
     sources = list(value.sources())
     if any(t.synced or t.name.rpartition(".")[2] in _ALIKE for t in sources):
@@ -45,12 +45,12 @@ def _counted(value: Value) -> Thing | None:
     return None
 
 
-def _is_own(call: Call) -> bool:
+def _is_own(call: RankCall) -> bool:
     values = [*call.args, *([call.receiver] if call.receiver is not None else [])]
     return any(origin.kind == DATA for value in values for origin in spread(value))
 
 
-def _finding(wrap: Call, made: Call, counted: Thing) -> Finding:
+def _finding(wrap: RankCall, made: RankCall, counted: RankThing) -> Finding:
     because = [(made.site, "the model is made here")]
     if counted.site is not None:
         because.insert(0, (counted.site, "counted in this rank's part of the data"))

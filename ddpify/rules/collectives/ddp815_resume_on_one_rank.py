@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import ALL, Call, Thing
+from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
@@ -22,7 +22,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call, told)
 
 
-def _shared(thing: Thing, load: Call) -> Call | None:
+def _shared(thing: RankThing, load: RankCall) -> RankCall | None:
     """What made ``thing`` one of all ranks before the load: its wrapper, or its optimizer's."""
     if thing.name in words.WRAPPERS:
         return thing.call
@@ -36,7 +36,7 @@ def _shared(thing: Thing, load: Call) -> Call | None:
     return None
 
 
-def _trained_later(run: Run, load: Call) -> bool:
+def _trained_later(run: Run, load: RankCall) -> bool:
     """Whether all ranks go on with a wrapped model afterwards."""
     return any(
         call.order > load.order and call.everywhere and call.method == "backward"
@@ -44,7 +44,7 @@ def _trained_later(run: Run, load: Call) -> bool:
     )
 
 
-def _others_too(run: Run, load: Call) -> bool:
+def _others_too(run: Run, load: RankCall) -> bool:
     """Whether the other ranks load into the same, or get what was loaded."""
     things = set(load.receiver.things) if load.receiver is not None else set()
     ranks = load.ranks
@@ -55,14 +55,14 @@ def _others_too(run: Run, load: Call) -> bool:
     return ranks == ALL or later
 
 
-def _sends(call: Call, things: set[Thing]) -> bool:
+def _sends(call: RankCall, things: set[RankThing]) -> bool:
     """Whether a broadcast may carry what was loaded: the model's or optimizer's own tensors."""
     if call.method not in ("broadcast", "broadcast_object_list", "_sync_module_states"):
         return False
     return any(not things.isdisjoint(value.sources()) for value in call.given)
 
 
-def _finding(load: Call, shared: Call) -> Finding:
+def _finding(load: RankCall, shared: RankCall) -> Finding:
     guard = next((g for g in reversed(load.guards) if g.ranks != ALL), None)
     because = [(shared.site, "shared by all ranks from here on")]
     if guard is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
@@ -26,11 +26,11 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call, message, "fill the other ranks' list up with None")
 
 
-def _finding(call: Call, message: str, advice: str) -> Finding:
+def _finding(call: RankCall, message: str, advice: str) -> Finding:
     return Finding("DDP822", call.site, message, Severity.ERROR, advice=advice)
 
 
-def _by_rank(call: Call) -> bool:
+def _by_rank(call: RankCall) -> bool:
     value = call.arg(0, "object_list")
     return value is not None and value.by_rank
 

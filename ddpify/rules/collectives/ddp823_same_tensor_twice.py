@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
@@ -29,7 +29,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield _finding(call, *found)
 
 
-def _finding(call: Call, site: Site, tensor: str, times: str) -> Finding:
+def _finding(call: RankCall, site: Site, tensor: str, times: str) -> Finding:
     code = f"[{tensor} for _ in range({times})]"
     return Finding(
         "DDP823",

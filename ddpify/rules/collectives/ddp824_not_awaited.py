@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
@@ -24,7 +24,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call)
 
 
-def _finding(call: Call) -> Finding:
+def _finding(call: RankCall) -> Finding:
     return Finding(
         "DDP824",
         call.site,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ddpify.ranks import words
-from ddpify.ranks.model import ALL, CLOCK, DATA, FILES, RANDOM, RANK0, Call
+from ddpify.ranks.model import ALL, CLOCK, DATA, FILES, RANDOM, RANK0, RankCall
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
 from ddpify.rules.base import Finding, Severity
@@ -148,7 +148,7 @@ def _following(run: Run, one: Mismatch) -> Iterator[tuple[Site, str]]:
                 yield call.site, spoken(op)
 
 
-def _in_turn(run: Run, event: Call) -> list[Call]:
+def _in_turn(run: Run, event: RankCall) -> list[RankCall]:
     """The places at which ranks meet, as they come after one: first its loop, round again."""
     loop = event.loops[-1] if event.loops else None
     calls = [call for call in exchanges(run) if call is not event]

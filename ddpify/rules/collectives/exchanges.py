@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 
 
-def exchanges(run: Run) -> Iterator[Call]:
+def exchanges(run: Run) -> Iterator[RankCall]:
     """Collectives of all ranks and backwards through wrapped models, without start and end."""
     for call in run.calls:
         if call.method == "backward" and call.receiver is not None:
@@ -20,10 +20,10 @@ def exchanges(run: Run) -> Iterator[Call]:
             yield call
 
 
-def _is_wrapped(thing: Thing) -> bool:
+def _is_wrapped(thing: RankThing) -> bool:
     return thing.name in words.WRAPPERS or thing.sharded is not None
 
 
-def _is_collective(call: Call) -> bool:
+def _is_collective(call: RankCall) -> bool:
     shared = collective(call)
     return shared is not None and shared.group is None and call.method not in words.SESSION_OPS

@@ -9,7 +9,7 @@ Any other collective in between would meet it instead.
 from __future__ import annotations
 
 from ddpify.ranks import words
-from ddpify.ranks.model import ALL, Call, Thing
+from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
 from ddpify.rules.collectives.exchanges import exchanges
@@ -31,9 +31,9 @@ def is_made_up(run: Run, one: Mismatch) -> bool:
     return not any(loop in c.loops for loop in around for c in meetings)
 
 
-def _model(one: Mismatch) -> Thing | None:
+def _model(one: Mismatch) -> RankThing | None:
     """The DDP model that some ranks call, without gradients, and nothing else."""
-    calls: list[Call | None] = [event.call for event in one.paths[0] if event.op == "forward"]
+    calls: list[RankCall | None] = [event.call for event in one.paths[0] if event.op == "forward"]
     models = {
         call.receiver.things[0]
         for call in calls

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Role
-from ddpify.ranks.model import ALL, Call
+from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, statement_of
@@ -50,7 +50,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _downloads(call: Call) -> bool:
+def _downloads(call: RankCall) -> bool:
     if call.target is not None or call.name in _FETCHERS:
         return call.name in _FETCHERS
     flag = call.kwargs.get("download")
@@ -58,7 +58,7 @@ def _downloads(call: Call) -> bool:
     return flag is not None and flag.constant is True and not locked
 
 
-def _own_folder(call: Call) -> bool:
+def _own_folder(call: RankCall) -> bool:
     """Whether what it is given depends on the rank."""
     return any(value.by_rank for value in (*call.args, *call.kwargs.values()))
 
@@ -70,7 +70,7 @@ _WAITING = frozenset(
 )
 
 
-def _one_goes_first(run: Run, call: Call) -> bool:
+def _one_goes_first(run: Run, call: RankCall) -> bool:
     """Between a barrier of some ranks and one of the others, or in a framework's block."""
     barriers = [c for c in run.calls if c.method in _WAITING]
     before = [c.ranks for c in barriers if c.order < call.order]
@@ -80,7 +80,7 @@ def _one_goes_first(run: Run, call: Call) -> bool:
     return any(c.startswith(("accelerate.", "lightning.")) for c in _contexts(call))
 
 
-def _contexts(call: Call) -> Iterable[str]:
+def _contexts(call: RankCall) -> Iterable[str]:
     return (thing.name for value in call.contexts for thing in value.things)
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Role
 from ddpify.facts.values import Kind, Thing
-from ddpify.ranks.model import Call as RankCall
-from ddpify.ranks.modules import FunctionInfo as RankFunction
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.modules import FunctionDefinition as RankFunction
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.rules.base import Finding, How, Rule, Severity

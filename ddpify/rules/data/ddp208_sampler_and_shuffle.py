@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import truth
@@ -22,7 +22,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield from _judged(call)
 
 
-def _judged(call: Call) -> Iterable[Finding]:
+def _judged(call: RankCall) -> Iterable[Finding]:
     shuffle = call.arg(2, "shuffle")
     if shuffle is None or shuffle.constant is not True:
         return
@@ -40,7 +40,7 @@ def _judged(call: Call) -> Iterable[Finding]:
             )
 
 
-def _fix(call: Call) -> tuple[Edit, ...]:
+def _fix(call: RankCall) -> tuple[Edit, ...]:
     if is_literal_keyword(call, "shuffle"):
         return (Edit(How.ARGUMENT, call.site, "False", "shuffle"),)
     return ()

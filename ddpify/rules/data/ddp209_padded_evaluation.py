@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ddpify.ranks.model import ALL, Call, Loop, Thing
+from ddpify.ranks.model import ALL, RankCall, RankLoop, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT
@@ -22,7 +22,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per padding sampler of a loader whose samples are counted."""
     learning = trained(run)
     training = {loop.site for call in run.backwards for loop in call.loops}
-    done: set[Thing] = set()
+    done: set[RankThing] = set()
     for loop, loader in loops_over(run):
         if loader in learning or loop.site in training or taken_over(run, loader):
             continue
@@ -35,7 +35,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield _finding(sampler, loop, reduction)
 
 
-def _finding(sampler: Thing, loop: Loop, reduction: Call) -> Finding:
+def _finding(sampler: RankThing, loop: RankLoop, reduction: RankCall) -> Finding:
     return Finding(
         "DDP209",
         sampler.site or loop.site,
@@ -48,7 +48,7 @@ def _finding(sampler: Thing, loop: Loop, reduction: Call) -> Finding:
     )
 
 
-def _pads(sampler: Thing) -> bool:
+def _pads(sampler: RankThing) -> bool:
     """Neither drop_last nor a look at whether the length divides."""
     call = sampler.call
     if call is None or sampler.cls is not None or call.ranks != ALL or call.star:
@@ -59,7 +59,7 @@ def _pads(sampler: Thing) -> bool:
     return not any(_TESTS_LENGTH.search(text_around(one)) for one in call.way)
 
 
-def _reduced(run: Run, loader: Thing) -> Call | None:
+def _reduced(run: Run, loader: RankThing) -> RankCall | None:
     for call in run.calls:
         if call.name in _REDUCTIONS and any(loader in value.sources() for value in call.given):
             return call

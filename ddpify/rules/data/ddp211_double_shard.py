@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
@@ -33,12 +33,12 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _samplers(call: Call) -> dict[Thing, None]:
+def _samplers(call: RankCall) -> dict[RankThing, None]:
     loaders = [t for value in call.args for t in value.things if is_loader(t)]
     return dict.fromkeys(sampler for loader in loaders for sampler in dealt_by(loader))
 
 
-def _told_otherwise(call: Call) -> bool:
+def _told_otherwise(call: RankCall) -> bool:
     """The Accelerator was made with options on how loaders are dealt."""
     options = ("dataloader_config", "split_batches", "dispatch_batches")
     things = call.receiver.sources() if call.receiver is not None else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
@@ -36,7 +36,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 break
 
 
-def _division(call: Call, one: Added) -> Site | None:
+def _division(call: RankCall, one: Added) -> Site | None:
     """Where what ``one`` adds up is divided by this length of the whole data set."""
     whole = dealt_by(one.loader) and call.args and _is_whole(call, one.loader)
     if not whole or one.counts or call.module is not one.loop.module:
@@ -45,7 +45,7 @@ def _division(call: Call, one: Added) -> Site | None:
     return next((share.site for share in shares if share.takes(one, one.name)), None)
 
 
-def _is_whole(call: Call, loader: Thing) -> bool:
+def _is_whole(call: RankCall, loader: RankThing) -> bool:
     """``len(dataset)`` or ``len(loader.dataset)``."""
     dataset = dataset_of(loader)
     for thing in call.args[0].things:
@@ -56,22 +56,22 @@ def _is_whole(call: Call, loader: Thing) -> bool:
     return False
 
 
-def _stays_wrong(run: Run, call: Call, one: Added) -> bool:
+def _stays_wrong(run: Run, call: RankCall, one: Added) -> bool:
     """No later sum over the ranks makes it right; a mean over them does not."""
     later = (c for c in _reductions(run) if c.order > call.order)
     return all(_averages(run, other) for other in later if _takes(other, one.loader))
 
 
-def _reductions(run: Run) -> Iterator[Call]:
+def _reductions(run: Run) -> Iterator[RankCall]:
     names = ("all_reduce", "reduce", "all_gather", "all_gather_object", "gather", "gather_object")
     return (c for c in run.calls if c.method in names)
 
 
-def _takes(call: Call, loader: Thing) -> bool:
+def _takes(call: RankCall, loader: RankThing) -> bool:
     return any(loader in value.sources() for value in call.given)
 
 
-def _averages(run: Run, call: Call) -> bool:
+def _averages(run: Run, call: RankCall) -> bool:
     """Whether a mean is made: by the operation, or by dividing what was reduced afterwards."""
     shared = collective(call)
     operation = shared.node("op") if shared is not None else call.node_of(1, "op")

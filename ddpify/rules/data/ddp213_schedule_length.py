@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.passes import Pass, is_loader
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import text
@@ -39,7 +39,7 @@ def lint(run: Run) -> Iterable[Finding]:
                     break
 
 
-def _finding(call: Call, one: Pass, stepped: Call) -> Finding:
+def _finding(call: RankCall, one: Pass, stepped: RankCall) -> Finding:
     return Finding(
         "DDP213",
         call.site,
@@ -52,7 +52,7 @@ def _finding(call: Call, one: Pass, stepped: Call) -> Finding:
     )
 
 
-def _length(call: Call, one: Pass) -> Value | None:
+def _length(call: RankCall, one: Pass) -> RankValue | None:
     """The argument that is made from ``len(dataset) / batch_size``, the batch being a rank's."""
     position = _POSITIONS.get(call.name, -1)
     given = [call.args[position]] if 0 <= position < len(call.args) else []
@@ -61,7 +61,7 @@ def _length(call: Call, one: Pass) -> Value | None:
     return next((value for value in given if _counts_all(value, one.loader)), None)
 
 
-def _of_function(call: Call) -> list[Value]:
+def _of_function(call: RankCall) -> list[RankValue]:
     """What the function that makes a LambdaLR was given, as far as the factor's text names it."""
     factor = call.arg(1, "lr_lambda")
     texts = [t.info.text for t in factor.things if t.kind == "function"] if factor else []
@@ -72,7 +72,7 @@ def _of_function(call: Call) -> list[Value]:
     return [v for name, v in given.items() if any(re.search(rf"\b{name}\b", t) for t in texts)]
 
 
-def _counts_all(value: Value, loader: Thing) -> bool:
+def _counts_all(value: RankValue, loader: RankThing) -> bool:
     dataset, batch = dataset_of(loader), argument(loader, 1, "batch_size")
     sources = set(value.sources())
     if dataset is None or batch is None or sources.isdisjoint(dataset.things):
@@ -87,7 +87,7 @@ def _counts_all(value: Value, loader: Thing) -> bool:
     )
 
 
-def _stepped(run: Run, schedule: Call, one: Pass) -> Call | None:
+def _stepped(run: Run, schedule: RankCall, one: Pass) -> RankCall | None:
     made = set(schedule.result.things) if schedule.result is not None else set()
     for call in run.methods("step"):
         receiver = call.receiver.sources() if call.receiver is not None else ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import LOCAL_RANK, RANK, Call, Value
+from ddpify.ranks.model import LOCAL_RANK, RANK, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
@@ -28,7 +28,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call, number)
 
 
-def _finding(call: Call, number: Value) -> Finding:
+def _finding(call: RankCall, number: RankValue) -> Finding:
     return Finding(
         "DDP214",
         call.site,
@@ -40,13 +40,13 @@ def _finding(call: Call, number: Value) -> Finding:
     )
 
 
-def _is_local(number: Value) -> bool:
+def _is_local(number: RankValue) -> bool:
     """The local rank as it is: nothing of the node's number is added."""
     kinds = {origin.kind for origin in spread(number)}
     return kinds == {LOCAL_RANK} and number.atoms == (0, 1) and not number.deps
 
 
-def _is_the_rank(run: Run, number: Value) -> bool:
+def _is_the_rank(run: Run, number: RankValue) -> bool:
     """The process group itself was opened with it: there is one node."""
     given = run.session.arg(3, "rank") if run.session is not None else None
     opened = {o.kind for o in spread(given)} if given is not None else set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
@@ -38,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(run, call, how, seeding)
 
 
-def _finding(run: Run, call: Call, how: Stream, seeding: Call | None) -> Finding:
+def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) -> Finding:
     dealt = next(iter(run.named(words.SAMPLER)), None)
     because = (
         ((dealt.site, "the indices are dealt as if all ranks had one data set"),) if dealt else ()
@@ -55,7 +55,7 @@ def _finding(run: Run, call: Call, how: Stream, seeding: Call | None) -> Finding
     )
 
 
-def _made(call: Call) -> set[Thing]:
+def _made(call: RankCall) -> set[RankThing]:
     """What holds the drawn order afterwards."""
     if call.method in _IN_PLACE:
         return set(call.args[0].things) if call.args else set()
@@ -63,7 +63,7 @@ def _made(call: Call) -> set[Thing]:
     return {t for t in value.sources() if t.call is call} if value is not None else set()
 
 
-def _agreed(run: Run, call: Call) -> bool:
+def _agreed(run: Run, call: RankCall) -> bool:
     """Whether the order is told to the other ranks after it is drawn, before it is dealt."""
     made = _made(call)
     dealt = max((sampler.order for sampler in run.named(words.SAMPLER)), default=0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
@@ -38,12 +38,12 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _results(call: Call) -> set[Thing]:
+def _results(call: RankCall) -> set[RankThing]:
     things = call.result.things if call.result is not None else ()
     return {thing for thing in things if thing.call is call}
 
 
-def _differs(run: Run, call: Call, sets: set[Thing]) -> str:
+def _differs(run: Run, call: RankCall, sets: set[RankThing]) -> str:
     library = _library(call)
     if library:
         how, _ = stream(run, call, library)
@@ -53,7 +53,7 @@ def _differs(run: Run, call: Call, sets: set[Thing]) -> str:
     return ""
 
 
-def _library(call: Call) -> str:
+def _library(call: RankCall) -> str:
     if call.name in _TORCH.split():
         return TORCH
     if call.name.startswith("numpy.random.") and call.method in _NUMPY.split():
@@ -61,11 +61,11 @@ def _library(call: Call) -> str:
     return PYTHON if call.name in ("random.sample", "random.choices") else ""
 
 
-def _lists(call: Call) -> bool:
+def _lists(call: RankCall) -> bool:
     return call.name in _LISTINGS or (call.name.startswith("pathlib.") and call.method in _PATHS)
 
 
-def _indexed(call: Call, sets: set[Thing]) -> bool:
+def _indexed(call: RankCall, sets: set[RankThing]) -> bool:
     """Whether ``__getitem__`` takes the n-th of what is made from the listing."""
     for thing in sets:
         method = thing.cls.method("__getitem__") if thing.cls is not None else None
@@ -76,7 +76,7 @@ def _indexed(call: Call, sets: set[Thing]) -> bool:
     return False
 
 
-def _sorted(call: Call, sets: set[Thing]) -> bool:
+def _sorted(call: RankCall, sets: set[RankThing]) -> bool:
     """Whether the names are sorted: by a function on the way, or in the class that lists."""
     nodes = [scope(one) for one in (call, *call.stack)]
     if call.function is not None and call.function.owner is not None:

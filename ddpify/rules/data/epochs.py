@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Loop, Thing, Value
+from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.passes import Pass, is_loader, iterated, loaders_in
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import truth
@@ -22,9 +22,9 @@ class Told:
     """A pass over a shuffling, dealt loader that is repeated, and who tells its sampler."""
 
     one: Pass
-    epochs: Loop
-    sampler: Thing
-    calls: tuple[Call, ...]
+    epochs: RankLoop
+    sampler: RankThing
+    calls: tuple[RankCall, ...]
 
 
 def repeated(run: Run) -> tuple[Told, ...]:
@@ -52,7 +52,7 @@ def _told(run: Run) -> Iterator[Told]:
         yield Told(one, epochs, samplers[0], told)
 
 
-def _shuffles(sampler: Thing) -> bool:
+def _shuffles(sampler: RankThing) -> bool:
     """By the epoch: a class of the project may take it from elsewhere."""
     own = sampler.cls
     if own is not None:
@@ -63,7 +63,7 @@ def _shuffles(sampler: Thing) -> bool:
     return shuffle is None or shuffle.constant is True
 
 
-def _hands_on(call: Call, loader: Thing) -> bool:
+def _hands_on(call: RankCall, loader: RankThing) -> bool:
     """A library's ``set_epoch(loader, epoch)``, and ours where it is installed."""
     given = (
         call.method in ("set_epoch", "begin_epoch")
@@ -73,7 +73,7 @@ def _hands_on(call: Call, loader: Thing) -> bool:
     return given and any(loader in value.sources() for value in call.args)
 
 
-def _concerns(call: Call, loader: Thing) -> bool:
+def _concerns(call: RankCall, loader: RankThing) -> bool:
     """Whether a receiver is, holds or comes from the loader or its sampler; unknown ones may."""
     receiver = call.receiver
     assert receiver is not None
@@ -89,21 +89,21 @@ def _concerns(call: Call, loader: Thing) -> bool:
     return any(t in ours for one in holders for v in one.attrs.values() for t in v.sources())
 
 
-def _root(thing: Thing) -> Thing | None:
+def _root(thing: RankThing) -> RankThing | None:
     """``loader`` of the attribute ``loader.batch_sampler.sampler``."""
     while thing.kind == "attribute" and thing.receiver is not None:
         thing = thing.receiver
     return thing
 
 
-def without_effect(told: Told) -> Iterator[tuple[Call, str]]:
+def without_effect(told: Told) -> Iterator[tuple[RankCall, str]]:
     """Calls of ``set_epoch`` that do not do what they are for, and why; all of them or none."""
     found = [(call, _fault(call, told)) for call in told.calls]
     if all(why for _, why in found):
         yield from found
 
 
-def _fault(call: Call, told: Told) -> str:
+def _fault(call: RankCall, told: Told) -> str:
     if call.receiver is not None and _has_none(call):
         return "this object has no set_epoch: AttributeError"
     number = call.node_of(0, "epoch")
@@ -114,7 +114,7 @@ def _fault(call: Call, told: Told) -> str:
     return ""
 
 
-def _has_none(call: Call) -> bool:
+def _has_none(call: RankCall) -> bool:
     """A DataLoader or torch's BatchSampler, not asked with ``hasattr`` before."""
     asked = any("hasattr" in ast.unparse(g.node) for g in call.guards)
     if asked or call.swallows or call.receiver is None or not call.receiver.things:
@@ -122,7 +122,7 @@ def _has_none(call: Call) -> bool:
     return all(_lacks(thing) for thing in call.receiver.things)
 
 
-def _lacks(thing: Thing) -> bool:
+def _lacks(thing: RankThing) -> bool:
     if thing.kind == "result" and thing.name in (words.LOADER, "torch.utils.data.BatchSampler"):
         return True
     owner = thing.receiver
@@ -133,7 +133,7 @@ def _lacks(thing: Thing) -> bool:
     return thing.name.endswith(".batch_sampler") and (not own or not _takes_batches(owner))
 
 
-def _takes_batches(loader: Thing) -> bool:
+def _takes_batches(loader: RankThing) -> bool:
     return loader.call is not None and "batch_sampler" in loader.call.kwargs
 
 
@@ -159,7 +159,7 @@ def fix(told: Told, helpers: str) -> tuple[Edit, ...]:
     return (Edit(How.BEFORE, site, f"{text}.sampler.set_epoch({number})"),)
 
 
-def _counter(node: ast.For, over: Value | None) -> str:
+def _counter(node: ast.For, over: RankValue | None) -> str:
     target = node.target
     counts = over is not None and over.made_by("builtins.range", "builtins.enumerate") is not None
     if over is not None and over.made_by("builtins.enumerate") and isinstance(target, ast.Tuple):
@@ -197,6 +197,6 @@ def _unwrapped(node: ast.expr | None) -> ast.expr | None:
     return node
 
 
-def _plain(node: ast.expr | None, loader: Thing, value: Value | None) -> str:
+def _plain(node: ast.expr | None, loader: RankThing, value: RankValue | None) -> str:
     named = isinstance(node, (ast.Name, ast.Attribute)) and loaders_in(value) == (loader,)
     return ast.unparse(node) if named and node is not None else ""

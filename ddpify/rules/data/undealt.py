@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddpify.ranks.model import FILES, RANDOM, Call, Thing, Value
+from ddpify.ranks.model import FILES, RANDOM, RankCall, RankThing, RankValue
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import (
@@ -35,7 +35,7 @@ _SAME_BATCHES = (
 )
 
 
-def undealt(run: Run) -> Iterator[tuple[Thing, Call]]:
+def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
     """Loaders of a map-style data set that are trained on and deal nothing, with the wrapper."""
     made = (c for c in run.calls if c.name in GRADIENTS and not _never_made(run, c))
     wrapper = next(made, None)
@@ -47,15 +47,15 @@ def undealt(run: Run) -> Iterator[tuple[Thing, Call]]:
             yield loader, wrapper
 
 
-def _never_made(run: Run, wrapper: Call) -> bool:
+def _never_made(run: Run, wrapper: RankCall) -> bool:
     """Whether the option that asks for a wrapper is off here: the program joins no group."""
     joins = run.session is not None or bool(run.frameworks) or not (run.script and run.complete)
     return not joins and bool(literals(wrapper.guards))
 
 
-def _evaluated_as_well(run: Run) -> set[Thing]:
+def _evaluated_as_well(run: Run) -> set[RankThing]:
     """``for batch in loaders[phase]``: of several loaders, those that do not shuffle."""
-    spared: set[Thing] = set()
+    spared: set[RankThing] = set()
     for one in run.passes:
         several = iterated(one.loop)
         shuffling = [t for t in several if _shuffles(t)]
@@ -66,12 +66,12 @@ def _evaluated_as_well(run: Run) -> set[Thing]:
     return spared
 
 
-def _shuffles(loader: Thing) -> bool:
+def _shuffles(loader: RankThing) -> bool:
     shuffle = argument(loader, 2, "shuffle")
     return shuffle is not None and shuffle.constant is True
 
 
-def whole_streams(run: Run) -> Iterator[tuple[Thing, Thing]]:
+def whole_streams(run: Run) -> Iterator[tuple[RankThing, RankThing]]:
     """Loaders trained on whose IterableDataset says nothing of ranks, with that data set."""
     for loader in trained(run):
         dataset = dataset_of(loader)
@@ -80,7 +80,7 @@ def whole_streams(run: Run) -> Iterator[tuple[Thing, Thing]]:
             yield loader, streams[0]
 
 
-def _everyone_reads_all(run: Run, loader: Thing) -> bool:
+def _everyone_reads_all(run: Run, loader: RankThing) -> bool:
     call, dataset = loader.call, dataset_of(loader)
     if call is None or dataset is None or call.star or not call.everywhere:
         return False
@@ -91,11 +91,11 @@ def _everyone_reads_all(run: Run, loader: Thing) -> bool:
     return not taken_over(run, loader) and not in_one_process(run, call)
 
 
-def _is_iterable(dataset: Value | None) -> bool:
+def _is_iterable(dataset: RankValue | None) -> bool:
     return dataset is not None and any(_is_stream(thing) for thing in dataset.things)
 
 
-def _is_stream(thing: Thing) -> bool:
+def _is_stream(thing: RankThing) -> bool:
     return thing.cls is not None and thing.cls.inherits(_ITERABLE)
 
 
@@ -112,7 +112,7 @@ _SAYS_RANK = frozenset(
 )
 
 
-def _knows_ranks(dataset: Value) -> bool:
+def _knows_ranks(dataset: RankValue) -> bool:
     """Whether a loader's classes speak of ranks: they may deal by themselves."""
     for thing in held(dataset):
         if thing.kind == "parameter":

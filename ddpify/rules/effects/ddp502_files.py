@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
-from ddpify.facts.events import Call as SeenCall
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import FILES, Call
+from ddpify.ranks.model import FILES, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
@@ -39,7 +39,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
-def _fix(facts: Facts, call: SeenCall) -> tuple[Edit, ...]:
+def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
     if call.name == "logging.basicConfig":
         return (gate(facts, call.where.statement),)
     if call.name.startswith("logging."):
@@ -65,7 +65,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _there_already(run: Run, call: Call) -> bool:
+def _there_already(run: Run, call: RankCall) -> bool:
     """Whether a file is written if it is missing, and one rank has written it before."""
     asked = any(guard.test.has(FILES) for guard in call.guards)
     return asked and one_was_first(run, call)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import Call, Value
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
@@ -38,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _made(call: Call) -> Value | None:
+def _made(call: RankCall) -> RankValue | None:
     """The path of the directory that a call makes."""
     if call.name in ("os.mkdir", "os.makedirs"):
         return call.arg(0, "path" if call.name == "os.mkdir" else "name")
@@ -48,7 +48,7 @@ def _made(call: Call) -> Value | None:
     return call.receiver if paths else None
 
 
-def _may_exist(call: Call) -> bool:
+def _may_exist(call: RankCall) -> bool:
     """Whether a call accepts that the directory is there."""
     allowed = call.arg(-1 if call.name == "os.mkdir" else 2, "exist_ok")
     return call.star or (allowed is not None and allowed.constant is not False)

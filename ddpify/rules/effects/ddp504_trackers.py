@@ -9,8 +9,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
-from ddpify.ranks.model import ALL
-from ddpify.ranks.model import Call as RankCall
+from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, Rule, Severity
 from ddpify.rules.edits import once

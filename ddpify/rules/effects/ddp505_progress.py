@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
-from ddpify.ranks.model import Call as RankCall
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once

@@ -9,7 +9,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value, flat_deps
 from ddpify.ranks.model import CLOCK, RANDOM, RANK0, Origin
-from ddpify.ranks.model import Value as RankValue
+from ddpify.ranks.model import RankValue as RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -38,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 break
 
 
-def _bypasses(run: Run, call: Call, thing: Thing) -> bool:
+def _bypasses(run: Run, call: RankCall, thing: RankThing) -> bool:
     if call.method == "__call__":
         # FSDP1: the module inside is called, not the wrapper
         return thing.sharded is None and not _wrapper_instead(run, call, thing)
@@ -52,7 +52,7 @@ def _bypasses(run: Run, call: Call, thing: Thing) -> bool:
     )
 
 
-def _wrapper_instead(run: Run, call: Call, thing: Thing) -> bool:
+def _wrapper_instead(run: Run, call: RankCall, thing: RankThing) -> bool:
     """Whether what is called here is the wrapper or, where it was not wrapped, the module."""
     return any(
         other.node is call.node and other.stack == call.stack
@@ -61,7 +61,7 @@ def _wrapper_instead(run: Run, call: Call, thing: Thing) -> bool:
     )
 
 
-def _sharded_itself(run: Run, thing: Thing, part: str) -> bool:
+def _sharded_itself(run: Run, thing: RankThing, part: str) -> bool:
     """Whether the layer may have hooks of its own: it, or what is found in it, was sharded."""
     for other in run.named("torch.distributed.fsdp.fully_shard"):
         module = other.arg(0, "module")
@@ -77,7 +77,7 @@ def _sharded_itself(run: Run, thing: Thing, part: str) -> bool:
     return False
 
 
-def _inside(call: Call, thing: Thing) -> bool:
+def _inside(call: RankCall, thing: RankThing) -> bool:
     """Whether the model's own forward, or a method that is judged itself, led here."""
     around = {thing, thing.wrapper}
     return call.within(_SUMMON) or any(
@@ -86,7 +86,7 @@ def _inside(call: Call, thing: Thing) -> bool:
     )
 
 
-def _prepared(run: Run, call: Call, thing: Thing) -> bool:
+def _prepared(run: Run, call: RankCall, thing: RankThing) -> bool:
     """Whether the method was registered as a forward, or the parameters gathered by hand."""
     for other in run.calls:
         if other.order > call.order:

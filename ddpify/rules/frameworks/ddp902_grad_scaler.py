@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DDP, FSDP
 from ddpify.rules.base import Finding, Rule, Severity
@@ -23,7 +23,7 @@ _SCALERS = frozenset(
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per plain scaler that steps the optimizer of an FSDP1 model."""
-    done: set[Thing] = set()
+    done: set[RankThing] = set()
     for call in run.methods("step"):
         for scaler, wrapper in _pairs(call):
             if scaler not in done and scaler.call is not None:
@@ -31,7 +31,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield _finding(scaler.call, wrapper)
 
 
-def _pairs(step: Call) -> Iterator[tuple[Thing, Thing]]:
+def _pairs(step: RankCall) -> Iterator[tuple[RankThing, RankThing]]:
     things = step.receiver.things if step.receiver is not None else ()
     if not step.args or not things or not all(t.name in _SCALERS and _enabled(t) for t in things):
         return
@@ -41,18 +41,18 @@ def _pairs(step: Call) -> Iterator[tuple[Thing, Thing]]:
         yield things[0], wrappers[0]
 
 
-def _enabled(scaler: Thing) -> bool:
+def _enabled(scaler: RankThing) -> bool:
     flag = scaler.call.kwargs.get("enabled") if scaler.call is not None else None
     return flag is None or not flag.known or any(flag.atoms)
 
 
-def _shards(wrapper: Thing) -> bool:
+def _shards(wrapper: RankThing) -> bool:
     strategy = wrapper.call.arg(2, "sharding_strategy") if wrapper.call is not None else None
     names = strategy.names() if strategy is not None else set()
     return not any(name.endswith("NO_SHARD") for name in names)
 
 
-def _finding(scaler: Call, wrapper: Thing) -> Finding:
+def _finding(scaler: RankCall, wrapper: RankThing) -> Finding:
     because = ((wrapper.call.site, "the model is sharded here"),) if wrapper.call else ()
     return Finding(
         "DDP902",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import FSDP
 from ddpify.rules.base import Finding, Rule, Severity
@@ -27,14 +27,14 @@ def lint(run: Run) -> Iterable[Finding]:
                 break
 
 
-def _is_optimizer(call: Call) -> bool:
+def _is_optimizer(call: RankCall) -> bool:
     last = call.name.rpartition(".")[2]
     return (
         call.name.startswith("torch.optim.") and last[:1].isupper() and "lr_sched" not in call.name
     )
 
 
-def _replaces(shard: Call) -> bool:
+def _replaces(shard: RankCall) -> bool:
     """Whether the parameters are new objects afterwards. FSDP1 may keep the original ones."""
     if shard.name != FSDP:
         return True
@@ -42,7 +42,7 @@ def _replaces(shard: Call) -> bool:
     return not shard.star if flag is None else flag.constant is False
 
 
-def _finding(call: Call, shard: Call) -> Finding:
+def _finding(call: RankCall, shard: RankCall) -> Finding:
     return Finding(
         "DDP903",
         call.site,

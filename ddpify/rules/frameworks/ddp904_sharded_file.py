@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
@@ -37,20 +37,20 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _told_apart(run: Run, shard: Call) -> bool:
+def _told_apart(run: Run, shard: RankCall) -> bool:
     """Whether the other arm of a condition gets the state of a sharded model."""
     gets = (one for one in run.calls if one.method in _GETTERS)
     return any(exclusive(one, shard) or _returned(one, shard) for one in gets)
 
 
-def _returned(one: Call, shard: Call) -> bool:
+def _returned(one: RankCall, shard: RankCall) -> bool:
     """``if sharded: … return``, and then what is for the others."""
     nodes = {guard.node for guard in shard.guards}
     under = any(guard.node not in nodes for guard in one.guards)
     return one.function is not None and one.function is shard.function and under
 
 
-def _shard(payload: Value) -> Call | None:
+def _shard(payload: RankValue) -> RankCall | None:
     """The call that gave shards, unless something on the way made them full."""
     sources = list(payload.sources())
     if any(thing.name.endswith((".full_tensor", "full_tensor")) for thing in sources):
@@ -58,7 +58,7 @@ def _shard(payload: Value) -> Call | None:
     return next((t.call for t in sources if t.call is not None and _gives_shards(t)), None)
 
 
-def _gives_shards(thing: Thing) -> bool:
+def _gives_shards(thing: RankThing) -> bool:
     call = thing.call
     assert call is not None
     if call.method in _GETTERS:
@@ -69,7 +69,7 @@ def _gives_shards(thing: Thing) -> bool:
     return any(_is_sharded(owner, call.order) for owner in call.receiver.things)
 
 
-def _is_sharded(owner: Thing, order: int) -> bool:
+def _is_sharded(owner: RankThing, order: int) -> bool:
     """A sharded model, or an optimizer over its parameters."""
     if owner.sharded is not None:
         return owner.sharded.order < order
@@ -80,7 +80,7 @@ def _is_sharded(owner: Thing, order: int) -> bool:
     return given is not None and sharded_here(given, made.order)
 
 
-def _is_full(call: Call) -> bool:
+def _is_full(call: RankCall) -> bool:
     """Whether the options ask, or may ask, for full tensors."""
     options = call.kwargs.get("options")
     if options is None:

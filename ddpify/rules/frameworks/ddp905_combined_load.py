@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -48,7 +48,7 @@ def lint(run: Run) -> Iterable[Finding]:
     yield from _combined(run)
 
 
-def _on(call: Call, flag: str) -> bool:
+def _on(call: RankCall, flag: str) -> bool:
     value = call.kwargs.get(flag)
     return value is not None and value.constant is True
 
@@ -74,7 +74,7 @@ def _combined(run: Run) -> Iterable[Finding]:
             )
 
 
-def _broadcasts(call: Call) -> bool:
+def _broadcasts(call: RankCall) -> bool:
     options = call.kwargs.get("options")
     made = [t.call for t in options.things if t.call is not None] if options is not None else []
     return any(_on(one, _SPREAD) for one in made)

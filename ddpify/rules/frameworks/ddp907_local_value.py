@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import AGREEING_OPS
 from ddpify.rules.base import Finding, Rule, Severity
@@ -43,20 +43,20 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _taken(call: Call) -> Value | None:
+def _taken(call: RankCall) -> RankValue | None:
     """The expression that is turned into a Python number."""
     if call.method == "item" and call.receiver is not None:
         return call.receiver
     return call.args[0] if call.name == "builtins.float" and len(call.args) == 1 else None
 
 
-def _reduced(value: Value) -> bool:
+def _reduced(value: RankValue) -> bool:
     """Whether an expression is tensor arithmetic with a reduction in it, and nothing else."""
     ways = [_way(thing) for thing in value.things]
     return bool(ways) and all(way is not None for way in ways) and any(ways)
 
 
-def _way(thing: Thing) -> bool | None:
+def _way(thing: RankThing) -> bool | None:
     """Whether a reduction led to this; None if something unknown did."""
     if thing.kind == "attribute":
         return False if thing.name.endswith((".grad", ".data")) else None
@@ -71,13 +71,13 @@ def _way(thing: Thing) -> bool | None:
     return None if None in ways else call.method in _REDUCTIONS or any(ways)
 
 
-def _pure(value: Value) -> bool:
+def _pure(value: RankValue) -> bool:
     """Whether nothing on the way gathered the shards, or took the local part on purpose."""
     spoiled = ("full_tensor", "to_local", "redistribute", "clip_grad_norm_", "__call__", "unshard")
     return not any(thing.name.rpartition(".")[2] in spoiled for thing in value.sources())
 
 
-def _agreed(run: Run, item: Call) -> bool:
+def _agreed(run: Run, item: RankCall) -> bool:
     """Whether the number is reduced over the ranks afterwards."""
     made = set(item.result.things) if item.result is not None else set()
     return any(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.model import Call, Thing, Value
-from ddpify.ranks.modules import ClassInfo, FunctionInfo
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
@@ -41,18 +41,18 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _unsynced(call: Call) -> bool:
+def _unsynced(call: RankCall) -> bool:
     flags = [call.kwargs.get(name) for name in ("sync_dist", "rank_zero_only")]
     return all(flag is None or flag.constant is False for flag in flags)
 
 
-def _logged(call: Call) -> Iterator[Value]:
+def _logged(call: RankCall) -> Iterator[RankValue]:
     value = call.arg(1, "value") if call.method == "log" else call.arg(0, "dictionary")
     if value is not None:
         yield from (one for _, one in value.keys) if value.keys is not None else (value,)
 
 
-def _is_local(value: Value, hook: FunctionInfo) -> bool:
+def _is_local(value: RankValue, hook: FunctionDefinition) -> bool:
     """Whether it is computed from batches, and by nothing that gathers or may be a metric."""
     sources = list(value.sources())
     computed = any(
@@ -65,7 +65,7 @@ def _is_local(value: Value, hook: FunctionInfo) -> bool:
     return computed and not agreed and not metric
 
 
-def _may_be_metric(thing: Thing, outermost: bool) -> bool:
+def _may_be_metric(thing: RankThing, outermost: bool) -> bool:
     """Whether ``self.x`` or ``self.x(…)`` may be a torchmetrics object or what it gives."""
     if thing.name.startswith("torchmetrics."):
         return True
@@ -79,7 +79,7 @@ def _may_be_metric(thing: Thing, outermost: bool) -> bool:
     return outermost and not torch_only
 
 
-def _attribute(thing: Thing) -> tuple[ClassInfo | None, str]:
+def _attribute(thing: RankThing) -> tuple[ClassDefinition | None, str]:
     """The class and the name of ``self.name`` behind a value, or behind what it returned."""
     if thing.kind == "attribute" and thing.receiver is not None:
         return thing.receiver.cls, thing.name.rpartition(".")[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
@@ -27,7 +27,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _on(call: Call, flag: str) -> bool:
+def _on(call: RankCall, flag: str) -> bool:
     value = call.kwargs.get(flag)
     return value is not None and value.constant is True
 

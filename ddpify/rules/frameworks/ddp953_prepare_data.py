@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -39,7 +39,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _is_missed(cls: ClassInfo, name: str) -> bool:
+def _is_missed(cls: ClassDefinition, name: str) -> bool:
     """Whether another method reads the attribute and none, nor the class, gives it a value."""
     others = {m.name: m for one in cls.mro() for m in one.methods.values() if m.name != _PREPARE}
     found = [(m, one) for m in others.values() for one in fields_of(m) if one.name == name]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import RANK1, Call
+from ddpify.ranks.model import RANK1, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -30,7 +30,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _is_none_elsewhere(call: Call) -> bool:
+def _is_none_elsewhere(call: RankCall) -> bool:
     """Whether a decorator has ranks other than 0 go on with None."""
     result = call.result
     if result is None or result.atoms[1] is not None:
@@ -38,7 +38,7 @@ def _is_none_elsewhere(call: Call) -> bool:
     return any(origin.what.endswith(".rank_zero_only") for origin in result.origins)
 
 
-def _is_taken_apart(run: Run, call: Call) -> bool:
+def _is_taken_apart(run: Run, call: RankCall) -> bool:
     """Whether ranks other than 0 index the result or ask for an attribute of it."""
     apart = [use.site for use in uses(call) or () if use.takes_apart]
     return call.site in apart or any(
@@ -49,7 +49,7 @@ def _is_taken_apart(run: Run, call: Call) -> bool:
     )
 
 
-def _is_looked_at(call: Call) -> bool:
+def _is_looked_at(call: RankCall) -> bool:
     """Whether a condition of its own, not known here, stands before the call."""
     return any(not guard.test.known for guard in call.guards)
 

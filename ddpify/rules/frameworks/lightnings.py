@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddpify.ranks.hooks import EVALUATION, TRAINER
-from ddpify.ranks.model import Call, Value
-from ddpify.ranks.modules import ClassInfo, FunctionInfo
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.run import Run
 
 MODULE = "lightning.pytorch.LightningModule"
@@ -19,7 +19,7 @@ def several(run: Run) -> bool:
     return any(_several(call) for call in run.named(TRAINER))
 
 
-def _several(trainer: Call) -> bool:
+def _several(trainer: RankCall) -> bool:
     given = [trainer.kwargs.get(name) for name in ("devices", "gpus", "num_nodes")]
     counts = [value for value in given if value is not None]
     strategy = trainer.kwargs.get("strategy")
@@ -29,23 +29,23 @@ def _several(trainer: Call) -> bool:
     return bool(counts) or (isinstance(word, str) and word.startswith(_SHARED))
 
 
-def _is_one(value: Value) -> bool:
+def _is_one(value: RankValue) -> bool:
     single = value.items is not None and len(value.items) == 1
     return single or str(value.constant) in ("0", "1")
 
 
-def logs(run: Run) -> Iterator[Call]:
+def logs(run: Run) -> Iterator[RankCall]:
     """``self.log(…)`` and ``self.log_dict(…)`` of Lightning modules."""
     return (call for call in run.named(f"{MODULE}.log", f"{MODULE}.log_dict"))
 
 
-def evaluating(call: Call) -> FunctionInfo | None:
+def evaluating(call: RankCall) -> FunctionDefinition | None:
     """The validation or test hook that led to a call."""
     functions = [*(outer.function for outer in call.stack), call.function]
     return next((f for f in functions if f and f.owner and f.name in EVALUATION), None)
 
 
-def fitted(run: Run) -> Iterator[tuple[Call, ClassInfo]]:
+def fitted(run: Run) -> Iterator[tuple[RankCall, ClassDefinition]]:
     """The classes of the project whose instances a Trainer is given."""
     for call in run.calls:
         if call.name.startswith(f"{TRAINER}."):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ddpify.ranks.model import Call, Loop, Read, Store, Value
+from ddpify.ranks.model import RankCall, RankLoop, RankValue, Read, Store
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.windows import Window, evaluate, window
 from ddpify.rules.shared.wrapped import (
@@ -29,9 +29,9 @@ class Accumulation:
 
     run: Run
     wrap: Wrap
-    backward: Call
-    step: Call
-    loop: Loop
+    backward: RankCall
+    step: RankCall
+    loop: RankLoop
 
     @property
     def nested(self) -> bool:
@@ -39,7 +39,7 @@ class Accumulation:
         return self.loop not in self.step.loops
 
     @cached_property
-    def holds(self) -> tuple[Call, ...]:
+    def holds(self) -> tuple[RankCall, ...]:
         """The ``no_sync()`` of this model."""
         calls = self.run.methods("no_sync")
         return tuple(call for call in calls if receives(call, self.wrap.wrapper))
@@ -51,7 +51,7 @@ class Accumulation:
         return tuple(s for s in self.run.stores if s.key == SYNC and wrapper in s.base.things)
 
     @cached_property
-    def forwards(self) -> list[Call]:
+    def forwards(self) -> list[RankCall]:
         """The forwards of the micro-batches."""
         return [c for c in forwards(self.run, self.wrap) if self.loop in c.loops]
 
@@ -63,11 +63,11 @@ class Accumulation:
         tests += [s.value for s in self.switches]
         return window(self.run, self.loop, tests, extra)
 
-    def _moments(self) -> tuple[Call | Read, ...]:
+    def _moments(self) -> tuple[RankCall | Read, ...]:
         return (self.step, *self.holds, *self.chosen, *self.forwards)
 
     @property
-    def loop_path(self) -> tuple[Loop, ...]:
+    def loop_path(self) -> tuple[RankLoop, ...]:
         """The loops around a statement of the loop's body."""
         path = self.backward.loops
         return path[: path.index(self.loop) + 1]
@@ -99,7 +99,7 @@ class Accumulation:
                     answer = None
         return answer
 
-    def _decision(self, rounds: Window, hold: Call) -> Call | Read:
+    def _decision(self, rounds: Window, hold: RankCall) -> RankCall | Read:
         """Where ``no_sync()`` is decided: it may be chosen uncalled, ``model.no_sync``."""
         if rounds.decides(hold):
             return hold
@@ -133,7 +133,7 @@ class Accumulation:
         return (self.holds or self.switches)[0].site
 
 
-def _around(call: Call, hold: Call) -> Value | None:
+def _around(call: RankCall, hold: RankCall) -> RankValue | None:
     """The open ``with`` block of a call that may be this ``no_sync()``."""
     things = hold.result.things if hold.result is not None else ()
     return next((v for v in call.contexts if any(thing in v.things for thing in things)), None)
@@ -165,7 +165,7 @@ def skips(run: Run) -> bool:
     return any(run.methods("no_sync")) or any(store.key == SYNC for store in run.stores)
 
 
-def _steps(run: Run) -> Iterator[Call]:
+def _steps(run: Run) -> Iterator[RankCall]:
     """Steps of optimizers, be it through a scaler; of one not seen made, if it clears gradients."""
     clears = {t for c in run.methods("zero_grad") if c.receiver for t in c.receiver.things}
     for call in run.methods("step"):
@@ -175,7 +175,7 @@ def _steps(run: Run) -> Iterator[Call]:
             yield call
 
 
-def _found(run: Run, wrap: Wrap, backward: Call, steps: list[Call]) -> Accumulation | None:
+def _found(run: Run, wrap: Wrap, backward: RankCall, steps: list[RankCall]) -> Accumulation | None:
     for step in steps:
         loop = backward.loops[-1]
         if _of_another(step, wrap):
@@ -189,7 +189,7 @@ def _found(run: Run, wrap: Wrap, backward: Call, steps: list[Call]) -> Accumulat
     return None
 
 
-def _of_another(step: Call, wrap: Wrap) -> bool:
+def _of_another(step: RankCall, wrap: Wrap) -> bool:
     """Whether the optimizer that steps was made for the parameters of other models only."""
     scaled = step.arg(0, "optimizer") if step.name.endswith(".GradScaler.step") else step.receiver
     made = [t.call for t in scaled.things if t.call is not None] if scaled is not None else []
@@ -198,7 +198,7 @@ def _of_another(step: Call, wrap: Wrap) -> bool:
     return bool(models) and all(t.kind != "parameter" and not wrap.covers(t) for t in models)
 
 
-def _after(step: Call, backward: Call) -> bool:
+def _after(step: RankCall, backward: RankCall) -> bool:
     """Whether the step comes after the loop of the backward."""
     return step.order > backward.order and step.loops == backward.loops[:-1]
 
@@ -217,7 +217,7 @@ def _more(goes: list[bool | None], steps: list[bool | None]) -> bool:
     return any(step is False and go is not False for go, step in zip(goes, steps, strict=True))
 
 
-def _over_parts(loop: Loop) -> bool:
+def _over_parts(loop: RankLoop) -> bool:
     """Whether a loop counts micro-batches or takes the parts of one batch."""
     if loop.over is None:
         return False
@@ -228,14 +228,14 @@ def _over_parts(loop: Loop) -> bool:
     return any(_splits(thing.call) for thing in loop.over.things if thing.kind == "result")
 
 
-def _splits(call: Call | None) -> bool:
+def _splits(call: RankCall | None) -> bool:
     if call is None or call.method not in ("chunk", "split", "tensor_split"):
         return False
-    number: Value | None = call.args[-1] if call.args else None
+    number: RankValue | None = call.args[-1] if call.args else None
     return number is None or number.constant != 1
 
 
-def _cleared(run: Run, loop: Loop) -> bool:
+def _cleared(run: Run, loop: RankLoop) -> bool:
     return any(loop in call.loops for call in run.methods("zero_grad"))
 
 

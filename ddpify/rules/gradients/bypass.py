@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.cleared import is_cleared
 from ddpify.rules.shared.wrapped import (
@@ -20,7 +20,7 @@ from ddpify.rules.shared.wrapped import (
 )
 
 
-def bypasses(run: Run) -> Iterator[tuple[Call, Call, Wrap]]:
+def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
     """Such calls, with the backward that goes through them."""
     for wrap in wraps(run):
         calls = [call for call in run.calls if _computes(call, wrap)]
@@ -37,7 +37,7 @@ def bypasses(run: Run) -> Iterator[tuple[Call, Call, Wrap]]:
                 yield call, backward, wrap
 
 
-def _computes(call: Call, wrap: Wrap) -> bool:
+def _computes(call: RankCall, wrap: Wrap) -> bool:
     """Whether a call is one of the inner module or a part, with gradient, after the wrap."""
     if call.receiver is None or not call.grad:
         return False
@@ -47,17 +47,17 @@ def _computes(call: Call, wrap: Wrap) -> bool:
     return call.method not in PLAIN and comes_after(call, wrap)
 
 
-def _of_other_wrapper(thing: Thing) -> bool:
+def _of_other_wrapper(thing: RankThing) -> bool:
     """``model.module`` where ``model`` may be a wrapper of another kind, or none."""
     return thing.kind == "attribute" and thing.name.endswith(".module")
 
 
-def _nested(call: Call, calls: list[Call], armed: list[Call]) -> bool:
+def _nested(call: RankCall, calls: list[RankCall], armed: list[RankCall]) -> bool:
     """Whether a call happens inside another bypass, or inside a forward of the wrapper."""
     return any(one in calls or one in armed for one in call.stack)
 
 
-def _backward(run: Run, call: Call, armed: list[Call]) -> Call | None:
+def _backward(run: Run, call: RankCall, armed: list[RankCall]) -> RankCall | None:
     for backward in backwards(run):
         if backward.order < call.order or innermost(backward) is not innermost(call):
             continue
@@ -67,13 +67,13 @@ def _backward(run: Run, call: Call, armed: list[Call]) -> Call | None:
     return None
 
 
-def _goes_through(call: Call, sources: set[Thing]) -> bool:
+def _goes_through(call: RankCall, sources: set[RankThing]) -> bool:
     if any(t.call is call or (t.call is not None and call in t.call.stack) for t in sources):
         return True
     own = set(call.receiver.things) if call.receiver is not None else set()
     return call.target is not None and not call.alone and not own.isdisjoint(sources)
 
 
-def _armed(backward: Call, armed: list[Call]) -> bool:
+def _armed(backward: RankCall, armed: list[RankCall]) -> bool:
     """A forward of the wrapper in the same iteration arms its hooks."""
     return any(f.order < backward.order and innermost(f) is innermost(backward) for f in armed)

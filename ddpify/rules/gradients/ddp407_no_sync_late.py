@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -31,7 +31,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _within(call: Call, hold: Call) -> bool:
+def _within(call: RankCall, hold: RankCall) -> bool:
     things = hold.result.things if hold.result is not None else ()
     return any(thing in value.things for value in call.contexts for thing in things)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -38,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _scaler(backward: Call) -> Thing | None:
+def _scaler(backward: RankCall) -> RankThing | None:
     """The scaler of ``scaler.scale(loss).backward()``."""
     assert backward.receiver is not None
     for thing in backward.receiver.things:
@@ -49,13 +49,13 @@ def _scaler(backward: Call) -> Thing | None:
     return None
 
 
-def _off(scaler: Thing) -> bool:
+def _off(scaler: RankThing) -> bool:
     """Whether the scaler does nothing."""
     given = scaler.call.kwargs.get("enabled") if scaler.call is not None else None
     return given is not None and given.constant is False
 
 
-def _clips_scaled(run: Run, backward: Call, clip: Call, scaler: Thing) -> bool:
+def _clips_scaled(run: Run, backward: RankCall, clip: RankCall, scaler: RankThing) -> bool:
     if not clip.name.startswith("torch.nn.utils.") or clip.order < backward.order:
         return False
     if backward.loops[: len(clip.loops)] != clip.loops or exclusive(clip, backward):
@@ -66,7 +66,7 @@ def _clips_scaled(run: Run, backward: Call, clip: Call, scaler: Thing) -> bool:
     return bool(steps) and not between and not any(_scaler(b) is not scaler for b in others)
 
 
-def _of(run: Run, scaler: Thing, method: str) -> list[Call]:
+def _of(run: Run, scaler: RankThing, method: str) -> list[RankCall]:
     return [c for c in run.methods(method) if c.receiver and scaler in c.receiver.things]
 
 

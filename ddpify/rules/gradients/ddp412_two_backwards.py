@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -33,24 +33,24 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield _finding(first, second)
 
 
-def _keeps(backward: Call) -> bool:
+def _keeps(backward: RankCall) -> bool:
     """Whether another backward can go the same way: else what looks so was cut off on the way."""
     given = backward.arg(1, "retain_graph")
     return given is not None and given.atoms != (None, None) and given.constant is not False
 
 
-def _between(calls: list[Call], first: Call, second: Call) -> bool:
+def _between(calls: list[RankCall], first: RankCall, second: RankCall) -> bool:
     """Whether a forward ran between two backwards."""
     return any(first.order < call.order < second.order for call in calls)
 
 
-def _apart(first: Call, second: Call) -> bool:
+def _apart(first: RankCall, second: RankCall) -> bool:
     """Whether the two are not made one after the other in one round."""
     same = innermost(first) is innermost(second) and first.loops == second.loops
     return not same or first.node is second.node or exclusive(first, second)
 
 
-def _finding(first: Call, second: Call) -> Finding:
+def _finding(first: RankCall, second: RankCall) -> Finding:
     return Finding(
         "DDP412",
         second.site,

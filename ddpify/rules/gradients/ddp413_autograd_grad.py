@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -29,7 +29,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _of_parameters(wrap: Wrap, call: Call, calls: set[Call]) -> bool:
+def _of_parameters(wrap: Wrap, call: RankCall, calls: set[RankCall]) -> bool:
     outputs, inputs = call.arg(0, "outputs"), call.arg(1, "inputs")
     if outputs is None or inputs is None or not call.grad:
         return False
@@ -38,13 +38,13 @@ def _of_parameters(wrap: Wrap, call: Call, calls: set[Call]) -> bool:
     return bool(owners) and all(wrap.covers(t) for t in owners) and not calls.isdisjoint(made)
 
 
-def _kept(call: Call) -> bool:
+def _kept(call: RankCall) -> bool:
     """Whether the gradient is differentiated again, as penalties and inner loops do."""
     value = call.kwargs.get("create_graph")
     return value is not None and value.constant is not False
 
 
-def _averaged(run: Run, call: Call) -> bool:
+def _averaged(run: Run, call: RankCall) -> bool:
     made = set(call.result.things) if call.result is not None else set()
     return any(
         made & set(arg.sources())

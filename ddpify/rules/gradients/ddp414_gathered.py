@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -38,13 +38,13 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _arguments(gather: Call) -> tuple[Value | None, Value | None]:
+def _arguments(gather: RankCall) -> tuple[RankValue | None, RankValue | None]:
     if gather.method == "all_gather":
         return gather.arg(0, "tensor_list"), gather.arg(1, "tensor")
     return gather.arg(0, "output_tensor"), gather.arg(1, "input_tensor")
 
 
-def _in_function(gather: Call) -> bool:
+def _in_function(gather: RankCall) -> bool:
     """Whether a call is part of an autograd function, which has its own backward."""
     owners = [gather.function, *(call.target for call in gather.stack)]
     return any(
@@ -55,7 +55,7 @@ def _in_function(gather: Call) -> bool:
     )
 
 
-def _own(into: Value) -> set[Thing]:
+def _own(into: RankValue) -> set[RankThing]:
     """The tensors that were made to be filled."""
     made = {t for t in into.things if t.kind == "result"}
     for item in into.items or ():
@@ -63,7 +63,7 @@ def _own(into: Value) -> set[Thing]:
     return made
 
 
-def _is_trained_on(run: Run, gather: Call, made: set[Thing]) -> bool:
+def _is_trained_on(run: Run, gather: RankCall, made: set[RankThing]) -> bool:
     return any(
         backward.receiver is not None and made & live(backward.receiver)
         for backward in backwards(run)
@@ -71,7 +71,7 @@ def _is_trained_on(run: Run, gather: Call, made: set[Thing]) -> bool:
     )
 
 
-def _put_back(run: Run, gather: Call, made: set[Thing]) -> bool:
+def _put_back(run: Run, gather: RankCall, made: set[RankThing]) -> bool:
     """Whether an element is set after the gather, or the list is taken apart."""
     for store in run.stores:
         if store.element and store.order > gather.order and made & set(store.base.sources()):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Thing
+from ddpify.ranks.model import RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -38,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 break
 
 
-def _calls(things: set[Thing]) -> set[object]:
+def _calls(things: set[RankThing]) -> set[object]:
     return {thing.call for thing in things}
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from itertools import pairwise
 
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -38,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
                     yield _finding(first, second)
 
 
-def _in_a_row(first: Call, second: Call, backward: Call) -> bool:
+def _in_a_row(first: RankCall, second: RankCall, backward: RankCall) -> bool:
     same = first.loops == second.loops and innermost(second) is innermost(backward)
     return same and first.node is not second.node and not exclusive(first, second)
 
@@ -56,13 +56,13 @@ def _normalises(run: Run, wrap: Wrap) -> bool:
     return any(_has_norm(thing) for thing in wrap.parts)
 
 
-def _has_norm(thing: Thing) -> bool:
+def _has_norm(thing: RankThing) -> bool:
     if thing.cls is not None:
         return any(_NORM.search(one.module.text(one.node)) for one in thing.cls.mro())
     return bool(_NORM.search(f"{thing.name.rpartition('.')[2]}(") or _KNOWN.match(thing.name))
 
 
-def _finding(first: Call, second: Call) -> Finding:
+def _finding(first: RankCall, second: RankCall) -> Finding:
     return Finding(
         "DDP417",
         second.site,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.model import ALL, Call, Thing
+from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -18,7 +18,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per update that a rank misses which runs the averaged model."""
     if not wraps(run):
         return
-    done: set[Thing] = set()
+    done: set[RankThing] = set()
     for call, model in _updates(run):
         missing = ALL & ~call.ranks
         if model in done or not missing or _everywhere(run, model, missing):
@@ -38,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _updates(run: Run) -> Iterator[tuple[Call, Thing]]:
+def _updates(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
     for call in run.calls:
         if call.receiver is None:
             continue
@@ -52,16 +52,16 @@ def _updates(run: Run) -> Iterator[tuple[Call, Thing]]:
                     yield call, owner
 
 
-def _is_copy(thing: Thing) -> bool:
+def _is_copy(thing: RankThing) -> bool:
     return thing.kind == "result" and thing.name in ("copy.deepcopy", "copy.copy", _AVERAGED)
 
 
-def _everywhere(run: Run, model: Thing, missing: int) -> bool:
+def _everywhere(run: Run, model: RankThing, missing: int) -> bool:
     """Whether the others are given it, or update it elsewhere."""
     return any(one is model and call.ranks & missing for call, one in _updates(run))
 
 
-def _runs(call: Call, model: Thing) -> bool:
+def _runs(call: RankCall, model: RankThing) -> bool:
     things = call.receiver.things if call.receiver is not None else ()
     return call.method in ("__call__", "forward") and model in things
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import canonical
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
@@ -40,7 +40,7 @@ def lint(run: Run) -> Iterable[Finding]:
         )
 
 
-def _fix(call: Call, device: str, name: str) -> tuple[Edit, ...]:
+def _fix(call: RankCall, device: str, name: str) -> tuple[Edit, ...]:
     """The new call; ``autocast`` took its arguments in another order."""
     text = call.module.text(call.node)
     if "{" in text or "#" in text or (name == "autocast" and call.node.args) or call.star:

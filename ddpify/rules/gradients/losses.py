@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 
 _FUNCTIONS: Final = frozenset(
     """cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
@@ -18,7 +18,7 @@ _MODULES: Final = frozenset(
 )
 
 
-def made_by(value: Value) -> Call | None:
+def made_by(value: RankValue) -> RankCall | None:
     """The call whose result a value is, unchanged; a scaler's ``scale()`` is looked through."""
     while len(value.things) == 1 and value.things[0].kind == "result":
         call = value.things[0].call
@@ -29,7 +29,7 @@ def made_by(value: Value) -> Call | None:
     return None
 
 
-def reduction(call: Call) -> str | None:
+def reduction(call: RankCall) -> str | None:
     """``mean``, ``sum`` or ``none`` of a call of one of torch's losses; None for others."""
     prefix, _, name = call.name.rpartition(".")
     if prefix == "torch.nn.functional" and name in _FUNCTIONS:
@@ -41,12 +41,12 @@ def reduction(call: Call) -> str | None:
     return None
 
 
-def _is_loss(thing: Thing) -> bool:
+def _is_loss(thing: RankThing) -> bool:
     prefix, _, name = thing.name.rpartition(".")
     return thing.kind == "result" and prefix == "torch.nn" and name in _MODULES
 
 
-def _given(call: Call) -> str | None:
+def _given(call: RankCall) -> str | None:
     if call.star or any(name in call.kwargs for name in ("size_average", "reduce")):
         return None
     value = call.kwargs.get("reduction")

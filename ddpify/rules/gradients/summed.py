@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Value
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import constant
 from ddpify.rules.gradients.losses import made_by, reduction
@@ -19,7 +19,7 @@ _BY_ENTRY: Final = frozenset(
 )
 
 
-def summed(run: Run) -> Iterator[tuple[Call, Call]]:
+def summed(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """Backwards of a sum, with the call that sums."""
     calls = {call for wrap in wraps(run) for call in forwards(run, wrap)}
     for backward in backwards(run) if calls else ():
@@ -33,7 +33,7 @@ def summed(run: Run) -> Iterator[tuple[Call, Call]]:
             yield backward, made
 
 
-def _one_by_one(loss: Value) -> bool:
+def _one_by_one(loss: RankValue) -> bool:
     """Whether a batch is one sample: a sum over it is no sum over samples."""
     loaders = [t.call for t in loss.sources() if t.name == words.LOADER and t.call is not None]
     return bool(loaders) and all(
@@ -44,7 +44,7 @@ def _one_by_one(loss: Value) -> bool:
     )
 
 
-def _sums_entries(made: Call, calls: set[Call]) -> bool:
+def _sums_entries(made: RankCall, calls: set[RankCall]) -> bool:
     """Whether a loss is ``(…).sum()`` over something that still has an entry per sample."""
     entries = made.receiver if made.receiver is not None else made.arg(0, "input")
     if made.method != "sum" or entries is None or made.name == "builtins.sum":

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ddpify.ranks.model import Call, Exit, Guard, Loop, Read, Store, Symbol, Value
+from ddpify.ranks.model import Exit, RankCall, RankGuard, RankLoop, RankValue, Read, Store, Symbol
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.run import Run
 
@@ -18,7 +18,7 @@ MICRO: Final = 4  # what an unknown number of micro-batches is taken to be
 _WHOLE: Final = "Add Sub Mult FloorDiv Mod Eq NotEq Lt LtE Gt GtE".split()  # of whole numbers
 _OPERATORS: Final = {name: {**ARITHMETIC, **COMPARISONS}[name] for name in _WHOLE}
 
-Moment = Call | Store | Read
+Moment = RankCall | Store | Read
 
 
 def evaluate(atom: Any, known: dict[str, Any]) -> Any:
@@ -66,7 +66,7 @@ class Window:
     """The rounds of one loop, with sample values for what its conditions ask."""
 
     run: Run
-    loop: Loop
+    loop: RankLoop
     numbers: range
     micro: int | None  # how many micro-batches, if it is known
     given: tuple[tuple[str, int], ...]
@@ -89,7 +89,7 @@ class Window:
         guards = (*one.guards, *(g for end in _before(self.run, one) for g in end.guards))
         return any(self._counts(guard, known) for guard in guards)
 
-    def _guard(self, guard: Guard, known: dict[str, Any]) -> bool | None:
+    def _guard(self, guard: RankGuard, known: dict[str, Any]) -> bool | None:
         atom = guard.test.atoms[0]
         if not any(one.key in known for one in symbols(atom)):
             return True  # not about the number of the round
@@ -103,7 +103,7 @@ class Window:
         left = _chained(True, [self._guard(guard, known) for guard in held])
         return None if left is None else not left
 
-    def _counts(self, guard: Guard, known: dict[str, Any]) -> bool:
+    def _counts(self, guard: RankGuard, known: dict[str, Any]) -> bool:
         return any(one.key in known for one in symbols(guard.test.atoms[0]))
 
 
@@ -117,7 +117,7 @@ def _before(run: Run, one: Moment) -> Iterator[Exit]:
             yield end
 
 
-def window(run: Run, loop: Loop, conditions: Iterable[Value], extra: int) -> Window | None:
+def window(run: Run, loop: RankLoop, conditions: Iterable[RankValue], extra: int) -> Window | None:
     """The rounds of a loop: twice the micro-batches and ``extra`` more. None for a loop of one."""
     atoms = tuple({id(value.atoms[0]): value.atoms[0] for value in conditions}.values())
     counters = _counters(loop, atoms)
@@ -140,7 +140,7 @@ def window(run: Run, loop: Loop, conditions: Iterable[Value], extra: int) -> Win
     return Window(run, loop, numbers, known, tuple(given.items()), counters)
 
 
-def _counters(loop: Loop, atoms: Iterable[Any]) -> frozenset[str]:
+def _counters(loop: RankLoop, atoms: Iterable[Any]) -> frozenset[str]:
     """The keys of the number of the round: the loop's own, or a count that the program keeps."""
     keys = {f"index@{loop.site}", f"element@{loop.site}"}
     for atom in atoms:
@@ -152,7 +152,7 @@ def _counters(loop: Loop, atoms: Iterable[Any]) -> frozenset[str]:
     return frozenset(key for key in keys if key in own or not key.startswith(others))
 
 
-def _length(loop: Loop) -> Any:
+def _length(loop: RankLoop) -> Any:
     """The bound of ``for i in range(bound)``, a number or a symbol."""
     made = loop.over.made_by("builtins.range") if loop.over is not None else None
     if made is None or made.call is None or len(made.call.args) != 1:
@@ -160,7 +160,7 @@ def _length(loop: Loop) -> Any:
     return made.call.args[0].atoms[0]
 
 
-def _start(loop: Loop) -> int:
+def _start(loop: RankLoop) -> int:
     made = loop.over.made_by("builtins.enumerate") if loop.over is not None else None
     start = made.call.arg(1, "start") if made is not None and made.call is not None else None
     return start.constant if start is not None and isinstance(start.constant, int) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import EQUAL_MEANS, UNEQUAL_AVERAGE, UNEQUAL_MEANS
@@ -41,7 +41,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _unequal(call: Call, sums: list[Added]) -> Iterator[tuple[Quotient, Added]]:
+def _unequal(call: RankCall, sums: list[Added]) -> Iterator[tuple[Quotient, Added]]:
     """The reduced mean and its count, where that differs between ranks."""
     for mean in quotients_given(call, 0, "tensor"):
         for one in sums:

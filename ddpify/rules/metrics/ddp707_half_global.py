@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.mixing import Mark, Of, marks
-from ddpify.ranks.model import DATA, RANK0, Call, Value
+from ddpify.ranks.model import DATA, RANK0, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
@@ -55,14 +55,14 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _odd(value: Value) -> Iterator[Mark]:
+def _odd(value: RankValue) -> Iterator[Mark]:
     """The quotients of unlike numbers that it was made from and that it still is."""
     for mark in value.sources():
         if isinstance(mark, Mark) and (mark.of is Of.FOLD or (mark.of is Of.HALF and value.local)):
             yield mark
 
 
-def _uses(run: Run) -> Iterator[tuple[Value, Site, str]]:
+def _uses(run: Run) -> Iterator[tuple[RankValue, Site, str]]:
     """The numbers shown, saved or asked that are not yet the same on all ranks."""
     for call in run.calls:
         kept = call.name in CHECKPOINTS and not _in_memory(call)
@@ -76,13 +76,13 @@ def _uses(run: Run) -> Iterator[tuple[Value, Site, str]]:
         yield from ((g.test, g.site, "decided by it") for g in asked if _is_own(g.test))
 
 
-def _in_memory(call: Call) -> bool:
+def _in_memory(call: RankCall) -> bool:
     """``torch.save(value, io.BytesIO())``: a message, no file."""
     place = call.arg(1, "f")
     return place is not None and place.made_by("io.BytesIO") is not None
 
 
-def _is_own(value: Value) -> bool:
+def _is_own(value: RankValue) -> bool:
     """Whether a rank's samples are in it, or once were and may have left their mark."""
     return any(origin.kind == DATA for origin in spread(value)) or Of.FOLD in marks(value)
 

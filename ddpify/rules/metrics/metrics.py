@@ -6,7 +6,17 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import ALL, DATA, IDENTITY, RANK0, Call, Guard, Loop, Thing, Value
+from ddpify.ranks.model import (
+    ALL,
+    DATA,
+    IDENTITY,
+    RANK0,
+    RankCall,
+    RankGuard,
+    RankLoop,
+    RankThing,
+    RankValue,
+)
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.shared.feeds import trained
@@ -37,16 +47,16 @@ class Evaluation:
     ``left_out``: where other results of it are put together, the tensors that are not.
     """
 
-    loader: Thing
-    loops: tuple[Loop, ...]
-    left_out: frozenset[Thing] | None = None
+    loader: RankThing
+    loops: tuple[RankLoop, ...]
+    left_out: frozenset[RankThing] | None = None
 
-    def inside(self, call: Call) -> bool:
+    def inside(self, call: RankCall) -> bool:
         """Whether a call is made within the loops."""
         nodes = {loop.node for loop in self.loops}
         return any(loop.node in nodes for loop in call.loops)
 
-    def gave(self, value: Value) -> bool:
+    def gave(self, value: RankValue) -> bool:
         """Whether a value is this rank's own, from samples of the loader."""
         sites = {loop.site for loop in self.loops}
         if not any(o.kind == DATA and o.site in sites for o in spread(value)):
@@ -58,7 +68,7 @@ class Evaluation:
 def evaluations(run: Run) -> Iterator[Evaluation]:
     """The evaluations of which nothing, or not everything, is put together over the ranks."""
     learning = trained(run)
-    found: dict[Thing, list[Loop]] = {}
+    found: dict[RankThing, list[RankLoop]] = {}
     for loop, loader in loops_over(run):
         if loader not in learning and loader.call is not None and loader.call.everywhere:
             found.setdefault(loader, []).append(loop)
@@ -73,7 +83,7 @@ def learned(run: Run) -> Iterator[Evaluation]:
         yield Evaluation(loader, tuple(p.loop for p in run.passes if p.loader is loader))
 
 
-def _left_out(run: Run) -> frozenset[Thing]:
+def _left_out(run: Run) -> frozenset[RankThing]:
     """Tensors that start at a number in a function that reduces others such, and are not."""
     calls = run.named("torch.distributed.all_reduce", "torch.distributed.reduce")
     values = [call.arg(0, "tensor") for call in calls]
@@ -88,7 +98,7 @@ def _left_out(run: Run) -> frozenset[Thing]:
     )
 
 
-def _put_together(run: Run, loader: Thing) -> bool:
+def _put_together(run: Run, loader: RankThing) -> bool:
     """Whether anything that comes from it is sent to other ranks."""
     for call in run.calls:
         if call.name.startswith(_OWN_METRICS) or reduces(call) or _hands_over(call):
@@ -98,12 +108,12 @@ def _put_together(run: Run, loader: Thing) -> bool:
     return False
 
 
-def _hands_over(call: Call) -> bool:
+def _hands_over(call: RankCall) -> bool:
     """Whether a call writes a file of this rank's own, ``part_{rank}.pkl``, for another to read."""
     return call.method in ("dump", "save") and any(map(_says_rank, call.given[1:]))
 
 
-def reduces(call: Call) -> bool:
+def reduces(call: RankCall) -> bool:
     """Whether a call sends values to other ranks, or its name says so where no code is seen."""
     if call.method in _REDUCING:
         return True
@@ -111,14 +121,14 @@ def reduces(call: Call) -> bool:
     return unseen and _SAYS_SO.search(call.method) is not None
 
 
-def shown(run: Run, of: Evaluation) -> Iterator[Call]:
+def shown(run: Run, of: Evaluation) -> Iterator[RankCall]:
     """Calls that present what it gave, after its loop, and not as one rank's of several."""
     for call in shown_by_one(run):
         if not of.inside(call) and any(of.gave(value) for value in call.given):
             yield call
 
 
-def shown_by_one(run: Run) -> Iterator[Call]:
+def shown_by_one(run: Run) -> Iterator[RankCall]:
     """Calls with which rank 0 presents something, and not as one rank's of several."""
     for call in run.calls:
         if call.ranks & RANK0 and shows(call) and call.target is None:
@@ -127,17 +137,17 @@ def shown_by_one(run: Run) -> Iterator[Call]:
                 yield call
 
 
-def shows(call: Call) -> bool:
+def shows(call: RankCall) -> bool:
     """Whether a call prints, writes or logs: ``torch.log`` does not."""
     computes = call.name.startswith(("torch.", "math.", "numpy."))
     return call.method in _SHOWN and (not computes or "tensorboard" in call.name)
 
 
-def _says_rank(value: Value) -> bool:
+def _says_rank(value: RankValue) -> bool:
     return any(origin.kind in IDENTITY for origin in spread(value))
 
 
-def decided(run: Run, of: Evaluation) -> Iterator[Guard]:
+def decided(run: Run, of: Evaluation) -> Iterator[RankGuard]:
     """Conditions on what it gave under which rank 0 keeps a model."""
     for call in run.calls:
         if call.ranks == RANK0 and call.method.startswith(_KEEPS) and not of.inside(call):
@@ -159,7 +169,7 @@ def acted_on(run: Run, site: Site) -> Iterable[tuple[Site, str]]:
             yield call.site, "every rank's schedule is stepped by it"
 
 
-def _guards(run: Run) -> Iterator[Guard]:
+def _guards(run: Run) -> Iterator[RankGuard]:
     """Conditions of what all ranks may do, apart from showing something or ending the job."""
     ending = {(g.node, g.holds) for e in run.exits if e.kind == "abort" for g in e.guards[-1:]}
     for call in run.calls:
@@ -173,12 +183,12 @@ def _guards(run: Run) -> Iterator[Guard]:
             yield from one.guards
 
 
-def _decides(guard: Guard, site: Site) -> bool:
+def _decides(guard: RankGuard, site: Site) -> bool:
     """Whether the outcome depends on it: a dict is true if it has entries, whatever they are."""
     if guard.test.keys is not None or guard.test.items is not None:
         return any(origin.site == site for origin in guard.test.origins)
     return _has(guard.test, site)
 
 
-def _has(value: Value, site: Site) -> bool:
+def _has(value: RankValue, site: Site) -> bool:
     return any(origin.site == site for origin in spread(value))

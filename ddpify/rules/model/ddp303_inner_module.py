@@ -8,11 +8,10 @@ from dataclasses import replace
 
 from ddpify.facts.model import Facts
 from ddpify.facts.unwrapping import unwrapped_model
-from ddpify.facts.values import Kind
-from ddpify.facts.values import Value as FactsValue
+from ddpify.facts.values import Kind, Value
 from ddpify.ranks import words
-from ddpify.ranks.model import Read, Thing, Value
-from ddpify.ranks.modules import ClassInfo
+from ddpify.ranks.model import RankThing, RankValue, Read
+from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -114,7 +113,7 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
                 )
 
 
-def _only_wrapped(value: FactsValue) -> bool:
+def _only_wrapped(value: Value) -> bool:
     return bool(value.things) and all(t.kind is Kind.WRAPPED for t in value.things)
 
 
@@ -182,7 +181,7 @@ def _given_whole(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _all_wrappers(value: Value) -> bool:
+def _all_wrappers(value: RankValue) -> bool:
     things = value.things
     return bool(things) and all(t.kind == "result" and t.name == words.DDP for t in things)
 
@@ -194,7 +193,7 @@ def _of_inner(read: Read) -> bool:
     return bool(inner) and all(_has(thing, read.attribute) for thing in inner)
 
 
-def _has(thing: Thing, name: str) -> bool:
+def _has(thing: RankThing, name: str) -> bool:
     if thing.cls is None:
         return False
     return any(
@@ -202,7 +201,7 @@ def _has(thing: Thing, name: str) -> bool:
     )
 
 
-def _sets(info: ClassInfo, name: str) -> bool:
+def _sets(info: ClassDefinition, name: str) -> bool:
     method = info.methods.get("__init__")
     return method is not None and any(
         isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)

@@ -11,9 +11,9 @@ from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import FunctionInfo, Loop
 from ddpify.ranks.buffers import has_buffers
-from ddpify.ranks.model import Call
-from ddpify.ranks.model import Loop as RankLoop
-from ddpify.ranks.modules import FunctionInfo as RankFunction
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.model import RankLoop as RankLoop
+from ddpify.ranks.modules import FunctionDefinition as RankFunction
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
@@ -109,7 +109,7 @@ def _evaluates(run: Run, loop: RankLoop) -> bool:
     return bool(iterated(loop)) and not learns
 
 
-def _in_step(run: Run, call: Call) -> bool:
+def _in_step(run: Run, call: RankCall) -> bool:
     """Whether buffers were sent since the last step of training before it, if there was one."""
     steps = [one.order for one in run.backwards if one.order < call.order]
     sent = [one.order for one in run.calls if one.target is not None and _sends(one.target)]

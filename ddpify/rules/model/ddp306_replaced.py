@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.model import Call, Store, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue, Store
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
@@ -33,7 +33,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | Call, str]]:
+def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | RankCall, str]]:
     for store in run.stores:
         if store.element or store.key in ("data", "grad") or not _inside(wrap, store.base):
             continue
@@ -44,11 +44,11 @@ def _changes(run: Run, wrap: Wrap) -> Iterator[tuple[Store | Call, str]]:
             yield call, f"`{call.method}` makes new parameters"
 
 
-def _inside(wrap: Wrap, value: Value) -> bool:
+def _inside(wrap: Wrap, value: RankValue) -> bool:
     return bool(value.things) and all(wrap.holds(thing) for thing in value.things)
 
 
-def _is_new(wrap: Wrap, thing: Thing) -> bool:
+def _is_new(wrap: Wrap, thing: RankThing) -> bool:
     """Whether a layer was made after the wrap, and has parameters."""
     made = thing.call
     return made is not None and made.order > wrap.call.order and has_parameters(thing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import Call, Store, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue, Store
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
@@ -18,11 +18,11 @@ ADVICE = (
 
 
 @dataclass(frozen=True, eq=False)
-class Change:
+class Freezing:
     """``requires_grad`` of the parameters of ``owners`` is set to ``on`` (None: not known)."""
 
-    where: Store | Call
-    owners: frozenset[Thing]
+    where: Store | RankCall
+    owners: frozenset[RankThing]
     on: bool | None
     chosen: bool  # by a condition on the parameter: not all of them
 
@@ -42,7 +42,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield _finding(wrap, change)
 
 
-def _matters(wrap: Wrap, change: Change, changes: list[Change]) -> bool:
+def _matters(wrap: Wrap, change: Freezing, changes: list[Freezing]) -> bool:
     """Freezing all and unfreezing all is how GANs take turns, and does no harm."""
     partial = _partial(wrap, change)
     if change.on is True:
@@ -55,31 +55,31 @@ def _matters(wrap: Wrap, change: Change, changes: list[Change]) -> bool:
     return partial and wrap.flag("find_unused_parameters") is False
 
 
-def _partial(wrap: Wrap, change: Change) -> bool:
+def _partial(wrap: Wrap, change: Freezing) -> bool:
     return change.chosen or not _whole(wrap, change)
 
 
-def _whole(wrap: Wrap, change: Change) -> bool:
+def _whole(wrap: Wrap, change: Freezing) -> bool:
     return any(owner is wrap.wrapper or owner in wrap.inner for owner in change.owners)
 
 
-def _changes(run: Run) -> Iterator[Change]:
+def _changes(run: Run) -> Iterator[Freezing]:
     for store in run.stores:
         if store.key == "requires_grad" and not store.element:
             owners = frozenset(parameters_of(store.base)) or frozenset(store.base.things)
-            yield Change(store, owners, _truth(store.value), _chosen(store))
+            yield Freezing(store, owners, _truth(store.value), _chosen(store))
     for call in run.methods("requires_grad_"):
         assert call.receiver is not None
         owners = frozenset(parameters_of(call.receiver)) or frozenset(call.receiver.things)
         given = call.arg(0, "requires_grad")
-        yield Change(call, owners, True if given is None else _truth(given), _chosen(call))
+        yield Freezing(call, owners, True if given is None else _truth(given), _chosen(call))
 
 
-def _truth(value: Value) -> bool | None:
+def _truth(value: RankValue) -> bool | None:
     return bool(value.constant) if value.known else None
 
 
-def _chosen(one: Store | Call) -> bool:
+def _chosen(one: Store | RankCall) -> bool:
     """Whether a condition inside the loop over the parameters decides."""
     if isinstance(one, Store) and not one.value.known:
         return True
@@ -88,7 +88,7 @@ def _chosen(one: Store | Call) -> bool:
     return any(g.site.within(one.loops[-1].site) for g in one.guards)
 
 
-def _finding(wrap: Wrap, change: Change) -> Finding:
+def _finding(wrap: Wrap, change: Freezing) -> Finding:
     what = {
         True: "parameters that were frozen at the wrap are trained from here on, and DDP never"
         " averages their gradients: the ranks drift apart",

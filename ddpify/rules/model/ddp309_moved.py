@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Value
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -34,7 +34,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _trains(run: Run, after: Call) -> bool:
+def _trains(run: Run, after: RankCall) -> bool:
     """Whether gradients are computed after this moment, be it in the next round of a loop."""
     return any(
         one.order > after.order or any(loop in one.loops for loop in after.loops)
@@ -42,12 +42,12 @@ def _trains(run: Run, after: Call) -> bool:
     )
 
 
-def _of(wrap: Wrap, call: Call) -> bool:
+def _of(wrap: Wrap, call: RankCall) -> bool:
     things = call.receiver.things if call.receiver is not None else ()
     return bool(things) and all(t is wrap.wrapper or t in wrap.inner for t in things)
 
 
-def _changes(call: Call, wrap: Wrap, moves: list[Call]) -> bool:
+def _changes(call: RankCall, wrap: Wrap, moves: list[RankCall]) -> bool:
     """Whether a move surely does something: to go where the model is already does not."""
     if call.method in _CASTS or _dtype(call):
         return True
@@ -59,7 +59,7 @@ def _changes(call: Call, wrap: Wrap, moves: list[Call]) -> bool:
     )
 
 
-def _leaves_cpu(run: Run, call: Call, wrap: Wrap) -> bool:
+def _leaves_cpu(run: Run, call: RankCall, wrap: Wrap) -> bool:
     """Whether the model was wrapped on the CPU, where it was made, and goes to a GPU now."""
     given = call.arg(0, "device")
     made = given.made_by("torch.device") if given is not None else None
@@ -74,7 +74,7 @@ def _leaves_cpu(run: Run, call: Call, wrap: Wrap) -> bool:
     return (simple or own) and not any(_may_place(c, wrap) for c in before)
 
 
-def _may_place(call: Call, wrap: Wrap) -> bool:
+def _may_place(call: RankCall, wrap: Wrap) -> bool:
     """Whether a call may have put the model, or what is made without a word, on a GPU."""
     if call.method.startswith("set_default_") or "device" in call.kwargs:
         return True
@@ -87,9 +87,9 @@ def _may_place(call: Call, wrap: Wrap) -> bool:
     return moved and any(wrap.covers(t) for v in values for t in v.things)
 
 
-def _dtype(call: Call) -> bool:
+def _dtype(call: RankCall) -> bool:
     """Whether ``.to(…)`` is given a type of numbers."""
-    given: list[Value] = [*call.args, *call.kwargs.values()]
+    given: list[RankValue] = [*call.args, *call.kwargs.values()]
     names = {name for value in given for name in value.names()}
     return call.method == "to" and any(
         name in {f"torch.{t}" for t in ("float16", "half", "bfloat16", "float64", "double")}
@@ -97,7 +97,7 @@ def _dtype(call: Call) -> bool:
     )
 
 
-def _to_cpu(call: Call) -> bool:
+def _to_cpu(call: RankCall) -> bool:
     if call.method == "cpu":
         return True
     value = call.arg(0, "device")

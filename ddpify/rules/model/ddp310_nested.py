@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Loop, Thing, Value
+from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import Made
 from ddpify.rules.base import Finding, Rule, Severity
@@ -66,14 +66,14 @@ def _in_loops(run: Run) -> Iterator[Finding]:
             )
 
 
-def _made(thing: Thing) -> Call | None:
+def _made(thing: RankThing) -> RankCall | None:
     """The call that made a model, or the object that it is a part of."""
     while thing.call is None and thing.kind == "attribute" and thing.receiver is not None:
         thing = thing.receiver
     return thing.call
 
 
-def _kept(run: Run, asked: Call, loop: Loop) -> bool:
+def _kept(run: Run, asked: RankCall, loop: RankLoop) -> bool:
     """Whether what is wrapped is put where it was taken from, in every round."""
     given = asked.node_of(0, "module") or asked.node_of(0, "model")
     given = _base(given) if given is not None else None
@@ -117,12 +117,12 @@ def _is_place(node: ast.AST) -> bool:
     return isinstance(node, (ast.Name, ast.Attribute))
 
 
-def _is_certain(module: Value | None) -> bool:
+def _is_certain(module: RankValue | None) -> bool:
     """Whether it is one object, not one of several: `model.module if wrapped else model`."""
     return module is not None and isinstance(module.atoms[0], Made)
 
 
-def _wrapper(thing: Thing, call: Call) -> Call | None:
+def _wrapper(thing: RankThing, call: RankCall) -> RankCall | None:
     if thing.kind == "result" and thing.name in _NAMES and thing.call is not None:
         return None if exclusive(thing.call, call) else thing.call
     sharded = thing.sharded

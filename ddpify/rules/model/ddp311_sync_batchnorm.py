@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call, Value
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -40,7 +40,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _wrapped(run: Run, call: Call, module: Value) -> Call | None:
+def _wrapped(run: Run, call: RankCall, module: RankValue) -> RankCall | None:
     """The wrap that came before, if that is sure."""
     for wrap in wraps(run):
         things = module.things
@@ -49,7 +49,7 @@ def _wrapped(run: Run, call: Call, module: Value) -> Call | None:
     return None
 
 
-def _wrapped_later(run: Run, call: Call, module: Value) -> bool:
+def _wrapped_later(run: Run, call: RankCall, module: RankValue) -> bool:
     things = set(module.things)
     return any(w.call.order > call.order and things & set(w.inner) for w in wraps(run))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Thing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -43,13 +43,13 @@ def lint(run: Run) -> Iterable[Finding]:
                 break
 
 
-def _outside(owner: Thing, held: list[Wrap]) -> bool:
+def _outside(owner: RankThing, held: list[Wrap]) -> bool:
     if owner.wrapper is not None or owner.sharded is not None or owner.name in words.WRAPPERS:
         return False
     return not any(wrap.covers(owner) for wrap in held)
 
 
-def _trained(run: Run, owner: Thing, held: list[Wrap], migrated: bool) -> bool:
+def _trained(run: Run, owner: RankThing, held: list[Wrap], migrated: bool) -> bool:
     """Whether a loss goes through this module and through a wrapper.
 
     In a migrated program the data are dealt to the ranks: each loss is of one rank's share.
@@ -79,7 +79,7 @@ def _by_hand(run: Run) -> bool:
     return False
 
 
-def _finding(call: Call, owner: Thing) -> Finding:
+def _finding(call: RankCall, owner: RankThing) -> Finding:
     because = ((owner.site, "this module is in no wrapper"),) if owner.site is not None else ()
     return Finding(
         "DDP312",

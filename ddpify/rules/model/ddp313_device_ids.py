@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Value
+from ddpify.ranks.model import RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -31,7 +31,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _names_cpu(ids: Value) -> bool:
+def _names_cpu(ids: RankValue) -> bool:
     for item in ids.items or ():
         made = item.made_by("torch.device")
         if made is not None and made.call is not None and made.call.args:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Value
-from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
@@ -38,7 +38,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 yield _finding(wrap, call, severity)
 
 
-def _filled(call: Call) -> Iterator[Value]:
+def _filled(call: RankCall) -> Iterator[RankValue]:
     """What a call fills with random numbers: a parameter, or all of a model's."""
     if call.name.startswith(_INIT) and call.method in _DRAWS:
         yield from call.args[:1]
@@ -50,7 +50,7 @@ def _filled(call: Call) -> Iterator[Value]:
             yield call.receiver
 
 
-def _draws(info: FunctionInfo, depth: int = 3) -> bool:
+def _draws(info: FunctionDefinition, depth: int = 3) -> bool:
     """Whether a function, or one of its file that it calls, fills what it is given."""
     if not _DRAWS.isdisjoint(info.called()):
         return True
@@ -60,7 +60,7 @@ def _draws(info: FunctionInfo, depth: int = 3) -> bool:
     )
 
 
-def _severity(run: Run, call: Call) -> Severity | None:
+def _severity(run: Run, call: RankCall) -> Severity | None:
     """An error where the ranks draw differently; None where they are seeded to draw alike.
 
     What migrate writes gives them streams of their own with ``fork_random_streams()``.
@@ -72,7 +72,7 @@ def _severity(run: Run, call: Call) -> Severity | None:
     return Severity.WARNING if migrated else None
 
 
-def _finding(wrap: Wrap, call: Call, severity: Severity) -> Finding:
+def _finding(wrap: Wrap, call: RankCall, severity: Severity) -> Finding:
     sure = severity is Severity.ERROR
     what = "each rank draws others" if sure else "right only while all ranks draw alike"
     here = (wrap.call.asked.site, "wrapped here: every rank got rank 0's parameters")

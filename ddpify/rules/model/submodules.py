@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from ddpify.ranks.modules import ClassInfo, Module
+from ddpify.ranks.modules import ClassDefinition, Module
 from ddpify.rules.shared.parameters import LAYERS
 from ddpify.site import Site
 
@@ -22,7 +22,7 @@ _BY_OTHER_WAYS = frozenset(
 class Layers:
     """What ``__init__`` of a class makes, on every path; ``modules``: where it may be named."""
 
-    def __init__(self, info: ClassInfo, modules: Iterable[Module]) -> None:
+    def __init__(self, info: ClassDefinition, modules: Iterable[Module]) -> None:
         self._classes = list(info.mro())
         self._bases = info.external_bases()
         self._modules = modules
@@ -102,7 +102,7 @@ def _indirect(node: ast.ClassDef) -> bool:
     return not names.isdisjoint(_BY_OTHER_WAYS)
 
 
-def _made(info: ClassInfo) -> Iterator[tuple[str, Site]]:
+def _made(info: ClassDefinition) -> Iterator[tuple[str, Site]]:
     """Assignments of layers in ``__init__`` itself, not under a condition."""
     method = info.methods.get("__init__")
     for node in method.node.body if method and isinstance(method.node, ast.FunctionDef) else ():
@@ -115,7 +115,7 @@ def _made(info: ClassInfo) -> Iterator[tuple[str, Site]]:
             yield target.attr, info.module.site(node)
 
 
-def _qualified(info: ClassInfo, node: ast.expr) -> str:
+def _qualified(info: ClassDefinition, node: ast.expr) -> str:
     """The library's name of what is called, read from the imports."""
     if not isinstance(node, ast.Call):
         return ""

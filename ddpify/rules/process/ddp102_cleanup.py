@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import Thing
+from ddpify.ranks.model import RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
@@ -51,7 +51,7 @@ def _left(run: Run) -> bool:
     return any(_leaves(thing) for value in values for thing in value.things)
 
 
-def _leaves(thing: Thing) -> bool:
+def _leaves(thing: RankThing) -> bool:
     if thing.kind == "function":
         return "destroy_process_group" in thing.info.text
     return thing.name == DESTROY

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.events import Bind
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import ALL, Value
+from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
@@ -62,7 +62,7 @@ def lint(run: Run) -> Iterable[Finding]:
         )
 
 
-def _is_choice(run: Run, value: Value) -> bool:
+def _is_choice(run: Run, value: RankValue) -> bool:
     """Whether GPUs are named here, or by an option's default; `--device 0,1` is the user's word."""
     text = value.constant if value.constant is not None else default_of(run, value)
     return re.fullmatch(r"\d+(,\s*\d+)*", str(text)) is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import RANK, Value
+from ddpify.ranks.model import RANK, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -32,7 +32,7 @@ def lint(run: Run) -> Iterable[Finding]:
             return
 
 
-def _is_rank(index: Value) -> bool:
+def _is_rank(index: RankValue) -> bool:
     """Whether a number was made of the rank that the program asked for, without arithmetic."""
     asked = all(o.kind == RANK and o.what in ("RANK", "get_rank()") for o in index.origins)
     whole = all(name.startswith(_PLAIN) for name in sources(index))

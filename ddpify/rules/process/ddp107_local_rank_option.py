@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.examples import changed
@@ -22,7 +22,7 @@ def lint(run: Run) -> Iterable[Finding]:
             yield _finding(call)
 
 
-def _finding(call: Call) -> Finding:
+def _finding(call: RankCall) -> Finding:
     required = call.kwargs.get("required")
     message = "torchrun does not pass this option: every rank takes its default, and so one GPU"
     fix: tuple[Edit, ...] = ()
@@ -35,13 +35,13 @@ def _finding(call: Call) -> Finding:
     return Finding("DDP107", call.site, message, Severity.ERROR, fix, advice)
 
 
-def _is_int(call: Call) -> bool:
+def _is_int(call: RankCall) -> bool:
     kind, default = call.kwargs.get("type"), call.kwargs.get("default")
     whole = default is not None and type(default.constant) is int
     return whole and kind is not None and "builtins.int" in kind.names()
 
 
-def _under_test(call: Call) -> bool:
+def _under_test(call: RankCall) -> bool:
     """Whether the option exists under a condition, the version of torch for instance."""
     return bool(call.conditions)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ddpify.ranks.model import ALL, Call, Store, Value
+from ddpify.ranks.model import ALL, RankCall, RankValue, Store
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -24,7 +24,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per fixed port in a program that torchrun starts."""
     if run.session is None or run.frameworks or not _is_torchrun(run):
         return
-    said: list[Store | Call] = [*_stores(run), *_updates(run), *_addresses(run)]
+    said: list[Store | RankCall] = [*_stores(run), *_updates(run), *_addresses(run)]
     for one in said:
         yield Finding(
             "DDP108",
@@ -54,7 +54,7 @@ def _stores(run: Run) -> Iterable[Store]:
             yield store
 
 
-def _updates(run: Run) -> Iterable[Call]:
+def _updates(run: Run) -> Iterable[RankCall]:
     """`os.environ.update(MASTER_PORT="…")` and `update({"MASTER_PORT": "…"})`."""
     for call in run.calls:
         if call.name != "os.environ.update" or not call.everywhere:
@@ -65,11 +65,11 @@ def _updates(run: Run) -> Iterable[Call]:
             yield call
 
 
-def _is_fixed(value: Value) -> bool:
+def _is_fixed(value: RankValue) -> bool:
     return isinstance(value.constant, (str, int))
 
 
-def _addresses(run: Run) -> Iterable[Call]:
+def _addresses(run: Run) -> Iterable[RankCall]:
     """`init_method="tcp://127.0.0.1:23456"`."""
     session = run.session
     method = session.arg(1, "init_method") if session is not None else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.shared.outputs import SPAWN
@@ -35,7 +35,7 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
-def _needs(run: Run, spawn: Call) -> Iterator[Site]:
+def _needs(run: Run, spawn: RankCall) -> Iterator[Site]:
     """Where the processes get ``os.environ["LOCAL_RANK"]``."""
     for call in run.calls:
         if any(one.node is spawn.node for one in call.stack):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import DDP, DIST
 from ddpify.rules.base import Finding, Rule, Severity
@@ -37,7 +37,7 @@ def lint(run: Run) -> Iterable[Finding]:
             return
 
 
-def _has_worked(run: Run, barrier: Call) -> bool:
+def _has_worked(run: Run, barrier: RankCall) -> bool:
     """Whether NCCL has moved tensors before: the barrier takes the GPU of those."""
     return any(
         call.name == DDP or (call.name.startswith(DIST) and call.method in _MOVE_TENSORS)
@@ -46,7 +46,7 @@ def _has_worked(run: Run, barrier: Call) -> bool:
     )
 
 
-def _says_device(call: Call) -> bool:
+def _says_device(call: RankCall) -> bool:
     return (
         call.star or not call.kwargs.keys().isdisjoint({"device_ids", "group"}) or bool(call.args)
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -35,12 +35,12 @@ def lint(run: Run) -> Iterable[Finding]:
             return
 
 
-def _guarded(call: Call) -> bool:
+def _guarded(call: RankCall) -> bool:
     """Whether a call is under a condition, other than that the file is the one that is run."""
     return bool(call.conditions)
 
 
-def _chooses_cpu(call: Call) -> bool:
+def _chooses_cpu(call: RankCall) -> bool:
     """Whether the test decides between a GPU and "cpu"."""
     return "cpu" in texts(alternatives(call))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.ranks.model import IDENTITY, Call, Thing
-from ddpify.ranks.modules import FunctionInfo
+from ddpify.ranks.model import IDENTITY, RankCall, RankThing
+from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import seeded_by
 from ddpify.ranks.values import spread
@@ -40,11 +40,11 @@ def same_draws(run: Run) -> Iterator[Drawn]:
         )
 
 
-def _is_seeded(run: Run, seeding: Call, loader: Thing) -> bool:
+def _is_seeded(run: Run, seeding: RankCall, loader: RankThing) -> bool:
     return loader.call is None or process(run, seeding) is process(run, loader.call)
 
 
-def _augments(loader: Thing) -> Thing | None:
+def _augments(loader: RankThing) -> RankThing | None:
     """What draws at random in the loader's data set: a transform, or a method of its class."""
     dataset = dataset_of(loader)
     for thing in held(dataset) if dataset is not None else ():
@@ -58,7 +58,7 @@ def _augments(loader: Thing) -> Thing | None:
     return None
 
 
-def _is_random(method: FunctionInfo) -> bool:
+def _is_random(method: FunctionDefinition) -> bool:
     """``__getitem__`` calls something of ``random``: ``np.random.normal``, ``random.random``."""
     for node in ast.walk(method.node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -68,7 +68,7 @@ def _is_random(method: FunctionInfo) -> bool:
     return False
 
 
-def _same_everywhere(run: Run) -> Call | None:
+def _same_everywhere(run: Run) -> RankCall | None:
     """The last seed of torch, if it is set in any case and is no rank's own."""
     found = [c for c in run.calls if c.target is None and TORCH in seeded_by(c)]
     if not found or found[-1].name not in SEEDERS:
@@ -82,11 +82,11 @@ def _same_everywhere(run: Run) -> Call | None:
 # -- workers of a loader -------------------------------------------------------------------------
 
 
-def _workers(loader: Thing, random: Thing) -> Iterator[Drawn]:
+def _workers(loader: RankThing, random: RankThing) -> Iterator[Drawn]:
     """``worker_init_fn`` that seeds by the worker's number alone."""
     given = loader.call.kwargs.get("worker_init_fn") if loader.call is not None else None
     for thing in given.things if given is not None else ():
-        info: FunctionInfo = thing.info
+        info: FunctionDefinition = thing.info
         place = 0 if thing.receiver is None else 1
         if thing.kind == "function" and len(info.parameters) > place:
             for node in _seeded_by_number(info, info.parameters[place]):
@@ -98,7 +98,7 @@ def _workers(loader: Thing, random: Thing) -> Iterator[Drawn]:
                 )
 
 
-def _seeded_by_number(info: FunctionInfo, number: str) -> Iterator[ast.Call]:
+def _seeded_by_number(info: FunctionDefinition, number: str) -> Iterator[ast.Call]:
     for node in ast.walk(info.node):
         if isinstance(node, ast.Call) and dotted(info.module, node.func) in SEEDERS and node.args:
             names = {n.id for n in ast.walk(node.args[0]) if isinstance(n, ast.Name)}

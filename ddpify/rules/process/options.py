@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ddpify.ranks.model import Call, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 
 PARSE = ("parse_args", "parse_known_args")
 _LOCAL = re.compile(r"--?local[_-]rank")
 
 
-def option_of(thing: Thing) -> str:
+def option_of(thing: RankThing) -> str:
     """The name of the option that an attribute of the parsed arguments is; "" if it is none."""
     owner = thing.receiver
     if thing.kind != "attribute" or owner is None or not owner.name.endswith(PARSE):
@@ -19,17 +19,17 @@ def option_of(thing: Thing) -> str:
     return thing.name.rpartition(".")[2]
 
 
-def additions(run: Run) -> list[Call]:
+def additions(run: Run) -> list[RankCall]:
     """The calls that define options."""
     return [c for c in run.methods("add_argument") if c.name.startswith(("argparse.", "."))]
 
 
-def flags(call: Call) -> tuple[str, ...]:
+def flags(call: RankCall) -> tuple[str, ...]:
     """`--local_rank` and its other spellings."""
     return tuple(v.constant for v in call.args if isinstance(v.constant, str))
 
 
-def destination(call: Call) -> str:
+def destination(call: RankCall) -> str:
     """The attribute that an option is kept in."""
     given = call.kwargs.get("dest")
     if given is not None and isinstance(given.constant, str):
@@ -38,12 +38,12 @@ def destination(call: Call) -> str:
     return long[0].lstrip("-").replace("-", "_") if long else ""
 
 
-def is_local_rank(call: Call) -> bool:
+def is_local_rank(call: RankCall) -> bool:
     """Whether an option is the one that the launcher before torchrun passed."""
     return any(_LOCAL.fullmatch(flag) for flag in flags(call))
 
 
-def is_fixed(run: Run, index: Value | None) -> bool:
+def is_fixed(run: Run, index: RankValue | None) -> bool:
     """Whether the number of a device is a literal, or an option's default, for all ranks."""
     if index is None or index.local:
         return False
@@ -56,7 +56,7 @@ def is_fixed(run: Run, index: Value | None) -> bool:
     return type(default) is int and default >= 0
 
 
-def is_option(run: Run, value: Value | None) -> bool:
+def is_option(run: Run, value: RankValue | None) -> bool:
     """Whether a value is, or is made from, an option that torchrun gives to all ranks alike."""
     if value is None or value.local:
         return False
@@ -65,7 +65,7 @@ def is_option(run: Run, value: Value | None) -> bool:
     return bool(names - local)
 
 
-def default_of(run: Run, value: Value) -> object:
+def default_of(run: Run, value: RankValue) -> object:
     """What an option is where the command line does not say it; None for all other values.
 
     The option of the local rank is not meant: a launcher may pass it.

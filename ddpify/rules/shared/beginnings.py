@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.outputs import FILES, MOVES, OPENS
 
@@ -17,13 +17,13 @@ LAUNCHES = (
 _OPENINGS = (f"{words.DIST}init_process_group", "accelerate.Accelerator", *LAUNCHES)
 
 
-def before_launch(run: Run, call: Call) -> bool:
+def before_launch(run: Run, call: RankCall) -> bool:
     """Whether the process that starts the others comes here first, and alone."""
     launch = next(run.named(*LAUNCHES), None)
     return launch is not None and call.order < launch.order
 
 
-def same_beginning(run: Run, call: Call) -> bool:
+def same_beginning(run: Run, call: RankCall) -> bool:
     """Whether a file is written before the ranks first meet, whole and with equal bytes on each.
 
     The first rank that meets the others has written it, and nobody changes it afterwards.
@@ -39,7 +39,7 @@ def same_beginning(run: Run, call: Call) -> bool:
     )
 
 
-def _is_whole(call: Call) -> bool:
+def _is_whole(call: RankCall) -> bool:
     """Whether the file has only what this process writes into it."""
     if call.name in OPENS:
         mode = call.arg(0 if call.method == "open" and call.receiver is not None else 1, "mode")
@@ -48,7 +48,7 @@ def _is_whole(call: Call) -> bool:
     return not (call.name in FILES and added)
 
 
-def _uses(run: Run, opened: Call) -> Iterator[Call]:
+def _uses(run: Run, opened: RankCall) -> Iterator[RankCall]:
     """What all ranks do with a file that a call opened."""
     things = set(opened.result.things) if opened.result is not None else set()
     for call in run.calls:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks import words
-from ddpify.ranks.model import IDENTITY, Call, Guard, Thing, Value
+from ddpify.ranks.model import IDENTITY, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.passes import loaders_in
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread, text
@@ -18,7 +18,7 @@ _TAKEN_OVER = frozenset({"prepare", "prepare_data_loader", "setup_dataloaders", 
 GRADIENTS = frozenset({*words.WRAPPERS, words.FULLY_SHARD})
 
 
-def is_sampler(thing: Thing) -> bool:
+def is_sampler(thing: RankThing) -> bool:
     """A DistributedSampler, or an object of a project class that is one."""
     if thing.call is None:
         return False
@@ -26,12 +26,12 @@ def is_sampler(thing: Thing) -> bool:
     return own or (thing.kind == "result" and thing.name == words.SAMPLER)
 
 
-def trained(run: Run) -> set[Thing]:
+def trained(run: Run) -> set[RankThing]:
     """The loaders that losses are computed from."""
     return run.once(_trained)
 
 
-def _trained(run: Run) -> set[Thing]:
+def _trained(run: Run) -> set[RankThing]:
     found = {one.loader for one in run.passes}
     for call in run.backwards:
         for value in (call.receiver, *call.args):
@@ -39,36 +39,36 @@ def _trained(run: Run) -> set[Thing]:
     return found
 
 
-def _is_iterated_by_hand(run: Run, loader: Thing) -> bool:
+def _is_iterated_by_hand(run: Run, loader: RankThing) -> bool:
     return any(c.args and loader in loaders_in(c.args[0]) for c in run.named("builtins.iter"))
 
 
-def argument(loader: Thing, position: int, keyword: str) -> Value | None:
+def argument(loader: RankThing, position: int, keyword: str) -> RankValue | None:
     """What a loader was made with; None also for the constant None."""
     call = loader.call
     value = call.arg(position, keyword) if call is not None else None
     return None if value is not None and value.known and value.atoms == (None, None) else value
 
 
-def dataset_of(loader: Thing) -> Value | None:
+def dataset_of(loader: RankThing) -> RankValue | None:
     """The data set of a loader."""
     return argument(loader, 0, "dataset")
 
 
-def samplers_of(loader: Thing) -> tuple[Value, ...]:
+def samplers_of(loader: RankThing) -> tuple[RankValue, ...]:
     """The samplers that a loader takes its order from, if given."""
     given = (argument(loader, 3, "sampler"), argument(loader, 4, "batch_sampler"))
     return tuple(value for value in given if value is not None)
 
 
-def dealt_by(loader: Thing) -> tuple[Thing, ...]:
+def dealt_by(loader: RankThing) -> tuple[RankThing, ...]:
     """The DistributedSamplers behind a loader."""
     return tuple(
         dict.fromkeys(t for v in samplers_of(loader) for t in v.sources() if is_sampler(t))
     )
 
 
-def is_plain(sampler: Value) -> bool:
+def is_plain(sampler: RankValue) -> bool:
     """Whether a sampler surely gives every rank all samples: torch's own ones, and None."""
     if by_rank(sampler) or not sampler.things:
         return False
@@ -84,7 +84,7 @@ def is_plain(sampler: Value) -> bool:
     return True
 
 
-def by_rank(value: Value) -> bool:
+def by_rank(value: RankValue) -> bool:
     """Whether the rank is in it, or in what its objects hold."""
     if any(origin.kind in IDENTITY for origin in spread(value)):
         return True
@@ -96,7 +96,7 @@ def by_rank(value: Value) -> bool:
     )
 
 
-def _parts(thing: Thing) -> Iterator[Value]:
+def _parts(thing: RankThing) -> Iterator[RankValue]:
     """What an object of the project holds, and what a library's was made from."""
     if thing.cls is not None:
         yield from thing.attrs.values()
@@ -104,9 +104,9 @@ def _parts(thing: Thing) -> Iterator[Value]:
         yield from thing.call.args
 
 
-def held(value: Value, depth: int = 3) -> set[Thing]:
+def held(value: RankValue, depth: int = 3) -> set[RankThing]:
     """The things a value is made from, and those that its objects hold."""
-    found: set[Thing] = set()
+    found: set[RankThing] = set()
     todo = set(value.sources())
     for _ in range(depth):
         todo -= found
@@ -116,7 +116,7 @@ def held(value: Value, depth: int = 3) -> set[Thing]:
     return found
 
 
-def taken_over(run: Run, loader: Thing) -> bool:
+def taken_over(run: Run, loader: RankThing) -> bool:
     """Whether a framework is handed the loader: it deals the samples, and says the epoch."""
     tops = frozenset(words.FRAMEWORKS)
     for call in run.calls:
@@ -127,7 +127,7 @@ def taken_over(run: Run, loader: Thing) -> bool:
     return False
 
 
-def literals(guards: Iterable[Guard]) -> set[tuple[str, bool]]:
+def literals(guards: Iterable[RankGuard]) -> set[tuple[str, bool]]:
     """Conditions that must hold, by key: ``not x`` that does not hold is ``x`` that does."""
     found = set()
     for guard in guards:
@@ -140,7 +140,7 @@ def literals(guards: Iterable[Guard]) -> set[tuple[str, bool]]:
     return found
 
 
-def in_one_process(run: Run, call: Call) -> bool:
+def in_one_process(run: Run, call: RankCall) -> bool:
     """Whether the program makes this call only where it does not distribute."""
     against = {(key, not holds) for key, holds in literals(call.guards)}
     for names in (GRADIENTS, {words.SAMPLER}):
@@ -165,9 +165,9 @@ def identifiers(node: ast.AST) -> set[str]:
     return found
 
 
-def dealt_sets(run: Run) -> set[Thing]:
+def dealt_sets(run: Run) -> set[RankThing]:
     """Data sets whose indices a DistributedSampler deals, with all that they are made from."""
-    found: set[Thing] = set()
+    found: set[RankThing] = set()
     for call in run.named(words.SAMPLER):
         dataset = call.arg(0, "dataset")
         if dataset is not None and not by_rank(dataset) and not in_one_process(run, call):

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import canonical
 from ddpify.rules.shared.parameters import LAYERS
@@ -17,7 +17,7 @@ _HOLDERS = CONTAINERS | {"torch.nn.ParameterList", "torch.nn.ParameterDict"}
 
 
 @dataclass(frozen=True)
-class Field:
+class ClassField:
     """``self.name`` at a place; ``value`` is what it is set to there."""
 
     name: str
@@ -31,12 +31,14 @@ class Field:
         return isinstance(self.value, ast.Constant) and self.value.value is None
 
 
-def fields_of(method: FunctionInfo) -> list[Field]:
+def fields_of(method: FunctionDefinition) -> list[ClassField]:
     """The attributes of its own object that a method reads or sets."""
     nodes = list(ast.walk(method.node))
     values = {t: one.value for one in nodes if isinstance(one, ast.Assign) for t in one.targets}
     return [
-        Field(name, method.module.site(node), isinstance(node.ctx, ast.Store), values.get(node))
+        ClassField(
+            name, method.module.site(node), isinstance(node.ctx, ast.Store), values.get(node)
+        )
         for node in nodes
         if isinstance(node, ast.Attribute) and (name := own(node))
     ]
@@ -60,7 +62,7 @@ def qualified(module: Module, node: ast.AST) -> str:
     return canonical(".".join(part for part in (origin, attribute, rest) if part))
 
 
-def kept(cls: ClassInfo, name: str) -> Iterator[tuple[Module, ast.expr]]:
+def kept(cls: ClassDefinition, name: str) -> Iterator[tuple[Module, ast.expr]]:
     """The expressions assigned to ``self.name`` in a class and its bases."""
     for info in cls.mro():
         for method in info.methods.values():
@@ -69,7 +71,7 @@ def kept(cls: ClassInfo, name: str) -> Iterator[tuple[Module, ast.expr]]:
                     yield info.module, one.value
 
 
-def makers(cls: ClassInfo, name: str) -> Iterator[list[str]]:
+def makers(cls: ClassDefinition, name: str) -> Iterator[list[str]]:
     """For each assignment to ``self.name``, the names of what is called for it, outermost first."""
     for module, value in kept(cls, name):
         yield [qualified(module, one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
@@ -82,19 +84,19 @@ def own(node: ast.AST) -> str:
     return ""
 
 
-def holds_parameters(run: Run, cls: ClassInfo, name: str, depth: int = 5) -> bool:
+def holds_parameters(run: Run, cls: ClassDefinition, name: str, depth: int = 5) -> bool:
     """Whether ``self.name`` is surely a layer with parameters, or a parameter."""
     return any(_parametric(run, module, value, depth) for module, value in kept(cls, name))
 
 
-def layers(run: Run, cls: ClassInfo) -> set[str]:
+def layers(run: Run, cls: ClassDefinition) -> set[str]:
     """The attributes that surely are layers with parameters."""
     return {name for name in _attributes(cls) if holds_parameters(run, cls, name)}
 
 
-def classes_in(run: Run, classes: Iterable[ClassInfo]) -> Iterator[ClassInfo]:
+def classes_in(run: Run, classes: Iterable[ClassDefinition]) -> Iterator[ClassDefinition]:
     """These classes, and those of the objects that theirs keep."""
-    todo, seen = list(classes), set[ClassInfo]()
+    todo, seen = list(classes), set[ClassDefinition]()
     while todo:
         cls = todo.pop()
         if cls not in seen:
@@ -104,7 +106,7 @@ def classes_in(run: Run, classes: Iterable[ClassInfo]) -> Iterator[ClassInfo]:
             todo += [c for module, value in kept_by for c in _made_in(run, module, value)]
 
 
-def _made_in(run: Run, module: Module, value: ast.expr) -> Iterator[ClassInfo]:
+def _made_in(run: Run, module: Module, value: ast.expr) -> Iterator[ClassDefinition]:
     for node in ast.walk(value):
         if isinstance(node, ast.Call):
             cls = _class(run, module, node.func, qualified(module, node.func))
@@ -129,7 +131,7 @@ def _any_below(run: Run, module: Module, node: ast.Call, depth: int) -> bool:
     return any(_parametric(run, module, part, depth - 1) for part in below)
 
 
-def _class(run: Run, module: Module, node: ast.AST, name: str) -> ClassInfo | None:
+def _class(run: Run, module: Module, node: ast.AST, name: str) -> ClassDefinition | None:
     if not name:
         return module.classes.get(dotted(node))
     home, _, last = name.rpartition(".")
@@ -140,12 +142,12 @@ def _is(module: Module, home: str, last: str) -> bool:
     return last in module.classes and (module.name == home or module.name.endswith(f".{home}"))
 
 
-def _attributes(cls: ClassInfo) -> set[str]:
+def _attributes(cls: ClassDefinition) -> set[str]:
     made = [info.methods["__init__"] for info in cls.mro() if "__init__" in info.methods]
     return {one.name for method in made for one in fields_of(method)}
 
 
-def computing(cls: ClassInfo, method: str, seen: frozenset[str] = frozenset()) -> set[str]:
+def computing(cls: ClassDefinition, method: str, seen: frozenset[str] = frozenset()) -> set[str]:
     """The attributes of ``self`` that a method computes with, by itself or in methods it calls."""
     info = cls.method(method)
     if info is None or method in seen:

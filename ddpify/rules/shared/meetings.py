@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import RANK0, RANK1, Call, Value
+from ddpify.ranks.model import RANK0, RANK1, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
@@ -38,7 +38,7 @@ _ONE_WAY = frozenset({"reduce", "gather", "gather_object", "new_group", "destroy
 _WAITS = frozenset({"wait_for_everyone", "barrier"})
 
 
-def early_reads(run: Run) -> Iterator[tuple[Call, Call]]:
+def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     """(read, write): the read may come before the write of another rank has ended."""
     written = [
         (write.call, write.path)
@@ -56,13 +56,13 @@ def early_reads(run: Run) -> Iterator[tuple[Call, Call]]:
             yield call, early[-1]
 
 
-def at_once(run: Run, call: Call) -> bool:
+def at_once(run: Run, call: RankCall) -> bool:
     """Whether ranks may come to a call at the same time: no barrier lets one go first."""
     counts = {bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)}
     return len(counts) == 1
 
 
-def one_was_first(run: Run, call: Call) -> bool:
+def one_was_first(run: Run, call: RankCall) -> bool:
     """Whether one rank came here alone before, and all ranks have met since."""
     now = [bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)]
     for one in run.calls:
@@ -73,7 +73,7 @@ def one_was_first(run: Run, call: Call) -> bool:
     return False
 
 
-def reads(run: Run) -> Iterator[tuple[Call, Value]]:
+def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
     """Calls that read a file, which must be there, with its path."""
     for call in run.calls:
         path = None
@@ -85,7 +85,7 @@ def reads(run: Run) -> Iterator[tuple[Call, Value]]:
             yield call, path
 
 
-def _overtakes(write: Call, read: Call, meets: dict[int, list[int]]) -> bool:
+def _overtakes(write: RankCall, read: RankCall, meets: dict[int, list[int]]) -> bool:
     """Whether a rank that did not write has met the writer as rarely as at the write."""
     reader = (RANK0 | RANK1) & ~write.ranks
     if not read.ranks & reader:
@@ -99,7 +99,7 @@ def _meetings(run: Run, rank: int) -> list[int]:
     return [call.order for call in run.calls if call.ranks & rank and _meets(call)]
 
 
-def _meets(call: Call) -> bool:
+def _meets(call: RankCall) -> bool:
     shared = collective(call)
     if shared is not None or (call.name.startswith(DIST) and call.method in COLLECTIVE_OPS):
         return call.method not in _ONE_WAY and not (shared is not None and shared.divided)
@@ -108,7 +108,7 @@ def _meets(call: Call) -> bool:
     return call.method == "backward" and call.receiver is not None
 
 
-def one_path(a: Value, b: Value) -> bool:
+def one_path(a: RankValue, b: RankValue) -> bool:
     """Whether two paths are surely the same."""
     if a.known and b.known:
         return a.constant is not None and a.constant == b.constant
@@ -117,14 +117,14 @@ def one_path(a: Value, b: Value) -> bool:
     return a.deps == b.deps and all(same(x, y) for x, y in zip(a.atoms, b.atoms, strict=True))
 
 
-def same_words(write: Call, read: Call) -> bool:
+def same_words(write: RankCall, read: RankCall) -> bool:
     """Whether the program writes the path in the same way for both: ``f"{moment}.pt"``."""
     asked = write.asked.node
     said = {ast.unparse(one) for one in (*asked.args, *(k.value for k in asked.keywords))}
     return not said.isdisjoint(ast.unparse(one) for one in read.node.args[:1])
 
 
-def _asked(run: Run, write: Call, read: Call, path: Value) -> bool:
+def _asked(run: Run, write: RankCall, read: RankCall, path: RankValue) -> bool:
     """Whether the program looks between the two if the file is there."""
     return any(
         write.order < call.order < read.order and one_path(path, call.args[0])

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import CLOCK, DATA, RANDOM, Call, Guard, Store, Value
+from ddpify.ranks.model import CLOCK, DATA, RANDOM, RankCall, RankGuard, RankValue, Store
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import held
 from ddpify.site import Site
@@ -65,8 +65,8 @@ _OWN = (
 class Write:
     """A call that writes the file ``path``; None: it is not seen."""
 
-    call: Call
-    path: Value | None
+    call: RankCall
+    path: RankValue | None
 
 
 def files(run: Run) -> Iterator[Write]:
@@ -98,12 +98,12 @@ def checkpoints(run: Run) -> Iterator[Write]:
             yield Write(call, call.arg(0, "save_directory"))
 
 
-def opens_to_write(call: Call) -> bool:
+def opens_to_write(call: RankCall) -> bool:
     """Whether an ``open`` may write: its mode is known and is not just reading."""
     return any(letter in _mode(call) for letter in "wax+")
 
 
-def _mode(call: Call) -> str:
+def _mode(call: RankCall) -> str:
     position = 0 if call.method == "open" and call.receiver is not None else 1
     mode, node = call.arg(position, "mode"), call.node_of(position, "mode")
     text = mode.constant if mode is not None else None
@@ -113,7 +113,7 @@ def _mode(call: Call) -> str:
     return text if isinstance(text, str) else ""
 
 
-def copies_console(run: Run, call: Call) -> bool:
+def copies_console(run: Run, call: RankCall) -> bool:
     """Whether a file is opened to add to by what takes the place of ``sys.stdout``.
 
     Then in it is what is printed, on whichever ranks, and their errors.
@@ -128,21 +128,21 @@ def copies_console(run: Run, call: Call) -> bool:
     return any(not held(value).isdisjoint(call.result.things) for value in consoles)
 
 
-def _opened(call: Call) -> Value | None:
+def _opened(call: RankCall) -> RankValue | None:
     return call.receiver if call.receiver is not None else call.arg(0, "file")
 
 
-def _is_path(value: Value) -> bool:
+def _is_path(value: RankValue) -> bool:
     return any(thing.name.startswith("pathlib.") for thing in value.sources())
 
 
-def _is_stream(value: Value) -> bool:
+def _is_stream(value: RankValue) -> bool:
     """Whether a value is an open file, or made from one at once; a path may be read from one."""
     made = [arg for t in value.things if t.call is not None for arg in t.call.args]
     return any(t.name in OPENS for one in (value, *made) for t in one.things)
 
 
-def own(value: Value | None) -> bool:
+def own(value: RankValue | None) -> bool:
     """Whether a path is each process's own, or no path at all."""
     if value is None:
         return False
@@ -165,7 +165,7 @@ def its_own(write: Write) -> bool:
     return any(own(value) for value in given)
 
 
-def by_all(run: Run, call: Call) -> bool:
+def by_all(run: Run, call: RankCall) -> bool:
     """Whether all ranks surely come to a call, each as a process of its own."""
     if not call.everywhere or in_parent(run, call) or not (run.session or run.frameworks):
         return False
@@ -176,13 +176,13 @@ def by_all(run: Run, call: Call) -> bool:
     return not any(_may_leave(run, entered, call) for entered in call.stack)
 
 
-def is_locked(call: Call) -> bool:
+def is_locked(call: RankCall) -> bool:
     """Whether ranks do it one after the other, and mostly only one."""
     names = (name for value in call.contexts for name in value.names())
     return any(_LOCK.search(part) for name in names for part in name.split("."))
 
 
-def _may_leave(run: Run, entered: Call, call: Call) -> bool:
+def _may_leave(run: Run, entered: RankCall, call: RankCall) -> bool:
     """Whether some ranks may have left the function that was entered, before they come here."""
     return any(
         entered.order < leave.order < call.order
@@ -192,7 +192,7 @@ def _may_leave(run: Run, entered: Call, call: Call) -> bool:
     )
 
 
-def _unsure(guard: Guard) -> bool:
+def _unsure(guard: RankGuard) -> bool:
     """Whether a value may depend on the rank: SLURM_PROCID and the like are the rank as well.
 
     An exception is each rank's own: the first that comes may find the file missing, no other does.
@@ -203,7 +203,7 @@ def _unsure(guard: Guard) -> bool:
     return guard.test.by_rank or any(word in str(a) for a in guard.test.atoms for word in said)
 
 
-def _ruled_out(guard: Guard) -> bool:
+def _ruled_out(guard: RankGuard) -> bool:
     """Whether an `assert` of the file, for distributed runs mostly, says the contrary."""
     if guard.test.known:
         return False
@@ -212,7 +212,7 @@ def _ruled_out(guard: Guard) -> bool:
     return contrary in guard.module.asserted
 
 
-def in_parent(run: Run, call: Call | Store) -> bool:
+def in_parent(run: Run, call: RankCall | Store) -> bool:
     """Whether a call happens in the one process that starts the others."""
     spawns = [one for one in run.named(SPAWN)]
     return bool(spawns) and not any(
@@ -220,14 +220,14 @@ def in_parent(run: Run, call: Call | Store) -> bool:
     )
 
 
-def caught(call: Call) -> bool:
+def caught(call: RankCall) -> bool:
     """Whether the call's errors are handled around it."""
     if call.swallows:
         return True
     return any(one.handlers and call.site.within(one.body) for one in call.module.attempts)
 
 
-def once(calls: Iterator[Call]) -> Iterator[Call]:
+def once(calls: Iterator[RankCall]) -> Iterator[RankCall]:
     """The first call of each place."""
     seen: set[Site] = set()
     for call in calls:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ddpify.ranks.model import Thing, Value
+from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.wrapped import CONTAINERS
 
@@ -20,7 +20,7 @@ LAYERS: Final = frozenset(f"torch.nn.{name}" for name in _LAYERS) | {"torch.nn.p
 CONVERT: Final = "torch.nn.SyncBatchNorm.convert_sync_batchnorm"
 
 
-def has_parameters(thing: Thing) -> bool:
+def has_parameters(thing: RankThing) -> bool:
     """Whether a value is surely a layer, a parameter, or a container of such."""
     if thing.kind == "instance" and thing.cls is not None:
         return thing.cls.inherits("torch.nn.Module") and _has_layers(thing)
@@ -33,7 +33,7 @@ def has_parameters(thing: Thing) -> bool:
     return False
 
 
-def _has_layers(thing: Thing) -> bool:
+def _has_layers(thing: RankThing) -> bool:
     """Whether the class makes layers: its text names one."""
     assert thing.cls is not None
     return any(
@@ -54,7 +54,7 @@ def on_cpu(run: Run) -> bool:
     return True
 
 
-def _on_cpu(value: Value) -> bool:
+def _on_cpu(value: RankValue) -> bool:
     """A device that is the CPU, or no device."""
     if value.made_by("torch.device") is not None:
         return True  # judged where it is made

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import Call, Symbol, Value
+from ddpify.ranks.model import RankCall, RankValue, Symbol
 from ddpify.ranks.run import Run
 
 DEVICE = "torch.device"
@@ -24,8 +24,8 @@ CHOOSERS = frozenset(
 class Choice:
     """A call that names a device: ``index`` gives its number (None: plain "cuda")."""
 
-    call: Call
-    index: Value | None
+    call: RankCall
+    index: RankValue | None
     node: ast.expr | None
 
 
@@ -37,7 +37,7 @@ def choices(run: Run) -> Iterator[Choice]:
             yield found
 
 
-def _choice(call: Call) -> Choice | None:
+def _choice(call: RankCall) -> Choice | None:
     if call.name in (SET_DEVICE, DEVICE):
         return _named(call, call.arg(0, "device"), call.node_of(0, "device"))
     if call.receiver is None or call.method not in MOVES:
@@ -50,7 +50,7 @@ def _choice(call: Call) -> Choice | None:
     return _named(call, given, node)
 
 
-def _named(call: Call, given: Value | None, node: ast.expr | None) -> Choice | None:
+def _named(call: RankCall, given: RankValue | None, node: ast.expr | None) -> Choice | None:
     """What ``torch.device(…)``, ``set_device(…)`` and ``.to(…)`` are given."""
     if given is None:
         return None
@@ -72,15 +72,15 @@ def _may_be_plain(node: ast.expr | None) -> bool:
     return any(isinstance(arm, ast.Constant) and arm.value == "cuda" for arm in arms)
 
 
-def _is_device(value: Value) -> bool:
+def _is_device(value: RankValue) -> bool:
     return value.made_by(DEVICE) is not None
 
 
-def _is_number(value: Value) -> bool:
+def _is_number(value: RankValue) -> bool:
     return all(isinstance(a, int) and not isinstance(a, bool) for a in value.atoms)
 
 
-def _says_cuda(value: Value, node: ast.expr | None) -> bool:
+def _says_cuda(value: RankValue, node: ast.expr | None) -> bool:
     """``"cuda:1"``, ``f"cuda:{n}"``, ``"cuda:" + n``."""
     if any(isinstance(atom, str) and atom.startswith("cuda") for atom in value.atoms):
         return True
@@ -119,7 +119,7 @@ def names_one(choice: Choice) -> bool:
     return any(isinstance(a, ast.Constant) and str(a.value).startswith("cuda:") for a in arms)
 
 
-def elsewhere(run: Run, call: Call) -> bool:
+def elsewhere(run: Run, call: RankCall) -> bool:
     """Whether a call may belong to a start without a process group: an arm that is not the group's.
 
     `if args.distributed: … else: device = "cuda:0"` is right in both arms.
@@ -131,7 +131,7 @@ def elsewhere(run: Run, call: Call) -> bool:
     return False
 
 
-def _conditions(call: Call) -> Iterator[tuple[str, bool]]:
+def _conditions(call: RankCall) -> Iterator[tuple[str, bool]]:
     """The conditions of a call whose outcome is not known, without their `not`."""
     for guard in call.guards:
         atom = guard.test.atoms[0]
@@ -159,6 +159,6 @@ def may_be_nccl(run: Run) -> bool:
     return not known or any("nccl" in backend for backend in known)
 
 
-def sources(value: Value) -> set[str]:
+def sources(value: RankValue) -> set[str]:
     """The names of what a value was computed from."""
     return {thing.name for thing in value.sources()}

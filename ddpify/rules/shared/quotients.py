@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import Call, Loop, Thing
+from ddpify.ranks.model import RankCall, RankLoop, RankThing
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import scope
@@ -23,8 +23,8 @@ class Added:
     name: str
     node: ast.AST
     value: ast.expr
-    loop: Loop
-    loader: Thing
+    loop: RankLoop
+    loader: RankThing
 
     @property
     def site(self) -> Site:
@@ -50,7 +50,7 @@ class Quotient:
     expression of the second.
     """
 
-    call: Call
+    call: RankCall
     node: ast.BinOp | ast.AugAssign
     total: str
     count: str
@@ -70,7 +70,7 @@ class Quotient:
         )
 
 
-def quotients(call: Call) -> Iterator[Quotient]:
+def quotients(call: RankCall) -> Iterator[Quotient]:
     """Those in the function, or at the top level, in which a call stands."""
     for node in ast.walk(scope(call)):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
@@ -80,13 +80,13 @@ def quotients(call: Call) -> Iterator[Quotient]:
 
 
 def _quotient(
-    call: Call, node: ast.BinOp | ast.AugAssign, total: ast.expr, count: ast.expr
+    call: RankCall, node: ast.BinOp | ast.AugAssign, total: ast.expr, count: ast.expr
 ) -> Quotient:
     total, by = _base(total), _base(count)
     return Quotient(call, node, ast.unparse(total), ast.unparse(by), by)
 
 
-def quotients_given(call: Call, position: int, keyword: str) -> Iterator[Quotient]:
+def quotients_given(call: RankCall, position: int, keyword: str) -> Iterator[Quotient]:
     """Those that an argument is, or was last set to, here or by who gave it to this function."""
     given = call.node_of(position, keyword)
     if given is None:
@@ -107,7 +107,7 @@ def quotients_given(call: Call, position: int, keyword: str) -> Iterator[Quotien
             yield from (one for one in quotients(caller) if one.node in made)
 
 
-def _written(call: Call, given: ast.expr) -> set[ast.AST]:
+def _written(call: RankCall, given: ast.expr) -> set[ast.AST]:
     """An argument's expression, and those that its name was last given."""
     found: set[ast.AST] = set(ast.walk(given))
     name = ast.unparse(given)
@@ -121,9 +121,9 @@ def _written(call: Call, given: ast.expr) -> set[ast.AST]:
     return found
 
 
-def loops_over(run: Run) -> Iterator[tuple[Loop, Thing]]:
+def loops_over(run: Run) -> Iterator[tuple[RankLoop, RankThing]]:
     """Loops over the batches of loaders, each once."""
-    done: set[tuple[ast.AST, Thing]] = set()
+    done: set[tuple[ast.AST, RankThing]] = set()
     for loop in run.loops:
         for loader in iterated(loop):
             if (loop.node, loader) not in done:
@@ -131,14 +131,14 @@ def loops_over(run: Run) -> Iterator[tuple[Loop, Thing]]:
                 yield loop, loader
 
 
-def added(loop: Loop, loader: Thing) -> Iterator[Added]:
+def added(loop: RankLoop, loader: RankThing) -> Iterator[Added]:
     """What the loop adds up."""
     for node in ast.walk(loop.node):
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add):
             yield Added(ast.unparse(_base(node.target)), node, node.value, loop, loader)
 
 
-def collected(loop: Loop, loader: Thing) -> Iterator[Added]:
+def collected(loop: RankLoop, loader: RankThing) -> Iterator[Added]:
     """The lengths of the lists that the loop fills."""
     for node in ast.walk(loop.node):
         called = node.func if isinstance(node, ast.Call) else None
@@ -162,7 +162,7 @@ def _base(node: ast.expr) -> ast.expr:
             return node
 
 
-def counts_samples(loop: Loop) -> bool:
+def counts_samples(loop: RankLoop) -> bool:
     """Whether a loop adds up how many samples the batches have, or weighs by it."""
     sizes = {
         target.id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
-from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM, Call, Value
+from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import SEED, seeded_by
 from ddpify.ranks.values import spread
@@ -23,12 +23,12 @@ class Stream(Enum):
     UNSEEDED = "unseeded"  # each process has a seed of its own
 
 
-def stream(run: Run, draw: Call, library: str) -> tuple[Stream, Call | None]:
+def stream(run: Run, draw: RankCall, library: str) -> tuple[Stream, RankCall | None]:
     """The stream that ``draw`` takes from, and the call that seeded it."""
     own = _own_generator(draw)
     if own is not None:
         return _of_own(own)
-    last: Call | None = None
+    last: RankCall | None = None
     for call in run.calls:
         if call.order >= draw.order:
             break
@@ -41,13 +41,13 @@ def stream(run: Run, draw: Call, library: str) -> tuple[Stream, Call | None]:
     return (Stream.APART if _differs(last) else Stream.SAME), last
 
 
-def process(run: Run, call: Call) -> ast.AST | None:
+def process(run: Run, call: RankCall) -> ast.AST | None:
     """The call of ``mp.spawn`` in whose processes this one is made: they start with no seed."""
     starts = {c.node for c in run.named("torch.multiprocessing.spawn")}
     return next((c.node for c in call.stack if c.node in starts), None)
 
 
-def _own_generator(draw: Call) -> Value | None:
+def _own_generator(draw: RankCall) -> RankValue | None:
     """``rng.permutation(…)``, ``generator=g``: not the library's global stream."""
     for keyword in ("generator", "random_state", "rng"):
         given = draw.kwargs.get(keyword)
@@ -59,14 +59,14 @@ def _own_generator(draw: Call) -> Value | None:
     return receiver if receiver is not None and draw.name.startswith(_OWN) else None
 
 
-def _of_own(own: Value) -> tuple[Stream, Call | None]:
+def _of_own(own: RankValue) -> tuple[Stream, RankCall | None]:
     states = [thing.state[SEED] for thing in own.things if SEED in thing.state]
     if any(origin.kind in IDENTITY for value in states or (own,) for origin in spread(value)):
         return Stream.APART, None
     return Stream.SAME, None
 
 
-def _differs(seeding: Call) -> bool:
+def _differs(seeding: RankCall) -> bool:
     if not seeding.everywhere:
         return True
     values = seeding.given if seeding.name in SEEDERS else seeding.args

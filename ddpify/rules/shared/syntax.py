@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import Module, note_import
 
 
@@ -52,7 +52,7 @@ def _bindings(tree: ast.AST, name: str) -> Iterator[tuple[str, str, int] | None]
             yield None
 
 
-def scope(call: Call) -> ast.AST:
+def scope(call: RankCall) -> ast.AST:
     """The function, or the module, in which a call stands."""
     return call.function.node if call.function is not None else call.module.tree
 
@@ -62,7 +62,7 @@ def parents(root: ast.AST) -> dict[ast.AST, ast.AST]:
     return {child: node for node in ast.walk(root) for child in ast.iter_child_nodes(node)}
 
 
-def definitions(call: Call, target: ast.expr) -> Iterator[ast.expr]:
+def definitions(call: RankCall, target: ast.expr) -> Iterator[ast.expr]:
     """The expressions assigned to a name in the call's scope, or to ``self.name`` in the file."""
     if isinstance(target, ast.Attribute):
         written = ast.unparse(target)
@@ -76,7 +76,7 @@ def definitions(call: Call, target: ast.expr) -> Iterator[ast.expr]:
                 yield node.value
 
 
-def resolved(call: Call, node: ast.expr) -> list[tuple[Call, ast.expr]]:
+def resolved(call: RankCall, node: ast.expr) -> list[tuple[RankCall, ast.expr]]:
     """What a name may stand for: what is assigned to it here, or what the caller gives for it.
 
     An attribute stands for what the file assigns to it, anything else for itself.
@@ -90,7 +90,7 @@ def resolved(call: Call, node: ast.expr) -> list[tuple[Call, ast.expr]]:
     return found if given is None else [*found, given]
 
 
-def _given(call: Call, name: str) -> tuple[Call, ast.expr] | None:
+def _given(call: RankCall, name: str) -> tuple[RankCall, ast.expr] | None:
     """The argument that the caller gives for a parameter of the function in which ``call`` is."""
     caller = call.stack[-1] if call.stack else None
     if caller is None or call.function is None or caller.target is not call.function:
@@ -104,7 +104,7 @@ def _given(call: Call, name: str) -> tuple[Call, ast.expr] | None:
     return (caller, given) if given is not None else None
 
 
-def is_filled(call: Call, target: ast.expr) -> bool:
+def is_filled(call: RankCall, target: ast.expr) -> bool:
     """Whether elements of it are assigned one by one in the call's scope."""
     wanted = ast.dump(target)
     return any(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from ddpify.ranks.model import Call
+from ddpify.ranks.model import RankCall
 from ddpify.rules.shared.syntax import definitions, parents, scope
 from ddpify.site import Site
 
@@ -37,7 +37,7 @@ class Use:
         return self.kind in ("attribute", "element", "operand")
 
 
-def uses(call: Call) -> tuple[Use, ...] | None:
+def uses(call: RankCall) -> tuple[Use, ...] | None:
     """The uses of a call's value, by its caller if it is returned; None if they are not known."""
     above = parents(scope(call))
     node: ast.AST = call.node
@@ -62,12 +62,12 @@ def _kind(node: ast.AST, holder: ast.AST | None) -> str | None:
     return "given" if given else next((k for t, k in _HOLDERS.items() if type(holder) is t), None)
 
 
-def _of_caller(call: Call) -> tuple[Use, ...] | None:
+def _of_caller(call: RankCall) -> tuple[Use, ...] | None:
     return uses(call.stack[-1]) if call.stack else None
 
 
 def _of_name(
-    call: Call, made: ast.Assign, above: Mapping[ast.AST, ast.AST]
+    call: RankCall, made: ast.Assign, above: Mapping[ast.AST, ast.AST]
 ) -> tuple[Use, ...] | None:
     """Where a name is read on later lines than that on which the value is bound to it."""
     target = made.targets[0]
@@ -95,7 +95,7 @@ def _reads(nodes: Iterable[ast.AST], name: ast.expr) -> list[ast.expr]:
 
 
 def _is_only_collected(
-    call: Call, holder: ast.AST | None, above: Mapping[ast.AST, ast.AST]
+    call: RankCall, holder: ast.AST | None, above: Mapping[ast.AST, ast.AST]
 ) -> bool:
     """Whether it goes into a list of this function that nothing reads."""
     name = _extended(holder.func) if isinstance(holder, ast.Call) else None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks import words
-from ddpify.ranks.model import Call, Store, Thing, Value
+from ddpify.ranks.model import RankCall, RankThing, RankValue, Store
 from ddpify.ranks.run import Run
 
 CONTAINERS = frozenset({"torch.nn.Sequential", "torch.nn.ModuleList", "torch.nn.ModuleDict"})
@@ -27,10 +27,10 @@ _CUTS = frozenset("detach detach_ item tolist numpy argmax argsort bool long int
 class Wrap:
     """One ``DistributedDataParallel(…)``: the call, the wrapper, the modules inside."""
 
-    call: Call
-    wrapper: Thing
-    inner: tuple[Thing, ...]
-    parts: frozenset[Thing]
+    call: RankCall
+    wrapper: RankThing
+    inner: tuple[RankThing, ...]
+    parts: frozenset[RankThing]
 
     def flag(self, name: str) -> bool | None:
         """An option that is off by default: True, False, or None if it is not known."""
@@ -41,9 +41,9 @@ class Wrap:
             return None if self.call.asked.star else False
         return bool(value.constant) if value.known else None
 
-    def holds(self, thing: Thing) -> bool:
+    def holds(self, thing: RankThing) -> bool:
         """Whether a thing is (a part of) the module inside."""
-        seen: set[Thing] = set()
+        seen: set[RankThing] = set()
         while thing not in seen:
             seen.add(thing)
             if thing in self.parts:
@@ -53,7 +53,7 @@ class Wrap:
             thing = thing.receiver
         return False
 
-    def covers(self, thing: Thing) -> bool:
+    def covers(self, thing: RankThing) -> bool:
         """Whether a thing is the wrapper or (a part of) the module inside."""
         return thing is self.wrapper or self.holds(thing)
 
@@ -72,9 +72,9 @@ def wraps(run: Run) -> list[Wrap]:
     return found
 
 
-def _added(run: Run) -> dict[Thing, list[Value]]:
+def _added(run: Run) -> dict[RankThing, list[RankValue]]:
     """The values put into containers after those were made: ``heads[name] = head``."""
-    found: dict[Thing, list[Value]] = {}
+    found: dict[RankThing, list[RankValue]] = {}
     for call in run.methods("append", "extend", "update", "insert", "add_module"):
         assert call.receiver is not None
         for thing in call.receiver.things:
@@ -87,7 +87,7 @@ def _added(run: Run) -> dict[Thing, list[Value]]:
     return found
 
 
-def _parts(thing: Thing, added: dict[Thing, list[Value]]) -> Iterator[Thing]:
+def _parts(thing: RankThing, added: dict[RankThing, list[RankValue]]) -> Iterator[RankThing]:
     todo, seen = [thing], {thing}
     while todo:
         one = todo.pop()
@@ -104,7 +104,7 @@ def _parts(thing: Thing, added: dict[Thing, list[Value]]) -> Iterator[Thing]:
                     todo.append(below)
 
 
-def _objects(value: Value) -> Iterator[Thing]:
+def _objects(value: RankValue) -> Iterator[RankThing]:
     """The things that a value, or an element of it, is."""
     yield from value.things
     for item in value.items or ():
@@ -113,23 +113,23 @@ def _objects(value: Value) -> Iterator[Thing]:
         yield from _objects(item)
 
 
-def forwards(run: Run, wrap: Wrap) -> list[Call]:
+def forwards(run: Run, wrap: Wrap) -> list[RankCall]:
     """Calls of the wrapper that compute, with gradient."""
     called = run.methods("__call__", "forward")
     return [call for call in called if call.grad and receives(call, wrap.wrapper)]
 
 
-def receives(call: Call, thing: Thing) -> bool:
+def receives(call: RankCall, thing: RankThing) -> bool:
     """Whether a call is one of this object."""
     return call.receiver is not None and thing in call.receiver.things
 
 
-def backwards(run: Run) -> list[Call]:
+def backwards(run: Run) -> list[RankCall]:
     """``loss.backward()``."""
     return list(run.methods("backward"))
 
 
-def live(value: Value) -> set[Thing]:
+def live(value: RankValue) -> set[RankThing]:
     """The things that a value was computed from with gradient, as far as can be told."""
     found = set(value.sources())
     for thing in list(found):
@@ -140,7 +140,7 @@ def live(value: Value) -> set[Thing]:
     return found
 
 
-def _cut(thing: Thing) -> Value | None:
+def _cut(thing: RankThing) -> RankValue | None:
     """What a value without gradient was computed from."""
     if thing.kind == "attribute" and thing.name.rpartition(".")[2] == "data":
         return _only(thing.receiver)
@@ -151,15 +151,15 @@ def _cut(thing: Thing) -> Value | None:
         return call.receiver
     if not call.grad and call.method[:1].islower():
         deps = frozenset(t for part in (*call.args, *call.kwargs.values()) for t in part.sources())
-        return Value((None, None), (), deps)
+        return RankValue((None, None), (), deps)
     return None
 
 
-def _only(thing: Thing | None) -> Value | None:
-    return Value((None, None), (thing,)) if thing is not None else None
+def _only(thing: RankThing | None) -> RankValue | None:
+    return RankValue((None, None), (thing,)) if thing is not None else None
 
 
-def modules_of(value: Value) -> set[Thing]:
+def modules_of(value: RankValue) -> set[RankThing]:
     """The modules that a value is, is an attribute of, or was taken from: ``net.modules()``."""
     found = parameters_of(value)
     for thing in value.sources():
@@ -171,25 +171,25 @@ def modules_of(value: Value) -> set[Thing]:
     return found or set(value.things)
 
 
-def reached(backward: Call, calls: list[Call]) -> list[Call]:
+def reached(backward: RankCall, calls: list[RankCall]) -> list[RankCall]:
     """Those of these calls that a backward goes through."""
     assert backward.receiver is not None
     made = {thing.call for thing in live(backward.receiver) if thing.call is not None}
     return [call for call in calls if call in made]
 
 
-def innermost(call: Call) -> object:
+def innermost(call: RankCall) -> object:
     """The loop that a call is directly in; calls outside of loops share one answer."""
     return call.loops[-1].node if call.loops else None
 
 
-def exclusive(a: Call | Store, b: Call | Store) -> bool:
+def exclusive(a: RankCall | Store, b: RankCall | Store) -> bool:
     """Whether two calls or assignments stand in different arms of one condition."""
     held = {guard.node: guard.holds for guard in a.guards}
     return any(held.get(guard.node, guard.holds) != guard.holds for guard in b.guards)
 
 
-def comes_after(one: Call | Store, wrap: Wrap) -> bool:
+def comes_after(one: RankCall | Store, wrap: Wrap) -> bool:
     """Whether a thing comes about when the model is wrapped already."""
     return one.order > wrap.call.order and not exclusive(one, wrap.call)
 
@@ -210,9 +210,9 @@ def rewrapped(run: Run, wrap: Wrap, order: int) -> bool:
     )
 
 
-def parameters_of(value: Value) -> set[Thing]:
+def parameters_of(value: RankValue) -> set[RankThing]:
     """The modules whose ``parameters()`` a value was taken from."""
-    found: set[Thing] = set()
+    found: set[RankThing] = set()
     for thing in value.sources():
         call = thing.call
         if thing.kind != "result" or call is None or call.receiver is None:

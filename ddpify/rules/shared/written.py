@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.model import Call
-from ddpify.ranks.modules import ClassInfo, FunctionInfo, Module
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.syntax import definitions, dotted, is_filled, scope
 from ddpify.site import Site
@@ -19,7 +19,7 @@ def text(node: ast.AST) -> str:
     return ast.unparse(node)
 
 
-def text_around(call: Call) -> str:
+def text_around(call: RankCall) -> str:
     """The function, or the file, in which a call stands."""
     return call.function.text if call.function is not None else call.module.source.text
 
@@ -37,26 +37,26 @@ def texts(nodes: Iterable[ast.AST]) -> Iterator[str]:
                 yield one.value
 
 
-def given_nodes(call: Call) -> list[ast.expr]:
+def given_nodes(call: RankCall) -> list[ast.expr]:
     """The expressions of all arguments, by position or keyword."""
     return [*call.node.args, *(one.value for one in call.node.keywords)]
 
 
-def given_texts(call: Call) -> list[str]:
+def given_texts(call: RankCall) -> list[str]:
     """The arguments as they are written, keywords with their names."""
     plain = [call.module.text(one) for one in call.node.args]
     named = ((one.arg, call.module.text(one.value)) for one in call.node.keywords)
     return [*plain, *(f"{name}={value}" for name, value in named)]
 
 
-def is_literal_keyword(call: Call, name: str) -> bool:
+def is_literal_keyword(call: RankCall, name: str) -> bool:
     """Whether an argument is given by its name, as a constant."""
     return any(
         one.arg == name and isinstance(one.value, ast.Constant) for one in call.node.keywords
     )
 
 
-def attribute_called(call: Call) -> str:
+def attribute_called(call: RankCall) -> str:
     """``forward`` of ``model.forward(x)``; empty for a plain name."""
     return call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
 
@@ -70,7 +70,7 @@ def attribute_is_read(run: Run, name: str) -> bool:
     )
 
 
-def indexed_attributes(function: FunctionInfo) -> set[str]:
+def indexed_attributes(function: FunctionDefinition) -> set[str]:
     """``paths`` of ``self.paths[index]``."""
     return {
         node.value.attr
@@ -79,7 +79,7 @@ def indexed_attributes(function: FunctionInfo) -> set[str]:
     }
 
 
-def alternatives(call: Call) -> Iterator[ast.AST]:
+def alternatives(call: RankCall) -> Iterator[ast.AST]:
     """What happens where the test in which a call stands fails: ``else``, or what follows."""
     around = scope(call)
     for node in ast.walk(around):
@@ -96,7 +96,7 @@ def _after(node: ast.If | ast.IfExp, around: ast.AST) -> list[ast.stmt]:
     return body[body.index(node) + 1 :] if node in body else []
 
 
-def calls_with(cls: ClassInfo, name: str, keyword: str) -> Iterator[Site]:
+def calls_with(cls: ClassDefinition, name: str, keyword: str) -> Iterator[Site]:
     """Where a class calls a library's function with ``keyword=True``."""
     for node in ast.walk(cls.node):
         if isinstance(node, ast.Call) and dotted(cls.module, node.func) == name:
@@ -121,7 +121,7 @@ def _plain(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from _plain(node.body)
 
 
-def repeated(call: Call, given: ast.expr) -> Iterator[tuple[Site, str, str]]:
+def repeated(call: RankCall, given: ast.expr) -> Iterator[tuple[Site, str, str]]:
     """``[made()] * times`` that an argument is: the place, ``made()`` and ``times``."""
     made = [given]
     if isinstance(given, (ast.Name, ast.Attribute)):
@@ -140,7 +140,7 @@ def is_collection(node: ast.expr | None) -> bool:
     return isinstance(node, _COLLECTIONS)
 
 
-def has_uneven_lists(call: Call, given: ast.expr | None) -> bool:
+def has_uneven_lists(call: RankCall, given: ast.expr | None) -> bool:
     """Whether both arms of an ``if`` set this name to lists of unequal lengths."""
     if not isinstance(given, ast.Name):
         return False

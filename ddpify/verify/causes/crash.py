@@ -9,7 +9,7 @@ from typing import Final
 from ddpify.verify.causes.base import Case
 from ddpify.verify.checks.base import user_frames
 from ddpify.verify.checks.check_files import without_ids
-from ddpify.verify.recording import Run
+from ddpify.verify.recording import RunRecord
 from ddpify.verify.verdict import Cause
 
 # What a rank says when another one is gone, or does something else: not the cause.
@@ -57,12 +57,12 @@ def crash(case: Case) -> Iterator[Cause]:
                 return
 
 
-def only_others_failed(run: Run) -> bool:
+def only_others_failed(run: RunRecord) -> bool:
     """It failed because of what another rank did."""
     return run.crashed and bool(_FROM_OTHERS.search(run.status))
 
 
-def _rule(case: Case, run: Run) -> str:
+def _rule(case: Case, run: RunRecord) -> str:
     if run.status.startswith("StopIteration") and case.found("DDP202"):
         return "DDP202"
     for pattern, rule in _TEXTS:
@@ -75,7 +75,7 @@ def _rule(case: Case, run: Run) -> str:
     return "DDP204" if not run.steps and _others_data(case, run) else ""
 
 
-def _missing(case: Case, run: Run, path: str) -> str:
+def _missing(case: Case, run: RunRecord, path: str) -> str:
     """Who makes the file: another rank, later, or each rank one of another name."""
     relative = path.removeprefix(case.c.evidence.distributed.folder).lstrip("/")
     others = [change for other in case.c.ranks if other is not run for change in other.files]
@@ -93,7 +93,7 @@ def _missing(case: Case, run: Run, path: str) -> str:
     return "DDP503" if folder and any(makes) else ""
 
 
-def _others_data(case: Case, run: Run) -> bool:
+def _others_data(case: Case, run: RunRecord) -> bool:
     """Before training another rank writes a file that this one only reads."""
     own = {change.path for change in run.files}
     return any(
@@ -104,7 +104,7 @@ def _others_data(case: Case, run: Run) -> bool:
     )
 
 
-def _evidence(case: Case, run: Run) -> str:
+def _evidence(case: Case, run: RunRecord) -> str:
     frames = user_frames(run.traceback, case.c.evidence.distributed.folder)
     where = f" at {frames[-1]}" if frames else ""
     text = run.status.splitlines()[0]

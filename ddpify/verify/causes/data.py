@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ddpify.verify.causes.base import Case
 from ddpify.verify.checks.base import some
 from ddpify.verify.checks.check_contents import moving_alike, same_streams
-from ddpify.verify.checks.check_samples import Patterns, patterns
+from ddpify.verify.checks.check_samples import SampleFaults, patterns
 from ddpify.verify.verdict import Cause
 
 
@@ -27,7 +27,7 @@ def data(case: Case) -> Iterator[Cause]:
         yield case.cause("DDP111", f"after every step all ranks are at the same place of {names}")
 
 
-def _samples(case: Case, found: Patterns) -> Iterator[Cause]:
+def _samples(case: Case, found: SampleFaults) -> Iterator[Cause]:
     step = f"step {found.step}"
     if found.unseen and _overlap(case):
         evidence = f"the ranks divide the data differently: rank by rank other samples ({step})"

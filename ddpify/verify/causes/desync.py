@@ -10,8 +10,8 @@ from ddpify.verify.causes.base import Case
 from ddpify.verify.causes.crash import only_others_failed
 from ddpify.verify.checks.check_collectives import first_mismatch
 from ddpify.verify.checks.comparison import same_rates
-from ddpify.verify.checks.passes import Pass
-from ddpify.verify.recording import Backward, Fetch, Forward, Run
+from ddpify.verify.checks.passes import LoaderPass
+from ddpify.verify.recording import Backward, Fetch, ForwardRecord, RunRecord
 from ddpify.verify.verdict import Cause
 
 
@@ -60,7 +60,7 @@ def _first(case: Case) -> Iterator[Cause]:
         yield case.cause("DDP404", f"call {call} of a collective: {sites}; {_ended(case)}")
 
 
-def rates_between_ranks(runs: Sequence[Run]) -> str:
+def rates_between_ranks(runs: Sequence[RunRecord]) -> str:
     """Where learning rates first differ between ranks, or ""."""
     for number in range(min(len(run.steps) for run in runs)):
         rates = [run.steps[number].learning_rates for run in runs]
@@ -70,7 +70,7 @@ def rates_between_ranks(runs: Sequence[Run]) -> str:
     return ""
 
 
-def _uneven_forwards(runs: Sequence[Run]) -> str:
+def _uneven_forwards(runs: Sequence[RunRecord]) -> str:
     """Forwards through a wrapper that broadcasts buffers, outside of training, by steps taken."""
     counts = [Counter(each.steps for each in _evaluating(run) if each.buffers) for run in runs]
     for steps in sorted(set().union(*counts)):
@@ -81,11 +81,11 @@ def _uneven_forwards(runs: Sequence[Run]) -> str:
     return ""
 
 
-def _evaluating(run: Run) -> Iterator[Forward]:
+def _evaluating(run: RunRecord) -> Iterator[ForwardRecord]:
     """Forwards without gradients, or whose output no backward followed."""
-    told = [event for event in run.events if isinstance(event, (Forward, Backward, Fetch))]
+    told = [event for event in run.events if isinstance(event, (ForwardRecord, Backward, Fetch))]
     for event, following in zip_longest(told, told[1:]):
-        if not isinstance(event, Forward):
+        if not isinstance(event, ForwardRecord):
             continue
         if not event.grad or isinstance(following, Fetch):
             yield event
@@ -112,18 +112,18 @@ def _uneven_pass(case: Case) -> str:
     return ""
 
 
-def _training(passes: Sequence[Pass]) -> list[Pass]:
+def _training(passes: Sequence[LoaderPass]) -> list[LoaderPass]:
     return [each for each in passes if each.training]
 
 
-def _backwards(run: Run, each: Pass) -> int:
+def _backwards(run: RunRecord, each: LoaderPass) -> int:
     places = {id(fetch): place for place, fetch in enumerate(run.events)}
     start = places[id(each.fetches[0])]
     end = _end(run, each, places[id(each.fetches[-1])])
     return sum(isinstance(event, Backward) for event in run.events[start:end])
 
 
-def _end(run: Run, each: Pass, last: int) -> int:
+def _end(run: RunRecord, each: LoaderPass, last: int) -> int:
     """Until the next batch of another pass."""
     for place in range(last + 1, len(run.events)):
         event = run.events[place]
@@ -133,7 +133,7 @@ def _end(run: Run, each: Pass, last: int) -> int:
     return len(run.events)
 
 
-def _left(run: Run, own: Sequence[Pass], each: Pass) -> bool:
+def _left(run: RunRecord, own: Sequence[LoaderPass], each: LoaderPass) -> bool:
     """It came to the pass's end, began another, entered a collective of its own, or ended."""
     if each.ended or own[-1] is not each or run.status in ("finished", "stopped"):
         return True
@@ -149,13 +149,13 @@ def _other_number_of_passes(case: Case) -> str:
     return ""
 
 
-def _is_over(run: Run) -> bool:
+def _is_over(run: RunRecord) -> bool:
     """It ended, or waits where the group is left."""
     names = [call.name for call in run.collectives]
     return run.status == "finished" or run.exit_code == 0 or "destroy_process_group" in names
 
 
-def _call(run: Run, number: int) -> str:
+def _call(run: RunRecord, number: int) -> str:
     calls = run.collectives
     if number >= len(calls):
         return f"rank {run.rank} none"

@@ -11,7 +11,7 @@ from ddpify.verify.causes.desync import line_search, rates_between_ranks
 from ddpify.verify.checks.base import numbered, some
 from ddpify.verify.checks.comparison import first_above
 from ddpify.verify.checks.pairs import Worst
-from ddpify.verify.recording import Backward, Forward, Loaded, Run, StepTaken
+from ddpify.verify.recording import Backward, ForwardRecord, Loaded, RunRecord, StepTaken
 from ddpify.verify.verdict import Cause
 
 _JUMP = 0.05  # a loss or gradient off by more has another term, by less another weight
@@ -75,11 +75,11 @@ def _wrapped(case: Case) -> bool:
     return any(run.wrapped for run in case.c.ranks)
 
 
-def _forwards(run: Run) -> int:
-    return sum(isinstance(event, Forward) and event.sync for event in run.events)
+def _forwards(run: RunRecord) -> int:
+    return sum(isinstance(event, ForwardRecord) and event.sync for event in run.events)
 
 
-def _second_backward(run: Run, step: int) -> bool:
+def _second_backward(run: RunRecord, step: int) -> bool:
     """Before ``step`` a backward follows another one, and no forward armed it.
 
     Where wrapped forwards are missing it was the wrapper that was passed by; with as many of
@@ -87,7 +87,7 @@ def _second_backward(run: Run, step: int) -> bool:
     """
     window: list[str] = []
     for event in run.events:
-        if isinstance(event, Forward) and event.sync:
+        if isinstance(event, ForwardRecord) and event.sync:
             window.append("forward")
         elif isinstance(event, Backward):
             window.append("backward")
@@ -99,21 +99,21 @@ def _second_backward(run: Run, step: int) -> bool:
     return several or (repeated and window.count("forward") >= window.count("backward"))
 
 
-def _since_last_step(run: Run, step: int) -> list[str]:
+def _since_last_step(run: RunRecord, step: int) -> list[str]:
     found: list[str] = []
     for event in run.events:
         if isinstance(event, StepTaken):
             if event.number >= step:
                 return found
             found = []
-        elif isinstance(event, Forward) and event.sync:
+        elif isinstance(event, ForwardRecord) and event.sync:
             found.append("forward")
         elif isinstance(event, Backward):
             found.append("backward")
     return found
 
 
-def _armed(run: Run) -> str:
+def _armed(run: RunRecord) -> str:
     backwards = sum(isinstance(event, Backward) for event in run.events)
     forwards = numbered(_forwards(run), "forward")
     return f"{forwards} through the wrapper, {numbered(backwards, 'backward')}"

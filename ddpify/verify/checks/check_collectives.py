@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from ddpify.verify.checks.base import numbered, result, skipped
 from ddpify.verify.checks.comparison import Comparison
-from ddpify.verify.recording import Backward, Collective, Forward, Run
+from ddpify.verify.recording import Backward, CollectiveRecord, ForwardRecord, RunRecord
 from ddpify.verify.verdict import Check
 
 _TITLE = "collectives"
@@ -30,7 +30,7 @@ def collectives(c: Comparison) -> Check:
     return result("collectives", _TITLE, False, _measured(c), details)
 
 
-def first_mismatch(entered: Sequence[Sequence[Collective]]) -> int | None:
+def first_mismatch(entered: Sequence[Sequence[CollectiveRecord]]) -> int | None:
     """Backends pair the n-th call of one rank with the n-th of another, whatever they are.
 
     Sites may differ: a guarded barrier may be balanced by another one.
@@ -51,10 +51,10 @@ def accumulation(c: Comparison) -> tuple[str, ...]:
     return (f"{backwards:g} backwards per optimizer step, {reduced:g} all-reduced: {saved}",)
 
 
-def _per_step(run: Run) -> tuple[float, float]:
+def _per_step(run: RunRecord) -> tuple[float, float]:
     steps = max(len(run.steps), 1)
     backwards = sum(isinstance(event, Backward) for event in run.events)
-    forwards = [event for event in run.events if isinstance(event, Forward) and event.grad]
+    forwards = [event for event in run.events if isinstance(event, ForwardRecord) and event.grad]
     return round(backwards / steps, 2), round(sum(f.sync for f in forwards) / steps, 2)
 
 
@@ -67,14 +67,14 @@ def _measured(c: Comparison) -> str:
     return f"{numbered(len(calls), 'call')}; per optimizer step {each}"
 
 
-def _pairing(call: Collective | None) -> tuple[str, int]:
+def _pairing(call: CollectiveRecord | None) -> tuple[str, int]:
     if call is None:
         return "", 0
     own = any(part in call.name for part in _OWN_SIZES)
     return call.name, 0 if own and call.name != "all_gather" else call.size
 
 
-def _described(call: Collective | None) -> str:
+def _described(call: CollectiveRecord | None) -> str:
     if call is None:
         return "none"
     size = f" of {call.size} bytes" if call.size else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddpify.verify.checks.base import numbered, result, user_frames
 from ddpify.verify.checks.comparison import Comparison
-from ddpify.verify.recording import Job, Run
+from ddpify.verify.recording import Job, RunRecord
 from ddpify.verify.verdict import Check
 
 _TITLE = "both runs end"
@@ -54,14 +54,14 @@ def _ends(job: Job, who: str) -> Iterator[str]:
             yield from _tail(run, job)
 
 
-def _crash(run: Run, job: Job, name: str) -> Iterator[str]:
+def _crash(run: RunRecord, job: Job, name: str) -> Iterator[str]:
     frames = user_frames(run.traceback, job.folder)
     where = f" at {frames[-1]}" if frames else ""
     yield f"{name} fails after {numbered(len(run.steps), 'step')}{where}: {run.status}"
     yield from run.traceback.strip().splitlines()[-3:]
 
 
-def _hang(run: Run, job: Job, name: str) -> Iterator[str]:
+def _hang(run: RunRecord, job: Job, name: str) -> Iterator[str]:
     """The project's own frames; reports for reading at length have the whole stacks."""
     ended = run.status in ("finished", "exited", "stopped")
     doing = "has ended" if ended else f"waits in {run.waiting}" if run.waiting else "runs"
@@ -71,5 +71,5 @@ def _hang(run: Run, job: Job, name: str) -> Iterator[str]:
         yield f"{name} stack: {' > '.join(frames)}"
 
 
-def _tail(run: Run, job: Job) -> Iterator[str]:
+def _tail(run: RunRecord, job: Job) -> Iterator[str]:
     yield from (run.stderr or job.launcher_output).strip().splitlines()[-_TAIL:]

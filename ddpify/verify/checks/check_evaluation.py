@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ddpify.verify.checks.base import numbered, result, skipped, some
 from ddpify.verify.checks.comparison import Comparison
-from ddpify.verify.checks.passes import Pass
+from ddpify.verify.checks.passes import LoaderPass
 from ddpify.verify.recording import Sample
 from ddpify.verify.verdict import Check
 
@@ -74,7 +74,7 @@ def evaluated(c: Comparison) -> Iterator[Evaluated]:
         yield Evaluated(number, Counter(one.samples), shares, one.ended)
 
 
-def _share(passes: Sequence[Pass], number: int) -> Counter[Sample]:
+def _share(passes: Sequence[LoaderPass], number: int) -> Counter[Sample]:
     return Counter(passes[number].samples if number < len(passes) else ())
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from ddpify.verify.checks.base import numbered, result, skipped, some
 from ddpify.verify.checks.comparison import Comparison
-from ddpify.verify.recording import FileChange, Run
+from ddpify.verify.recording import FileChange, RunRecord
 from ddpify.verify.verdict import Check
 
 _TITLE = "files written once"
@@ -50,7 +50,7 @@ def files_once(c: Comparison) -> Check:
     return result(name, _TITLE, bool(details), measured, details)
 
 
-def shared(runs: Sequence[Run]) -> tuple[Shared, ...]:
+def shared(runs: Sequence[RunRecord]) -> tuple[Shared, ...]:
     """Folders that were there already do not count: who comes first is a matter of time."""
     writers: dict[str, int] = {}
     found = []
@@ -77,7 +77,7 @@ def left(c: Comparison) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return tuple(_beyond(one, many)), tuple(_beyond(many, one))
 
 
-def per_rank_paths(runs: Sequence[Run]) -> Iterator[str]:
+def per_rank_paths(runs: Sequence[RunRecord]) -> Iterator[str]:
     """Paths of ranks above 0 that are rank 0's but for the rank's number in the name."""
     first = {change.path for change in runs[0].files}
     for run in runs[1:]:

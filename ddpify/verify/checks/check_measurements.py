@@ -7,7 +7,7 @@ from statistics import fmean, median
 
 from ddpify.verify.checks.base import result, skipped
 from ddpify.verify.checks.comparison import Comparison
-from ddpify.verify.recording import Run
+from ddpify.verify.recording import RunRecord
 from ddpify.verify.verdict import Check, Verdict
 
 _OVERFIT = "overfits a tiny subset"
@@ -49,7 +49,7 @@ def speed(c: Comparison) -> Check:
     return Check("speed", _SPEED, Verdict.INFO, measured, (f"{memory} per process", kind))
 
 
-def _seconds(run: Run) -> float:
+def _seconds(run: RunRecord) -> float:
     """The median; the first steps load, compile and warm up."""
     every = [step.seconds for step in run.steps]
     first = min(len(every) // 5, 10)
@@ -60,7 +60,7 @@ def _shown(seconds: float) -> str:
     return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-def _peak(runs: Sequence[Run]) -> str:
+def _peak(runs: Sequence[RunRecord]) -> str:
     return f"{max(step.memory for run in runs for step in run.steps) / _MEBIBYTE:.0f}"
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ddpify.verify.checks.base import excused, numbered, result, skipped
 from ddpify.verify.checks.comparison import Comparison
-from ddpify.verify.checks.lines import Difference, Line, differences, lines
-from ddpify.verify.recording import Run
+from ddpify.verify.checks.lines import Difference, ShownLine, differences, lines
+from ddpify.verify.recording import RunRecord
 from ddpify.verify.verdict import Check
 
 _METRICS = "printed, logged numbers"
@@ -57,7 +57,7 @@ def compare_output(c: Comparison) -> Compared:
     texts = [("stdout", c.one.stdout, c.ranks[0].stdout)]
     texts += [(text.path, text.reference, text.distributed) for text in c.evidence.texts]
     ignore, same = c.evidence.options.ignore_output, _same_sizes(c)
-    counted: list[Line] = []
+    counted: list[ShownLine] = []
     wrong: list[tuple[str, Difference]] = []
     for place, reference, distributed in texts:
         both = lines(reference, ignore, one), lines(distributed, ignore, many)
@@ -99,7 +99,7 @@ def console_once(c: Comparison) -> Check:
 STREAMS = ("stdout", "stderr")
 
 
-def shown(run: Run, stream: str) -> Iterator[str]:
+def shown(run: RunRecord, stream: str) -> Iterator[str]:
     """The lines of the script's own."""
     skip = False
     for line in getattr(run, stream).splitlines():

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ddpify.verify import distance
 from ddpify.verify.checks.base import excused, result, skipped
 from ddpify.verify.checks.comparison import Comparison
-from ddpify.verify.checks.passes import Pass
-from ddpify.verify.recording import Probe, Run
+from ddpify.verify.checks.passes import LoaderPass
+from ddpify.verify.recording import ProbeRecord, RunRecord
 from ddpify.verify.verdict import Check
 
 _TITLE = "probe batch"
@@ -48,12 +48,12 @@ def _ranks_differ(c: Comparison) -> Check:
     return result("probe", _TITLE, True, measured, (detail,))
 
 
-def _ends_in_training(run: Run, own: Sequence[Pass]) -> bool:
+def _ends_in_training(run: RunRecord, own: Sequence[LoaderPass]) -> bool:
     """Nothing was evaluated with the statistics that it has now."""
     return run.status == "stopped" or not own or own[-1].training
 
 
-def _difference(one: Probe, other: Probe) -> float:
+def _difference(one: ProbeRecord, other: ProbeRecord) -> float:
     if one.output is None or other.output is None:
         return 0.0 if one.digest == other.digest else float("inf")
     return distance.relative(one.output, other.output)

@@ -8,14 +8,14 @@ from itertools import combinations, pairwise
 
 from ddpify.verify.checks.base import numbered, result, skipped, some
 from ddpify.verify.checks.comparison import Comparison, together
-from ddpify.verify.checks.passes import Pass, Samples
+from ddpify.verify.checks.passes import LoaderPass, Samples
 from ddpify.verify.verdict import Check
 
 _TITLE = "samples shared out"
 
 
 @dataclass(frozen=True)
-class Patterns:
+class SampleFaults:
     """The faults of the samples; ``step`` is the first step, ``factor`` of the batch size.
 
     ``repeated``: ranks train on the same samples; ``whole``: each rank takes all of an epoch;
@@ -47,7 +47,7 @@ def samples(c: Comparison) -> Check:
     return result("samples", _TITLE, True, measured, (*_described(found), *_first(c, found.step)))
 
 
-def patterns(c: Comparison) -> Patterns | None:
+def patterns(c: Comparison) -> SampleFaults | None:
     """None if nothing is wrong, or nothing can be said."""
     step = c.wrong_window
     if step is None or not any(each.training for each in c.passes):
@@ -60,7 +60,7 @@ def patterns(c: Comparison) -> Patterns | None:
         () if stopped else tuple(sorted(str(sample) for _, sample in taken.keys() - seen.keys()))
     )
     size = together(shares).total()
-    return Patterns(
+    return SampleFaults(
         step,
         repeated=bool(_repeated(wanted, shares)),
         whole=_whole(c),
@@ -70,7 +70,7 @@ def patterns(c: Comparison) -> Patterns | None:
     )
 
 
-def _described(found: Patterns) -> list[str]:
+def _described(found: SampleFaults) -> list[str]:
     lines = []
     if found.whole:
         lines.append("each rank goes through the whole data set")
@@ -123,7 +123,7 @@ def _same_order(c: Comparison) -> bool:
     return all(map(_repeats, c.rank_passes)) and not _repeats(c.passes)
 
 
-def _repeats(passes: tuple[Pass, ...]) -> bool:
+def _repeats(passes: tuple[LoaderPass, ...]) -> bool:
     training = [p for p in passes if p.training]
     rebuilt = len({p.loader for p in training}) == len(training)  # a loader for each pass
     pairs = [(p, q) for p, q in pairwise(training) if (rebuilt or p.loader == q.loader) and p.ended]

@@ -11,11 +11,11 @@ from functools import cached_property
 from ddpify.verify import distance
 from ddpify.verify.checks import pairs
 from ddpify.verify.checks.contents import Content, contents
-from ddpify.verify.checks.pairs import Pair, Worst
-from ddpify.verify.checks.passes import Pass, Samples, passes, training_windows
+from ddpify.verify.checks.pairs import StepPair, Worst
+from ddpify.verify.checks.passes import LoaderPass, Samples, passes, training_windows
 from ddpify.verify.evidence import Evidence
 from ddpify.verify.options import NOISES
-from ddpify.verify.recording import Run
+from ddpify.verify.recording import RunRecord
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Comparison:
     evidence: Evidence
 
     @cached_property
-    def one(self) -> Run:
+    def one(self) -> RunRecord:
         """The reference."""
         return self.evidence.reference.runs[0]
 
     @property
-    def ranks(self) -> tuple[Run, ...]:
+    def ranks(self) -> tuple[RunRecord, ...]:
         return self.evidence.distributed.runs
 
     @property
@@ -65,11 +65,11 @@ class Comparison:
         return min(len(run.steps) for run in (self.one, *self.ranks))
 
     @cached_property
-    def passes(self) -> tuple[Pass, ...]:
+    def passes(self) -> tuple[LoaderPass, ...]:
         return passes(self.one)
 
     @cached_property
-    def rank_passes(self) -> tuple[tuple[Pass, ...], ...]:
+    def rank_passes(self) -> tuple[tuple[LoaderPass, ...], ...]:
         return tuple(passes(run) for run in self.ranks)
 
     @cached_property
@@ -220,7 +220,7 @@ class Comparison:
         return found[0][1] if found else None
 
     @cached_property
-    def pairs(self) -> tuple[Pair, ...]:
+    def pairs(self) -> tuple[StepPair, ...]:
         return tuple(pair for run in self.ranks for pair in pairs.pairs(self.one, run))
 
     def _divergences(self) -> Iterator[Divergence]:
@@ -253,7 +253,7 @@ class Comparison:
             return met or bool(self.undivided)
         return met and noise not in self.evidence.options.neutralise
 
-    def _noisy(self, noise: str) -> tuple[Run, ...]:
+    def _noisy(self, noise: str) -> tuple[RunRecord, ...]:
         return self.ranks if noise == "batchnorm" else (self.one, *self.ranks)
 
 
@@ -273,6 +273,6 @@ def same_rates(wanted: Sequence[float], found: Sequence[float]) -> bool:
     )
 
 
-def _gradients(pair: Pair, floors: dict[int, float]) -> tuple[float, ...]:
+def _gradients(pair: StepPair, floors: dict[int, float]) -> tuple[float, ...]:
     floor = floors.get(pair.one.optimizer, 0.0)
     return distance.gradient_differences(pair.one.gradients, pair.other_gradients, floor)

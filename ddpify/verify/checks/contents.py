@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from ddpify.verify.checks.passes import passes
-from ddpify.verify.recording import Run, Sample
+from ddpify.verify.recording import RunRecord, Sample
 
 Key: TypeAlias = "tuple[bool, int, int, Sample]"  # training?, which such loader, its pass, sample
 
@@ -27,7 +27,7 @@ class Content:
     wrong_in_evaluation: int
 
 
-def contents(one: Run, runs: Sequence[Run]) -> Content:
+def contents(one: RunRecord, runs: Sequence[RunRecord]) -> Content:
     """Samples that only one side took are left to the checks of samples."""
     wanted: dict[Key, Counter[str]] = {}
     for key, digest, _ in _digests(one):
@@ -42,7 +42,7 @@ def contents(one: Run, runs: Sequence[Run]) -> Content:
     return Content(len(found), len(wrong), training[3] if training else None, text, evaluation)
 
 
-def _digests(run: Run) -> Iterator[tuple[Key, str, int]]:
+def _digests(run: RunRecord) -> Iterator[tuple[Key, str, int]]:
     """With the number of optimizer steps taken before."""
     every = passes(run)
     for training in (True, False):

@@ -42,7 +42,7 @@ _MANY = 4000  # lines above which texts are compared in order only, because matc
 
 
 @dataclass(frozen=True)
-class Line:
+class ShownLine:
     """``words`` is the text with "#" for each number."""
 
     text: str
@@ -66,7 +66,7 @@ class Difference:
         return f"{self.distributed!r} instead of {self.reference!r}"
 
 
-def lines(text: str, ignore: Sequence[str] = (), folder: str = "") -> tuple[Line, ...]:
+def lines(text: str, ignore: Sequence[str] = (), folder: str = "") -> tuple[ShownLine, ...]:
     """The lines to compare; ``folder`` is where the run took place, its copy of the project."""
     plain = _ANSI.sub("", text).replace("\b", "")
     plain = plain.replace(folder, "<project>") if folder else plain
@@ -76,8 +76,8 @@ def lines(text: str, ignore: Sequence[str] = (), folder: str = "") -> tuple[Line
 
 
 def differences(
-    reference: Sequence[Line],
-    distributed: Sequence[Line],
+    reference: Sequence[ShownLine],
+    distributed: Sequence[ShownLine],
     tolerance: float,
     same: frozenset[tuple[str, str]] = frozenset(),
 ) -> Iterator[Difference]:
@@ -98,13 +98,13 @@ def _last_state(line: str) -> str:
     return states[-1] if states else ""
 
 
-def _line(row: str, ignore: Sequence[str]) -> Line:
+def _line(row: str, ignore: Sequence[str]) -> ShownLine:
     kept = row
     for pattern in ignore:
         kept = re.sub(pattern, "", kept)
     parts = _NUMBER.split(_CLOCK.sub("<clock>", kept))
     words = " ".join("#".join(parts[0::2]).split())
-    return Line(row.strip(), words, tuple(parts[1::2]))
+    return ShownLine(row.strip(), words, tuple(parts[1::2]))
 
 
 def _without_clock_columns(rows: list[str]) -> list[str]:
@@ -120,8 +120,8 @@ def _without_clock_columns(rows: list[str]) -> list[str]:
 
 
 def _beside(
-    reference: Sequence[Line], distributed: Sequence[Line]
-) -> Iterator[tuple[Line | None, Line | None]]:
+    reference: Sequence[ShownLine], distributed: Sequence[ShownLine]
+) -> Iterator[tuple[ShownLine | None, ShownLine | None]]:
     """Lines of the same words side by side, so that one that is missing is named alone."""
     words, others = [line.words for line in reference], [line.words for line in distributed]
     if words == others or max(len(words), len(others)) > _MANY:

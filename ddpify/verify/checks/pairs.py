@@ -7,18 +7,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ddpify.verify import distance
-from ddpify.verify.recording import Optimizer, Parameter, Run, Signature, Step
+from ddpify.verify.recording import Optimizer, Parameter, RunRecord, Signature, StepRecord
 
 
 @dataclass(frozen=True)
-class Pair:
+class StepPair:
     """One optimizer step in the reference and on one rank; tensors in the reference's order."""
 
     number: int
     rank: int
     parameters: tuple[Parameter, ...]
-    one: Step
-    other: Step
+    one: StepRecord
+    other: StepRecord
     others: tuple[Signature, ...]
     other_gradients: tuple[Signature | None, ...]
 
@@ -51,7 +51,7 @@ def alignment(one: Optimizer, other: Optimizer) -> tuple[int, ...] | None:
     return order if same else None
 
 
-def pairs(one: Run, run: Run) -> Iterator[Pair]:
+def pairs(one: RunRecord, run: RunRecord) -> Iterator[StepPair]:
     """As far as steps of the same optimizer follow each other in both."""
     orders = [alignment(*both) for both in zip(one.optimizers, run.optimizers, strict=False)]
     for number, (step, twin) in enumerate(zip(one.steps, run.steps, strict=False)):
@@ -59,7 +59,7 @@ def pairs(one: Run, run: Run) -> Iterator[Pair]:
         order = orders[step.optimizer] if matched else None
         if order is None:
             return
-        yield Pair(
+        yield StepPair(
             number,
             run.rank,
             one.optimizers[step.optimizer].parameters,
@@ -70,7 +70,7 @@ def pairs(one: Run, run: Run) -> Iterator[Pair]:
         )
 
 
-def per_step(found: Iterable[tuple[Pair, Sequence[float]]]) -> tuple[Worst, ...]:
+def per_step(found: Iterable[tuple[StepPair, Sequence[float]]]) -> tuple[Worst, ...]:
     """Of all ranks' pairs of a step the largest difference, in order of the steps."""
     worst: dict[int, Worst] = {}
     for pair, differences in found:
@@ -83,7 +83,7 @@ def per_step(found: Iterable[tuple[Pair, Sequence[float]]]) -> tuple[Worst, ...]
     return tuple(worst[number] for number in sorted(worst))
 
 
-def initial(one: Run, runs: Sequence[Run]) -> tuple[Worst, ...]:
+def initial(one: RunRecord, runs: Sequence[RunRecord]) -> tuple[Worst, ...]:
     """Of each optimizer's parameters before its first step, whose number is the entry's step."""
     found = []
     for place, optimizer in enumerate(one.optimizers):
@@ -96,7 +96,7 @@ def initial(one: Run, runs: Sequence[Run]) -> tuple[Worst, ...]:
     return tuple(found)
 
 
-def gradient_floors(run: Run) -> dict[int, float]:
+def gradient_floors(run: RunRecord) -> dict[int, float]:
     """For each optimizer the smallest norm of a gradient that counts."""
     largest: dict[int, float] = {}
     for step in run.steps:
@@ -106,7 +106,7 @@ def gradient_floors(run: Run) -> dict[int, float]:
     return {number: distance.SMALLEST_PART * norm for number, norm in largest.items()}
 
 
-def gradient_factor(pair: Pair, tolerance: float) -> float | None:
+def gradient_factor(pair: StepPair, tolerance: float) -> float | None:
     """c, if the rank's whole gradient is c times the reference's, up to rounding."""
     c = distance.factor(pair.one.gradients, pair.other_gradients)
     if c is None:
@@ -116,7 +116,7 @@ def gradient_factor(pair: Pair, tolerance: float) -> float | None:
     return c if math.hypot(*apart) <= 10 * tolerance else None
 
 
-def parted(runs: Sequence[Run], number: int) -> tuple[str, ...]:
+def parted(runs: Sequence[RunRecord], number: int) -> tuple[str, ...]:
     """Parameters that are not the same bits on all ranks after step ``number``."""
     first = runs[0].steps[number]
     names = runs[0].optimizers[first.optimizer].parameters
@@ -129,7 +129,7 @@ def parted(runs: Sequence[Run], number: int) -> tuple[str, ...]:
     return tuple(names[place].name for place in sorted(wrong))
 
 
-def parted_at_start(runs: Sequence[Run]) -> dict[int, tuple[str, ...]]:
+def parted_at_start(runs: Sequence[RunRecord]) -> dict[int, tuple[str, ...]]:
     """For each optimizer the parameters that differ between ranks before its first step."""
     found: dict[int, tuple[str, ...]] = {}
     for optimizer in runs[0].optimizers:

@@ -8,13 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ddpify.verify.recording import Backward, End, Event, Fetch, Run, Sample, StepTaken
+from ddpify.verify.recording import (
+    Backward,
+    EndRecord,
+    EventRecord,
+    Fetch,
+    RunRecord,
+    Sample,
+    StepTaken,
+)
 
 Samples: TypeAlias = "Counter[tuple[int, Sample]]"  # number of the training loader, sample
 
 
 @dataclass(frozen=True)
-class Pass:
+class LoaderPass:
     """One pass over a loader; ``ended`` unless it was left early."""
 
     loader: int
@@ -28,7 +36,7 @@ class Pass:
         return tuple(sample for fetch in self.fetches for sample in fetch.samples)
 
 
-def passes(run: Run) -> tuple[Pass, ...]:
+def passes(run: RunRecord) -> tuple[LoaderPass, ...]:
     """All passes, in order of their first batch, or of their end where there was none.
 
     Telling by is_grad_enabled alone would count a validation loop that opens no_grad in its
@@ -39,7 +47,7 @@ def passes(run: Run) -> tuple[Pass, ...]:
     for place, event in enumerate(run.events):
         if isinstance(event, Fetch):
             fetches.setdefault((event.loader, event.passed), []).append(place)
-        elif isinstance(event, End):
+        elif isinstance(event, EndRecord):
             fetches.setdefault((event.loader, event.passed), [])
             ends[event.loader, event.passed] = place
     backwards = [p for p, event in enumerate(run.events) if isinstance(event, Backward)]
@@ -47,13 +55,13 @@ def passes(run: Run) -> tuple[Pass, ...]:
         (
             _pass(run.events, places, ends.get(key), backwards)
             if places
-            else Pass(*key, (), ended=True, training=False)
+            else LoaderPass(*key, (), ended=True, training=False)
         )
         for key, places in fetches.items()
     )
 
 
-def training_windows(run: Run) -> tuple[Samples, ...]:
+def training_windows(run: RunRecord) -> tuple[Samples, ...]:
     """Per optimizer step the samples fetched for training since the step before.
 
     One entry more than steps where samples were fetched after the last step.
@@ -70,14 +78,14 @@ def training_windows(run: Run) -> tuple[Samples, ...]:
     return tuple(windows if windows[-1] else windows[:-1])
 
 
-def _training_fetches(run: Run) -> set[int]:
+def _training_fetches(run: RunRecord) -> set[int]:
     trained = (each for each in passes(run) if each.training)
     return {id(fetch) for each in trained for fetch in each.fetches if fetch.grad}
 
 
 def _pass(
-    events: Sequence[Event], places: Sequence[int], end: int | None, backwards: Sequence[int]
-) -> Pass:
+    events: Sequence[EventRecord], places: Sequence[int], end: int | None, backwards: Sequence[int]
+) -> LoaderPass:
     first = events[places[0]]
     assert isinstance(first, Fetch)
     last = _next_fetch(events, places[-1]) if end is None else end
@@ -85,10 +93,10 @@ def _pass(
     nearest = bisect(backwards, places[0])
     trained = nearest < len(backwards) and backwards[nearest] < last
     training = trained and any(batch.grad for batch in batches)
-    return Pass(first.loader, first.passed, batches, end is not None, training)
+    return LoaderPass(first.loader, first.passed, batches, end is not None, training)
 
 
-def _next_fetch(events: Sequence[Event], place: int) -> int:
+def _next_fetch(events: Sequence[EventRecord], place: int) -> int:
     """A pass that was left early lasts until some loader is asked again."""
     later = (p for p in range(place + 1, len(events)) if isinstance(events[p], Fetch))
     return next(later, len(events))

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 
 
-class Source(Protocol):
+class DrawSource(Protocol):
     """Knows the batch; see draws.py."""
 
     neutral: bool
@@ -23,7 +23,7 @@ class Source(Protocol):
 
 
 def watched(
-    source: Source,
+    source: DrawSource,
     stream: str,
     original: Callable[..., Any],
     neutral: Callable[..., Any],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sized
 from itertools import repeat
 from typing import Any, Final
 
-from ddpify.verify.observer.drawing import Source, watched
+from ddpify.verify.observer.drawing import DrawSource, watched
 from ddpify.verify.observer.patching import Patcher
 
 # How many arguments precede ``size``; each number is drawn for itself.
@@ -34,7 +34,7 @@ _PLAIN: Final = """
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def replace(patcher: Patcher, source: Source) -> None:
+def replace(patcher: Patcher, source: DrawSource) -> None:
     for name in _PLAIN:
         patcher.replace(random, name, functools.partial(_plain, source, name))
     try:
@@ -53,7 +53,7 @@ def replace(patcher: Patcher, source: Source) -> None:
         patcher.replace(numpy.random, name, arrays.replacing(name, 0, arrays.whole))
 
 
-def _plain(source: Source, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+def _plain(source: DrawSource, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def draw(*args: Any, **kwargs: Any) -> Any:
         seed = source.seeds(f"random.{name}", _length(args), divisible=False)
         return getattr(random.Random(seed), name)(*args, **kwargs)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def _length(args: tuple[Any, ...]) -> tuple[int, ...]:
 class _Arrays:
     """``numpy`` is a parameter, as it need not be there."""
 
-    def __init__(self, numpy: Any, source: Source) -> None:
+    def __init__(self, numpy: Any, source: DrawSource) -> None:
         self._numpy = numpy
         self._source = source
         self._state = numpy.random.RandomState(0)

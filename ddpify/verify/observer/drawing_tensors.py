@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from ddpify.verify.observer.drawing import Source, watched
+from ddpify.verify.observer.drawing import DrawSource, watched
 from ddpify.verify.observer.patching import Patcher
 
 # each fills a tensor; its arguments are numbers, or a tensor with a number for each element
@@ -22,7 +22,7 @@ BY_PARAMETERS: Final = "bernoulli poisson binomial _standard_gamma _sample_diric
 _Call = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-def replace(patcher: Patcher, source: Source) -> None:
+def replace(patcher: Patcher, source: DrawSource) -> None:
     torch_ = functools.partial(watched, source, "torch")
     fills = {name: getattr(Tensor, name) for name in FILLS}
 
@@ -62,7 +62,12 @@ def _generator(seed: int) -> torch.Generator:
 
 
 def _fill(
-    source: Source, name: str, original: Callable[..., Any], target: Tensor, *args: Any, **how: Any
+    source: DrawSource,
+    name: str,
+    original: Callable[..., Any],
+    target: Tensor,
+    *args: Any,
+    **how: Any,
 ) -> Tensor:
     return target.copy_(_filled(original, source.seeds(name, target.shape), target, args, how))
 
@@ -95,7 +100,7 @@ def _part(shape: torch.Size, row: int | None, args: Any, how: dict[str, Any]) ->
 
 
 def _make(
-    source: Source,
+    source: DrawSource,
     name: str,
     fill: Callable[..., Any],
     parse: Callable[..., tuple[Tensor, tuple[Any, ...]]],
@@ -142,7 +147,7 @@ def _bounds(given: list[Any], how: dict[str, Any]) -> tuple[int, int]:
 
 def _normal(
     fill: Callable[..., Any],
-    source: Source,
+    source: DrawSource,
     name: str,
     original: Callable[..., Any],
     mean: Any = 0.0,
@@ -160,7 +165,7 @@ def _normal(
 
 
 def _by_parameters(
-    source: Source, name: str, original: Callable[..., Any], *args: Any, **how: Any
+    source: DrawSource, name: str, original: Callable[..., Any], *args: Any, **how: Any
 ) -> Any:
     out = how.pop("out", None)
     tensors = [one for one in (*args, *how.values()) if isinstance(one, Tensor)]
@@ -178,7 +183,7 @@ def _by_parameters(
 
 
 def _multinomial(
-    source: Source,
+    source: DrawSource,
     name: str,
     original: Callable[..., Any],
     input: Tensor,
@@ -203,7 +208,7 @@ def _multinomial(
 
 
 def _permutation(
-    source: Source,
+    source: DrawSource,
     name: str,
     original: Callable[..., Any],
     n: int,

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddpify.verify.checks.pairs import Worst
-from ddpify.verify.recording import Run
+from ddpify.verify.recording import RunRecord
 from ddpify.verify.report import series, words
 from ddpify.verify.report.series import Series
-from ddpify.verify.report.svg import Line, Plot, draw
+from ddpify.verify.report.svg import ChartLine, Plot, draw
 from ddpify.verify.verdict import Verification
 
 _APART = 4  # up to so many optimizers have charts of their own
-Measure = Callable[[Run, int | None], Series]
+Measure = Callable[[RunRecord, int | None], Series]
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,15 @@ class Chart:
 class Runs:
     """Both sides of a verification, as the charts need them."""
 
-    one: Run
-    many: tuple[Run, ...]
+    one: RunRecord
+    many: tuple[RunRecord, ...]
 
     @classmethod
     def of(cls, verification: Verification) -> Runs:
         """An empty run stands for a reference that was never started."""
-        return cls(next(iter(verification.reference.runs), Run()), verification.distributed.runs)
+        return cls(
+            next(iter(verification.reference.runs), RunRecord()), verification.distributed.runs
+        )
 
     @property
     def optimizers(self) -> dict[int, str]:
@@ -83,9 +85,9 @@ def _loss(runs: Runs, optimizer: int | None, suffix: str) -> Chart | None:
     ranks = tuple(series.losses(run, optimizer) for run in runs.many)
     middle = series.mean(ranks)
     lines = (
-        Line("reference", ours),
-        *(Line("rank", rank) for rank in ranks),
-        Line("mean", middle),
+        ChartLine("reference", ours),
+        *(ChartLine("rank", rank) for rank in ranks),
+        ChartLine("mean", middle),
     )
     legend = (
         ("reference", "1 process"),
@@ -110,7 +112,7 @@ def _differences(found: tuple[Worst, ...], tolerance: float) -> Chart | None:
             else "Never above the tolerance."
         )
     )
-    lines = (Line("mean", Series.of((one.step, one.difference) for one in found)),)
+    lines = (ChartLine("mean", Series.of((one.step, one.difference) for one in found)),)
     legend = (
         ("mean", "largest over parameters and ranks"),
         ("level", f"tolerance {tolerance:.0e}"),
@@ -133,7 +135,7 @@ def _overlaid(
 ) -> Chart | None:
     ours = measure(runs.one, optimizer)
     theirs = [measure(run, optimizer) for run in runs.many]
-    lines = (Line("reference", ours), *(Line("mean", one) for one in _different(theirs)))
+    lines = (ChartLine("reference", ours), *(ChartLine("mean", one) for one in _different(theirs)))
     note = " ".join([_course("1 process", ours), *(_course("Rank 0", one) for one in theirs[:1])])
     legend = (("reference", "1 process"), ("mean", runs.ranks))
     return _chart(name, optimizer, title, note, "L2 norm", lines, legend)
@@ -142,15 +144,15 @@ def _overlaid(
 def _rates(runs: Runs) -> list[Chart | None]:
     """Learning rates, if there is more to see than a constant; each schedule once."""
     seen: dict[tuple[object, ...], None] = {}
-    lines: list[Line] = []
+    lines: list[ChartLine] = []
     for optimizer in runs.optimizers:
         for group in range(series.groups(runs.one, optimizer)):
             rates = [series.learning_rates(run, optimizer, group) for run in (runs.one, *runs.many)]
             key = tuple(tuple(rate.values.tolist()) for rate in rates)
             if key not in seen and len({value for values in key for value in values}) > 1:
                 seen[key] = None
-                lines.append(Line("reference", rates[0]))
-                lines += [Line("mean", rate) for rate in _different(rates[1:])]
+                lines.append(ChartLine("reference", rates[0]))
+                lines += [ChartLine("mean", rate) for rate in _different(rates[1:])]
     if not lines:
         return []
     note = _course("1 process", lines[0].series)
@@ -164,7 +166,7 @@ def _chart(
     title: str,
     note: str,
     label: str,
-    lines: tuple[Line, ...],
+    lines: tuple[ChartLine, ...],
     legend: tuple[tuple[str, str], ...],
     level: float | None = None,
 ) -> Chart | None:
@@ -185,7 +187,7 @@ def _different(ranks: list[Series]) -> list[Series]:
     return list(known.values())
 
 
-def _wide(lines: tuple[Line, ...]) -> bool:
+def _wide(lines: tuple[ChartLine, ...]) -> bool:
     """Whether the numbers span so much that a linear axis shows only the largest."""
     values = np.concatenate([line.series.values for line in lines])
     finite = values[np.isfinite(values)]

@@ -16,7 +16,7 @@ from ddpify import __version__
 from ddpify.names import HEADER_PREFIX
 from ddpify.report.hunks import FileDiff, file_diffs
 from ddpify.verify.checks.pairs import Worst
-from ddpify.verify.recording import Run
+from ddpify.verify.recording import RunRecord
 from ddpify.verify.report import charts, series, tables, words
 from ddpify.verify.report.svg import MANY
 from ddpify.verify.verdict import Verdict, Verification
@@ -51,7 +51,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Text:
+class ProcessText:
     """A text of one process: its name, one line about it, and the text."""
 
     name: str
@@ -142,7 +142,7 @@ def _tiles(verification: Verification, found: tuple[Worst, ...]) -> Iterator[Til
         yield Tile("Median step", value, "1 process and the slowest rank")
 
 
-def _counted(runs: tuple[Run, ...]) -> str:
+def _counted(runs: tuple[RunRecord, ...]) -> str:
     counts = sorted({len(run.steps) for run in runs})
     return f"{counts[0]:,} to {counts[-1]:,}" if len(counts) > 1 else f"{sum(counts):,}"
 
@@ -156,28 +156,30 @@ def _speeds(verification: Verification) -> tuple[tuple[str, tables.Speed], ...]:
     return ("1 process", tables.speed(one)), (f"{len(many.runs)} ranks", tables.speed(many))
 
 
-def _runs(verification: Verification) -> Iterator[tuple[str, Run]]:
+def _runs(verification: Verification) -> Iterator[tuple[str, RunRecord]]:
     yield from (("1 process", run) for run in verification.reference.runs[:1])
     yield from ((f"rank {run.rank}", run) for run in verification.distributed.runs)
 
 
-def _stopped(verification: Verification) -> Iterator[Text]:
+def _stopped(verification: Verification) -> Iterator[ProcessText]:
     """Where processes hung or crashed."""
     for name, run in _runs(verification):
         if run.stack or run.traceback or run.crashed:
-            yield Text(name, words.status(run), "\n".join(filter(None, (run.traceback, run.stack))))
+            yield ProcessText(
+                name, words.status(run), "\n".join(filter(None, (run.traceback, run.stack)))
+            )
     job = verification.distributed
     if not job.finished and job.launcher_output.strip():
-        yield Text("torchrun", f"exit code {job.returncode}", _tail(job.launcher_output))
+        yield ProcessText("torchrun", f"exit code {job.returncode}", _tail(job.launcher_output))
 
 
-def _outputs(verification: Verification) -> Iterator[Text]:
+def _outputs(verification: Verification) -> Iterator[ProcessText]:
     """What each process printed; ``note`` counts lines."""
     for name, run in _runs(verification):
         for stream, text in (("stdout", run.stdout), ("stderr", run.stderr)):
             if text.strip() and (stream == "stdout" or run.crashed):
                 lines = words.plural(len(text.splitlines()), "line")
-                yield Text(f"{name}, {stream}", lines, _tail(text))
+                yield ProcessText(f"{name}, {stream}", lines, _tail(text))
 
 
 def _tail(text: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ddpify.report.hunks import file_diffs
-from ddpify.verify.recording import Job, Run
+from ddpify.verify.recording import Job, RunRecord
 from ddpify.verify.report import series, tables, words
 from ddpify.verify.verdict import Verification
 
@@ -75,7 +75,7 @@ def _job(job: Job) -> dict[str, Any]:
 
 def _steps(verification: Verification) -> list[dict[str, Any]]:
     """A row for each step that any process took."""
-    one = verification.reference.runs[0] if verification.reference.runs else Run()
+    one = verification.reference.runs[0] if verification.reference.runs else RunRecord()
     many = verification.distributed.runs
     taken = {step.number: step.optimizer for run in (*many, one) for step in run.steps}
     numbers = sorted(taken)
@@ -99,7 +99,10 @@ def _steps(verification: Verification) -> list[dict[str, Any]]:
 
 
 def _both(
-    measure: Callable[[Run], series.Series], one: Run, many: tuple[Run, ...], numbers: list[int]
+    measure: Callable[[RunRecord], series.Series],
+    one: RunRecord,
+    many: tuple[RunRecord, ...],
+    numbers: list[int],
 ) -> list[dict[str, Any]]:
     """At each step the reference's number and that of every rank."""
     ours, theirs = measure(one).at(numbers), [measure(run).at(numbers) for run in many]
@@ -109,14 +112,16 @@ def _both(
     ]
 
 
-def _rates(one: Run, many: tuple[Run, ...], numbers: list[int]) -> list[dict[str, Any]]:
+def _rates(one: RunRecord, many: tuple[RunRecord, ...], numbers: list[int]) -> list[dict[str, Any]]:
     """Of each parameter group, the reference's and rank 0's."""
     ours = {step.number: step.learning_rates for step in one.steps}
     theirs = {step.number: step.learning_rates for run in many[:1] for step in run.steps}
     return [{"reference": ours.get(n), "rank_0": theirs.get(n)} for n in numbers]
 
 
-def _largest(one: Run, many: tuple[Run, ...], numbers: list[int]) -> list[dict[str, Any] | None]:
+def _largest(
+    one: RunRecord, many: tuple[RunRecord, ...], numbers: list[int]
+) -> list[dict[str, Any] | None]:
     """Of the parameters after each step, over all ranks."""
     known = {found.step: found for found in series.differences(one, many)}
     return [

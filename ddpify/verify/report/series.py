@@ -12,9 +12,9 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from ddpify.verify.checks.pairs import Pair, Worst, pairs, per_step
+from ddpify.verify.checks.pairs import StepPair, Worst, pairs, per_step
 from ddpify.verify.distance import length, parameter_differences
-from ddpify.verify.recording import Run, Step
+from ddpify.verify.recording import RunRecord, StepRecord
 
 
 @dataclass(frozen=True)
@@ -37,27 +37,27 @@ class Series:
         return [known.get(step) for step in steps]
 
 
-def losses(run: Run, optimizer: int | None = None) -> Series:
+def losses(run: RunRecord, optimizer: int | None = None) -> Series:
     """The sum of what ``backward()`` was called on: a step follows the gradient of that sum."""
     return _each(run, lambda step: sum(step.losses) if step.losses else None, optimizer)
 
 
-def gradient_norms(run: Run, optimizer: int | None = None) -> Series:
+def gradient_norms(run: RunRecord, optimizer: int | None = None) -> Series:
     """The L2 norm of all gradients together."""
     return _each(run, _gradient_norm, optimizer)
 
 
-def learning_rates(run: Run, optimizer: int, group: int) -> Series:
+def learning_rates(run: RunRecord, optimizer: int, group: int) -> Series:
     """Of one parameter group."""
     return _each(run, lambda step: _item(step.learning_rates, group), optimizer)
 
 
-def seconds(run: Run) -> Series:
+def seconds(run: RunRecord) -> Series:
     """Time from one step to the next."""
     return _each(run, lambda step: step.seconds, None)
 
 
-def groups(run: Run, optimizer: int) -> int:
+def groups(run: RunRecord, optimizer: int) -> int:
     """The largest number of parameter groups an optimizer had."""
     rates = (len(step.learning_rates) for step in run.steps if step.optimizer == optimizer)
     return max(rates, default=0)
@@ -73,7 +73,7 @@ def mean(series: tuple[Series, ...]) -> Series:
         return Series(common, np.mean(rows, axis=0))
 
 
-def differences(reference: Run, runs: tuple[Run, ...]) -> tuple[Worst, ...]:
+def differences(reference: RunRecord, runs: tuple[RunRecord, ...]) -> tuple[Worst, ...]:
     """After each step the parameter that is farthest from the reference's, on any rank."""
     with np.errstate(over="ignore", invalid="ignore"):
         return per_step(
@@ -82,7 +82,7 @@ def differences(reference: Run, runs: tuple[Run, ...]) -> tuple[Worst, ...]:
         )
 
 
-def _different_pairs(reference: Run, runs: tuple[Run, ...]) -> Iterator[Pair]:
+def _different_pairs(reference: RunRecord, runs: tuple[RunRecord, ...]) -> Iterator[StepPair]:
     """Ranks that are right are identical, and one of them is enough."""
     seen: set[tuple[int, tuple[str, ...]]] = set()
     for run in runs:
@@ -126,7 +126,9 @@ def thin(series: Series, limit: int = 600) -> Series:
     return Series(series.steps[chosen], series.values[chosen])
 
 
-def _each(run: Run, number: Callable[[Step], float | None], optimizer: int | None) -> Series:
+def _each(
+    run: RunRecord, number: Callable[[StepRecord], float | None], optimizer: int | None
+) -> Series:
     mine = (step for step in run.steps if optimizer is None or step.optimizer == optimizer)
     return Series.of((step.number, number(step)) for step in mine)
 
@@ -135,7 +137,7 @@ def _item(values: tuple[float, ...], place: int) -> float | None:
     return values[place] if place < len(values) else None
 
 
-def _gradient_norm(step: Step) -> float | None:
+def _gradient_norm(step: StepRecord) -> float | None:
     known = [gradient for gradient in step.gradients if gradient is not None]
     with np.errstate(over="ignore", invalid="ignore"):
         return length(known) if known else None

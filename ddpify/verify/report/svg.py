@@ -41,7 +41,7 @@ _FEW = 30  # points up to which each is marked: a single one is no line
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """``kind`` is "reference", "mean" or "rank"."""
 
     kind: str
@@ -56,7 +56,7 @@ class Plot:
     title: str
     description: str
     ylabel: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     log: bool = False
     level: float | None = None
 
@@ -92,7 +92,7 @@ def _settings() -> AbstractContextManager[None]:
     )
 
 
-def _draw_line(axes: Axes, line: Line, name: str, floor: float | None) -> None:
+def _draw_line(axes: Axes, line: ChartLine, name: str, floor: float | None) -> None:
     series = line.series if line.series.steps.size <= MANY else _fewer(line, floor)
     finite = _drawable(series.values)
     values = np.where(finite, series.values, np.nan)
@@ -113,7 +113,7 @@ def _draw_line(axes: Axes, line: Line, name: str, floor: float | None) -> None:
     _mark_bad(axes, line.series.steps[~_drawable(line.series.values)], name)
 
 
-def _fewer(line: Line, floor: float | None) -> Series:
+def _fewer(line: ChartLine, floor: float | None) -> Series:
     """Of many steps: the course of what is compared, the reach of what is around it."""
     return thin(line.series) if line.kind == "rank" or floor is not None else smooth(line.series)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ddpify.verify.checks.passes import passes
-from ddpify.verify.recording import Forward, Job, Run, Sample
+from ddpify.verify.recording import ForwardRecord, Job, RunRecord, Sample
 from ddpify.verify.verdict import Verification
 
 MADE_ALL_REDUCE = "gradient all-reduce (DDP backward)"
@@ -20,7 +20,7 @@ class RankRow:
     ``distinct`` counts different training samples; ``memory`` is the peak in bytes."""
 
     rank: int | None
-    run: Run
+    run: RunRecord
     training: int
     distinct: int
     evaluation: int
@@ -126,11 +126,11 @@ def speed(job: Job) -> Speed:
     return Speed(step, samples / (steps * step) if steps * step else 0.0, job.seconds, memory)
 
 
-def _peak(run: Run) -> int:
+def _peak(run: RunRecord) -> int:
     return max((step.memory for step in run.steps), default=0)
 
 
-def _rank_row(rank: int | None, run: Run) -> RankRow:
+def _rank_row(rank: int | None, run: RunRecord) -> RankRow:
     training = _training(run)
     return RankRow(
         rank=rank,
@@ -146,7 +146,7 @@ def _rank_row(rank: int | None, run: Run) -> RankRow:
     )
 
 
-def _training(run: Run) -> list[tuple[int, Sample]]:
+def _training(run: RunRecord) -> list[tuple[int, Sample]]:
     """(loader, sample) of every sample that was fetched in a pass that trains."""
     return [(one.loader, sample) for one in passes(run) if one.training for sample in one.samples]
 
@@ -167,6 +167,6 @@ def _backwards(job: Job, steps: tuple[int, ...]) -> list[CollectiveRow]:
     return [row for row in rows if any(row.counts)]
 
 
-def _forwards(run: Run, sync: bool) -> int:
-    forwards = (event for event in run.events if isinstance(event, Forward))
+def _forwards(run: RunRecord, sync: bool) -> int:
+    forwards = (event for event in run.events if isinstance(event, ForwardRecord))
     return sum(event.grad and event.sync == sync for event in forwards)

@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Sequence
 
 from ddpify.verify.options import NOISES
-from ddpify.verify.recording import Run
+from ddpify.verify.recording import RunRecord
 from ddpify.verify.verdict import Check, Verdict, Verification
 
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|.)?")
@@ -72,7 +72,7 @@ def wanting(check: Check) -> bool:
     return check.verdict in (Verdict.FAIL, Verdict.UNDECIDED)
 
 
-def status(run: Run) -> str:
+def status(run: RunRecord) -> str:
     """How a run ended, in a few words."""
     if run.waiting:
         return f"hung in {printable(run.waiting)}"
