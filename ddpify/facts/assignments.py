@@ -9,23 +9,12 @@ from ddpify.facts import containers, special
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.containers import item_of
 from ddpify.facts.events import Access, Bind
-from ddpify.facts.expressions import shape_entry
+from ddpify.facts.joining import computed, flat_deps, flat_measure, is_zero, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
+from ddpify.facts.subscripts import shape_entry
 from ddpify.facts.tree import written
-from ddpify.facts.values import (
-    Kind,
-    Measure,
-    Thing,
-    Value,
-    computed,
-    constant,
-    flat_deps,
-    flat_measure,
-    is_zero,
-    join,
-    one,
-)
+from ddpify.facts.values import Kind, Measure, Thing, Value, constant, one
 from ddpify.python.targets import TargetPart, places
 from ddpify.source import Site
 

@@ -10,21 +10,10 @@ from ddpify.facts import containers, counts, dealing, measures, rows
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
+from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
-from ddpify.facts.values import (
-    NO_CONST,
-    NOTHING,
-    Kind,
-    Measure,
-    Thing,
-    Value,
-    computed,
-    constant,
-    flat_deps,
-    join,
-    one,
-)
+from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 

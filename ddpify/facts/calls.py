@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from dataclasses import replace
 
-from ddpify.facts import containers, fields, functional, library, methods, sums
+from ddpify.facts import (
+    containers,
+    criteria,
+    fields,
+    functional,
+    library,
+    library_classes,
+    methods,
+    sums,
+)
+from ddpify.facts.attributes import attribute
+from ddpify.facts.call_events import Arguments, arguments_of, event_of
 from ddpify.facts.details import OpenForward, Partial, made_by
 from ddpify.facts.events import Access, Call, Forward
-from ddpify.facts.expressions import attribute
+from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.summaries import GivenKinds
-from ddpify.facts.values import (
-    NOTHING,
-    Kind,
-    Measure,
-    Thing,
-    Value,
-    computed,
-    constant,
-    flat_deps,
-    flat_measure,
-    join,
-    one,
-)
-from ddpify.python.arguments import bind, defaults
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.source import Site
 
 CALLABLE_MODELS = (Kind.MODEL, Kind.WRAPPED)
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The evaluated arguments of a call, and where each stands."""
-
-    args: tuple[Value, ...]
-    kwargs: dict[str, Value]
-    arg_sites: tuple[Site, ...]
-    kwarg_sites: dict[str, Site]
-    star: bool
-
-    def all(self) -> tuple[Value, ...]:
-        """Positional, then keyword."""
-        return (*self.args, *self.kwargs.values())
 
 
 def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
@@ -63,91 +43,14 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
         m.remember(f, node.func, callee)
     else:
         callee = m.evaluate(f, node.func)
-    arguments = _arguments(m, f, node)
-    event = _event(m, f, node, callee, receiver, arguments, alone)
+    arguments = arguments_of(m, f, node)
+    event = event_of(m, f, node, callee, receiver, arguments, alone)
     for thing in (t for v in arguments.all() for t in v.things):
         thing.hop(event.site, "passed")
     event.result = _dispatch(m, f, node, callee, receiver, arguments, event)
     m.record(event)
     sums.in_place(m, f, node, event)
     return event.result
-
-
-def _event(
-    m: Machine,
-    f: Frame,
-    node: ast.Call,
-    callee: Value,
-    receiver: Value | None,
-    arguments: Arguments,
-    alone: bool,
-) -> Call:
-    targets = [t.ref for t in callee.things if isinstance(t.ref, FunctionInfo)]
-    inner = node.func.value if isinstance(node.func, ast.Attribute) else None
-    return Call(
-        m.tick(),
-        _call_name(node, callee, receiver),
-        m.site(f, node),
-        m.site(f, node.func),
-        m.where(f),
-        arguments.args,
-        arguments.kwargs,
-        arguments.arg_sites,
-        arguments.kwarg_sites,
-        receiver,
-        m.site(f, inner) if inner is not None else None,
-        targets[0] if targets else None,
-        alone=alone,
-        star=arguments.star,
-    )
-
-
-def _call_name(node: ast.Call, callee: Value, receiver: Value | None) -> str:
-    for thing in callee.things:
-        if thing.kind is Kind.EXTERNAL:
-            return thing.name
-        if thing.ref is not None:
-            return thing.name
-    if isinstance(node.func, ast.Attribute):
-        return f".{node.func.attr}"
-    return node.func.id if isinstance(node.func, ast.Name) else ""
-
-
-def _arguments(m: Machine, f: Frame, node: ast.Call) -> Arguments:
-    args: list[Value] = []
-    sites: list[Site] = []
-    star = False
-    for arg in node.args:
-        value = m.evaluate(f, arg)
-        if isinstance(arg, ast.Starred):
-            star = True
-            items = [t.items for t in value.things if t.items is not None]
-            args.extend(items[0] if items else ())
-            sites.extend([m.site(f, arg)] * (len(items[0]) if items else 0))
-            continue
-        args.append(value)
-        sites.append(m.site(f, arg))
-    kwargs, kwarg_sites, spread = _keywords(m, f, node)
-    return Arguments(tuple(args), kwargs, tuple(sites), kwarg_sites, star or spread)
-
-
-def _keywords(
-    m: Machine, f: Frame, node: ast.Call
-) -> tuple[dict[str, Value], dict[str, Site], bool]:
-    kwargs: dict[str, Value] = {}
-    sites: dict[str, Site] = {}
-    spread = False
-    for keyword in node.keywords:
-        value = m.evaluate(f, keyword.value)
-        if keyword.arg is not None:
-            kwargs[keyword.arg] = value
-            sites[keyword.arg] = m.site(f, keyword.value)
-            continue
-        spread = True
-        for thing in value.things:
-            for key, item in (thing.keys or {}).items():
-                kwargs[str(key)] = join(kwargs.get(str(key)), item)
-    return kwargs, sites, spread
 
 
 def _dispatch(
@@ -188,7 +91,7 @@ def _call_thing(
     if thing.detail(OpenForward) and isinstance(thing.ref, ClassInfo):
         return _call_method(m, f, thing, thing.ref, "forward", arguments, event)
     if thing.kind is Kind.CRITERION:
-        return library.criterion_result(m, f, thing, event)
+        return criteria.criterion_result(m, f, thing, event)
     if isinstance(thing.ref, ClassInfo) and thing.ref.lookup("__call__") is not None:
         return _call_method(m, f, thing, thing.ref, "__call__", arguments, event)
     if thing.kind is Kind.UNKNOWN:
@@ -255,7 +158,7 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
 
 def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, event: Call) -> Value:
     """A class of the project is called."""
-    kind = library.instance_kind(info)
+    kind = library_classes.instance_kind(info)
     thing = m.make(kind, f, event.site, info.name)
     thing.ref = info
     thing.attrs.clear()
@@ -292,7 +195,7 @@ def _is_super(func: ast.expr) -> bool:
 
 def _super_call(m: Machine, f: Frame, node: ast.Call) -> Value:
     assert isinstance(node.func, ast.Attribute)
-    arguments = _arguments(m, f, node)
+    arguments = arguments_of(m, f, node)
     owner = f.function.owner if f.function is not None else None
     if owner is None or f.self_thing is None:
         return computed(*arguments.all())
@@ -321,102 +224,3 @@ def apply(m: Machine, f: Frame, function: Value, args: tuple[Value, ...], site: 
         result = _call_thing(m, f, thing, given, event)
         results.extend([result] if result is not None else [])
     return join(*results) if results else computed(*args)
-
-
-def enter(
-    m: Machine,
-    f: Frame | None,
-    info: FunctionInfo,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    site: Site,
-    arg_sites: tuple[Site, ...],
-    kwarg_sites: Mapping[str, Site],
-) -> Value:
-    """Run a project function; one that only computes is read once for this kind of arguments."""
-    m.entered_at.add(site)
-    given = GivenKinds.to(info, args, kwargs)
-    key = m.summaries.key(f, info, given)
-    if f is None or key is None:
-        return _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
-    known = m.summaries.replayed(key, given)
-    if known is not None:
-        return known
-    recording = m.summaries.begin((*f.stack, site), given)
-    try:
-        result = _read(m, f, info, args, kwargs, site, arg_sites, kwarg_sites)
-    finally:
-        m.summaries.end(recording)
-    m.summaries.keep(key, recording, info, given, result)
-    return result
-
-
-def _read(
-    m: Machine,
-    f: Frame | None,
-    info: FunctionInfo,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    site: Site,
-    arg_sites: tuple[Site, ...],
-    kwarg_sites: Mapping[str, Site],
-) -> Value:
-    """Read a body; recursion and endless depth give what is known of the arguments."""
-    m.summaries.entered(info)
-    with m.inside(info) as allowed:
-        if not allowed:
-            m.summaries.cut_short()
-            return computed(*args, *kwargs.values())
-        frame = _frame(f, info, site)
-        _bind_parameters(m, frame, info, args, kwargs, arg_sites, kwarg_sites)
-        frame.no_grad = frame.no_grad or any(m.turns_off_grad(d) for d in info.decorators)
-        if isinstance(info.node, ast.Lambda):
-            frame.statement = f.statement if f is not None else site
-            return m.evaluate(frame, info.node.body)
-        ended = m.execute(frame, info.node.body)
-    if frame.yields:
-        inner = join(*frame.yields)
-        return one(Thing(Kind.ITERATOR, site, inner=inner), flat_deps(inner))
-    if not ended:
-        frame.returns.append(constant(None))
-    return join(*frame.returns)
-
-
-def _frame(f: Frame | None, info: FunctionInfo, site: Site) -> Frame:
-    stack = (*(f.stack if f is not None else ()), site)
-    frame = Frame(info.module, info, {}, info.closure, stack, f, statement=site)
-    if f is not None:
-        frame.loop, frame.guards, frame.no_grad = f.loop, f.guards, f.no_grad
-        frame.contexts = f.contexts
-    frame.entered_with = len(frame.guards)
-    return frame
-
-
-def _bind_parameters(
-    m: Machine,
-    frame: Frame,
-    info: FunctionInfo,
-    args: tuple[Value, ...],
-    kwargs: dict[str, Value],
-    arg_sites: tuple[Site, ...],
-    kwarg_sites: Mapping[str, Site],
-) -> None:
-    spec = info.node.args
-    placed: list[tuple[Value, Site | None]] = list(zip_longest(args, arg_sites[: len(args)]))
-    named = {name: (value, kwarg_sites.get(name)) for name, value in kwargs.items()}
-    bound = bind(spec, placed, named)
-    known = defaults(spec, info.defaults, info.kw_defaults)
-    for name, (value, site) in bound.given.items():
-        frame.env[name], frame.parameters[name] = value, site
-    for name in bound.missing:
-        frame.env[name], frame.parameters[name] = known.get(name, NOTHING), None
-    if spec.vararg is not None:
-        rest = tuple(value for value, _ in bound.rest)
-        frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=rest))
-    if spec.kwarg is not None:
-        keys: dict[object, Value] = {name: value for name, (value, _) in bound.keywords.items()}
-        frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))
-    names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
-    first = frame.env.get(names[0]) if names else None
-    if info.owner is not None and first is not None and first.things:
-        frame.self_thing = first.things[0]

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.scopes import Frame, Guard
-from ddpify.facts.values import OF_ONE_RANK, Measure, Value, flat_deps
+from ddpify.facts.values import OF_ONE_RANK, Measure, Value
 
 
 def conditioned(f: Frame, value: Value) -> Value:

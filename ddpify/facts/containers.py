@@ -9,18 +9,9 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from ddpify.facts.joining import join, parts_of
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import (
-    NOTHING,
-    Kind,
-    Measure,
-    Thing,
-    Value,
-    constant,
-    join,
-    one,
-    parts_of,
-)
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, constant, one
 from ddpify.source import Site
 
 LISTS: Final = (Kind.TUPLE, Kind.ITERATOR)

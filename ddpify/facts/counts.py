@@ -13,9 +13,10 @@ import ast
 from ddpify.facts import measures, rows
 from ddpify.facts.details import CountMean, Tally
 from ddpify.facts.events import Call
+from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Measure, Thing, Value, computed, flat_deps
+from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 DIFFERENTIABLE = (Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)

@@ -13,12 +13,13 @@ from collections.abc import Iterator
 from ddpify.facts import carried, passes
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Access, Bind, Call, LoopEnd, Where
+from ddpify.facts.joining import is_zero
 from ddpify.facts.locality import is_local, loaders_in
 from ddpify.facts.owners import key_of
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import OF_ONE_RANK, Kind, Measure, Thing, Value, is_zero
+from ddpify.facts.values import OF_ONE_RANK, Kind, Measure, Thing, Value
 
 REPEATABLE = (
     *(ast.Name, ast.Attribute, ast.Subscript, ast.Constant, ast.BinOp, ast.UnaryOp),

@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from ddpify.facts import (
     containers,
     counts,
     dealing,
-    library,
     measures,
     rows,
     special,
     wrapping,
 )
-from ddpify.facts.containers import item_of
-from ddpify.facts.details import AnyAttribute, Factory, loader_arguments
+from ddpify.facts.attributes import attribute_node
 from ddpify.facts.events import Access
+from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.scopes import Frame
+from ddpify.facts.subscripts import subscript
 from ddpify.facts.unwrapping import unwrapped_model
-from ddpify.facts.values import (
-    NO_CONST,
-    NOTHING,
-    Kind,
-    Measure,
-    Thing,
-    Value,
-    computed,
-    constant,
-    flat_deps,
-    flat_measure,
-    join,
-    one,
-)
-from ddpify.source import Site
+from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 
 def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
@@ -71,174 +57,6 @@ def _constant(m: Machine, f: Frame, node: ast.Constant) -> Value:
     known = f.module.constants.get(node)
     if known is None:
         known = f.module.constants[node] = constant(node.value)
-    return known
-
-
-def _attribute(m: Machine, f: Frame, node: ast.Attribute) -> Value:
-    base = m.evaluate(f, node.value)
-    m.record(Access(m.tick(), base, m.site(f, node.value), node.attr, m.where(f)))
-    return attribute(m, f, base, node.attr, node)
-
-
-def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
-    """``base.name``: heap attributes, methods, modules' globals, external names."""
-    if not base.things:
-        return _plain_attribute(base, name)
-    return join(*[_thing_attribute(m, f, base, thing, name, node) for thing in base.things])
-
-
-def _plain_attribute(base: Value, name: str) -> Value:
-    if name == "shape":
-        return base.but(const=NO_CONST)
-    if name in ("device", "dtype"):
-        return NOTHING
-    keep = name in measures.KEEPS_ANY or name in ("T", "mT")
-    return computed(base, measure=base.measure if keep else None)
-
-
-def _thing_attribute(
-    m: Machine, f: Frame, base: Value, thing: Thing, name: str, node: ast.AST
-) -> Value:
-    if thing.kind is Kind.ARGUMENT:
-        m.summaries.looked_up(thing.attrs, name)
-    if name in thing.attrs:
-        return thing.attrs[name]
-    if thing.kind is Kind.MODULE:
-        return m.module_attribute(thing, name)
-    if thing.kind is Kind.EXTERNAL:
-        return one(m.external(f"{thing.name}.{name}", m.site(f, node)))
-    if isinstance(thing.ref, ClassInfo):
-        found = thing.ref.lookup(name)
-        if found is not None:
-            return m.bind_method(thing, found, m.site(f, node))
-    return _named_attribute(m, f, thing, name, node) or _known_attribute(
-        m, f, base, thing, name, node
-    )
-
-
-def _named_attribute(m: Machine, f: Frame, thing: Thing, name: str, node: ast.AST) -> Value | None:
-    """What every object of a class has, or is made up when it is asked for."""
-    if name == "__name__" and isinstance(thing.ref, (ClassInfo, FunctionInfo)):
-        return constant(thing.ref.name)
-    if thing.kind is not Kind.INSTANCE or not isinstance(thing.ref, ClassInfo):
-        return None
-    if name == "__class__":
-        return one(thing.ref.thing) if thing.ref.thing is not None else None
-    if name.startswith("__"):
-        return None
-    made = special.special(m, f, thing, "__getattr__", (constant(name),), m.site(f, node))
-    if made is not None:
-        return made
-    stored = thing.detail(AnyAttribute)
-    return stored.value if stored is not None else None
-
-
-def _known_attribute(
-    m: Machine, f: Frame, base: Value, thing: Thing, name: str, node: ast.AST
-) -> Value:
-    if name == "__dict__" and thing.kind is Kind.INSTANCE:
-        return one(Thing(Kind.DICT, thing.born, keys=cast("dict[object, Value]", thing.attrs)))
-    if thing.kind is Kind.WRAPPED and name == "module" and thing.inner is not None:
-        return thing.inner
-    if thing.kind is Kind.LOADER and name == "dataset":
-        return loader_arguments(thing).dataset or NOTHING
-    if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
-        given = loader_arguments(thing)
-        sampler = given.sampler if name == "sampler" else given.batch_sampler
-        return sampler or one(Thing(Kind.SAMPLER, thing.born, inner=one(thing)))
-    if thing.kind is Kind.ARGUMENT and thing.name == "":
-        return thing.attrs.setdefault(name, one(Thing(Kind.ARGUMENT, m.site(f, node), name)))
-    if thing.kind in (Kind.MODEL, Kind.WRAPPED):
-        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}", part_of=thing)
-        thing.attrs[name] = Value((child,), frozenset({thing}))
-        return thing.attrs[name]
-    if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
-        return _plain_attribute(base, name)
-    return Value((), flat_deps(one(thing)) | base.deps, _attribute_measure(base, name))
-
-
-def _attribute_measure(base: Value, name: str) -> Measure:
-    if base.measure is Measure.UNIFORM:
-        return Measure.UNIFORM
-    return base.measure if name in ("data", "T", "shape") else Measure.MIXED
-
-
-def _subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
-    base = m.evaluate(f, node.value)
-    if isinstance(node.slice, ast.Slice) and base.of(*containers.LISTS):
-        bounds = [m.evaluate(f, b) if b else None for b in containers.bounds_of(node.slice)]
-        lists = base.of(*containers.LISTS)
-        return join(*[containers.slice_of(t, bounds, m.site(f, node)) for t in lists])
-    index = m.evaluate(f, node.slice)
-    if _is_shape(node.value):
-        return shape_entry(m, f, base, index, m.site(f, node))
-    if any(t.name == "os.environ" for t in base.of(Kind.EXTERNAL)):
-        return library.environment(m, f, index, m.site(f, node))
-    if base.of(Kind.MODEL, Kind.WRAPPED):
-        m.record(Access(m.tick(), base, m.site(f, node.value), "__getitem__", m.where(f)))
-    results = [
-        special.special(m, f, thing, "__getitem__", (index,), m.site(f, node))
-        or _made_up(m, f, thing, index, m.site(f, node))
-        or item_of(thing, index)
-        or part_of(thing)
-        for thing in base.things
-    ]
-    found = [r for r in results if r is not None]
-    if found:
-        return join(*found)
-    part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
-    return rows.subscript(base, node.slice, index, part)
-
-
-def _made_up(m: Machine, f: Frame, thing: Thing, index: Value, site: Site) -> Value | None:
-    """An entry that a ``defaultdict`` makes when it is asked for; None where there is one."""
-    factory = thing.detail(Factory)
-    if factory is None or thing.keys is None or (not index.known and thing.keys):
-        return None
-    slot: object = index.const if index.known else 0
-    if slot in thing.keys:
-        return None
-    thing.keys[slot] = m.apply(f, factory.makes, (), site)
-    return thing.keys[slot]
-
-
-def _is_shape(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "shape"
-
-
-def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> Value:
-    """``x.shape[i]``: how many entries along the batch axis, or a constant."""
-    if not (index.known and index.const == 0):
-        return NOTHING
-    if base.measure in (Measure.SAMPLES, Measure.PICKED):
-        return counts.size(m, f, base, site)
-    return Value((), flat_deps(base))
-
-
-def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
-    if base.measure is Measure.SAMPLES:
-        if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
-            return Measure.PICKED
-        whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)
-        sliced = isinstance(index, ast.Tuple) and any(isinstance(e, ast.Slice) for e in index.elts)
-        return Measure.SAMPLES if whole or sliced else Measure.MIXED
-    if base.measure is Measure.UNIFORM:  # `weights[labels]` has an entry per sample
-        local = flat_measure(given)
-        return local if local in (Measure.UNIFORM, Measure.SAMPLES) else Measure.MIXED
-    if base.measure is Measure.PICKED:
-        sliced = isinstance(index, ast.Tuple) and isinstance(index.elts[0], ast.Slice)
-        return Measure.PICKED if sliced or isinstance(index, ast.Slice) else Measure.MIXED
-    return base.measure
-
-
-def part_of(thing: Thing) -> Value | None:
-    """An entry of a `Sequential` or `ModuleList`, None when the thing is not a module."""
-    if thing.kind not in (Kind.MODEL, Kind.WRAPPED):
-        return None
-    known = thing.attrs.get("__getitem__")
-    if known is None:
-        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}[]", part_of=thing)
-        known = thing.attrs["__getitem__"] = Value((child,), frozenset({thing}))
     return known
 
 
@@ -438,17 +256,11 @@ def _call(m: Machine, f: Frame, node: ast.Call) -> Value:
     return m.call(f, node)
 
 
-def callable_of(value: Value) -> FunctionInfo | None:
-    """The project function a value is, if it is exactly one."""
-    refs = [t.ref for t in value.things if isinstance(t.ref, FunctionInfo)]
-    return refs[0] if len(refs) == 1 else None
-
-
 HANDLERS: dict[type[ast.expr], Callable[[Any, Frame, Any], Value]] = {
     ast.Name: _name,
     ast.Constant: _constant,
-    ast.Attribute: _attribute,
-    ast.Subscript: _subscript,
+    ast.Attribute: attribute_node,
+    ast.Subscript: subscript,
     ast.Tuple: _tuple,
     ast.List: _tuple,
     ast.Set: _tuple,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import containers
+from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, join, one
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
 from ddpify.python import fields as python
 from ddpify.source import Site
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts.details import OpenForward
+from ddpify.facts.joining import parts_of
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Kind, Thing, Value, parts_of
+from ddpify.facts.values import Kind, Thing, Value
 
 PLAIN_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.Module", "builtins.object"})
 # Ways to get parameters that reading `__init__` may not show.

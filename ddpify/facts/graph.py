@@ -6,9 +6,10 @@ import ast
 
 from ddpify.facts import roles
 from ddpify.facts.events import Forward
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Kind, Thing, flat_deps
+from ddpify.facts.values import Kind, Thing
 from ddpify.source import Site
 
 

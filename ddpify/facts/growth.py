@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from ddpify.facts import carried
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Bind, Call
+from ddpify.facts.joining import flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows, per_sample
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure, Thing, Value, flat_deps, flat_measure, join
+from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 LISTS = (Kind.TUPLE, Kind.ITERATOR)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from ddpify.facts import counts, growth, wrapping
 from ddpify.facts.details import made_by
 from ddpify.facts.events import Call
+from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, computed, flat_deps, one
+from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, one
 from ddpify.names import INSTALLED
 from ddpify.python.words import DDP
 

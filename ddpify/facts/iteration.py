@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from ddpify.facts.events import Call
+from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.values import (
-    NOTHING,
-    Kind,
-    Measure,
-    Thing,
-    Value,
-    computed,
-    flat_deps,
-    join,
-    one,
-)
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 
 
 def element_of(m: Machine, f: Frame, value: Value) -> Value:

@@ -7,7 +7,7 @@ called twice yields two loaders. Nothing of the user's code is executed or impor
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,7 +15,9 @@ from typing import Any, cast
 from ddpify.facts import (
     accumulators,
     assignments,
+    attributes,
     calls,
+    entering,
     expressions,
     functional,
     iteration,
@@ -26,6 +28,7 @@ from ddpify.facts import (
 )
 from ddpify.facts.distributed import mentions
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
+from ddpify.facts.joining import held, join
 from ddpify.facts.record import Event, Events
 from ddpify.facts.scopes import (
     ClassInfo,
@@ -38,7 +41,7 @@ from ddpify.facts.scopes import (
 )
 from ddpify.facts.summaries import Summaries
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, held, join, one
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, one
 from ddpify.names import HEADER_PREFIX, INSTALLED, current
 from ddpify.project import Project
 from ddpify.python import words
@@ -147,7 +150,7 @@ class ProgramReader:
         frame = Frame(module, None, module.globals)
         self.execute(frame, module.tree.body)
 
-    def execute(self, f: Frame, body: list[ast.stmt]) -> bool:
+    def execute(self, f: Frame, body: Sequence[ast.stmt]) -> bool:
         """Run statements in a frame."""
         return statements.execute(self, f, body)
 
@@ -291,7 +294,7 @@ class ProgramReader:
 
     def attribute(self, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
         """``base.name``."""
-        return expressions.attribute(self, f, base, name, node)
+        return attributes.attribute(self, f, base, name, node)
 
     def element_of(self, f: Frame, value: Value) -> Value:
         """What iterating over ``value`` yields."""
@@ -354,7 +357,7 @@ class ProgramReader:
         kwarg_sites: Mapping[str, Site] | None = None,
     ) -> Value:
         """Run a project function with these arguments and give what it returns."""
-        return calls.enter(self, f, info, args, kwargs, site, arg_sites, kwarg_sites or {})
+        return entering.enter(self, f, info, args, kwargs, site, arg_sites, kwarg_sites or {})
 
     def apply(self, f: Frame, function: Value, args: tuple[Value, ...], site: Site) -> Value:
         """What a function, class or bound method gives, called by Python itself."""

@@ -6,9 +6,10 @@ import ast
 
 from ddpify.facts import containers
 from ddpify.facts.assignments import assign
+from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, join, one
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, one
 from ddpify.python import fields
 from ddpify.python.targets import places
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.values import Measure, Value, is_zero
+from ddpify.facts.joining import is_zero
+from ddpify.facts.values import Measure, Value
 
 U, SAMPLES, COUNT = Measure.UNIFORM, Measure.SAMPLES, Measure.COUNT
 SUM, MEAN, PER_COUNT, MIXED = Measure.SUM, Measure.MEAN, Measure.PER_COUNT, Measure.MIXED

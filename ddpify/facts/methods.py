@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from ddpify.facts import containers, counts, fields, library, measures, rows
+from ddpify.facts import containers, counts, fields, measures, rows, tensor_calls
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, MakingCall, Optimized
 from ddpify.facts.events import Call
+from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
-from ddpify.facts.values import (
-    NOTHING,
-    Kind,
-    Thing,
-    Value,
-    computed,
-    flat_deps,
-    join,
-    one,
-)
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
 PARAMETERS = frozenset(
@@ -193,7 +185,7 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
     if name in ("sum", "mean"):
         axis = call.arg(0, "dim") or call.arg(0, "axis")
         given = None if axis is None else (axis.const if axis.known else "unknown")
-        return library.reduced(m, f, name, measure, given, call, values)
+        return tensor_calls.reduced(m, f, name, measure, given, call, values)
     if name == "size":
         return _size(m, f, receiver, call)
     if measure in measures.ENTRIES:
@@ -219,14 +211,16 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
 def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value | None:
     """A method of a tensor with entries of samples, None when it is not followed."""
     values = (receiver, *call.args, *call.kwargs.values())
-    if library.mixes_samples(name, call, 0):
+    if tensor_calls.mixes_samples(name, call, 0):
         mixed = computed(*values, measure=measures.MIXED)
-        return library.pair(call, mixed) if name in measures.RANKINGS or call.args else mixed
+        return tensor_calls.pair(call, mixed) if name in measures.RANKINGS or call.args else mixed
     if name in measures.KEEPS_BATCH_AXIS:
         part = computed(*values, measure=receiver.measure)
-        return library.pair(call, part) if name in measures.PAIR_RESULTS and call.args else part
+        return (
+            tensor_calls.pair(call, part) if name in measures.PAIR_RESULTS and call.args else part
+        )
     if name in counts.PICKS:
-        return library.picked(call, values)
+        return tensor_calls.picked(call, values)
     if name in counts.SIZES:
         return counts.size(m, f, receiver, call.site)
     return None

@@ -11,11 +11,12 @@ from ddpify.facts import owners
 from ddpify.facts.containers import GROWS
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Bind, Call, LoopEnd
+from ddpify.facts.joining import is_zero
 from ddpify.facts.locality import is_local
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.sinks import SHOWN
-from ddpify.facts.values import NOTHING, Kind, Measure, is_zero
+from ddpify.facts.values import NOTHING, Kind, Measure
 from ddpify.source import Site
 
 METER = frozenset({"self.sum", "self.count", "self.avg", "self.val"})

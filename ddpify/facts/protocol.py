@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
@@ -41,7 +41,7 @@ class Machine(Protocol):
 
     # -- running
     def evaluate(self, f: Frame, node: ast.expr) -> Value: ...
-    def execute(self, f: Frame, body: list[ast.stmt]) -> bool: ...
+    def execute(self, f: Frame, body: Sequence[ast.stmt]) -> bool: ...
     def call(self, f: Frame, node: ast.Call, alone: bool = False) -> Value: ...
     def assign(
         self, f: Frame, target: ast.expr, value: Value, source: ast.expr | None = None

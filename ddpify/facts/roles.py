@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ddpify.facts.details import NumbersPasses, Optimized, call_that_made
 from ddpify.facts.events import Call, Forward
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Loader, Role, TrainingLoop
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Loop
-from ddpify.facts.values import Kind, Thing, Value, flat_deps
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
 
 COUNTERS = ("builtins.range", "itertools.count")

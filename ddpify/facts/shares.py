@@ -13,12 +13,13 @@ from ddpify.facts import roles, targets
 from ddpify.facts.counts import forms, is_bounded, pure
 from ddpify.facts.details import CountMean, Tally
 from ddpify.facts.events import Where
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Share, TrainingLoop
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Loop
 from ddpify.facts.uses import only_divides
-from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, flat_deps
+from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
 from ddpify.source import Site
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Call
+from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Value
@@ -94,8 +95,6 @@ def depends(value: Value, local: frozenset[Site]) -> bool:
     """Whether a value, or what it holds, comes from a sharded loader's batches."""
     if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
         return False
-    from ddpify.facts.values import flat_deps, flat_measure
-
     if flat_measure(value) is Measure.UNIFORM:
         return False
     return any(

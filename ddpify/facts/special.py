@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.values import Kind, Thing, Value, join, one
+from ddpify.facts.values import Kind, Thing, Value, one
 from ddpify.source import Site
 
 OPERATORS: Final[dict[type[ast.operator], str]] = {

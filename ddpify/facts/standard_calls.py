@@ -8,9 +8,10 @@ from ddpify.facts import containers, fields
 from ddpify.facts.details import Factory
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
+from ddpify.facts.joining import computed, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, computed, join, one
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
 
 LISTS: Final = frozenset({"collections.deque", "queue.Queue", "queue.SimpleQueue"})
 ZIPS: Final = frozenset({"itertools.product", "itertools.zip_longest"})

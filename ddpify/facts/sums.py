@@ -6,27 +6,16 @@ import ast
 
 from ddpify.facts import carried
 from ddpify.facts.events import Bind, Call
+from ddpify.facts.joining import computed, flat_deps, flat_measure, is_zero, join, parts_of
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
-from ddpify.facts.values import (
-    ZEROS,
-    Kind,
-    Measure,
-    Value,
-    computed,
-    flat_deps,
-    flat_measure,
-    is_zero,
-    join,
-    parts_of,
-)
+from ddpify.facts.values import ZEROS, Kind, Measure, Value
 
 U, ENTRY, SUM = Measure.UNIFORM, Measure.ENTRY, Measure.SUM
 ENTRIES = (Measure.SAMPLES, Measure.PICKED)
 ADDED = (Measure.SUM, Measure.COUNT)
 ZERO_CALLS = frozenset({"torch.zeros", "numpy.zeros", "torch.zeros_like", "numpy.zeros_like"})
 SETTINGS = frozenset({"dtype", "device", "layout", "requires_grad", "order", "pin_memory"})
-BINCOUNTS = frozenset({"torch.bincount", "numpy.bincount"})
 SCATTERS = frozenset({"scatter_add_", "index_add_"})
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.facts.criteria import varying_count
 from ddpify.facts.details import CountMean, call_that_made
 from ddpify.facts.events import Call
-from ddpify.facts.library import varying_count
 from ddpify.facts.protocol import Machine
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, constant

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from ddpify.facts.details import Wrapper
+from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Value, join, one
+from ddpify.facts.values import Kind, Value, one
 from ddpify.source import Site
 
 

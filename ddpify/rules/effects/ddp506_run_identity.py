@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind, Thing, Value, flat_deps
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks.model import CLOCK, RANDOM, RANK0, Origin
 from ddpify.ranks.model import RankValue as RankValue
 from ddpify.ranks.run import Run

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 from ddpify.facts.accumulators import accumulates
 from ddpify.facts.events import Call, LoopEnd
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind, Measure, Value, flat_deps
+from ddpify.facts.values import Kind, Measure, Value
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed

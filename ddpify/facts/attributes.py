@@ -1,0 +1,106 @@
+"""Attributes: what an object holds under a name, or makes up when it is asked."""
+
+from __future__ import annotations
+
+import ast
+from typing import cast
+
+from ddpify.facts import (
+    measures,
+    special,
+)
+from ddpify.facts.details import AnyAttribute, loader_arguments
+from ddpify.facts.events import Access
+from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
+
+
+def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
+    base = m.evaluate(f, node.value)
+    m.record(Access(m.tick(), base, m.site(f, node.value), node.attr, m.where(f)))
+    return attribute(m, f, base, node.attr, node)
+
+
+def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
+    """``base.name``: heap attributes, methods, modules' globals, external names."""
+    if not base.things:
+        return _plain_attribute(base, name)
+    return join(*[_thing_attribute(m, f, base, thing, name, node) for thing in base.things])
+
+
+def _plain_attribute(base: Value, name: str) -> Value:
+    if name == "shape":
+        return base.but(const=NO_CONST)
+    if name in ("device", "dtype"):
+        return NOTHING
+    keep = name in measures.KEEPS_ANY or name in ("T", "mT")
+    return computed(base, measure=base.measure if keep else None)
+
+
+def _thing_attribute(
+    m: Machine, f: Frame, base: Value, thing: Thing, name: str, node: ast.AST
+) -> Value:
+    if thing.kind is Kind.ARGUMENT:
+        m.summaries.looked_up(thing.attrs, name)
+    if name in thing.attrs:
+        return thing.attrs[name]
+    if thing.kind is Kind.MODULE:
+        return m.module_attribute(thing, name)
+    if thing.kind is Kind.EXTERNAL:
+        return one(m.external(f"{thing.name}.{name}", m.site(f, node)))
+    if isinstance(thing.ref, ClassInfo):
+        found = thing.ref.lookup(name)
+        if found is not None:
+            return m.bind_method(thing, found, m.site(f, node))
+    return _named_attribute(m, f, thing, name, node) or _known_attribute(
+        m, f, base, thing, name, node
+    )
+
+
+def _named_attribute(m: Machine, f: Frame, thing: Thing, name: str, node: ast.AST) -> Value | None:
+    """What every object of a class has, or is made up when it is asked for."""
+    if name == "__name__" and isinstance(thing.ref, (ClassInfo, FunctionInfo)):
+        return constant(thing.ref.name)
+    if thing.kind is not Kind.INSTANCE or not isinstance(thing.ref, ClassInfo):
+        return None
+    if name == "__class__":
+        return one(thing.ref.thing) if thing.ref.thing is not None else None
+    if name.startswith("__"):
+        return None
+    made = special.special(m, f, thing, "__getattr__", (constant(name),), m.site(f, node))
+    if made is not None:
+        return made
+    stored = thing.detail(AnyAttribute)
+    return stored.value if stored is not None else None
+
+
+def _known_attribute(
+    m: Machine, f: Frame, base: Value, thing: Thing, name: str, node: ast.AST
+) -> Value:
+    if name == "__dict__" and thing.kind is Kind.INSTANCE:
+        return one(Thing(Kind.DICT, thing.born, keys=cast("dict[object, Value]", thing.attrs)))
+    if thing.kind is Kind.WRAPPED and name == "module" and thing.inner is not None:
+        return thing.inner
+    if thing.kind is Kind.LOADER and name == "dataset":
+        return loader_arguments(thing).dataset or NOTHING
+    if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
+        given = loader_arguments(thing)
+        sampler = given.sampler if name == "sampler" else given.batch_sampler
+        return sampler or one(Thing(Kind.SAMPLER, thing.born, inner=one(thing)))
+    if thing.kind is Kind.ARGUMENT and thing.name == "":
+        return thing.attrs.setdefault(name, one(Thing(Kind.ARGUMENT, m.site(f, node), name)))
+    if thing.kind in (Kind.MODEL, Kind.WRAPPED):
+        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}", part_of=thing)
+        thing.attrs[name] = Value((child,), frozenset({thing}))
+        return thing.attrs[name]
+    if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
+        return _plain_attribute(base, name)
+    return Value((), flat_deps(one(thing)) | base.deps, _attribute_measure(base, name))
+
+
+def _attribute_measure(base: Value, name: str) -> Measure:
+    if base.measure is Measure.UNIFORM:
+        return Measure.UNIFORM
+    return base.measure if name in ("data", "T", "shape") else Measure.MIXED

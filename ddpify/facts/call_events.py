@@ -1,0 +1,105 @@
+"""Calls before they are made: their names and arguments, as the record keeps them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from ddpify.facts.events import Call
+from ddpify.facts.joining import join
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.values import Kind, Value
+from ddpify.source import Site
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The evaluated arguments of a call, and where each stands."""
+
+    args: tuple[Value, ...]
+    kwargs: dict[str, Value]
+    arg_sites: tuple[Site, ...]
+    kwarg_sites: dict[str, Site]
+    star: bool
+
+    def all(self) -> tuple[Value, ...]:
+        """Positional, then keyword."""
+        return (*self.args, *self.kwargs.values())
+
+
+def event_of(
+    m: Machine,
+    f: Frame,
+    node: ast.Call,
+    callee: Value,
+    receiver: Value | None,
+    arguments: Arguments,
+    alone: bool,
+) -> Call:
+    targets = [t.ref for t in callee.things if isinstance(t.ref, FunctionInfo)]
+    inner = node.func.value if isinstance(node.func, ast.Attribute) else None
+    return Call(
+        m.tick(),
+        _call_name(node, callee, receiver),
+        m.site(f, node),
+        m.site(f, node.func),
+        m.where(f),
+        arguments.args,
+        arguments.kwargs,
+        arguments.arg_sites,
+        arguments.kwarg_sites,
+        receiver,
+        m.site(f, inner) if inner is not None else None,
+        targets[0] if targets else None,
+        alone=alone,
+        star=arguments.star,
+    )
+
+
+def _call_name(node: ast.Call, callee: Value, receiver: Value | None) -> str:
+    for thing in callee.things:
+        if thing.kind is Kind.EXTERNAL:
+            return thing.name
+        if thing.ref is not None:
+            return thing.name
+    if isinstance(node.func, ast.Attribute):
+        return f".{node.func.attr}"
+    return node.func.id if isinstance(node.func, ast.Name) else ""
+
+
+def arguments_of(m: Machine, f: Frame, node: ast.Call) -> Arguments:
+    args: list[Value] = []
+    sites: list[Site] = []
+    star = False
+    for arg in node.args:
+        value = m.evaluate(f, arg)
+        if isinstance(arg, ast.Starred):
+            star = True
+            items = [t.items for t in value.things if t.items is not None]
+            args.extend(items[0] if items else ())
+            sites.extend([m.site(f, arg)] * (len(items[0]) if items else 0))
+            continue
+        args.append(value)
+        sites.append(m.site(f, arg))
+    kwargs, kwarg_sites, spread = _keywords(m, f, node)
+    return Arguments(tuple(args), kwargs, tuple(sites), kwarg_sites, star or spread)
+
+
+def _keywords(
+    m: Machine, f: Frame, node: ast.Call
+) -> tuple[dict[str, Value], dict[str, Site], bool]:
+    kwargs: dict[str, Value] = {}
+    sites: dict[str, Site] = {}
+    spread = False
+    for keyword in node.keywords:
+        value = m.evaluate(f, keyword.value)
+        if keyword.arg is not None:
+            kwargs[keyword.arg] = value
+            sites[keyword.arg] = m.site(f, keyword.value)
+            continue
+        spread = True
+        for thing in value.things:
+            for key, item in (thing.keys or {}).items():
+                kwargs[str(key)] = join(kwargs.get(str(key)), item)
+    return kwargs, sites, spread

@@ -1,0 +1,147 @@
+"""Values that may be one of several, and values computed from others or held by containers."""
+
+from __future__ import annotations
+
+from ddpify.facts.values import (
+    MAX_THINGS,
+    NO_CONST,
+    NOTHING,
+    ZEROS,
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    join_measure,
+)
+
+
+def is_zero(value: Value) -> bool:
+    """Whether a sum may begin with it: 0, or an array of zeros."""
+    return value.const is ZEROS or (value.known and bool(value.const == 0))
+
+
+def join(*values: Value | None) -> Value:
+    """The value that is any one of these (None: not bound on that path)."""
+    result = None
+    for value in values:
+        if result is None:
+            result = value
+        elif value is not None and value is not result:
+            result = _join2(result, value)
+    return NOTHING if result is None else result
+
+
+def _join2(a: Value, b: Value) -> Value:
+    """The value that is either; ``a`` itself where ``b`` adds nothing, the usual case by far."""
+    things, deps = a.things, a.deps
+    if b.things and b.things != things:
+        things = tuple(dict.fromkeys(things + b.things))[:MAX_THINGS]
+    if not b.deps <= deps:
+        deps = deps | b.deps
+    same = things == a.things and deps is a.deps and a.measure is b.measure and a.rows == b.rows
+    if same and things == b.things and deps == b.deps and a.const == b.const:
+        return a
+    tallies = things and bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY))
+    if tallies:  # a count, or something else
+        both = (*a.things, *b.things)
+        deps = deps | {t for t in both if t.kind is Kind.TALLY}
+    const = a.const if _same_const(a, b) else NO_CONST
+    if same and deps is a.deps and const is a.const:
+        return a
+    measure = join_measure(a.measure, b.measure)
+    return Value(things, deps, measure, const, a.rows and b.rows)
+
+
+def _same_const(a: Value, b: Value) -> bool:
+    return a.known and b.known and type(a.const) is type(b.const) and bool(a.const == b.const)
+
+
+def computed(*values: Value, measure: Measure | None = None) -> Value:
+    """The result of an operation that is not followed: only what it came from is kept.
+
+    Containers are looked into, so that `f((loss, x))` still depends on the batch.
+    """
+    deps: set[Thing] = set()
+    measures = []
+    for value in values:
+        deps |= flat_deps(value)
+        measures.append(flat_measure(value))
+    if measure is None:
+        measure = _mixed(measures)
+    return Value((), frozenset(deps), measure)
+
+
+def _mixed(measures: list[Measure]) -> Measure:
+    local = {m for m in measures if m is not Measure.UNIFORM}
+    if not local:
+        return Measure.UNIFORM
+    return Measure.ENTRY if local == {Measure.ENTRY} else Measure.MIXED
+
+
+_DATA = frozenset(
+    {
+        Kind.MODEL,
+        Kind.WRAPPED,
+        Kind.PARAMETERS,
+        Kind.OPTIMIZER,
+        Kind.SCHEDULER,
+        Kind.DATASET,
+        Kind.LOADER,
+        Kind.BATCH,
+        Kind.FORWARD,
+        Kind.STATE,
+        Kind.CHECKPOINT,
+        Kind.ARGUMENT,
+        Kind.RANK,
+        Kind.CLOCK,
+        Kind.RANDOM,
+        Kind.FILES,
+        Kind.FILE,
+        Kind.TRACKER,
+        Kind.DEVICE,
+        Kind.CRITERION,
+        Kind.SCALER,
+        Kind.PROGRESS,
+        Kind.WORLD,
+        Kind.RATIO,
+    }
+)
+
+
+def flat_deps(value: Value, depth: int = 4) -> frozenset[Thing]:
+    """The data things a value is, holds or came from."""
+    if not value.things and not value.deps:
+        return frozenset()
+    found = {t for t in value.deps if t.kind in _DATA}
+    for thing in value.things:
+        if thing.kind in _DATA:
+            found.add(thing)
+        if depth and thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
+            for part in parts_of(thing):
+                found |= flat_deps(part, depth - 1)
+    return frozenset(found)
+
+
+def flat_measure(value: Value, depth: int = 4) -> Measure:
+    """The measure of a value or, for a container, of what it holds."""
+    if value.measure is not Measure.UNIFORM or not depth or not value.things:
+        return value.measure
+    held = (t for t in value.things if t.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR))
+    return _mixed([flat_measure(part, depth - 1) for t in held for part in parts_of(t)])
+
+
+def held(value: Value, kind: Kind, depth: int = 3) -> list[Thing]:
+    """The things of a kind that a value is or, for a container, holds."""
+    found = []
+    for thing in value.things:
+        if thing.kind is kind:
+            found.append(thing)
+        elif depth and thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
+            found += [t for part in parts_of(thing) for t in held(part, kind, depth - 1)]
+    return found
+
+
+def parts_of(thing: Thing) -> tuple[Value, ...]:
+    """The values a container thing holds."""
+    parts = tuple(thing.items or ()) + tuple((thing.keys or {}).values())
+    return parts + ((thing.inner,) if thing.inner is not None else ())

@@ -1,0 +1,100 @@
+"""Elements of values: entries of containers, rows of a batch, parts of a module."""
+
+from __future__ import annotations
+
+import ast
+
+from ddpify.facts import (
+    containers,
+    counts,
+    library,
+    rows,
+    special,
+)
+from ddpify.facts.containers import item_of
+from ddpify.facts.details import Factory
+from ddpify.facts.events import Access
+from ddpify.facts.joining import computed, flat_deps, flat_measure, join
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
+from ddpify.source import Site
+
+
+def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
+    base = m.evaluate(f, node.value)
+    if isinstance(node.slice, ast.Slice) and base.of(*containers.LISTS):
+        bounds = [m.evaluate(f, b) if b else None for b in containers.bounds_of(node.slice)]
+        lists = base.of(*containers.LISTS)
+        return join(*[containers.slice_of(t, bounds, m.site(f, node)) for t in lists])
+    index = m.evaluate(f, node.slice)
+    if _is_shape(node.value):
+        return shape_entry(m, f, base, index, m.site(f, node))
+    if any(t.name == "os.environ" for t in base.of(Kind.EXTERNAL)):
+        return library.environment(m, f, index, m.site(f, node))
+    if base.of(Kind.MODEL, Kind.WRAPPED):
+        m.record(Access(m.tick(), base, m.site(f, node.value), "__getitem__", m.where(f)))
+    results = [
+        special.special(m, f, thing, "__getitem__", (index,), m.site(f, node))
+        or _made_up(m, f, thing, index, m.site(f, node))
+        or item_of(thing, index)
+        or part_of(thing)
+        for thing in base.things
+    ]
+    found = [r for r in results if r is not None]
+    if found:
+        return join(*found)
+    part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
+    return rows.subscript(base, node.slice, index, part)
+
+
+def _made_up(m: Machine, f: Frame, thing: Thing, index: Value, site: Site) -> Value | None:
+    """An entry that a ``defaultdict`` makes when it is asked for; None where there is one."""
+    factory = thing.detail(Factory)
+    if factory is None or thing.keys is None or (not index.known and thing.keys):
+        return None
+    slot: object = index.const if index.known else 0
+    if slot in thing.keys:
+        return None
+    thing.keys[slot] = m.apply(f, factory.makes, (), site)
+    return thing.keys[slot]
+
+
+def _is_shape(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
+
+
+def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> Value:
+    """``x.shape[i]``: how many entries along the batch axis, or a constant."""
+    if not (index.known and index.const == 0):
+        return NOTHING
+    if base.measure in (Measure.SAMPLES, Measure.PICKED):
+        return counts.size(m, f, base, site)
+    return Value((), flat_deps(base))
+
+
+def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
+    if base.measure is Measure.SAMPLES:
+        if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
+            return Measure.PICKED
+        whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)
+        sliced = isinstance(index, ast.Tuple) and any(isinstance(e, ast.Slice) for e in index.elts)
+        return Measure.SAMPLES if whole or sliced else Measure.MIXED
+    if base.measure is Measure.UNIFORM:  # `weights[labels]` has an entry per sample
+        local = flat_measure(given)
+        return local if local in (Measure.UNIFORM, Measure.SAMPLES) else Measure.MIXED
+    if base.measure is Measure.PICKED:
+        sliced = isinstance(index, ast.Tuple) and isinstance(index.elts[0], ast.Slice)
+        return Measure.PICKED if sliced or isinstance(index, ast.Slice) else Measure.MIXED
+    return base.measure
+
+
+def part_of(thing: Thing) -> Value | None:
+    """An entry of a `Sequential` or `ModuleList`, None when the thing is not a module."""
+    if thing.kind not in (Kind.MODEL, Kind.WRAPPED):
+        return None
+    known = thing.attrs.get("__getitem__")
+    if known is None:
+        child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}[]", part_of=thing)
+        known = thing.attrs["__getitem__"] = Value((child,), frozenset({thing}))
+    return known

@@ -1,0 +1,117 @@
+"""Functions of torch and numpy on tensors with a batch axis."""
+
+from __future__ import annotations
+
+from ddpify.facts import (
+    counts,
+    measures,
+)
+from ddpify.facts.criteria import is_loss, loss_of, over_count, reduction_of
+from ddpify.facts.details import (
+    CountMean,
+)
+from ddpify.facts.events import Call
+from ddpify.facts.joining import computed, flat_measure
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import Kind, Measure, Thing, Value
+
+
+def reduced(
+    m: Machine,
+    f: Frame,
+    how: str,
+    measure: Measure,
+    axis: object,
+    call: Call,
+    values: tuple[Value, ...],
+) -> Value:
+    """``x.sum(axis)`` or ``x.mean(axis)``: perhaps a count, or a mean over one."""
+    value = computed(*values, measure=measures.reduce_samples(measure, how, axis))
+    if value.measure is Measure.RATIO and measure is Measure.PICKED:
+        return counts.over(m, f, value, call.site, CountMean(m.where(f), call=call))
+    return counts.tally(m, f, value, call.site) if measure in measures.ENTRIES else value
+
+
+def picked(call: Call, values: tuple[Value, ...]) -> Value:
+    """What a mask picks of samples, also as a tuple of indices."""
+    part = computed(*values, measure=Measure.PICKED)
+    pieces = "as_tuple" in call.kwargs or call.name == "torch.where"
+    return part.but(things=(Thing(Kind.ITERATOR, call.site, inner=part),)) if pieces else part
+
+
+def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
+    """torch's functions on tensors with a batch axis."""
+    if not name.startswith(("torch.", "numpy.")) or not call.args:
+        return None
+    first = call.args[0]
+    if name.startswith("torch.nn.functional.") and is_loss(tail):
+        return over_count(m, f, loss_of(call, reduction_of(call)), call, call, 2)
+    if tail in ("sum", "mean"):
+        axis = call.arg(1, "dim") or call.arg(1, "axis")
+        given = None if axis is None else (axis.const if axis.known else "unknown")
+        return reduced(m, f, tail, flat_measure(first), given, call, call.args)
+    if tail in measures.CREATES and _counted(call):
+        return computed(*call.args, measure=Measure.SAMPLES)
+    if tail in counts.CLAMPS and first.of(Kind.TALLY):
+        return counts.kept(m, f, first, tail, call)
+    if first.measure in measures.ENTRIES:
+        found = _on_entries(m, f, tail, call)
+        if found is not None:
+            return found
+    if name in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
+        local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}
+        if tail in ("cat", "concatenate") and first.rows:  # of each sample some, end to end
+            return computed(*call.args, measure=Measure.PICKED)
+        return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
+    return None
+
+
+def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
+    """A function of a tensor with entries of samples, None when it is not followed."""
+    first = call.args[0]
+    if tail in counts.PICKS or (tail == "where" and len(call.args) == 1):
+        return picked(call, call.args)
+    if tail in counts.SIZES:
+        return counts.size(m, f, first, call.site)
+    if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:
+        counted = counts.without_gradient(computed(first, measure=Measure.SUM))
+        return counts.tally(m, f, counted, call.site)
+    if mixes_samples(tail, call, 1):
+        mixed = computed(*call.args, *call.kwargs.values(), measure=Measure.MIXED)
+        return pair(call, mixed) if tail in measures.RANKINGS or len(call.args) > 1 else mixed
+    if tail in measures.ELEMENTWISE_FUNCTIONS:
+        part = computed(*call.args, measure=first.measure)
+        return pair(call, part) if tail in measures.PAIR_RESULTS and len(call.args) > 1 else part
+    return None
+
+
+def _held(value: Value) -> list[Measure]:
+    """The measures of a list's entries, or of the value itself."""
+    entries = [entry for thing in value.things for entry in thing.items or ()]
+    return [entry.measure for entry in entries] if entries else [flat_measure(value)]
+
+
+def _counted(call: Call) -> bool:
+    """Whether a new tensor gets one row per sample of a batch."""
+    return any(is_batch_size(value) for value in (*call.args[:1], *call.kwargs.values()))
+
+
+def is_batch_size(value: Value) -> bool:
+    """A number of samples, or a shape that begins with one."""
+    first = value.things[0].items if value.things else None
+    return (first[0] if first else value).measure is Measure.COUNT
+
+
+def mixes_samples(name: str, call: Call, given: int) -> bool:
+    """Whether a call looks along the batch; ``given``: how many arguments come before its own."""
+    place = {**measures.EXTREMES, **measures.RANKINGS}.get(name)
+    if place is None:
+        return False
+    axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
+    return measures.mixes_samples(name, axis)
+
+
+def pair(call: Call, part: Value) -> Value:
+    """``values, indices`` of max, topk, sort."""
+    return Value((Thing(Kind.TUPLE, call.site, items=(part, part)),), part.deps, part.measure)
