@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import autograd, functions, mixing, naming, objects, words
+from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import RANK, Origin, RankThing, RankValue, Read, Symbol
+from ddpify.ranks.model import RANK, Origin, RankThing, RankValue, Symbol
 from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol

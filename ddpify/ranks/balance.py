@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Any
 
-from ddpify.ranks.model import ALL, Exit, Symbol
+from ddpify.ranks.events import Exit
+from ddpify.ranks.model import ALL, Symbol
 from ddpify.ranks.paths import alike, one_round, view
 from ddpify.ranks.trace import (
     ABORT,

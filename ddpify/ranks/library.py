@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 from ddpify.python import words as names
@@ -19,18 +18,28 @@ from ddpify.ranks import (
     mixing,
     naming,
     objects,
-    sizes,
     streams,
     words,
 )
 from ddpify.ranks.buffers import has_buffers
-from ddpify.ranks.collective import Collective, collective, is_world
+from ddpify.ranks.collective import collective
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import CLOCK, DATA, FILES, LOCAL_RANK, RANK, RankCall, RankValue
+from ddpify.ranks.model import CLOCK, FILES, RANK, RankCall, RankValue
+from ddpify.ranks.process_groups import (
+    is_initialized,
+    is_true,
+    local_rank,
+    on_collective,
+    operation,
+    rank_and_size,
+    rank_of_group,
+    true,
+    world_size,
+)
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
-from ddpify.ranks.values import NONE, TRUE, constant, symbol
+from ddpify.ranks.values import NONE, symbol
 
 
 def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
@@ -56,10 +65,10 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     name = one.name
     shared = collective(one)
     if shared is not None:
-        return _collective(m, f, shared)
+        return on_collective(m, f, shared)
     if name in words.COLLECTIVE_CALLS or one.method in words.COLLECTIVE_METHODS:
-        m.event(_op(one), one, one.node, f)
-    if one.method == "log" and _is_true(one.kwargs.get("sync_dist")):
+        m.event(operation(one), one, one.node, f)
+    if one.method == "log" and is_true(one.kwargs.get("sync_dist")):
         m.event("log(sync_dist=True)", one, one.node, f)
     if name in words.AGREEING_CALLS:
         agreed = result(one)
@@ -83,87 +92,7 @@ def _by_its_name(m: RankMachine, one: RankCall) -> RankValue | None:
     return None if known else m.by_name(one.method.removeprefix("get_"), one.site)
 
 
-def _is_true(value: RankValue | None) -> bool:
-    return value is not None and value.constant is True
-
-
-def _op(one: RankCall) -> str:
-    return one.name.removeprefix(words.DIST) if one.name.startswith(words.DIST) else one.name
-
-
 # -- torch.distributed -----------------------------------------------------------------------------
-
-
-def _collective(m: RankMachine, f: RankFrame, shared: Collective) -> RankValue:
-    one = shared.call
-    m.opened = m.opened or one.method == "init_process_group"
-    if shared.group is None and not _is_true(shared.given("use_local_synchronization")):
-        m.event(one.method, one, one.node, f)
-    if shared.functional:
-        return result(one).clean() if one.name in words.AGREEING_CALLS else result(one)
-    if one.method in words.AGREEING_OPS:
-        _agree(m, f, shared)
-    if one.method == "reduce":
-        _reduce(m, f, shared)
-    return NONE if shared.gives_none else result(one)
-
-
-def _agree(m: RankMachine, f: RankFrame, shared: Collective) -> None:
-    """Afterwards what it fills in is the same on all ranks."""
-    value = shared.given(shared.filled)
-    if value is None:
-        return
-    for thing in value.things:
-        thing.synced = True
-    for item in value.items or ():
-        for thing in item.things:
-            thing.synced = True
-    node = shared.node(shared.filled)
-    if isinstance(node, (ast.Name, ast.Attribute)):
-        items = value.items
-        if items is not None:
-            items = tuple(item.clean() for item in items)
-        whole = mixing.reduced(m, replace(value.clean(), items=items), shared)
-        assigning.assign_quietly(m, f, node, whole)
-
-
-def _reduce(m: RankMachine, f: RankFrame, shared: Collective) -> None:
-    """``reduce``: afterwards one rank's argument is the sum, those of the others are not."""
-    value, node = shared.given(shared.filled), shared.node(shared.filled)
-    if value is not None and isinstance(node, (ast.Name, ast.Attribute)):
-        partly = with_origin(value, DATA, "reduced on one rank", shared.call)
-        assigning.assign_quietly(m, f, node, partly)
-
-
-def _rank(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
-    group = one.arg(0, "group")
-    if group is not None and not is_world(group):
-        return with_origin(symbol(f"rank@{one.site}"), RANK, "get_rank()", one)
-    return m.rank_value(RANK, "get_rank()", one.site)
-
-
-def _local_rank(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
-    return m.rank_value(LOCAL_RANK, one.name, one.site)
-
-
-def _size(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
-    group = one.arg(0, "group")
-    whole = group is None or is_world(group)
-    return constant(sizes.world_size()) if whole else None
-
-
-def _rank_and_size(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
-    rank = m.rank_value(RANK, one.name, one.site)
-    return replace(result(one), items=(rank, constant(sizes.world_size())))
-
-
-def _true(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
-    return TRUE
-
-
-def _is_initialized(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
-    """True, save to the helpers before they open the group: `if is_distributed(): return`."""
-    return constant(m.opened or not f.module.ours)
 
 
 def _imported(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
@@ -292,12 +221,12 @@ def _hooks(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 
 _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue | None]]] = {
     **builtin.HANDLERS,
-    **dict.fromkeys(words.RANK_CALLS, _rank),
-    **dict.fromkeys(words.LOCAL_RANK_CALLS, _local_rank),
-    **dict.fromkeys(words.SIZE_CALLS, _size),
-    **dict.fromkeys(words.RANK_AND_SIZE_CALLS, _rank_and_size),
-    **dict.fromkeys(words.TRUE_CALLS, _true),
-    f"{words.DIST}is_initialized": _is_initialized,
+    **dict.fromkeys(words.RANK_CALLS, rank_of_group),
+    **dict.fromkeys(words.LOCAL_RANK_CALLS, local_rank),
+    **dict.fromkeys(words.SIZE_CALLS, world_size),
+    **dict.fromkeys(words.RANK_AND_SIZE_CALLS, rank_and_size),
+    **dict.fromkeys(words.TRUE_CALLS, true),
+    f"{words.DIST}is_initialized": is_initialized,
     "sys.modules.get": _imported,
     "typing.cast": _second,
     words.DDP: _wrap,

@@ -25,6 +25,7 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.aliases import Aliases, Changes, is_container
 from ddpify.ranks.balance import Balance
+from ddpify.ranks.events import Exit, Here, Store
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.imports import Modules
@@ -35,15 +36,12 @@ from ddpify.ranks.model import (
     DATA,
     RANDOM,
     RANK,
-    Exit,
-    Here,
     Origin,
     RankCall,
     RankGuard,
     RankLoop,
     RankThing,
     RankValue,
-    Store,
     Symbol,
 )
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module

@@ -8,11 +8,12 @@ from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from ddpify.ranks.aliases import Aliases, Changes
+from ddpify.ranks.events import Here
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.imports import Modules
 from ddpify.ranks.interest import Interest
-from ddpify.ranks.model import Here, Origin, RankCall, RankGuard, RankLoop, RankThing, RankValue
+from ddpify.ranks.model import Origin, RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Item

@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks import words
-from ddpify.ranks.model import Exit, RankCall, RankLoop, Read, Store
+from ddpify.ranks.events import Exit, Read, Store
+from ddpify.ranks.model import RankCall, RankLoop
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes
 from ddpify.ranks.trace import Mismatch

@@ -6,7 +6,8 @@ import ast
 from itertools import chain
 
 from ddpify.ranks import words
-from ddpify.ranks.model import RankCall, RankValue, Store
+from ddpify.ranks.events import Store
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 
 _DEVICES = ("lightning.fabric.Fabric", "lightning.pytorch.Trainer")

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddpify.ranks.model import ALL, Exit, RankCall, RankGuard, Symbol
+from ddpify.ranks.events import Exit
+from ddpify.ranks.model import ALL, RankCall, RankGuard, Symbol
 from ddpify.ranks.modules import Module
 from ddpify.source import Site
 

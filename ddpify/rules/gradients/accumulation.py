@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ddpify.ranks.model import RankCall, RankLoop, RankValue, Read, Store
+from ddpify.ranks.events import Read, Store
+from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.windows import Window, evaluate, window
 from ddpify.rules.shared.wrapped import (

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ddpify.ranks.model import Exit, RankCall, RankGuard, RankLoop, RankValue, Read, Store, Symbol
+from ddpify.ranks.events import Exit, Read, Store
+from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankValue, Symbol
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.run import Run
 

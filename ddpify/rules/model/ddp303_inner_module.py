@@ -10,7 +10,8 @@ from ddpify.facts.model import Facts
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
 from ddpify.ranks import words
-from ddpify.ranks.model import RankThing, RankValue, Read
+from ddpify.ranks.events import Read
+from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ddpify.ranks.model import ALL, RankCall, RankValue, Store
+from ddpify.ranks.events import Store
+from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed

@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import CLOCK, DATA, RANDOM, RankCall, RankGuard, RankValue, Store
+from ddpify.ranks.events import Store
+from ddpify.ranks.model import CLOCK, DATA, RANDOM, RankCall, RankGuard, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import held
 from ddpify.site import Site

@@ -1,0 +1,99 @@
+"""torch.distributed: groups, ranks and collectives, as the ranks see them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from ddpify.ranks import (
+    assigning,
+    mixing,
+    sizes,
+    words,
+)
+from ddpify.ranks.collective import Collective, is_world
+from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.model import DATA, LOCAL_RANK, RANK, RankCall, RankValue
+from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.results import result, with_origin
+from ddpify.ranks.values import NONE, TRUE, constant, symbol
+
+
+def is_true(value: RankValue | None) -> bool:
+    return value is not None and value.constant is True
+
+
+def operation(one: RankCall) -> str:
+    return one.name.removeprefix(words.DIST) if one.name.startswith(words.DIST) else one.name
+
+
+def on_collective(m: RankMachine, f: RankFrame, shared: Collective) -> RankValue:
+    one = shared.call
+    m.opened = m.opened or one.method == "init_process_group"
+    if shared.group is None and not is_true(shared.given("use_local_synchronization")):
+        m.event(one.method, one, one.node, f)
+    if shared.functional:
+        return result(one).clean() if one.name in words.AGREEING_CALLS else result(one)
+    if one.method in words.AGREEING_OPS:
+        _agree(m, f, shared)
+    if one.method == "reduce":
+        _reduce(m, f, shared)
+    return NONE if shared.gives_none else result(one)
+
+
+def _agree(m: RankMachine, f: RankFrame, shared: Collective) -> None:
+    """Afterwards what it fills in is the same on all ranks."""
+    value = shared.given(shared.filled)
+    if value is None:
+        return
+    for thing in value.things:
+        thing.synced = True
+    for item in value.items or ():
+        for thing in item.things:
+            thing.synced = True
+    node = shared.node(shared.filled)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        items = value.items
+        if items is not None:
+            items = tuple(item.clean() for item in items)
+        whole = mixing.reduced(m, replace(value.clean(), items=items), shared)
+        assigning.assign_quietly(m, f, node, whole)
+
+
+def _reduce(m: RankMachine, f: RankFrame, shared: Collective) -> None:
+    """``reduce``: afterwards one rank's argument is the sum, those of the others are not."""
+    value, node = shared.given(shared.filled), shared.node(shared.filled)
+    if value is not None and isinstance(node, (ast.Name, ast.Attribute)):
+        partly = with_origin(value, DATA, "reduced on one rank", shared.call)
+        assigning.assign_quietly(m, f, node, partly)
+
+
+def rank_of_group(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    group = one.arg(0, "group")
+    if group is not None and not is_world(group):
+        return with_origin(symbol(f"rank@{one.site}"), RANK, "get_rank()", one)
+    return m.rank_value(RANK, "get_rank()", one.site)
+
+
+def local_rank(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    return m.rank_value(LOCAL_RANK, one.name, one.site)
+
+
+def world_size(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    group = one.arg(0, "group")
+    whole = group is None or is_world(group)
+    return constant(sizes.world_size()) if whole else None
+
+
+def rank_and_size(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    rank = m.rank_value(RANK, one.name, one.site)
+    return replace(result(one), items=(rank, constant(sizes.world_size())))
+
+
+def true(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    return TRUE
+
+
+def is_initialized(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    """True, save to the helpers before they open the group: `if is_distributed(): return`."""
+    return constant(m.opened or not f.module.ours)
