@@ -9,7 +9,8 @@ from ddpify.python.patterns import unpacked
 from ddpify.ranks import containers, naming
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.matching import Asked
-from ddpify.ranks.model import ALL, RankValue, Symbol
+from ddpify.ranks.model import ALL, RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import differs, key_of, merge, spread, symbol
 

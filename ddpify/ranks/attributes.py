@@ -9,8 +9,9 @@ from typing import Any
 from ddpify.ranks import autograd, functions, mixing, naming, objects, words
 from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import RANK, Origin, RankThing, RankValue, Symbol
+from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
+from ddpify.ranks.origins import RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
 

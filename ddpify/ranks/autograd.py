@@ -7,10 +7,11 @@ from typing import Final
 
 from ddpify.ranks import functions
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import NO_GRAD, RankCall, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
+from ddpify.ranks.traits import NO_GRAD
 
 _BASES: Final = ("torch.autograd.Function", "torch.autograd.function.Function")
 

@@ -8,7 +8,8 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import ALL, Symbol
+from ddpify.ranks.model import ALL
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.paths import alike, one_round, view
 from ddpify.ranks.trace import (
     ABORT,

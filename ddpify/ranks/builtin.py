@@ -24,7 +24,8 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import IDENTITY, RankCall, RankThing, RankValue, Symbol
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import (

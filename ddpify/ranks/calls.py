@@ -13,8 +13,9 @@ from ddpify.ranks.autograd import applied
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.functions import enter
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import IDENTITY, RANK0, RANK1, RankCall, RankThing, RankValue
+from ddpify.ranks.model import RANK0, RANK1, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
+from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
 from ddpify.ranks.values import key_of, of, per_rank, symbol

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import ALL, RankValue, Symbol
+from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.modules import Module
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import events
 

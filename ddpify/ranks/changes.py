@@ -8,7 +8,8 @@ from typing import Final
 
 from ddpify.ranks import assigning, containers
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import ALL, DATA, Origin, RankCall, RankValue, Symbol
+from ddpify.ranks.model import ALL, RankCall, RankValue
+from ddpify.ranks.origins import DATA, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import spread

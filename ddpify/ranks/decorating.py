@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from ddpify.ranks import words
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import ALL, RANK, Origin, RankThing, RankValue
+from ddpify.ranks.model import ALL, RankThing, RankValue
+from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.protocol import RankMachine
 
 

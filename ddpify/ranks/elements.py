@@ -8,7 +8,8 @@ from dataclasses import replace
 from ddpify.ranks import builtin, calls, containers
 from ddpify.ranks.environment import environment
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import DATA, ITEM, PART, STRIDE, Origin, RankValue, Symbol
+from ddpify.ranks.model import RankValue
+from ddpify.ranks.origins import DATA, ITEM, PART, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import differs, key_of, per_rank, symbol, text
 

@@ -6,7 +6,8 @@ import ast
 
 from ddpify.ranks import sizes, words
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import Origin, RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, constant, symbol
 

@@ -23,9 +23,10 @@ from ddpify.ranks.attributes import attribute_of, note_read, settled
 from ddpify.ranks.environment import in_environment
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.logic import chain, negation
-from ddpify.ranks.model import IDENTITY, RankGuard, RankLoop, RankValue, Symbol
+from ddpify.ranks.model import RankGuard, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.operations import binary, compare
+from ddpify.ranks.origins import IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import told_apart
 from ddpify.ranks.values import NONE, constant, key_of, per_rank, symbol

@@ -9,8 +9,9 @@ from dataclasses import replace
 from ddpify.names import COLLECTIVES
 from ddpify.ranks import mixing, naming, words
 from ddpify.ranks.frames import RankFrame, node_of_function
-from ddpify.ranks.model import ALL, RANK0, Origin, RankCall, RankGuard, RankThing, RankValue
+from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.origins import Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.trace import Inline, Item
 from ddpify.ranks.values import NONE, agreed, merge, of, symbol

@@ -7,19 +7,12 @@ from typing import Final
 from ddpify.ranks import functions
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import (
-    NO_GRAD,
-    RANK,
-    RANK0,
-    Origin,
-    RankCall,
-    RankGuard,
-    RankThing,
-    RankValue,
-)
+from ddpify.ranks.model import RANK0, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
+from ddpify.ranks.traits import NO_GRAD
 from ddpify.ranks.values import of
 
 TRAINER: Final = "lightning.pytorch.Trainer"

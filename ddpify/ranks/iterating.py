@@ -8,18 +8,8 @@ from dataclasses import replace
 from ddpify.python.words import ITERATES
 from ddpify.ranks import words
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import (
-    ALL,
-    DATA,
-    IDENTITY,
-    RANK0,
-    RANK1,
-    Origin,
-    RankLoop,
-    RankThing,
-    RankValue,
-    Symbol,
-)
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
+from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
 

@@ -25,7 +25,8 @@ from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import collective
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import CLOCK, FILES, RANK, RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import CLOCK, FILES, RANK
 from ddpify.ranks.process_groups import (
     is_initialized,
     is_true,

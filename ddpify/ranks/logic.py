@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddpify.ranks.model import RankValue, Symbol
+from ddpify.ranks.model import RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.sizes import Sized
 from ddpify.ranks.values import Made, differs, gathered, split_by_rank, text, truth
 

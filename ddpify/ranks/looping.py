@@ -10,7 +10,8 @@ from dataclasses import replace
 from ddpify.ranks import assigning, iterating
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import Origin, RankGuard, RankLoop, RankValue
+from ddpify.ranks.model import RankGuard, RankLoop, RankValue
+from ddpify.ranks.origins import Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends

@@ -10,8 +10,9 @@ from ddpify.python import patterns
 from ddpify.ranks import containers
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.logic import chain
-from ddpify.ranks.model import ALL, RankValue, Symbol
+from ddpify.ranks.model import ALL, RankValue
 from ddpify.ranks.operations import compare
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, key_of, symbol, text
 

@@ -18,8 +18,9 @@ from ddpify.names import MEANS, SUMS
 from ddpify.ranks import words
 from ddpify.ranks.collective import Collective
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import DATA, RankCall, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.origins import DATA
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized
 from ddpify.site import Site

@@ -10,71 +10,16 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 from zlib import crc32
 
 from ddpify.ranks.attempts import Attempt
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
+from ddpify.ranks.origins import IDENTITY, Origin, Symbol
+from ddpify.ranks.traits import PLAIN, Traits
 from ddpify.source import Site
 
 RANK0, RANK1, ALL = 1, 2, 3
-ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
-
-
-@dataclass(frozen=True)
-class Symbol:
-    """A part of a value that is not known; equal keys are equal values.
-
-    ``parts``: the operator and the operands (atoms) of an expression that it stands for, by the
-    names that `ast` has for them: ``("Mod", a, b)``, ``("Gt", a, b)``.
-    """
-
-    key: str
-    parts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Why a value may differ between ranks: ``kind`` is one of the constants below."""
-
-    kind: str
-    what: str
-    site: Site
-
-    def __hash__(self) -> int:
-        """Alike in every process, so that sets of origins have one order and reports, too."""
-        return hash((self.site.span.line, self.site.span.column, len(self.what)))
-
-
-# Kinds of Origin. RANK: the rank itself, or what is computed from it; LOCAL_RANK: its number on the
-# node; DATA: samples of this rank, a loss, a metric; CLOCK, RANDOM, FILES: as they say.
-RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock random files".split()
-IDENTITY = frozenset({RANK, LOCAL_RANK})
-COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with the rank
-# What an Origin says of data that the rank picks. STRIDE: ``rows[rank::world]``, of rows that were
-# not cut or added to before, as one does to make their number a multiple.
-PART, STRIDE = "this rank's part", "every n-th is this rank's"
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What decorators make of a function; ``rank0``: why rank 0 alone runs it."""
-
-    static: bool = False
-    of_class: bool = False
-    property: bool = False
-    context: bool = False  # a generator that is a context manager
-    cached: bool = False
-    no_grad: bool = False
-    rank0: Origin | None = None
-
-    def also(self, trait: str) -> Traits:
-        """With one more of them, by its name."""
-        known: dict[str, Any] = {trait: True}
-        return replace(self, **known)
-
-
-NO_GRAD: Final = Traits(no_grad=True)
 
 
 @dataclass(eq=False)
@@ -100,7 +45,7 @@ class RankThing:
     sharded: RankCall | None = None  # the fully_shard call on this module
     defaults: dict[str, RankValue] = field(default_factory=dict)  # of a function, evaluated once
     held: RankValue | None = None  # what an object that is a list or a dict holds
-    traits: Traits = Traits()
+    traits: Traits = PLAIN
     state: dict[str, RankValue] = field(default_factory=dict)  # a generator's, by `streams`
 
     def __post_init__(self) -> None:

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import sizes
-from ddpify.ranks.model import COMPUTED, DATA, IDENTITY, Origin, RankValue, Symbol
+from ddpify.ranks.model import RankValue
+from ddpify.ranks.origins import COMPUTED, DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.values import Made, differs, gathered, spread, text
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ddpify.ranks.model import Symbol
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.trace import (
     ABORT,
     CUT,

@@ -13,7 +13,8 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.collective import Collective, is_world
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import DATA, LOCAL_RANK, RANK, RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import DATA, LOCAL_RANK, RANK
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import NONE, TRUE, constant, symbol

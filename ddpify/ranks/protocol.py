@@ -13,8 +13,9 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.imports import Modules
 from ddpify.ranks.interest import Interest
-from ddpify.ranks.model import Origin, RankCall, RankGuard, RankLoop, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
+from ddpify.ranks.origins import Origin
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Item
 from ddpify.source import Site
@@ -36,6 +37,7 @@ class RankMachine(Protocol):
     spent: int
     streams: dict[str, RankValue]
     aliases: Aliases
+    journal: list[tuple[dict[str, RankValue], str, Any]]
     marks: bool
     # -- what was made, entered and looked up so far
     entering: list[FunctionDefinition]
@@ -90,6 +92,7 @@ class RankMachine(Protocol):
     def set_property(
         self, f: RankFrame, base: RankValue, name: str, node: ast.AST, value: RankValue
     ) -> bool: ...
+    def take_back(self, mark: int) -> Changes: ...
     def tried(self, run: Callable[[], None]) -> Changes: ...
     def mark(self) -> tuple[int, ...]: ...
     def back_to(self, mark: tuple[int, ...]) -> None: ...

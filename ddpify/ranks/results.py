@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from ddpify.ranks.model import IDENTITY, Origin, RankCall, RankThing, RankValue, Symbol
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import IDENTITY, Origin, Symbol
 from ddpify.ranks.values import differs, of, spread
 
 # What is computed from the rank by these says it, too.

@@ -14,8 +14,9 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.lazily import first_use
 from ddpify.ranks.looping import go_on_while, go_through
 from ddpify.ranks.matching import match
-from ddpify.ranks.model import RankValue, Symbol
+from ddpify.ranks.model import RankValue
 from ddpify.ranks.modules import FunctionDefinition, class_info, note_import
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, same, spread, symbol
 

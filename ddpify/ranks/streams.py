@@ -10,7 +10,8 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import IDENTITY, RANDOM, RANK, Origin, RankCall, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import IDENTITY, RANDOM, RANK, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import FALSE, TRUE, spread

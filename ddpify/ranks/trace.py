@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddpify.ranks.events import Exit
-from ddpify.ranks.model import ALL, RankCall, RankGuard, Symbol
+from ddpify.ranks.model import ALL, RankCall, RankGuard
 from ddpify.ranks.modules import Module
+from ddpify.ranks.origins import Symbol
 from ddpify.source import Site
 
 ABORT = "abort"  # the process ends with an error: torchrun ends the job

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks.model import ALL, RANK0, RANK1, Origin, RankThing, RankValue, Symbol
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
+from ddpify.ranks.origins import Origin, Symbol
 
 MAX_DEPS = 80
 

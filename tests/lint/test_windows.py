@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from ddpify.ranks.logic import chain, negation
-from ddpify.ranks.model import RankValue, Symbol
+from ddpify.ranks.model import RankValue
 from ddpify.ranks.operations import binary, compare
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.values import constant
 from ddpify.rules.gradients.windows import evaluate, symbols
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.ranks.model import ALL, DATA, RANK0, RANK1, RankValue
+from ddpify.ranks.model import ALL, RANK0, RANK1, RankValue
+from ddpify.ranks.origins import DATA
 from ddpify.ranks.read import read
 from ddpify.ranks.run import Run
 from tests.projects import put

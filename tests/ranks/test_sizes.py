@@ -9,8 +9,9 @@ import pytest
 
 from ddpify.ranks import sizes
 from ddpify.ranks.logic import negation
-from ddpify.ranks.model import RankValue, Symbol
+from ddpify.ranks.model import RankValue
 from ddpify.ranks.operations import binary, compare
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.values import constant
 
 SIZE = constant(sizes.world_size())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import ALL, LOCAL_RANK, RANK, RankCall, RankGuard
+from ddpify.ranks.model import ALL, RankCall, RankGuard
+from ddpify.ranks.origins import LOCAL_RANK, RANK
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed

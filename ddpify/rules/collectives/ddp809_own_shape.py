@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from ddpify.ranks.collective import collective
-from ddpify.ranks.model import ITEM, RankCall, RankValue, Symbol
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ddpify.ranks import words
-from ddpify.ranks.model import STRIDE, RankCall, RankLoop, RankThing, RankValue, Symbol
+from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
+from ddpify.ranks.origins import STRIDE, Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges

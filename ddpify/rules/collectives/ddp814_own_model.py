@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.model import DATA, RankCall, RankThing, RankValue, Symbol
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import DATA, Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ddpify.ranks import words
-from ddpify.ranks.model import ALL, CLOCK, DATA, FILES, RANDOM, RANK0, RankCall
+from ddpify.ranks.model import ALL, RANK0, RankCall
+from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
 from ddpify.rules.base import Finding, Severity

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import LOCAL_RANK, RANK, RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import LOCAL_RANK, RANK
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks import words
-from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM
+from ddpify.ranks.origins import CLOCK, IDENTITY, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ddpify.ranks.model import FILES, RANDOM, RankCall, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import FILES, RANDOM
 from ddpify.ranks.passes import iterated
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import (

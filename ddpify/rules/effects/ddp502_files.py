@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.ranks.model import FILES, RankCall
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.origins import FILES
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once

@@ -9,8 +9,9 @@ from ddpify.facts.events import Call
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value
-from ddpify.ranks.model import CLOCK, RANDOM, RANK0, Origin
+from ddpify.ranks.model import RANK0
 from ddpify.ranks.model import RankValue as RankValue
+from ddpify.ranks.origins import CLOCK, RANDOM, Origin
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit

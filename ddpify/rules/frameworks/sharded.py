@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddpify.ranks.model import RankCall, RankThing, RankValue, Symbol
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.ranks.words import FSDP, FULLY_SHARD

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ddpify.ranks.events import Exit, Read, Store
-from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankValue, Symbol
+from ddpify.ranks.model import RankCall, RankGuard, RankLoop, RankValue
 from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 
 MICRO: Final = 4  # what an unknown number of micro-batches is taken to be

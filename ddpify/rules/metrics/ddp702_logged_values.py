@@ -13,8 +13,9 @@ from ddpify.facts.sinks import Part
 from ddpify.facts.tree import FUNCTIONS
 from ddpify.facts.values import Kind
 from ddpify.names import METRICS_NAMES
-from ddpify.ranks.model import DATA, RankCall
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.model import RankValue as RankValue
+from ddpify.ranks.origins import DATA
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of

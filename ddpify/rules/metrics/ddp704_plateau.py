@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import DATA
+from ddpify.ranks.origins import DATA
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity

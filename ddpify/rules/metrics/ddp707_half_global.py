@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.mixing import Mark, Of, marks
-from ddpify.ranks.model import DATA, RANK0, RankCall, RankValue
+from ddpify.ranks.model import RANK0, RankCall, RankValue
+from ddpify.ranks.origins import DATA
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity

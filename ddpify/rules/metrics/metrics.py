@@ -6,17 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import (
-    ALL,
-    DATA,
-    IDENTITY,
-    RANK0,
-    RankCall,
-    RankGuard,
-    RankLoop,
-    RankThing,
-    RankValue,
-)
+from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankLoop, RankThing, RankValue
+from ddpify.ranks.origins import DATA, IDENTITY
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.shared.feeds import trained

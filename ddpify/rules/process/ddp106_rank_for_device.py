@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import RANK, RankValue
+from ddpify.ranks.model import RankValue
+from ddpify.ranks.origins import RANK
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed

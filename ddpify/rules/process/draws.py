@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.ranks.model import IDENTITY, RankCall, RankThing
+from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import seeded_by
 from ddpify.ranks.values import spread

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks import words
-from ddpify.ranks.model import IDENTITY, RankCall, RankGuard, RankThing, RankValue
+from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
+from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.passes import loaders_in
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread, text

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.ranks.events import Store
-from ddpify.ranks.model import CLOCK, DATA, RANDOM, RankCall, RankGuard, RankValue
+from ddpify.ranks.model import RankCall, RankGuard, RankValue
+from ddpify.ranks.origins import CLOCK, DATA, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import held
 from ddpify.site import Site

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.ranks.model import RankCall, RankValue, Symbol
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 
 DEVICE = "torch.device"

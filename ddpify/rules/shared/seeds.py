@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
-from ddpify.ranks.model import CLOCK, IDENTITY, RANDOM, RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import CLOCK, IDENTITY, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import SEED, seeded_by
 from ddpify.ranks.values import spread

@@ -1,0 +1,51 @@
+"""Why values differ between ranks, and the symbols that stand for what is not known of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddpify.source import Site
+
+ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A part of a value that is not known; equal keys are equal values.
+
+    ``parts``: the operator and the operands (atoms) of an expression that it stands for, by the
+    names that `ast` has for them: ``("Mod", a, b)``, ``("Gt", a, b)``.
+    """
+
+    key: str
+    parts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Why a value may differ between ranks: ``kind`` is one of the constants below."""
+
+    kind: str
+    what: str
+    site: Site
+
+    def __hash__(self) -> int:
+        """Alike in every process, so that sets of origins have one order and reports, too."""
+        return hash((self.site.span.line, self.site.span.column, len(self.what)))
+
+
+# Kinds of Origin. RANK: the rank itself, or what is computed from it; LOCAL_RANK: its number on the
+# node; DATA: samples of this rank, a loss, a metric; CLOCK, RANDOM, FILES: as they say.
+RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock random files".split()
+
+
+IDENTITY = frozenset({RANK, LOCAL_RANK})
+
+
+COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with the rank
+
+
+# What an Origin says of data that the rank picks. STRIDE: ``rows[rank::world]``, of rows that were
+# not cut or added to before, as one does to make their number a multiple.
+PART, STRIDE = "this rank's part", "every n-th is this rank's"
