@@ -70,4 +70,4 @@ def loss_of(call: Call, reduction: Measure) -> Value:
 
 
 def is_loss(tail: str) -> bool:
-    return tail.endswith(("loss_of", "cross_entropy", "_with_logits")) or tail == "kl_div"
+    return tail.endswith(("_loss", "cross_entropy", "_with_logits")) or tail == "kl_div"

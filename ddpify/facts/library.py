@@ -51,6 +51,9 @@ RANK_CALLS = frozenset(
 )
 RANK_VARIABLES = words.RANK_VARIABLES.keys() | words.OTHER_RANK_VARIABLES
 _TORCH_DRAWS = tuple(start for start, library in words.DRAWS if library in (words.TORCH, "secrets"))
+_OTHER_DRAWS = tuple(
+    start for start, library in words.DRAWS if library in (words.PYTHON, words.NUMPY)
+)
 CLOCKS = words.CLOCKS | words.OWN_NUMBERS
 MODEL_SOURCES = (
     "torchvision.models.",
@@ -118,7 +121,7 @@ def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return environment(m, f, call.arg(0, "key"), call.site)
     if name in CLOCKS:
         return Value((), frozenset({m.make(Kind.CLOCK, f, call.site, name)}))
-    if name.startswith(("random.", "numpy.random.")):
+    if name.startswith(_OTHER_DRAWS):
         made = () if _seeded(name, call) else (m.make(Kind.RANDOM, f, call.site, name),)
         drawn = frozenset(made)
         shape = computed(*call.args, *call.kwargs.values())

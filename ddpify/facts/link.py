@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.distributed import mentions
+from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
-from ddpify.facts.machine import AS_IT_STANDS, ProgramReader, Target
+from ddpify.facts.machine import ProgramReader
 from ddpify.facts.model import Facts, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, cast
 
 from ddpify.facts import (
@@ -27,9 +26,10 @@ from ddpify.facts import (
     wrapping,
 )
 from ddpify.facts.distributed import mentions
-from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
-from ddpify.facts.joining import held, join
-from ddpify.facts.record import Event, Events
+from ddpify.facts.events import Call, LoopEnd
+from ddpify.facts.forms import AS_IT_STANDS, Target
+from ddpify.facts.joining import join
+from ddpify.facts.recorder import ReadingRecord
 from ddpify.facts.scopes import (
     ClassInfo,
     Frame,
@@ -39,10 +39,8 @@ from ddpify.facts.scopes import (
     Loop,
     ModuleInfo,
 )
-from ddpify.facts.summaries import Summaries
-from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, one
-from ddpify.names import HEADER_PREFIX, INSTALLED, current
+from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.project import Project
 from ddpify.python import words
 from ddpify.source import Site, Source
@@ -57,56 +55,23 @@ class OutOfBudget(Exception):
     """The program is too large to follow; what was read so far is kept."""
 
 
-@dataclass(frozen=True)
-class Target:
-    """How a program is read: as it stands or, in part or whole, as it will be.
-
-    ``wraps`` are statements and the names that are wrapped right after each,
-    ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
-    whose loaders give each rank its share, ``unwraps`` the expressions that will name the inner
-    module, ``shares`` the counts and means that will be of all ranks, and ``dealt`` those of
-    ``sharded`` that deal whole batches.
-    """
-
-    wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
-    drop_data_parallel: bool = False
-    sharded: frozenset[Site] = frozenset()
-    unwraps: frozenset[Site] = frozenset()
-    shares: frozenset[Site] = frozenset()
-    dealt: frozenset[Site] = frozenset()
-
-
-AS_IT_STANDS = Target()
-
-
-class ProgramReader:
+class ProgramReader(ReadingRecord):
     """One reading of one entry script: of the program as ``target`` says."""
 
     def __init__(self, project: Project, target: Target = AS_IT_STANDS) -> None:
-        self.project = project
+        super().__init__(project)
         self.wraps = dict(target.wraps)
         self.drop_data_parallel = target.drop_data_parallel
         self.sharded = target.sharded
         self.unwraps = target.unwraps
         self.shares = target.shares
         self.dealt = target.dealt
-        self.summaries = Summaries()
         self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
-        self.now = 0
         self.spent = 0
         self.exhausted = False
-        self.events = Events()
-        self.loops: list[Loop] = []
-        self.unknowns: list[Unknown] = []
-        self.values: dict[Site, Value] = {}
-        self.tallied: dict[Site, set[Thing]] = {}
-        self.modules: dict[str, ModuleInfo] = {}
         self.entry: ModuleInfo | None = None
-        self._wheres: dict[Frame, Where] = {}  # of the last event in each
-        self._seen: dict[tuple[object, ...], Event] = {}
-        self._made: dict[tuple[object, ...], Thing] = {}
         self._entered: list[FunctionInfo] = []
         self.entered_at: set[Site] = set()
         self._built: set[ClassInfo] = set()
@@ -170,72 +135,6 @@ class ProgramReader:
         self.spent += 1
         if self.spent > (ENOUGH if self.distributed else BUDGET):
             raise OutOfBudget
-
-    # -- recording -------------------------------------------------------------------------
-
-    def tick(self) -> int:
-        """The time of the next event."""
-        self.now += 1
-        return self.now
-
-    def site(self, f: Frame, node: ast.AST) -> Site:
-        """Where a node of the running module stands."""
-        return f.module.source.site(node)
-
-    def site_of(self, module: ModuleInfo, node: ast.AST) -> Site:
-        """Where a node of ``module`` stands."""
-        return module.source.site(node)
-
-    def tree(self, path: str) -> Tree:
-        """The syntax of a module that was read, with parents."""
-        return self.project.files.once(Tree, self.modules[path].source)
-
-    def where(self, f: Frame) -> Where:
-        """The circumstances of something that happens now."""
-        assert f.statement is not None
-        known = self._wheres.get(f)
-        if known is None or not known.holds(f):
-            stands = (f.statement, f.function, f, f.stack)
-            known = Where(*stands, f.loop, f.guards, f.no_grad, f.contexts)
-            self._wheres[f] = known
-        return known
-
-    def record(self, event: Event) -> None:
-        """Keep an event; a repetition of one (second run of a loop) widens the first."""
-        self.summaries.saw(event)
-        key = _key(event)
-        known = self._seen.get(key)
-        if known is None:
-            self._seen[key] = event
-            self.events.append(event)
-        else:
-            _widen(known, event)
-
-    def remember(self, f: Frame, node: ast.expr, value: Value) -> None:
-        """Keep what an expression was, over all the contexts it is evaluated in."""
-        site = self.site(f, node)
-        known = self.values.get(site)
-        if known is not value:
-            self.values[site] = value if known is None else join(known, value)
-        for thing in held(value, Kind.TALLY) if value.things else ():
-            self.tallied.setdefault(site, set()).add(thing)
-
-    def unknown(self, unknown: Unknown) -> None:
-        """Keep something that could not be followed."""
-        if unknown not in self.unknowns:
-            self.unknowns.append(unknown)
-
-    def made(self, kind: Kind) -> tuple[Thing, ...]:
-        """Every thing of a kind, of all calls."""
-        return tuple(t for t in self._made.values() if t.kind is kind)
-
-    def make(self, kind: Kind, f: Frame, site: Site, name: str = "") -> Thing:
-        """The thing made at ``site`` in this call: the same one when a loop comes by again."""
-        key = (kind, site, f.stack, name)
-        if key not in self._made:
-            self._made[key] = Thing(kind, site, name)
-        self.summaries.made(self._made[key])
-        return self._made[key]
 
     # -- control ---------------------------------------------------------------------------
 
@@ -391,14 +290,6 @@ class ProgramReader:
 
     # -- modules ---------------------------------------------------------------------------
 
-    def external(self, name: str, site: Site) -> Thing:
-        """A name that is not of the project; of a helper, the one that it has today."""
-        name = current(name)
-        key = (Kind.EXTERNAL, name)
-        if key not in self._made:
-            self._made[key] = Thing(Kind.EXTERNAL, site, name)
-        return self._made[key]
-
     def import_module(self, f: Frame, dotted: str, site: Site) -> Value:
         """``import dotted``."""
         return self._module_value(self.project.find(dotted), dotted, site)
@@ -453,25 +344,3 @@ class ProgramReader:
             else:
                 found.append(one(self.external(f"{thing.name}.{name}", site)))
         return join(*found) if found else NOTHING
-
-
-def _key(event: Event) -> tuple[object, ...]:
-    if isinstance(event, Call):
-        return (Call, event.site, event.where.stack, event.name)
-    if isinstance(event, Bind):
-        return (Bind, event.site, event.where.stack)
-    if isinstance(event, Access):
-        return (Access, event.base_site, event.attribute, event.where.stack)
-    return (Forward, event.call.site, event.call.where.stack, event.model)
-
-
-def _widen(known: Event, event: Event) -> None:
-    if isinstance(known, Call) and isinstance(event, Call):
-        known.args = tuple(join(a, b) for a, b in zip(known.args, event.args, strict=False))
-        known.kwargs = {k: join(known.kwargs.get(k), v) for k, v in event.kwargs.items()}
-        known.receiver = join(known.receiver, event.receiver) if event.receiver else known.receiver
-        known.result = join(known.result, event.result)
-    elif isinstance(known, Bind) and isinstance(event, Bind):
-        known.value = join(known.value, event.value)
-    elif isinstance(known, Access) and isinstance(event, Access):
-        known.base = join(known.base, event.base)

@@ -49,8 +49,9 @@ DRAWS: Final = (
     ("torch.rand", TORCH),
     ("secrets.", "secrets"),
 )
-GENERATORS: Final = frozenset(
-    "random.Random random.SystemRandom torch.Generator numpy.random.default_rng"
+TORCH_GENERATOR: Final = "torch.Generator"
+GENERATORS: Final = frozenset({TORCH_GENERATOR}) | frozenset(
+    "random.Random random.SystemRandom numpy.random.default_rng"
     " numpy.random.RandomState numpy.random.Generator numpy.random.PCG64 numpy.random.PCG64DXSM"
     " numpy.random.MT19937 numpy.random.Philox numpy.random.SFC64"
     " numpy.random.SeedSequence".split()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from ddpify.python.words import TORCH_GENERATOR
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import IDENTITY, RANDOM, RANK, Origin
@@ -96,7 +97,7 @@ def _generator(m: RankMachine, one: RankCall) -> RankValue:
     made = result(one)
     inner = _generators(one.given[0]) if one.given else []
     state = inner[0].state[SEED] if inner else _state(one, True)
-    if one.name == "torch.Generator":
+    if one.name == TORCH_GENERATOR:
         state = TRUE  # what it is given is its device
     made.things[0].state[SEED] = state
     return replace(made, origins=state.origins)

@@ -20,7 +20,8 @@ def vocabulary() -> set[str]:
     held: set[str] = set()
     for value in vars(words).values():
         held |= {value} if isinstance(value, str) else set()
-        held |= set(value) if isinstance(value, (frozenset, tuple, dict)) else set()
+        parts = value if isinstance(value, (frozenset, tuple, dict)) else ()
+        held |= {name for part in parts for name in (part if isinstance(part, tuple) else (part,))}
     return {name for name in held if "." in name.strip(".") and " " not in name}
 
 

@@ -1,0 +1,29 @@
+"""The forms in which a program is read: as it stands and, in part or whole, as it will be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ddpify.source import Site
+
+
+@dataclass(frozen=True)
+class Target:
+    """How a program is read: as it stands or, in part or whole, as it will be.
+
+    ``wraps`` are statements and the names that are wrapped right after each,
+    ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
+    whose loaders give each rank its share, ``unwraps`` the expressions that will name the inner
+    module, ``shares`` the counts and means that will be of all ranks, and ``dealt`` those of
+    ``sharded`` that deal whole batches.
+    """
+
+    wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
+    drop_data_parallel: bool = False
+    sharded: frozenset[Site] = frozenset()
+    unwraps: frozenset[Site] = frozenset()
+    shares: frozenset[Site] = frozenset()
+    dealt: frozenset[Site] = frozenset()
+
+
+AS_IT_STANDS = Target()
