@@ -196,8 +196,11 @@ def test_other_draws_leave_it_undecided(body: str, tmp_path: Path) -> None:
 @pytest.mark.training
 @pytest.mark.parametrize(
     "body",
-    [changed(GAN, *ARRAYS), changed(GAN, *MIXED), VAE],
-    ids=["gan", "gan by distributions, mixup", "vae"],
+    [
+        pytest.param(changed(GAN, *ARRAYS), id="gan"),
+        pytest.param(changed(GAN, *MIXED), id="gan by distributions, mixup"),
+        pytest.param(VAE, id="vae", marks=pytest.mark.thorough),
+    ],
 )
 def test_neutral_draws_decide_it(body: str, tmp_path: Path) -> None:
     result = verified(tmp_path, body, ["draws"])

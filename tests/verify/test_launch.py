@@ -80,10 +80,10 @@ next(iter(torch.utils.data.DataLoader(Numbers(), num_workers=1)))
 INTERRUPTED = """\
 import sys
 from pathlib import Path
-from ddpify.verify.launch import Launch, run_ranks
+from ddpify.verify.launch import ProcessLaunch, run_ranks
 
 folder = Path(sys.argv[1])
-launch = Launch(sys.executable, folder, folder, Path("main.py"), (), folder.parent / "out")
+launch = ProcessLaunch(sys.executable, folder, folder, Path("main.py"), (), folder.parent / "out")
 try:
     run_ranks(launch, 2)
 except KeyboardInterrupt:
