@@ -20,6 +20,7 @@ from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.settings import Settings
 from ddpify.source import Site, Source, Span
 
+_ALIKE = 0.6  # the share of a line that is there still
 _NEAR = 6  # lines within which a statement is found again that an edit has indented
 
 
@@ -36,8 +37,7 @@ def dispose(rendered: Outcome, settings: Settings) -> Outcome:
     left: list[Finding] = []
     by_hand = {(one.rule, *_line(one.site)) for one in rendered.findings if not one.fix}
     for one in linted.findings:
-        site = _original(one, texts)
-        told = site is not None and (one.rule, *_line(site)) in by_hand
+        told = one.severity is Severity.WARNING and (one.rule, *_kept(one, texts)) in by_hand
         if one.severity is Severity.NOTE or told:
             continue
         culprits = _culprits(one, rendered, texts)
@@ -71,6 +71,12 @@ def _with(
         if site is not None and (one.rule, *_line(site)) not in said:
             added.append(replace(one, site=site, fix=(), because=()))
     return (*rendered.findings, *added)
+
+
+def _kept(found: Finding, texts: Mapping[str, _Versions]) -> tuple[str, int | None]:
+    """The line of the original that a finding's line still is; None where the plan wrote it."""
+    path, line = _line(found.site)
+    return path, texts[path].kept(line) if path in texts else line
 
 
 def _line(site: Site) -> tuple[str, int]:
@@ -183,16 +189,24 @@ class _Versions:
         return None
 
     def before(self, line: int) -> int | None:
-        """The line of the original that became a line of the result; None in a new file."""
+        """The line of the original that became a line of the result, or in whose place it was
+        written; None in a new file."""
         if self.change.before is None:
             return None
+        gap = self.replaced(line)
+        return self.kept(line) or (gap[0] + 1 if gap is not None else None)
+
+    def kept(self, line: int) -> int | None:
+        """The line of the original that is still there, changed in parts; None for a new one."""
         old, new = self._lines
         for tag, start, stop, first, last in self._blocks:
             if first < line <= last:
                 if tag == "equal":
                     return start + line - first
                 near = (n for n in range(start - _NEAR, stop + _NEAR) if 0 <= n < len(old))
-                return max(near, key=lambda n: _likeness(old[n], new[line - 1]), default=start) + 1
+                likeness = {n: _likeness(old[n], new[line - 1]) for n in near}
+                best = max(likeness, key=likeness.__getitem__, default=-1)
+                return best + 1 if likeness.get(best, 0) >= _ALIKE else None
         return None
 
 

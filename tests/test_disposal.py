@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ddpify import pipeline
+from ddpify import disposal, pipeline
+from ddpify.lint import Linted
 from ddpify.outcome import Outcome
 from ddpify.rules import registry
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.settings import Settings
+from ddpify.source import Site, Span
 
 PROGRAM = """\
 import os
@@ -71,6 +73,7 @@ SKIPS = [
     "if torch.rand(1).item() < 0.1: continue",
     "if time.monotonic() - start > 60: break",
     "if step % 2:\n                if random.random() < 0.1: continue",
+    "if os.path.exists('stop'): break",
 ]
 
 
@@ -94,7 +97,6 @@ def test_a_limit_of_time_is_refused(tmp_path: Path) -> None:
 ALONE = [
     *SKIPS,
     "if not Path('go').exists(): break",
-    "if os.path.exists('stop'): break",
     "if step > 3 and time.time() - start > 60: break",
     "over = time.time() - start > 60\n            if over: break",
     "if random.random() < 0.1: torch.save(model.state_dict(), 'some.pt')",
@@ -183,6 +185,34 @@ def test_without_a_fix_that_is_needed_nothing_is_written(
     outcome = migrated(tmp_path)
     assert not outcome.changes
     assert any("DDP801" in refusal.message for refusal in outcome.refusals)
+
+
+@pytest.mark.parametrize("severity", [Severity.WARNING, Severity.ERROR])
+def test_a_line_that_is_left_by_hand_is_no_excuse_for_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, severity: Severity
+) -> None:
+    """The plan says it of the line; what the other reading says there, too, is weighed."""
+
+    def line(lines: list[str]) -> int:
+        return next(n for n, one in enumerate(lines, 1) if "loss.backward()" in one)
+
+    def check(facts: object, settings: Settings) -> list[Finding]:
+        site = next(call.site for call in facts.named(".backward"))  # type: ignore[attr-defined]
+        return [Finding("DDP998", site, "by hand", Severity.WARNING)]
+
+    def judge(root: Path, files: object, texts: dict[Path, bytes], wants: object) -> Linted:
+        text = texts[root / "train.py"].decode()
+        at = Span(line(text.splitlines()), 0, 1, 0)
+        return Linted((Finding("DDP998", Site("train.py", at), "made", severity),))
+
+    known = registry.all_rules()
+    rules = (*known, Rule("DDP998", "by-hand", "", "", check))
+    monkeypatch.setattr(pipeline, "all_rules", lambda: rules)
+    monkeypatch.setattr(disposal, "lint_scripts", judge)
+    outcome = migrated(tmp_path)
+    assert bool(outcome.refusals) is (severity is Severity.ERROR)
+    told = [one for one in outcome.findings if one.rule == "DDP998"]
+    assert len(told) == 1
 
 
 def test_a_code_that_is_switched_off_is_not_asked_for(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ddpify.facts.events import Call
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import Kind
 from ddpify.python import words
 
 
@@ -87,8 +87,3 @@ def writes(call: Call) -> bool:
     if mode is None:
         return False
     return not mode.known or any(letter in str(mode.const) for letter in "wax+")
-
-
-def is_tracker(value: Value) -> bool:
-    """Whether a value is an experiment tracker (TensorBoard, wandb, …)."""
-    return bool(value.of(Kind.TRACKER))

@@ -27,6 +27,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import CLOCK, FILES, RANK
+from ddpify.ranks.passes import training_loops
 from ddpify.ranks.process_groups import (
     is_initialized,
     is_true,
@@ -80,11 +81,16 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if random is not None:
         return random
     if name in words.FILE_TESTS or one.method in names.PATH_TESTS:
-        polled = any(loop.trains for loop in one.loops)  # each rank looks when it comes by
-        return with_origin(result(one), CLOCK if polled else FILES, name, one)
+        return with_origin(result(one), CLOCK if _is_polled(m, one) else FILES, name, one)
     if one.receiver is not None:
         return _method(m, f, one)
     return _by_its_name(m, one) or result(one)
+
+
+def _is_polled(m: RankMachine, one: RankCall) -> bool:
+    """Whether a file is looked for again while the program trains: each rank when it comes by."""
+    training = training_loops(m.run.calls)
+    return any(loop.trains or loop.node in training for loop in one.loops)
 
 
 def _by_its_name(m: RankMachine, one: RankCall) -> RankValue | None:

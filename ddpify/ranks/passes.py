@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -68,6 +69,11 @@ def backwards(calls: Iterable[RankCall]) -> Iterator[RankCall]:
         scaler = call.target is None and call.name.endswith("NativeScaler.__call__")
         if plain or scaler:
             yield call
+
+
+def training_loops(calls: Iterable[RankCall]) -> frozenset[ast.AST]:
+    """The loops around a ``backward()``, those of its callers included."""
+    return frozenset(loop.node for call in backwards(calls) for loop in call.loops)
 
 
 def passes(gradients: Iterable[RankCall]) -> tuple[Pass, ...]:

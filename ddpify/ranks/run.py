@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,7 +13,7 @@ from ddpify.ranks import words
 from ddpify.ranks.events import Exit, Read, Store
 from ddpify.ranks.model import RankCall, RankLoop
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
-from ddpify.ranks.passes import Pass, backwards, passes
+from ddpify.ranks.passes import Pass, backwards, passes, training_loops
 from ddpify.ranks.trace import Mismatch
 
 T = TypeVar("T")
@@ -82,6 +83,11 @@ class Run:
     def backwards(self) -> tuple[RankCall, ...]:
         """The calls that compute gradients, in order."""
         return tuple(backwards(self.calls))
+
+    @cached_property
+    def training_loops(self) -> frozenset[ast.AST]:
+        """The loops around a ``backward()``, those of its callers included."""
+        return training_loops(self.calls)
 
     @cached_property
     def passes(self) -> tuple[Pass, ...]:

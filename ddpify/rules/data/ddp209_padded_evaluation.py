@@ -21,10 +21,9 @@ _TESTS_LENGTH = re.compile(r"\blen\([^()]*\)\s*%")  # `len(dataset) % world_size
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per padding sampler of a loader whose samples are counted."""
     learning = trained(run)
-    training = {loop.site for call in run.backwards for loop in call.loops}
     done: set[RankThing] = set()
     for loop, loader in loops_over(run):
-        if loader in learning or loop.site in training or taken_over(run, loader):
+        if loader in learning or loop.node in run.training_loops or taken_over(run, loader):
             continue
         for sampler in dealt_by(loader):
             if sampler in done or not _pads(sampler) or not counts_samples(loop):

@@ -31,9 +31,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """
     if run.quiet or any(s.key == "stdout" and s.ranks != ALL for s in run.stores):
         return
-    training = {loop.node for call in run.methods("backward") for loop in call.loops}
     for call in run.named("builtins.print", *(_PRINTS if run.helpers else ())):
-        inside = any(loop.trains or loop.node in training for loop in call.loops)
+        inside = any(loop.trains or loop.node in run.training_loops for loop in call.loops)
         if not (inside or run.helpers) or call.module.ours or not by_all(run, call):
             continue
         says_rank = any(value.by_rank for value in call.given)

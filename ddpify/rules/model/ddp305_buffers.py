@@ -105,8 +105,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _evaluates(run: Run, loop: RankLoop) -> bool:
-    learns = any(loop in backward.loops for backward in run.backwards)
-    return bool(iterated(loop)) and not learns
+    return bool(iterated(loop)) and loop.node not in run.training_loops
 
 
 def _in_step(run: Run, call: RankCall) -> bool:
