@@ -6,6 +6,7 @@ parentheses of a tuple or a generator, and those of a call around its lone gener
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,6 +20,7 @@ from ddpify.rules.base import Edit, How
 from ddpify.source import Source, Span
 
 _LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.BaseCompoundStatement)
+_WHOLE = (cst.SimpleStatementLine, cst.IndentedBlock)  # unlike a function's, their lines are all
 _AROUND = (How.GATE, How.INDENT)
 
 
@@ -94,6 +96,7 @@ class _Finder(cst.CSTVisitor):
         for one in planned:
             span = one.edit.site.span
             self._wanted[span] = (*self._wanted.get(span, ()), one.edit)
+        self._lines = sorted(span.line for span in self._wanted)
         self._open: list[_Open] = []
         self._marks = _Marks()
         self._dropped: set[cst.CSTNode] = set()
@@ -117,7 +120,12 @@ class _Finder(cst.CSTVisitor):
             own = self._statement(node)
         levels = self._open[-1].levels if self._open else 0
         self._open.append(_Open(node, levels + own))
-        return True
+        return not isinstance(node, _WHOLE) or self._holds_edits(node)
+
+    def _holds_edits(self, node: cst.CSTNode) -> bool:
+        at = self._ranges[node]
+        first = bisect_left(self._lines, at.start.line)
+        return first < len(self._lines) and self._lines[first] <= at.end.line
 
     def on_leave(self, original_node: cst.CSTNode) -> None:
         self._open.pop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,11 @@ class Case:
     def entry(self) -> Path:
         """The entry script of the migrated project."""
         return self.after / self.outcome.entries[0]
+
+    @cached_property
+    def again(self) -> Outcome:
+        """What migrate makes of the migrated project."""
+        return migrate([self.entry], Settings())
 
 
 def fixture_cases() -> list[object]:

@@ -14,10 +14,8 @@ from ddpify.discover import python_files
 from ddpify.facts.model import Status
 from ddpify.lint import lint
 from ddpify.names import COLLECTIVES, CORE, METRICS
-from ddpify.pipeline import migrate
 from ddpify.plan import Change
 from ddpify.rules.base import Edit, How, Severity
-from ddpify.settings import Settings
 from ddpify.source import Source
 from tests.laws.cases import Case, case, example_cases, fixture_cases
 from tests.projects import helper_lines, read
@@ -50,7 +48,7 @@ def test_only_what_has_no_fix_is_refused(migrated: Case) -> None:
 def test_closure_what_is_migrated_has_nothing_left_to_fix(migrated: Case) -> None:
     if refused(migrated):
         return
-    left = migrate([migrated.entry], Settings())
+    left = migrated.again
     assert [(f.rule, str(f.site)) for f in left.findings if f.fix] == []
     assert not left.refusals
 
@@ -62,7 +60,7 @@ def test_the_helpers_that_come_with_it_are_read_in_ten_minutes(migrated: Case) -
 def test_the_linter_finds_no_error_in_what_is_migrated(migrated: Case) -> None:
     if refused(migrated):
         return
-    named = {finding.rule for finding in migrate([migrated.entry], Settings()).findings}
+    named = {finding.rule for finding in migrated.again.findings}
     root = migrated.entry.parent
     found = lint(root, list(python_files(root))).findings
     errors = [f for f in found if f.severity is Severity.ERROR and f.rule not in named]
@@ -72,9 +70,8 @@ def test_the_linter_finds_no_error_in_what_is_migrated(migrated: Case) -> None:
 def test_idempotence_migrating_again_changes_nothing(migrated: Case) -> None:
     if refused(migrated):
         return
-    again = migrate([migrated.entry], Settings())
-    assert not again.refusals
-    assert again.changes == ()
+    assert not migrated.again.refusals
+    assert migrated.again.changes == ()
 
 
 def test_no_collective_waits_for_ranks_that_a_rank_condition_keeps_away(migrated: Case) -> None:

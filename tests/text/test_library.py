@@ -16,8 +16,8 @@ from ddpify.source import Source, Span
 from tests.text.edits import finding
 from tests.text.library import part
 
-PARTS = 4
 FILES = 100
+PARTS = [0, *(pytest.param(number, marks=pytest.mark.thorough) for number in (1, 2, 3))]
 WORD = "ddpify_test"
 
 
@@ -56,16 +56,16 @@ def stripped(text: str) -> list[str]:
     return [line for line in lines if line != f"if {WORD}():"]
 
 
-@pytest.mark.parametrize("number", range(PARTS))
+@pytest.mark.parametrize("number", PARTS)
 def test_gating_moves_lines_and_changes_none(number: int) -> None:
-    for source in part(number, PARTS, FILES):
+    for source in part(number, len(PARTS), FILES):
         text = after(source, [edit for edit in messages(source) if is_alone(source, edit)])
         assert stripped(text) == stripped(source.text), source.path
 
 
-@pytest.mark.parametrize("number", range(PARTS))
+@pytest.mark.parametrize("number", PARTS)
 def test_gated_code_without_its_gates_is_the_same_program(number: int) -> None:
-    for source in part(number, PARTS, FILES):
+    for source in part(number, len(PARTS), FILES):
         tree = _Ungate().visit(parsed(after(source, messages(source))))
         assert ast.dump(tree) == ast.dump(source.parse()), source.path
 
@@ -78,9 +78,9 @@ class _Ungate(ast.NodeTransformer):
         return node
 
 
-@pytest.mark.parametrize("number", range(PARTS))
+@pytest.mark.parametrize("number", PARTS)
 def test_lines_without_an_edit_are_the_same_lines(number: int) -> None:
-    for source in part(number, PARTS, 60):
+    for source in part(number, len(PARTS), 60):
         edits, inside = [], set()
         for node in some(source, (ast.Call,), 0.05):
             edits.append(Edit(How.REPLACE, source.site(node), "x.wrap({})"))
@@ -159,9 +159,9 @@ def _fixed(node: ast.AST) -> Iterator[ast.AST]:
             yield from (child.value for child in node.body[:1] if isinstance(child, ast.Expr))
 
 
-@pytest.mark.parametrize("number", range(PARTS))
+@pytest.mark.parametrize("number", PARTS)
 def test_an_argument_can_be_given_to_every_call_and_taken_again(number: int) -> None:
-    for source in part(number, PARTS, 24):
+    for source in part(number, len(PARTS), 24):
         calls = [node for node in ast.walk(source.parse()) if isinstance(node, ast.Call)]
         text = after(source, [Edit(How.ARGUMENT, source.site(one), "1", WORD) for one in calls])
         given = Source.from_bytes(source.encode(text), source.file, source.path)
@@ -183,7 +183,7 @@ class _WithArgument(ast.NodeTransformer):
         return node
 
 
-@pytest.mark.parametrize("number", range(PARTS))
+@pytest.mark.parametrize("number", PARTS)
 def test_statements_put_around_every_statement_compile(number: int) -> None:
     hows = {
         How.BEFORE: "added = 1",
@@ -192,7 +192,7 @@ def test_statements_put_around_every_statement_compile(number: int) -> None:
         How.INDENT: f"with {WORD}():",
         How.DELETE: "",
     }
-    for source in part(number, PARTS, 60):
+    for source in part(number, len(PARTS), 60):
         chance = random.Random(source.path)
         edits = [
             Edit(how, source.site(node), hows[how])

@@ -66,8 +66,13 @@ def test_a_hand_written_script_is_compared_with_itself(
 ) -> None:
     script = put(CORRECT, tmp_path / "split")
     assert cli.main(["verify", str(script), "--distributed-only"]) == cli.CLEAN
-    capsys.readouterr()
-    # the same with the whole batch on each rank: one process has to take two of them
+    assert "train the same model" in capsys.readouterr().out
+
+
+def test_one_process_takes_as_many_samples_as_all_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # a batch size that each rank takes whole: one process has to take two of them
     change = ("batch_size = args.batch_size // world", "batch_size = args.batch_size")
     kept = put(changed(CORRECT, change), tmp_path / "kept")
     assert cli.main(["verify", str(kept), "--distributed-only", "--steps=4"]) == cli.CLEAN
@@ -78,7 +83,7 @@ def test_a_hand_written_script_is_compared_with_itself(
     ("rate", "code", "verdict"),
     [
         pytest.param("0.1", cli.CLEAN, "pass", id="learns"),
-        pytest.param("1e-9", cli.TO_DO, "fail", id="does-not-learn"),
+        pytest.param("1e-9", cli.TO_DO, "fail", id="does-not-learn", marks=pytest.mark.thorough),
     ],
 )
 def test_a_tiny_subset_is_learned_by_heart(
@@ -134,7 +139,9 @@ def test_what_cannot_be_compared_is_said_at_once(
     assert sentence in errors[0]
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.thorough)]
+)
 def test_interrupted_it_leaves_nothing_behind(how: signal.Signals, tmp_path: Path) -> None:
     endless = changed(
         ORIGINAL,

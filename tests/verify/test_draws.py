@@ -198,7 +198,9 @@ def test_other_draws_leave_it_undecided(body: str, tmp_path: Path) -> None:
     "body",
     [
         pytest.param(changed(GAN, *ARRAYS), id="gan"),
-        pytest.param(changed(GAN, *MIXED), id="gan by distributions, mixup"),
+        pytest.param(
+            changed(GAN, *MIXED), id="gan by distributions, mixup", marks=pytest.mark.thorough
+        ),
         pytest.param(VAE, id="vae", marks=pytest.mark.thorough),
     ],
 )

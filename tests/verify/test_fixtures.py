@@ -67,6 +67,7 @@ TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
             ["--nproc=3", "--neutralise=batchnorm", TIGHT],
             [*DATAPARALLEL, "--arch=cnn_bn", "--train-batch=126"],
             id="dataparallel-batchnorm-ragged-on-3",
+            marks=pytest.mark.thorough,
         ),
         *[
             pytest.param(
