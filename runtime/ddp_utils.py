@@ -139,10 +139,11 @@ def gather_objects(value: Any) -> list[Any]:
     torch.save(value, packed)
     boxes = [b""] * get_world_size()
     dist.all_gather_object(boxes, packed.getvalue())
-    return [torch.load(io.BytesIO(box), _to_own_gpu, weights_only=False) for box in boxes]
+    files = map(io.BytesIO, boxes)
+    return [torch.load(file, map_location=_own_gpu, weights_only=False) for file in files]
 
 
-def _to_own_gpu(storage: Any, location: str) -> Any:
+def _own_gpu(storage: Any, location: str) -> Any:
     return storage.cuda() if location.startswith("cuda") else storage
 
 
