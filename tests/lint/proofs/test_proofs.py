@@ -27,7 +27,21 @@ BROKEN = r"Timed out waiting|wait timeout|[Cc]onnection (reset|closed) by peer|E
 UNFINISHED = "Expected to have finished reduction"
 APART = "the weights differ"
 # What this machine does not have: data files, other libraries, a GPU.
-ABSENT = r"ModuleNotFoundError|FileNotFoundError|non-empty list|CUDA|NCCL|nccl|No accelerator"
+ABSENT = (
+    r"ModuleNotFoundError|FileNotFoundError|URLError|Parent directory"
+    r"|non-empty list|CUDA|NCCL|nccl|No accelerator|_cuda_setDevice"
+)
+# Correct where they are at home, and not to be run as two ranks without arguments.
+ELSEWHERE = {
+    "collectives/c01_near_file_before_training": "waits for a file that somebody makes",
+    "collectives/c03_near_for_else": "wants arguments",
+    "collectives/c11_near_rows_made_equal": "wants arguments",
+    "data/d11_near_seed_before_spawn": "starts its ranks itself",
+    "held_out/clock_of_the_chief": "ends after ten minutes",
+    "launch/l08_near_asks_for_four": "wants four ranks",
+    "launch/p01_near_one_process": "is one process",
+    "metrics/m01_near_parts_in_files": "wants a variable of the environment",
+}
 
 
 @dataclass(frozen=True)
@@ -184,11 +198,13 @@ def test_the_bad_program_goes_wrong_and_the_good_one_does_not(proof: Proof, rank
     assert re.search(proof.right, right.out), right.out
 
 
+def is_correct(case: Case) -> bool:
+    return case.label != "bad" and case.name not in ELSEWHERE
+
+
 @pytest.mark.training
 @pytest.mark.thorough
-@pytest.mark.parametrize(
-    "case", [pytest.param(c, id=c.name) for c in all_cases() if c.label != "bad"]
-)
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in all_cases() if is_correct(c)])
 def test_what_is_called_correct_ends_well_with_equal_weights(case: Case, ranks: Ranks) -> None:
     """As far as it can be run here."""
     if case.files[0][0].endswith(".py"):
