@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ddpify.facts import dealing, growth, meters, owners
 from ddpify.facts.events import LoopEnd
-from ddpify.facts.locality import is_local, loaders_in
+from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree, written
@@ -28,7 +28,7 @@ Left = list[tuple[str, Measure]]
 
 def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     """Record what the loop leaves behind and count it as reduced."""
-    if not any(t.born in m.sharded for t in loaders_in(loop.over)):
+    if not any(is_shared_out(m, t) for t in loaders_in(loop.over)):
         return
     tree = m.tree(f.module.source.path)
     node = tree.statement(loop.site)
@@ -156,6 +156,8 @@ def _bound_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
 
 def accumulates(node: ast.stmt, name: str) -> bool:
     """Whether the loop adds to ``name`` (rather than binding it anew for each batch)."""
+    if isinstance(node, ast.For) and name in _bound_by(node):
+        return False
     for inner in ast.walk(node):
         if isinstance(inner, ast.AugAssign) and name in _added_to(inner.target):
             return True
@@ -171,6 +173,11 @@ def accumulates(node: ast.stmt, name: str) -> bool:
             if name in reads:
                 return True
     return False
+
+
+def _bound_by(node: ast.For) -> set[str]:
+    """The names that each round of a loop binds first."""
+    return {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
 
 
 def _added_to(target: ast.expr) -> tuple[str, ...]:

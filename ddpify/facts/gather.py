@@ -49,6 +49,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             unknowns=tuple(target.unknowns),
             values=target.values,
             sharded=target.sharded,
+            whole=target.whole,
             trees={path: target.tree(path) for path in target.modules},
             bypasses=_bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),
@@ -84,7 +85,7 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
         helpers=helpers,
         preparations=sites,
         sinks=tuple(
-            (call, tuple(parts(facts.tree(call.site), call, m.values, m.sharded))) for call in shown
+            (call, tuple(parts(facts.tree(call.site), call, m.values, m))) for call in shown
         ),
     )
 

@@ -13,11 +13,12 @@ from ddpify.facts.distributed import mentions
 from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
+from ddpify.facts.locality import way_to
 from ddpify.facts.machine import ProgramReader
 from ddpify.facts.model import Facts, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
-from ddpify.facts.values import Thing
+from ddpify.facts.values import Kind, Thing
 from ddpify.names import INSTALLED
 from ddpify.project import Project
 from ddpify.python import words
@@ -74,7 +75,8 @@ def _as_migrated(
     shard_evaluation: bool,
 ) -> Facts:
     """Read the program as it will be: a trial shards all evaluation, the last what bears it."""
-    sharded = _sharded(bare) | sharding.presharded(bare)
+    shared_before = sharding.presharded(bare)
+    sharded = _sharded(bare) | shared_before
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
     wrapped = Target(_wraps(homes), True, sharded | wanted)
     trial = readings.of(wrapped)
@@ -84,6 +86,7 @@ def _as_migrated(
     dealt = sharding.dealt_already(bare, sharded)
     migrated = replace(
         wrapped,
+        whole=_whole(bare, sharded - shared_before),
         unwraps=frozenset(site for site, _ in unwraps),
         shares=frozenset(share.site for share in of_all),
     )
@@ -93,7 +96,7 @@ def _as_migrated(
         rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest
     target = readings.of(replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest))
-    replicated = sharding.left_whole(trial, wanted - shared_out)
+    replicated = sharding.left_whole(trial, wanted - shared_out, target.whole)
     facts = gather(readings.project, target, models, status)
     return replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
 
@@ -169,6 +172,16 @@ def _homes(m: Machine) -> dict[tuple[Thing, ...], Home | None]:
 
 def _sharded(m: Machine) -> frozenset[Site]:
     """The calls whose loaders train: each rank gets its share of their samples."""
-    calls = roles.calls_of(m)
-    training = roles.training_loops(calls)
-    return frozenset(t.born for loop in training for t in loop.loaders)
+    return frozenset(loader.born for loader in _trained(m))
+
+
+def _whole(m: Machine, sharded: frozenset[Site]) -> frozenset[tuple[Site, ...]]:
+    """The ways to loaders of those calls that do not train: of other calls of a factory."""
+    trained = _trained(m)
+    made = {t for t in m.made(Kind.LOADER) if t.born in sharded}
+    return frozenset(map(way_to, made - trained)) - frozenset(map(way_to, trained))
+
+
+def _trained(m: Machine) -> set[Thing]:
+    training = roles.training_loops(roles.calls_of(m))
+    return {loader for loop in training for loader in loop.loaders}

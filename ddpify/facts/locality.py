@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ddpify.facts.details import call_that_made
 from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 
 class Sharded(Protocol):
-    """A reading in which the loaders of some calls give each rank its share."""
+    """A reading in which the loaders of some calls give each rank its share.
 
-    sharded: frozenset[Site]
+    A call in a factory makes several: ``whole`` are the ways to those that every rank goes through
+    whole.
+    """
+
+    @property
+    def sharded(self) -> frozenset[Site]: ...
+    @property
+    def whole(self) -> frozenset[tuple[Site, ...]]: ...
+
+
+def is_shared_out(m: Sharded, loader: Thing) -> bool:
+    """Whether each rank gets a share of this loader's samples."""
+    return loader.born in m.sharded and not (m.whole and way_to(loader) in m.whole)
+
+
+def way_to(loader: Thing) -> tuple[Site, ...]:
+    """The calls that led to a loader, and its own."""
+    call = call_that_made(loader)
+    return (*call.where.stack, call.site) if call is not None else (loader.born,)
 
 
 def loaders_in(value: Value, depth: int = 4) -> tuple[Thing, ...]:
@@ -30,6 +49,6 @@ def is_local(m: Sharded, value: Value) -> bool:
     if value.measure is Measure.UNIFORM:
         return False
     for batch in value.dep(Kind.BATCH):
-        if batch.inner is not None and any(t.born in m.sharded for t in batch.inner.things):
+        if batch.inner is not None and any(is_shared_out(m, t) for t in batch.inner.things):
             return True
     return False

@@ -63,6 +63,7 @@ class ProgramReader(ReadingRecord):
         self.wraps = dict(target.wraps)
         self.drop_data_parallel = target.drop_data_parallel
         self.sharded = target.sharded
+        self.whole = target.whole
         self.unwraps = target.unwraps
         self.shares = target.shares
         self.dealt = target.dealt

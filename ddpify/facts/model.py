@@ -128,6 +128,7 @@ class Facts:
     unknowns: tuple[Unknown, ...]
     values: dict[Site, Value]
     sharded: frozenset[Site]
+    whole: frozenset[tuple[Site, ...]]
     trees: dict[str, Tree]
     evidence: tuple[tuple[Site, str], ...] = ()
     effects: tuple[Effect, ...] = ()

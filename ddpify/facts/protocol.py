@@ -21,6 +21,7 @@ class Machine(Protocol):
 
     # -- the program as it will be
     sharded: frozenset[Site]
+    whole: frozenset[tuple[Site, ...]]
     unwraps: frozenset[Site]
     shares: frozenset[Site]
     dealt: frozenset[Site]

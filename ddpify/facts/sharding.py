@@ -12,7 +12,7 @@ import ast
 from ddpify.facts import dealing, outlives, passes, roles
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Bind, Call, LoopEnd, Where
-from ddpify.facts.locality import loaders_in
+from ddpify.facts.locality import loaders_in, way_to
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Loop
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
@@ -121,10 +121,14 @@ def _taken_apart(m: Machine) -> set[Site]:
     }
 
 
-def left_whole(trial: Machine, loaders: frozenset[Site]) -> tuple[LoopEnd, ...]:
-    """What loops leave behind whose loaders every rank goes through whole."""
+def left_whole(
+    trial: Machine, loaders: frozenset[Site], ways: frozenset[tuple[Site, ...]]
+) -> tuple[LoopEnd, ...]:
+    """What loops leave behind whose loaders, by call or way to it, every rank goes through."""
     return tuple(
-        end for end in trial.ends.values() if {t.born for t in loaders_in(end.loop.over)} & loaders
+        end
+        for end in trial.ends.values()
+        if any(t.born in loaders or way_to(t) in ways for t in loaders_in(end.loop.over))
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.joining import flat_deps, flat_measure
+from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Value
@@ -48,29 +49,29 @@ def _shows(call: Call) -> bool:
     return bool(receiver.of(*SHOWN)) or bool(receiver.dep(Kind.FILE, Kind.TRACKER))
 
 
-def parts(tree: Tree, call: Call, values: dict[Site, Value], local: frozenset[Site]) -> list[Part]:
+def parts(tree: Tree, call: Call, values: dict[Site, Value], m: Sharded) -> list[Part]:
     """The smallest named parts of a sink's arguments that only this rank computed."""
     node = tree.expression(call.site)
     if not isinstance(node, ast.Call):
         return []
     found: list[Part] = []
     for argument in (*node.args, *[k.value for k in node.keywords]):
-        _visit(tree, argument, values, local, found)
+        _visit(tree, argument, values, m, found)
     unique = {(p.text, p.how, p.site): p for p in found}
     return list(unique.values())
 
 
 def _visit(
-    tree: Tree, node: ast.expr, values: dict[Site, Value], local: frozenset[Site], found: list[Part]
+    tree: Tree, node: ast.expr, values: dict[Site, Value], m: Sharded, found: list[Part]
 ) -> None:
     site = tree.site(node)
     value = values.get(site)
     if isinstance(node, ast.JoinedStr):
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
-                _visit(tree, part.value, values, local, found)
+                _visit(tree, part.value, values, m, found)
         return
-    if value is None or not depends(value, local):
+    if value is None or not depends(value, m):
         return
     inner = _inside(node)
     whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
@@ -80,7 +81,7 @@ def _visit(
         return
     own: list[Part] = []
     for child in inner:
-        _visit(tree, child, values, local, own)
+        _visit(tree, child, values, m, own)
     if _ratio(node) and len({bool(p.how) for p in own}) > 1:
         own = [Part(site, tree.text(node), "")]  # one rank's part of all ranks' count is no mean
     found += own
@@ -91,14 +92,14 @@ def _ratio(node: ast.expr) -> bool:
     return isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mult))
 
 
-def depends(value: Value, local: frozenset[Site]) -> bool:
+def depends(value: Value, m: Sharded) -> bool:
     """Whether a value, or what it holds, comes from a sharded loader's batches."""
     if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
         return False
     if flat_measure(value) is Measure.UNIFORM:
         return False
     return any(
-        t.born in local
+        is_shared_out(m, t)
         for d in flat_deps(value)
         if d.kind is Kind.BATCH and d.inner is not None
         for t in d.inner.things

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from ddpify.facts.events import Call
+from ddpify.facts.locality import is_shared_out
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.names import RUNTIME_NAMES, module_of
@@ -62,7 +63,7 @@ def is_local(facts: Facts, value: Value) -> bool:
     if value.measure is Measure.UNIFORM:
         return False
     return any(
-        thing.born in facts.sharded
+        is_shared_out(facts, thing)
         for batch in value.dep(Kind.BATCH)
         if batch.inner is not None
         for thing in batch.inner.things
