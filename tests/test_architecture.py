@@ -125,12 +125,14 @@ OURS: dict[str, set[str]] = {
     },
     "verify.progress": {"verify.read"},
     "verify.checkpoints": {"verify.evidence", "verify.identity", "verify.recording"},
+    "verify.scalars": {"verify.evidence"},
     "verify.checks": VERIFY,
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},
     "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
     "verify.pairing": {"facts.model", "outcome", "pipeline", "project", "settings", "write"}
     | {f"verify.{name}" for name in ("baseline", "options", "scratch", "snapshot")},
-    "verify.run": {"lint", "project", "settings", "verify"},
+    "verify.gathering": {"lint", "project", "verify"},
+    "verify.run": {"project", "settings", "verify"},
     "verify.measure": {"advice.model", "project", "verify"},
 }
 # The registry is the one module that names the rules; the pipeline joins all layers.
@@ -146,6 +148,7 @@ THEIRS: dict[str, set[str]] = {
     "numpy": {"verify"},
     "psutil": {"verify"},
     "rich": {"verify.progress"},
+    "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
     "torch": {"verify.observe", "verify.observer"},
     "tree_sitter": {"launchers"},

@@ -11,8 +11,9 @@ from ddpify.verify.causes.base import Case
 from ddpify.verify.checks.base import numbered, some
 from ddpify.verify.checks.check_evaluation import evaluated
 from ddpify.verify.checks.check_files import Shared, left, shared, without_ids
-from ddpify.verify.checks.check_output import STREAMS, compare_output, is_factor, shown
+from ddpify.verify.checks.check_output import is_factor
 from ddpify.verify.checks.check_probe import buffers_part
+from ddpify.verify.checks.outputs import STREAMS, compare_output, shown
 from ddpify.verify.verdict import Cause, Verdict
 
 _TRACKED: Final = re.compile(r"tfevents|(?:^|/)(?:wandb|mlruns|comet|neptune)/")

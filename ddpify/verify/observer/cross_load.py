@@ -69,9 +69,13 @@ def compare(path: str, one: Path, other: Path) -> dict[str, Any]:
         problem = f"the ranks' file cannot be loaded: {_one_line(error)}"
         return {"path": path, "problem": problem, "difference": 0.0, "state": 0.0}
     leaves, twins = dict(_leaves(wanted)), dict(_leaves(found))
+    plain = {(_PREFIX.sub(r"\1", name), state): value for (name, state), value in leaves.items()}
+    unprefixed = plain.keys() == twins.keys() != leaves.keys()
+    leaves = plain if unprefixed else leaves
     problem = _keys(set(leaves), set(twins)) or _shapes(leaves, twins)
     weights, state = (0.0, 0.0) if problem else _differences(leaves, twins)
-    return {"path": path, "problem": problem, "difference": weights, "state": state}
+    pair = {"path": path, "problem": problem, "difference": weights, "state": state}
+    return {**pair, "unprefixed": unprefixed}
 
 
 def _load(path: Path) -> Any:
@@ -104,8 +108,6 @@ def _keys(wanted: set[tuple[str, bool]], found: set[tuple[str, bool]]) -> str:
         return ""
     if {_PREFIX.sub(r"\1", name) for name in twins} == names:
         return "the ranks' keys have a `module.` prefix, the original's have none"
-    if {_PREFIX.sub(r"\1", name) for name in names} == twins:
-        return "the original's keys have a `module.` prefix, the ranks' have none"
     parts = (("missing", names - twins), ("extra", twins - names))
     return "; ".join(f"{kind} keys: {_some(part)}" for kind, part in parts if part)
 
