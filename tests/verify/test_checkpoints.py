@@ -49,6 +49,7 @@ CONTENTS: dict[str, tuple[Any, Any]] = {
     "zero": (_state(), _state(bias=1e-14)),
     "prefix": (_state(), WRAPPED),
     "nested-prefix": ({"model": _state()}, {"model": WRAPPED}),
+    "dataparallel": ({"net": WRAPPED}, {"net": _state(1.25)}),
     "fewer": (_state(), {"fc.weight": torch.ones(100)}),
     "shape": (_state(), {**_state(), "fc.bias": torch.zeros(5)}),
     "type": (_state(), {**_state(), "fc.bias": torch.zeros(4).half()}),
@@ -94,6 +95,15 @@ def test_differences_are_relative_and_an_optimizers_are_told_from_weights(
 ) -> None:
     found = pairs[name]
     assert found == CheckpointPair(name, "", pytest.approx(difference), pytest.approx(state))
+
+
+def test_the_prefix_of_data_parallel_is_told_and_what_is_below_it_compared(
+    pairs: dict[str, CheckpointPair],
+) -> None:
+    found = pairs["dataparallel"]
+    assert (found.problem, found.unprefixed) == ("", True)
+    assert found.difference == pytest.approx(0.25)
+    assert not pairs["same"].unprefixed
 
 
 def test_a_bias_of_zero_is_measured_by_the_model(pairs: dict[str, CheckpointPair]) -> None:
