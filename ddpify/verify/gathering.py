@@ -11,6 +11,7 @@ from ddpify.project import project_root
 from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
 from ddpify.verify.evidence import Evidence
 from ddpify.verify.identity import renamed, same_names
+from ddpify.verify.interpreter import Interpreter
 from ddpify.verify.options import Options
 from ddpify.verify.pairing import Pair
 from ddpify.verify.recording import Job
@@ -22,6 +23,7 @@ def gather(
     options: Options,
     pair: Pair,
     before: Mapping[Path, Snapshot],
+    interpreter: Interpreter,
     reference: Job,
     distributed: Job,
     factor: int,
@@ -34,10 +36,10 @@ def gather(
         distributed, left = renamed(distributed, names), (left[0], left_behind(many, before[many]))
     both = [path for path in left[0] if path in left[1]]
     saved = compare_checkpoints(
-        options.python, one, many, checkpoint_paths(reference.runs[0], distributed, both)
+        interpreter, one, many, checkpoint_paths(reference.runs[0], distributed, both)
     )
     read = texts(one, many, [path for path in both if not is_event_file(path)], names)
-    scalars, rest = compare_scalars(options.python, (one, many), left)
+    scalars, rest = compare_scalars(interpreter, (one, many), left)
     known = {each.path for each in saved} | {each.path for each in read}
     script = many / options.script.resolve().relative_to(project_root(options.script))
     return Evidence(

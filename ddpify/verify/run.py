@@ -19,7 +19,7 @@ from ddpify.settings import Settings
 from ddpify.verify.causes import diagnose
 from ddpify.verify.checks import run_checks
 from ddpify.verify.gathering import gather
-from ddpify.verify.interpreter import Interpreter, InterpreterError, examine
+from ddpify.verify.interpreter import Interpreter, InterpreterError, examined
 from ddpify.verify.launch import ProcessLaunch, run_ranks, run_single
 from ddpify.verify.options import NOISES, Options
 from ddpify.verify.pairing import CannotCompare, Pair, pair
@@ -51,8 +51,9 @@ def verify(
     """
     with interruptible(), scratch_folder(options) as workspace:
         try:
-            bench = Bench.of(options, settings or Settings(), workspace, report)
-            return bench.compare()
+            with examined(options.python) as interpreter:
+                bench = Bench.of(options, settings or Settings(), workspace, report, interpreter)
+                return bench.compare()
         except (CannotCompare, ScratchError, InterpreterError) as error:
             raise VerifyError(str(error)) from error
 
@@ -80,9 +81,15 @@ class Bench:
     before: dict[Path, Snapshot] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, options: Options, settings: Settings, workspace: Path, report: Report) -> Bench:
-        """Examine the interpreter, make the copies, and note what is in them."""
-        interpreter = examine(options.python)
+    def of(
+        cls,
+        options: Options,
+        settings: Settings,
+        workspace: Path,
+        report: Report,
+        interpreter: Interpreter,
+    ) -> Bench:
+        """Make the copies, and note what is in them."""
         both = pair(options, settings, workspace)
         before = {root: snapshot(root) for root in (both.original, both.distributed)}
         return cls(options, settings, workspace, report, both, interpreter, before)
@@ -167,7 +174,8 @@ class Bench:
 
     def _judged(self, reference: Job, distributed: Job, factor: int) -> Verification:
         jobs = reference, distributed
-        evidence = gather(self.options, self.pair, self.before, *jobs, factor)
+        found = self.pair, self.before, self.interpreter
+        evidence = gather(self.options, *found, *jobs, factor)
         checks = run_checks(evidence)
         return Verification(
             options=self.options,

@@ -14,6 +14,7 @@ from torch import nn
 
 from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
 from ddpify.verify.evidence import CheckpointPair
+from ddpify.verify.interpreter import examined
 from tests.verify.factories import change, job, ranks, reference
 
 
@@ -71,7 +72,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckpointPair]
     torch.save(_state(), both[0] / "damaged")
     (both[1] / "damaged").write_bytes((both[0] / "damaged").read_bytes()[:100])
     paths = [*CONTENTS, "notes", "damaged"]
-    return {pair.path: pair for pair in compare_checkpoints(sys.executable, *both, paths)}
+    with examined(sys.executable) as interpreter:
+        return {pair.path: pair for pair in compare_checkpoints(interpreter, *both, paths)}
 
 
 def test_the_same_content_can_be_loaded_and_does_not_differ(
@@ -134,7 +136,9 @@ def test_files_that_are_no_checkpoints_are_left_out_and_damaged_ones_are_not(
 
 
 def test_an_interpreter_that_fails_is_a_problem(tmp_path: Path) -> None:
-    (found,) = compare_checkpoints("/bin/false", tmp_path, tmp_path, ["a.pt"])
+    with examined(sys.executable) as interpreter:
+        interpreter.server.process.kill()
+        (found,) = compare_checkpoints(interpreter, tmp_path, tmp_path, ["a.pt"])
     assert found.problem.startswith("cannot be read: ")
 
 

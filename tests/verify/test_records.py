@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 
 from ddpify.verify.checks.lines import differences
 from ddpify.verify.checks.records import text_lines
+from ddpify.verify.interpreter import examined
 from ddpify.verify.scalars import compare_scalars
 
 
@@ -68,7 +70,8 @@ def test_event_files_are_read_by_tensorboard(tmp_path: Path) -> None:
                 writer.add_text("note", "said", 0)
     roots = tmp_path / "one", tmp_path / "many"
     left = [[str(p.relative_to(r)) for p in sorted(r.rglob("*.*"))] for r in roots]
-    found, rest = compare_scalars(sys.executable, roots, (left[0], left[1]))
+    with examined(sys.executable) as interpreter:
+        found, rest = compare_scalars(interpreter, roots, (left[0], left[1]))
     assert [each.folder for each in found] == ["runs/False", "runs/True"]
     for each in found:
         assert (each.reference["loss"], each.distributed["loss"]) == ([[3, 1.0]], [[3, 0.5]])
@@ -77,9 +80,14 @@ def test_event_files_are_read_by_tensorboard(tmp_path: Path) -> None:
 
 def test_without_tensorboard_it_is_said(tmp_path: Path) -> None:
     python = tmp_path / "python"
-    python.write_text("#!/bin/sh\necho null\n")
+    facts = {"python": [3, 11], "torch": "2.9.0", "gpus": 0, "cuda": False}
+    python.write_text(
+        f'#!/bin/sh\ncat <<E\n{json.dumps(facts)}\n{{"answer": null}}\n'
+        '{"answer": null}\nE\nread line\n'
+    )
     python.chmod(0o755)
     left = ["runs/events.out.tfevents.1.host.1.0"]
-    found, rest = compare_scalars(str(python), (tmp_path, tmp_path), (left, left))
+    with examined(str(python)) as interpreter:
+        found, rest = compare_scalars(interpreter, (tmp_path, tmp_path), (left, left))
+        assert compare_scalars(interpreter, (tmp_path, tmp_path), (left, [])) == ((), ())
     assert (found, rest) == ((), (f"TensorBoard's event files ({python} has no tensorboard)",))
-    assert compare_scalars(str(python), (tmp_path, tmp_path), (left, [])) == ((), ())

@@ -1,13 +1,12 @@
 """Compares checkpoints of two runs; run by the interpreter that trained, with torch alone.
 
-Usage: ``python cross_load.py REFERENCE DISTRIBUTED < paths.json > pairs.json``; the paths are
-relative to both folders. Files that are no checkpoint of the reference's are left out.
+``ddpify.verify.interpreter`` asks ``main``; the paths are relative to both folders. Files that are
+no checkpoint of the reference's are left out.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import pickle
 import re
@@ -15,9 +14,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-if __name__ == "__main__":
-    sys.path.pop(0)  # our own neighbours are none of the interpreter's modules
 
 import torch
 from torch import Tensor
@@ -52,8 +48,8 @@ class _Lenient:
     load = staticmethod(pickle.load)
 
 
-def main(reference: Path, distributed: Path, paths: list[str]) -> list[dict[str, Any]]:
-    pairs = (compare(path, reference / path, distributed / path) for path in paths)
+def main(reference: str, distributed: str, paths: list[str]) -> list[dict[str, Any]]:
+    pairs = (compare(path, Path(reference, path), Path(distributed, path)) for path in paths)
     return [pair for pair in pairs if pair]
 
 
@@ -159,7 +155,3 @@ def _some(names: set[str]) -> str:
 
 def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
-
-
-if __name__ == "__main__":
-    json.dump(main(Path(sys.argv[1]), Path(sys.argv[2]), json.load(sys.stdin)), sys.stdout)

@@ -1,24 +1,19 @@
 """Reads TensorBoard's event files; run by the interpreter that trained, with its tensorboard.
 
-Usage: ``python read_events.py < paths.json > scalars.json``. Paths are those of one run's files;
-the answer has for each of their folders the scalars (step and value, by tag), and how many other
-summaries of each kind there are. Where tensorboard is not installed the answer is null.
+``ddpify.verify.interpreter`` asks ``main`` for the files of one run, by their paths in its folder.
+The answer has for each of their folders the scalars (step and value, by tag), and how many other
+summaries of each kind there are; it is None where tensorboard is not installed.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-if __name__ == "__main__":
-    sys.path.pop(0)  # our own neighbours are none of the interpreter's modules
 
-
-def main(paths: list[str]) -> dict[str, dict[str, Any]] | None:
+def main(root: str, paths: list[str]) -> dict[str, dict[str, Any]] | None:
     try:
         event_files = import_module("tensorboard.backend.event_processing.event_file_loader")
         make_ndarray = import_module("tensorboard.util.tensor_util").make_ndarray
@@ -27,7 +22,7 @@ def main(paths: list[str]) -> dict[str, dict[str, Any]] | None:
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(paths):
         folder = found.setdefault(str(Path(path).parent), {"scalars": {}, "others": {}})
-        for step, tag, kind, tensor in _values(event_files.EventFileLoader(path)):
+        for step, tag, kind, tensor in _values(event_files.EventFileLoader(str(Path(root, path)))):
             if kind == "scalars":
                 value = float(make_ndarray(tensor).item())
                 folder["scalars"].setdefault(tag, []).append((step, value))
@@ -44,7 +39,3 @@ def _values(loader: Any) -> Iterator[tuple[int, str, str, Any]]:
             name = value.metadata.plugin_data.plugin_name
             kind = kinds.setdefault(value.tag, name) or name
             yield event.step, value.tag, kind, value.tensor
-
-
-if __name__ == "__main__":
-    json.dump(main(json.load(sys.stdin)), sys.stdout)
