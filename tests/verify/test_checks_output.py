@@ -167,6 +167,15 @@ def test_what_is_logged_to_stderr_is_compared_and_progress_bars_are_not() -> Non
     assert "1/2 of those of one process" in other.details[1]
 
 
+def test_what_is_logged_while_a_bar_stands_there_is_compared() -> None:
+    bar, warning = " 50%|#  | 1/2 [00:00<?, ?it/s]", "train.py:3: UserWarning: no source line\n"
+    one = replace(reference(), stderr=f"{warning}INFO loss 0.5\n\r3it [00:01, 1.2it/s]\n")
+    same = spoiled(ranks(), 0, stderr=f"{bar}INFO loss 0.5\n\r100%|###|\n")
+    assert checked(evidence(same, one), "metrics").verdict is Verdict.PASS
+    other = spoiled(ranks(), 0, stderr=f"{bar}INFO loss 0.7\n\r100%|###|\n")
+    assert checked(evidence(other, one), "metrics").details[0].startswith("stderr: 'INFO loss 0.7'")
+
+
 def test_what_nothing_compares_is_said() -> None:
     check = checked(evidence(unread=("a.png", "b.npy (the ranks leave none)")), "metrics")
     assert check.verdict is Verdict.PASS

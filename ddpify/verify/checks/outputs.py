@@ -23,7 +23,9 @@ _FOREIGN: Final = re.compile(rf"{_TORCH_LOG.pattern}|wandb: |.*\babsl::|.*\btens
 # of libraries; the observer's functions stand in for some of torch's
 _WARNING: Final = re.compile(r"\S*(?:site-packages|verify/observer)/\S+:\d+: \w*Warning: ")
 _ANY_WARNING: Final = re.compile(r"\S+:\d+: \w*Warning: ")
-_BAR: Final = re.compile(r"\d+%\|.*\||\d+it \[\d+:")
+# a progress bar; what follows it was printed while it stood there
+_TOOK: Final = r"\[\d*:?\d+:\d\d[^\]]*\]"
+_BAR: Final = re.compile(rf".*(?:\d+%\|[^|]*\|(?:[ \d/.?kMG]*{_TOOK})?|\d+it {_TOOK})")
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ def _beside(c: Comparison) -> Iterator[tuple[str, tuple[ShownLine, ...], tuple[S
 
 def _console(run: RunRecord, stream: str) -> str:
     """Without progress bars: what they show is each process' own, and is drawn over."""
-    return "\n".join(line for line in _said(run, stream) if not _BAR.search(line))
+    return "\n".join(_BAR.sub("", line) for line in _said(run, stream))
 
 
 def _said(run: RunRecord, stream: str) -> Iterator[str]:
@@ -87,10 +89,10 @@ def _said(run: RunRecord, stream: str) -> Iterator[str]:
 def _own(said: Iterable[str], warning: re.Pattern[str], foreign: re.Pattern[str]) -> Iterator[str]:
     skip = False
     for line in said:
-        if skip:  # the source line that a warning shows
+        if skip and line.startswith("  "):  # the source line that a warning shows
             skip = False
-        elif warning.match(line):
-            skip = True
+        elif skip := bool(warning.match(line)):
+            continue
         elif line.strip() and not foreign.match(line.strip()):
             yield line
 
