@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 from collections.abc import Iterator
@@ -34,13 +33,25 @@ def _nothing_is_left_behind() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _an_interpreter_is_asked_once() -> Iterator[None]:
-    """What torch it has does not change, and to ask takes seconds."""
-    ask = interpreter._ask
-    known = functools.cache(lambda python, *_path: ask(python))
+def _an_interpreter_is_started_once() -> Iterator[None]:
+    """Each verification has a process to ask; to start one takes seconds, and all are alike."""
+    start, end = interpreter._started, interpreter._ended
+    known: dict[object, interpreter.Server] = {}
+
+    def started(python: str) -> interpreter.Server:
+        key = (python, *_path())
+        if key in known and known[key].process.poll() is not None:
+            end(known.pop(key))
+        if key not in known:
+            known[key] = start(python)
+        return known[key]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(interpreter, "_ask", lambda python: known(python, _path()))
+        patch.setattr(interpreter, "_started", started)
+        patch.setattr(interpreter, "_ended", lambda _server: None)
         yield
+    for server in known.values():
+        end(server)
 
 
 def _path() -> tuple[str | None, ...]:

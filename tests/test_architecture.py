@@ -124,13 +124,17 @@ OURS: dict[str, set[str]] = {
         for name in "environment processes read recording snapshot stacks terminal".split()
     },
     "verify.progress": {"verify.read"},
-    "verify.checkpoints": {"verify.evidence", "verify.identity", "verify.recording"},
+    "verify.checkpoints": {
+        f"verify.{name}" for name in ("evidence", "identity", "interpreter", "recording")
+    },
+    "verify.scalars": {"verify.evidence", "verify.interpreter"},
     "verify.checks": VERIFY,
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},
     "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
     "verify.pairing": {"facts.model", "outcome", "pipeline", "project", "settings", "write"}
     | {f"verify.{name}" for name in ("baseline", "options", "scratch", "snapshot")},
-    "verify.run": {"lint", "project", "settings", "verify"},
+    "verify.gathering": {"lint", "project", "verify"},
+    "verify.run": {"project", "settings", "verify"},
     "verify.measure": {"advice.model", "project", "verify"},
 }
 # The registry is the one module that names the rules; the pipeline joins all layers.
@@ -146,6 +150,7 @@ THEIRS: dict[str, set[str]] = {
     "numpy": {"verify"},
     "psutil": {"verify"},
     "rich": {"verify.progress"},
+    "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
     "torch": {"verify.observe", "verify.observer"},
     "tree_sitter": {"launchers"},
@@ -242,7 +247,7 @@ def test_declared_dependencies_are_the_imported_ones() -> None:
     lines = [*declared["dependencies"], *declared["optional-dependencies"]["verify"]]
     names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in lines}
     names = {name.removesuffix("_py") for name in names}  # markdown-it-py is imported without
-    assert names == set(THEIRS) - {"torch"}  # that of the project's own interpreter
+    assert names == set(THEIRS) - {"torch", "tensorboard"}  # the project's own interpreter has them
     used = {
         name.split(".")[0] for path in (ROOT / "ddpify").rglob("*.py") for name in imported(path)
     }

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ddpify.verify.evidence import CheckpointPair, Text
 from ddpify.verify.identity import Renamed, in_text
+from ddpify.verify.interpreter import Interpreter, InterpreterError
 from ddpify.verify.recording import Job, RunRecord
 
 _SCRIPT = Path(__file__).parent / "observer" / "cross_load.py"
 _SUFFIXES = (".pt", ".pth", ".ckpt", ".pth.tar")
 _TEXT = 2**20  # bytes; a larger file is no log that somebody reads
-_SECONDS = 600.0  # for all files together
 
 
 def checkpoint_paths(
@@ -31,26 +28,16 @@ def checkpoint_paths(
 
 
 def compare_checkpoints(
-    python: str, reference: Path, distributed: Path, paths: Sequence[str]
+    interpreter: Interpreter, reference: Path, distributed: Path, paths: Sequence[str]
 ) -> tuple[CheckpointPair, ...]:
-    """Read each of ``paths`` in both folders by ``python``; what is no checkpoint is left out."""
+    """Read each of ``paths`` in both folders; what is no checkpoint is left out."""
     if not paths:
         return ()
-    command = (python, os.fspath(_SCRIPT), os.fspath(reference), os.fspath(distributed))
     try:
-        done = subprocess.run(
-            command,
-            input=json.dumps(list(paths)),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=True,
-        )
-    except subprocess.SubprocessError as error:
-        said = getattr(error, "stderr", None) or str(error)
-        problem = f"cannot be read: {str(said).strip().splitlines()[-1]}"
-        return tuple(CheckpointPair(path, problem, 0.0) for path in paths)
-    return tuple(CheckpointPair(**pair) for pair in json.loads(done.stdout))
+        found = interpreter.ask(_SCRIPT, str(reference), str(distributed), list(paths))
+    except InterpreterError as error:
+        return tuple(CheckpointPair(path, f"cannot be read: {error}", 0.0) for path in paths)
+    return tuple(CheckpointPair(**pair) for pair in found)
 
 
 def texts(

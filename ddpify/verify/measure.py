@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ddpify.advice.model import Measured
 from ddpify.project import project_root
-from ddpify.verify.interpreter import InterpreterError, examine
+from ddpify.verify.interpreter import InterpreterError, examined
 from ddpify.verify.launch import ProcessLaunch, run_single
 from ddpify.verify.options import Options
 from ddpify.verify.processes import interruptible
@@ -46,7 +46,8 @@ def measure(options: Options, report: Report = silent) -> Measured:
 
 
 def _measured(options: Options, workspace: Path, report: Report) -> Measured:
-    interpreter = examine(options.python)
+    with examined(options.python) as interpreter:
+        environment = devices(interpreter, 1, True)
     home = project_root(options.script)
     copy = copy_project(home, workspace / "original")
     cwd, script = placed(options.script, copy)
@@ -59,7 +60,7 @@ def _measured(options: Options, workspace: Path, report: Report) -> Measured:
         out=workspace / "records",
         observe=("--memory",),
         timeout=options.timeout,
-        environment=devices(interpreter, 1, True),
+        environment=environment,
         on_progress=partial(report, TITLE),
         project=home,
     )

@@ -92,6 +92,12 @@ def end_as_python_would(error: BaseException) -> None:
     raise SystemExit(1)
 
 
+def formatted(error: BaseException) -> str:
+    """The traceback, from the script's first frame on."""
+    lines = traceback.format_exception(type(error), error, script_frames(error.__traceback__))
+    return "".join(lines)
+
+
 def script_frames(trace: TracebackType | None) -> TracebackType | None:
     """From the first frame on that is neither this file's nor the import machinery's."""
     rest = trace
@@ -114,14 +120,15 @@ def main(argv: Sequence[str]) -> None:
         session.end("stopped", 0)
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-        session.end("exited", code)
+        said = stop.code is not None and not isinstance(stop.code, int)
+        status = f"SystemExit: {stop.code}" if said else "exited"
+        session.end(status, code, formatted(stop) if code else "")
         raise
     except KeyboardInterrupt:
         session.end("KeyboardInterrupt: ", 130)
         raise
     except BaseException as error:
-        lines = traceback.format_exception(type(error), error, script_frames(error.__traceback__))
-        session.end(f"{type(error).__name__}: {error}", 1, "".join(lines))
+        session.end(f"{type(error).__name__}: {error}", 1, formatted(error))
         end_as_python_would(error)
     else:
         session.end("finished", 0)

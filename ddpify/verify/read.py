@@ -69,6 +69,7 @@ def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run
         noise=_noise(lines),
         probe=_probe(_last(lines, "probe"), signatures),
         wrapped=_wrapped(lines),
+        data_parallel=any(line["k"] == "data parallel" for line in lines),
         stdout=stdout,
         stderr=stderr,
         stack=_text(out / f"rank{rank}.stack"),
@@ -240,7 +241,7 @@ def _waiting(lines: list[_Line], status: str) -> str:
 
     One that was left by the exception that ended the run (a timeout) counts as not left.
     """
-    if status in ("finished", "stopped", "exited"):
+    if RunRecord(status=status).over:
         return ""
     entered: dict[int, _Line] = {}
     failed: _Line = {}

@@ -176,7 +176,8 @@ class RunRecord:
     """One rank (or the one process).
 
     ``status``: "finished", "exited", "stopped" (by ``--steps``), "running" (it was killed),
-    "not started", or the exception's "Name: text", whose traceback ends in ``traceback``.
+    "not started", or the exception's "Name: text", whose traceback ends in ``traceback``; a
+    SystemExit with a sentence is such an exception, one with a number "exited".
     ``stack`` is set for a run that hung: all threads' frames, innermost last; ``waiting`` is then
     the collective it had entered ("all_reduce at main.py:12"), or "".
     """
@@ -196,6 +197,7 @@ class RunRecord:
     noise: NoiseRecord = field(default_factory=NoiseRecord)
     probe: ProbeRecord | None = None
     wrapped: tuple[str, ...] = ()  # names of the parameters DDP or FSDP synchronises
+    data_parallel: bool = False  # an nn.DataParallel was made
     stdout: str = ""
     stderr: str = ""
     stack: str = ""
@@ -206,6 +208,20 @@ class RunRecord:
         """Ended by an exception or a non-zero exit code of its own."""
         ends = ("finished", "stopped", "running", "not started")
         return self.status not in ends and self.exit_code != 0
+
+    @property
+    def over(self) -> bool:
+        """Ended by itself, and not by an error."""
+        known = self.status in ("finished", "exited", "stopped")
+        return known or self.status.startswith("SystemExit: ")
+
+    @property
+    def ending(self) -> str:
+        """The status; of an exit with a number the last line that was said before."""
+        if self.status != "exited":
+            return self.status
+        last = [line.strip() for line in self.stderr.splitlines() if line.strip()][-1:]
+        return ": ".join((f"exit code {self.exit_code}", *last))
 
     @property
     def collectives(self) -> tuple[CollectiveRecord, ...]:

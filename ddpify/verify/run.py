@@ -14,22 +14,19 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ddpify.lint import lint_scripts
 from ddpify.project import project_root
 from ddpify.settings import Settings
 from ddpify.verify.causes import diagnose
-from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
 from ddpify.verify.checks import run_checks
-from ddpify.verify.evidence import Evidence
-from ddpify.verify.identity import renamed, same_names
-from ddpify.verify.interpreter import Interpreter, InterpreterError, examine
+from ddpify.verify.gathering import gather
+from ddpify.verify.interpreter import Interpreter, InterpreterError, examined
 from ddpify.verify.launch import ProcessLaunch, run_ranks, run_single
 from ddpify.verify.options import NOISES, Options
 from ddpify.verify.pairing import CannotCompare, Pair, pair
 from ddpify.verify.processes import interruptible
 from ddpify.verify.read import Progress
 from ddpify.verify.recording import EndRecord, Fetch, Job, RunRecord, ShuffleRecord
-from ddpify.verify.snapshot import ScratchError, Snapshot, left_behind, snapshot
+from ddpify.verify.snapshot import ScratchError, Snapshot, snapshot
 from ddpify.verify.verdict import Verification
 
 Report = Callable[[str, Progress], None]  # what is running, and how far it is
@@ -54,8 +51,9 @@ def verify(
     """
     with interruptible(), scratch_folder(options) as workspace:
         try:
-            bench = Bench.of(options, settings or Settings(), workspace, report)
-            return bench.compare()
+            with examined(options.python) as interpreter:
+                bench = Bench.of(options, settings or Settings(), workspace, report, interpreter)
+                return bench.compare()
         except (CannotCompare, ScratchError, InterpreterError) as error:
             raise VerifyError(str(error)) from error
 
@@ -83,9 +81,15 @@ class Bench:
     before: dict[Path, Snapshot] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, options: Options, settings: Settings, workspace: Path, report: Report) -> Bench:
-        """Examine the interpreter, make the copies, and note what is in them."""
-        interpreter = examine(options.python)
+    def of(
+        cls,
+        options: Options,
+        settings: Settings,
+        workspace: Path,
+        report: Report,
+        interpreter: Interpreter,
+    ) -> Bench:
+        """Make the copies, and note what is in them."""
         both = pair(options, settings, workspace)
         before = {root: snapshot(root) for root in (both.original, both.distributed)}
         return cls(options, settings, workspace, report, both, interpreter, before)
@@ -169,7 +173,9 @@ class Bench:
         return (*arguments, *(["--full"] if options.full else []))
 
     def _judged(self, reference: Job, distributed: Job, factor: int) -> Verification:
-        evidence = self._evidence(reference, distributed, factor)
+        jobs = reference, distributed
+        found = self.pair, self.before, self.interpreter
+        evidence = gather(self.options, *found, *jobs, factor)
         checks = run_checks(evidence)
         return Verification(
             options=self.options,
@@ -181,27 +187,6 @@ class Bench:
             causes=diagnose(evidence, checks),
             migration=self.pair.migration,
             kept=str(self.workspace) if self.options.keep else "",
-        )
-
-    def _evidence(self, reference: Job, distributed: Job, factor: int) -> Evidence:
-        one, many = self.pair.original, self.pair.distributed
-        left = [left_behind(root, self.before[root]) for root in (one, many)]
-        names = same_names(many, *left)
-        distributed = renamed(distributed, names)
-        left[1] = left_behind(many, self.before[many]) if names else left[1]
-        both = [path for path in left[0] if path in left[1]]
-        paths = checkpoint_paths(reference.runs[0], distributed, both)
-        script = many / self.options.script.resolve().relative_to(project_root(self.options.script))
-        return Evidence(
-            options=self.options,
-            reference=reference,
-            distributed=distributed,
-            left_by_reference=left[0],
-            left_by_distributed=left[1],
-            texts=texts(one, many, both, names),
-            checkpoints=compare_checkpoints(self.options.python, one, many, paths),
-            findings=lint_scripts(many.resolve(), [script.resolve()], {}).findings,
-            batch_factor=factor,
         )
 
     def _setup(self, factor: int) -> tuple[str, ...]:
@@ -289,6 +274,6 @@ def why_it_failed(run: RunRecord, options: Options) -> str:
     advice = ""
     if options.dtype == "float64" and re.search("dtype|Double|Float|Half", run.traceback):
         advice = "; perhaps because it computes in float64 here: try --dtype float32"
-    tail = "\n".join((run.traceback or run.stderr).splitlines()[-12:])
-    status = f"exit code {run.exit_code}" if run.status == "exited" else run.status
-    return f"the original fails by itself ({status}){advice}\n{tail}".rstrip()
+    said = run.stderr if run.over else run.traceback or run.stderr
+    tail = "\n".join(said.splitlines()[-12:])
+    return f"the original fails by itself ({run.ending}){advice}\n{tail}".rstrip()

@@ -84,6 +84,43 @@ def test_a_cause_has_the_rules_words_and_the_sites_of_check() -> None:
     assert cause.sites == ("train.py:7: the loss is a sum",)
 
 
+def _finding(rule: str, line: int) -> Finding:
+    return Finding(rule, Site("train.py", Span(line, 4, line, 9)), "…", Severity.ERROR)
+
+
+@pytest.mark.parametrize(
+    ("found", "rule"),
+    [
+        ((), "DDP404"),
+        ((_finding("DDP501", 3),), "DDP404"),
+        ((_finding("DDP801", 30),), "DDP801"),
+        ((_finding("DDP801", 9), _finding("DDP803", 30)), "DDP803"),  # the place that was measured
+        ((_finding("DDP801", 9), _finding("DDP404", 8)), "DDP404"),
+    ],
+)
+def test_a_cause_has_the_name_that_check_has_for_it(found: tuple[Finding, ...], rule: str) -> None:
+    call = CollectiveRecord(6, 1.0, "barrier", "train.py:30", 0, False)
+    runs = [replace(run, status="running", exit_code=None) for run in ranks()]
+    apart = job((_adding(runs[0], call), runs[1]), hung=True)
+    assert rules(evidence(apart, findings=found)) == [rule]
+
+
+def test_ranks_that_meet_in_other_collectives_of_one_name() -> None:
+    """Rank 0 reads what is no answer to it, and fails in a way of its own."""
+    runs = spoiled(ranks(), 0, status="TypeError: 'bool' object is not iterable", exit_code=1)
+    runs = spoiled(runs, 1, status="RuntimeError: [gloo] Connection closed by peer", exit_code=1)
+    assert rules(evidence(job(runs, returncode=1))) == []
+    found = evidence(job(runs, returncode=1), findings=(_finding("DDP801", 30),))
+    assert rules(found) == ["DDP801"]
+
+
+def test_lines_that_two_ranks_write_are_no_wrong_numbers() -> None:
+    runs = tuple(_adding(run, change("log.csv")) for run in ranks())
+    text = Text("log.csv", "epoch,loss\n0,0.5\n1,0.25\n", "epoch,loss\n0,0.5\n0,0.5\n1,0.25\n")
+    left = {"left_by_reference": ("log.csv",), "left_by_distributed": ("log.csv",)}
+    assert rules(evidence(runs, texts=(text,), **left)) == ["DDP502"]
+
+
 @pytest.mark.parametrize(
     ("status", "rule"),
     [
@@ -112,7 +149,7 @@ def _crashed(runs: tuple[RunRecord, ...], status: str) -> Evidence:
 @pytest.mark.parametrize(
     ("path", "others", "original", "rule"),
     [
-        ("final.pt", (), change("final.pt", "torch.save"), "DDP601"),
+        ("final.pt", (), change("final.pt", "torch.save"), "DDP604"),
         ("runs/17001/x.pt", (change("runs/16999/x.pt", "torch.save"),), None, "DDP506"),
         ("data.bin", (change("data.bin"),), None, "DDP502"),
         ("out/log.txt", (change("out", "os.mkdir"),), None, "DDP503"),

@@ -14,6 +14,7 @@ from torch import nn
 
 from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
 from ddpify.verify.evidence import CheckpointPair
+from ddpify.verify.interpreter import examined
 from tests.verify.factories import change, job, ranks, reference
 
 
@@ -49,6 +50,7 @@ CONTENTS: dict[str, tuple[Any, Any]] = {
     "zero": (_state(), _state(bias=1e-14)),
     "prefix": (_state(), WRAPPED),
     "nested-prefix": ({"model": _state()}, {"model": WRAPPED}),
+    "dataparallel": ({"net": WRAPPED}, {"net": _state(1.25)}),
     "fewer": (_state(), {"fc.weight": torch.ones(100)}),
     "shape": (_state(), {**_state(), "fc.bias": torch.zeros(5)}),
     "type": (_state(), {**_state(), "fc.bias": torch.zeros(4).half()}),
@@ -70,7 +72,8 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckpointPair]
     torch.save(_state(), both[0] / "damaged")
     (both[1] / "damaged").write_bytes((both[0] / "damaged").read_bytes()[:100])
     paths = [*CONTENTS, "notes", "damaged"]
-    return {pair.path: pair for pair in compare_checkpoints(sys.executable, *both, paths)}
+    with examined(sys.executable) as interpreter:
+        return {pair.path: pair for pair in compare_checkpoints(interpreter, *both, paths)}
 
 
 def test_the_same_content_can_be_loaded_and_does_not_differ(
@@ -94,6 +97,15 @@ def test_differences_are_relative_and_an_optimizers_are_told_from_weights(
 ) -> None:
     found = pairs[name]
     assert found == CheckpointPair(name, "", pytest.approx(difference), pytest.approx(state))
+
+
+def test_the_prefix_of_data_parallel_is_told_and_what_is_below_it_compared(
+    pairs: dict[str, CheckpointPair],
+) -> None:
+    found = pairs["dataparallel"]
+    assert (found.problem, found.unprefixed) == ("", True)
+    assert found.difference == pytest.approx(0.25)
+    assert not pairs["same"].unprefixed
 
 
 def test_a_bias_of_zero_is_measured_by_the_model(pairs: dict[str, CheckpointPair]) -> None:
@@ -124,7 +136,9 @@ def test_files_that_are_no_checkpoints_are_left_out_and_damaged_ones_are_not(
 
 
 def test_an_interpreter_that_fails_is_a_problem(tmp_path: Path) -> None:
-    (found,) = compare_checkpoints("/bin/false", tmp_path, tmp_path, ["a.pt"])
+    with examined(sys.executable) as interpreter:
+        interpreter.server.process.kill()
+        (found,) = compare_checkpoints(interpreter, tmp_path, tmp_path, ["a.pt"])
     assert found.problem.startswith("cannot be read: ")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from ddpify.verify.checks.check_files import without_ids
 from ddpify.verify.checks.lines import differences, lines
-from ddpify.verify.evidence import CheckpointPair, Text
+from ddpify.verify.evidence import CheckpointPair, Scalars, Text
 from ddpify.verify.recording import Backward, EventRecord, ForwardRecord, LoaderRecord, RunRecord
 from ddpify.verify.verdict import Verdict
 from tests.verify.factories import (
@@ -78,6 +78,48 @@ def test_lines_that_do_not(one: str, other: str) -> None:
     assert len(list(differences(lines(one), lines(other), 1e-9))) == 1
 
 
+DECIMALS = (
+    "1630487860427237",
+    "1712345678901234",
+    "1712345678",
+    "1812345678901",
+    "201234567890",
+    "20231112101112",
+    "1612345678901234567",
+    "20240102",
+    "1234",
+)
+
+
+@pytest.mark.parametrize("before", ["loss ", "loss:", "a=", "0,", "[", "(", "x;", "-"])
+@pytest.mark.parametrize("decimals", DECIMALS)
+def test_a_numbers_own_digits_are_no_clock(before: str, decimals: str) -> None:
+    """0.1630487860427237 failed a right run, 0.1712345678901234 passed a wrong one."""
+    one, other = (f"{before}{whole}.{decimals}" for whole in (0, 2))
+    assert [line.clocks for line in lines(one)] == [0]
+    assert len(list(differences(lines(one), lines(other), 1e-9))) == 1
+    nearly = f"{before}0.{decimals}3"
+    assert not list(differences(lines(one), lines(nearly), 1e-9))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("class 3:45.6", "class 3:97.5"),
+        ("size 2048-16-10", "size 2048-16-12"),
+        ("lr 0.1 speed_loss 0.5", "lr 0.1 speed_loss 0.7"),
+    ],
+)
+def test_numbers_that_only_resemble_times(one: str, other: str) -> None:
+    assert len(list(differences(lines(one), lines(other), 1e-9))) == 1
+
+
+def test_what_is_nearly_nothing_is_measured_by_the_largest_of_its_kind() -> None:
+    one = "drift 1.0\ndrift 1.21e-17\n"
+    assert not list(differences(lines(one), lines("drift 1.0\ndrift -3.32e-17\n"), 1e-9))
+    assert list(differences(lines(one), lines("drift 1.0\ndrift 1.21e-3\n"), 1e-9))
+
+
 def test_a_missing_line_is_named_alone() -> None:
     one, other = "a 1\nb 2\nc 3\nd 4", "a 1\nc 3\nd 4\ne 5"
     found = [str(each) for each in differences(lines(one), lines(other), 0)]
@@ -92,7 +134,7 @@ def test_metrics_compare_the_original_with_rank_0() -> None:
     check = checked(evidence(_printing("epoch 0: loss 0.7000\n")), "metrics")
     assert (check.verdict, check.measured) == (
         Verdict.FAIL,
-        "1 line differ, of 2 numbers in 1 line",
+        "1 line differs, of 2 numbers in 1 line",
     )
     assert "'epoch 0: loss 0.7000' instead of 'epoch 0: loss 0.5000'" in check.details[0]
 
@@ -105,6 +147,53 @@ def test_metrics_in_texts_are_compared_and_what_is_ignored_is_not() -> None:
     assert "all numbers that differ are 1/2 of those of one process" in check.details
     ignoring = evidence(texts=(text,), options={"ignore_output": (r"^[\d.]+$",)})
     assert checked(ignoring, "metrics").verdict is Verdict.PASS
+
+
+def test_what_is_logged_to_stderr_is_compared_and_progress_bars_are_not() -> None:
+    def logging(loss: float, bar: str) -> str:
+        warning = "train.py:3: UserWarning: odd\n  warnings.warn(\n" if loss == 0.25 else ""
+        return f"{warning}2026-01-01 10:00:00,1 INFO loss {loss:.4f}\n 50%|# |\r{bar}\n"
+
+    one = replace(reference(), stderr=logging(0.5, "100%|##| 4/4 [00:01<00:00, loss=0.5]"))
+    same = spoiled(ranks(), 0, stderr=logging(0.5, "100%|##| 2/2 [00:02<00:00, loss=0.7]"))
+    check = checked(evidence(same, one), "metrics")
+    assert (check.verdict, check.measured) == (
+        Verdict.PASS,
+        "3 numbers in 2 lines; not compared: 1 time; 1 progress bar",
+    )
+    other = checked(evidence(spoiled(ranks(), 0, stderr=logging(0.25, "")), one), "metrics")
+    assert other.verdict is Verdict.FAIL
+    assert other.details[0].startswith("stderr: ")
+    assert "1/2 of those of one process" in other.details[1]
+
+
+def test_what_is_logged_while_a_bar_stands_there_is_compared() -> None:
+    bar, warning = " 50%|#  | 1/2 [00:00<?, ?it/s]", "train.py:3: UserWarning: no source line\n"
+    one = replace(reference(), stderr=f"{warning}INFO loss 0.5\n\r3it [00:01, 1.2it/s]\n")
+    same = spoiled(ranks(), 0, stderr=f"{bar}INFO loss 0.5\n\r100%|###|\n")
+    assert checked(evidence(same, one), "metrics").verdict is Verdict.PASS
+    other = spoiled(ranks(), 0, stderr=f"{bar}INFO loss 0.7\n\r100%|###|\n")
+    assert checked(evidence(other, one), "metrics").details[0].startswith("stderr: 'INFO loss 0.7'")
+
+
+def test_what_nothing_compares_is_said() -> None:
+    check = checked(evidence(unread=("a.png", "b.npy (the ranks leave none)")), "metrics")
+    assert check.verdict is Verdict.PASS
+    assert check.measured.endswith("; not compared: a.png, b.npy (the ranks leave none)")
+
+
+def test_scalars_of_tensorboard_are_compared() -> None:
+    found = Scalars("runs/a", {"loss": [(0, 0.5), (1, 0.25)], "time/step": [(0, 3.0)]}, {})
+    same = replace(found, distributed={"loss": [(0, 0.5), (1, 0.25 + 1e-8)], "time/step": [(0, 9)]})
+    check = checked(evidence(scalars=(same,)), "metrics")
+    assert check.verdict is Verdict.PASS
+    assert "not compared: 1 time" in check.measured
+    half = replace(found, distributed={"loss": [(1, 0.125)], "time/step": [(0, 9)]})
+    check = checked(evidence(scalars=(half,)), "metrics")
+    assert check.details[:2] == (
+        "TensorBoard, runs/a: missing: loss, step 0: 0.5",
+        "TensorBoard, runs/a: 'loss, step 1: 0.125' instead of 'loss, step 1: 0.25'",
+    )
 
 
 def test_console_is_rank_0s_but_for_torchs_own_logs() -> None:
@@ -184,6 +273,16 @@ def test_checkpoints_allow_the_optimizers_state_more() -> None:
     assert verdict(0.0, 0.0, "keys differ") is Verdict.FAIL
 
 
+def test_the_prefix_that_data_parallel_wrote_may_go() -> None:
+    pair = CheckpointPair("a.pt", "", 0.0, unprefixed=True)
+    one = replace(reference(), data_parallel=True)
+    check = checked(evidence(one=one, checkpoints=(pair,)), "checkpoints")
+    assert check.verdict is Verdict.PASS
+    assert check.measured.endswith("without DataParallel's `module.`")
+    other = checked(evidence(checkpoints=(pair,)), "checkpoints")  # a `module.` of the model's own
+    assert other.verdict is Verdict.FAIL
+
+
 def test_collectives_are_paired_by_number_name_and_size() -> None:
     both = (collective("barrier", 0), collective("all_reduce"))
     right = tuple(_writing(run, *both) for run in ranks())
@@ -222,6 +321,19 @@ def test_a_crash_is_named_with_the_users_line() -> None:
     check = checked(evidence(job(runs, returncode=1)), "completed")
     assert (check.verdict, check.measured) == (Verdict.FAIL, "rank 1: ValueError: no")
     assert check.details[0] == "rank 1 fails after 6 steps at train.py:12 in main: ValueError: no"
+
+
+def test_the_sentence_of_an_exit_is_kept() -> None:
+    sentence = "SystemExit: batch size 33 cannot be split over 2 ranks: use 32 or 34"
+    runs = tuple(replace(run, status=sentence, exit_code=1, steps=()) for run in ranks())
+    check = checked(evidence(job(runs, returncode=1)), "completed")
+    assert check.measured.startswith(f"rank 0: {sentence}")
+    assert check.details[0] == f"rank 0 fails after 0 steps: {sentence}"
+    said = {"stderr": "usage: train.py\nerror: no such option\n", "traceback": "SystemExit: 2"}
+    runs = tuple(replace(run, status="exited", exit_code=2, steps=(), **said) for run in ranks())
+    check = checked(evidence(job(runs, returncode=1)), "completed")
+    assert check.measured.startswith("rank 0: exit code 2: error: no such option")
+    assert check.details[1:3] == ("usage: train.py", "error: no such option")
 
 
 def test_a_hang_is_named_with_what_each_rank_waits_in() -> None:

@@ -18,6 +18,7 @@ from tests.verify.hazards import (
     b3_batches,
     b3_columns,
     b3_sharding,
+    reviewed,
 )
 from tests.verify.hazards.base import CORRECT, ORIGINAL, Hazard
 
@@ -32,6 +33,7 @@ FAMILIES = (
     b3_sharding,
     b3_batches,
     b3_columns,
+    reviewed,
 )
 HAZARDS = tuple(hazard for family in FAMILIES for hazard in family.HAZARDS)
 CLASSES = {f"B1.{n}" for n in range(1, 12)} | {f"B2.{n}" for n in range(12, 25)}

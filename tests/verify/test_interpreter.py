@@ -9,21 +9,38 @@ from pathlib import Path
 import pytest
 import torch
 
-from ddpify.verify.interpreter import InterpreterError, examine
+from ddpify.verify.interpreter import InterpreterError, examined
 
 
-def test_what_this_interpreter_has() -> None:
-    found = examine(sys.executable)
+def refuse(python: str) -> None:
+    with examined(python):
+        raise AssertionError("it is usable")
 
-    assert found.python == sys.executable
-    assert found.torch == torch.__version__
-    assert found.gpus == torch.cuda.device_count()
-    assert found.cuda_available == torch.cuda.is_available()
+
+def test_what_this_interpreter_has_and_answers(tmp_path: Path) -> None:
+    script = tmp_path / "ask.py"
+    script.write_text(
+        "import sys, torch\ndef main(a, b):\n    print('noise')\n    return [a + b, sys.path]\n"
+    )
+    with examined(sys.executable) as found:
+        assert found.python == sys.executable
+        assert found.torch == torch.__version__
+        assert found.gpus == torch.cuda.device_count()
+        assert found.cuda_available == torch.cuda.is_available()
+        total, path = found.ask(script, 1, 2)
+        assert total == 3
+        assert str(tmp_path) not in path
+        with pytest.raises(InterpreterError, match="TypeError"):
+            found.ask(script, 1)
+        assert found.ask(script, 2, 3)[0] == 5, "one that failed is not the end"
+        script.write_text("import os\ndef main():\n    os._exit(3)\n")
+        with pytest.raises(InterpreterError, match="ends with code 3"):
+            found.ask(script)
 
 
 def test_a_missing_interpreter_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InterpreterError, match=r"^/.*/python: cannot be started: No such file"):
-        examine(str(tmp_path / "python"))
+        refuse(str(tmp_path / "python"))
 
 
 def test_one_without_torch_is_refused(tmp_path: Path) -> None:
@@ -34,7 +51,7 @@ def test_one_without_torch_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
 
     with pytest.raises(InterpreterError, match="/bin/python: has no PyTorch; install ddpify where"):
-        examine(str(python))
+        refuse(str(python))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +72,7 @@ def test_an_unusable_torch_is_refused(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     with pytest.raises(InterpreterError, match=message):
-        examine(sys.executable)
+        refuse(sys.executable)
 
 
 def test_a_project_module_named_torch_is_not_asked(
@@ -64,7 +81,8 @@ def test_a_project_module_named_torch_is_not_asked(
     (tmp_path / "torch.py").write_text("__version__ = '1.0'\n")
     monkeypatch.chdir(tmp_path)
 
-    assert examine(sys.executable).torch == torch.__version__
+    with examined(sys.executable) as found:
+        assert found.torch == torch.__version__
 
 
 @pytest.mark.parametrize(
@@ -81,4 +99,4 @@ def test_what_is_no_usable_python_is_refused(tmp_path: Path, script: str, messag
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
 
     with pytest.raises(InterpreterError, match=message):
-        examine(str(program))
+        refuse(str(program))

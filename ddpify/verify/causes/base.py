@@ -12,11 +12,15 @@ from ddpify.rules.registry import all_rules
 from ddpify.verify.checks.comparison import Comparison
 from ddpify.verify.verdict import Cause, Check, Verdict
 
-# The causes that ``check``, which sees what a measurement cannot, has other rules for.
+# What is measured has one name, and ``check``, which sees the program, tells apart why: where it
+# finds one of these rules broken, and not the first, the cause has its name.
 ALSO: Final = {
+    "DDP111": ("DDP314",),
+    "DDP202": ("DDP208",),
+    "DDP205": ("DDP209",),
     "DDP301": ("DDP312",),
     "DDP304": ("DDP804",),
-    "DDP404": ("DDP801", "DDP802", "DDP803"),
+    "DDP404": ("DDP801", "DDP802", "DDP803", "DDP804", "DDP807", "DDP813"),
     "DDP405": ("DDP412",),
     "DDP603": ("DDP602", "DDP815"),
     "DDP703": ("DDP704", "DDP803"),
@@ -38,9 +42,19 @@ class Case:
         return bool(self._of(rule))
 
     def cause(self, rule: str, evidence: str) -> Cause:
+        """Of what was measured, under the name that ``check`` has for it."""
+        sites = self._of(rule)
+        rule = self._named(rule, evidence)
         known = self._rules[rule]
         title = known.name.replace("-", " ").capitalize()
-        return Cause(rule, title, known.why, evidence, self._of(rule))
+        return Cause(rule, title, known.why, evidence, sites)
+
+    def _named(self, rule: str, evidence: str) -> str:
+        """A finding at a place that the evidence names comes first."""
+        codes = (rule, *ALSO.get(rule, ()))
+        found = [one for one in self.c.evidence.findings if one.rule in codes]
+        placed = [one for one in found if f"{one.site.path}:{one.site.span.line}" in evidence]
+        return min((one.rule for one in placed or found), key=codes.index, default=rule)
 
     def _of(self, rule: str) -> tuple[str, ...]:
         codes = (rule, *ALSO.get(rule, ()))

@@ -8,7 +8,7 @@ from typing import Final
 
 from ddpify.verify.causes.base import Case
 from ddpify.verify.checks.base import user_frames
-from ddpify.verify.checks.check_files import without_ids
+from ddpify.verify.checks.check_files import shared, without_ids
 from ddpify.verify.recording import RunRecord
 from ddpify.verify.verdict import Cause
 
@@ -71,7 +71,7 @@ def _rule(case: Case, run: RunRecord) -> str:
     if missing := _MISSING_FILE.search(run.status):
         return _missing(case, run, missing["path"])
     if _DAMAGED.search(run.status):
-        return "DDP204" if _others_data(case, run) else "DDP601"
+        return "DDP204" if _others_data(case, run) else _saved(case)
     return "DDP204" if not run.steps and _others_data(case, run) else ""
 
 
@@ -81,7 +81,7 @@ def _missing(case: Case, run: RunRecord, path: str) -> str:
     others = [change for other in case.c.ranks if other is not run for change in other.files]
     made = [change for change in (*others, *case.c.one.files) if change.path.endswith(relative)]
     if any(change.operation == "torch.save" for change in made):
-        return "DDP601"
+        return _saved(case, relative)
     alike = without_ids(relative)
     elsewhere = [c for c in others if without_ids(c.path).endswith(alike) and c.path != relative]
     if not made and elsewhere and alike != relative:
@@ -91,6 +91,12 @@ def _missing(case: Case, run: RunRecord, path: str) -> str:
     folder = relative.rpartition("/")[0]
     makes = (c.operation == "os.mkdir" and c.path == folder for c in (*others, *case.c.one.files))
     return "DDP503" if folder and any(makes) else ""
+
+
+def _saved(case: Case, path: str = "") -> str:
+    """A checkpoint that is not there, or damaged: several ranks write it, or one does, later."""
+    saved = [each for each in shared(case.c.ranks) if each.change.operation == "torch.save"]
+    return "DDP601" if any(each.path.endswith(path) for each in saved) else "DDP604"
 
 
 def _others_data(case: Case, run: RunRecord) -> bool:

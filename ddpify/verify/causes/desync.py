@@ -58,6 +58,8 @@ def _first(case: Case) -> Iterator[Cause]:
     elif (call := first_mismatch([run.collectives for run in case.c.ranks])) is not None:
         sites = ", ".join(_call(run, call) for run in case.c.ranks)
         yield case.cause("DDP404", f"call {call} of a collective: {sites}; {_ended(case)}")
+    elif case.found("DDP404"):
+        yield case.cause("DDP404", _ended(case))
 
 
 def rates_between_ranks(runs: Sequence[RunRecord]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePosixPath
 from statistics import fmean
 from typing import Final
 
@@ -11,8 +12,10 @@ from ddpify.verify.causes.base import Case
 from ddpify.verify.checks.base import numbered, some
 from ddpify.verify.checks.check_evaluation import evaluated
 from ddpify.verify.checks.check_files import Shared, left, shared, without_ids
-from ddpify.verify.checks.check_output import STREAMS, compare_output, is_factor, shown
+from ddpify.verify.checks.check_output import is_factor
 from ddpify.verify.checks.check_probe import buffers_part
+from ddpify.verify.checks.lines import Difference
+from ddpify.verify.checks.outputs import STREAMS, compare_output, shown
 from ddpify.verify.verdict import Cause, Verdict
 
 _TRACKED: Final = re.compile(r"tfevents|(?:^|/)(?:wandb|mlruns|comet|neptune)/")
@@ -47,13 +50,14 @@ def evaluation(case: Case) -> Iterator[Cause]:
 
 def _metrics(case: Case) -> Iterator[Cause]:
     c = case.c
-    ratios = compare_output(c).ratios
+    wrong = _wrong(case)
+    ratios = tuple(ratio for _, each in wrong for ratio in each.ratios)
     passes = [sum(not each.training for each in own) for own in (c.passes, *c.rank_passes)]
     if max(passes[1:]) != passes[0] and c.same_steps:
         counts = f"{passes[0]} evaluations in one process, {max(passes[1:])} on the ranks"
         yield case.cause("DDP203", f"{counts}, in the same number of optimizer steps")
         return
-    first = next((check.details[0] for check in case.checks if check.name == "metrics"), "")
+    first = next((f"{place}: {each}" for place, each in wrong), "")
     for factor, words in ((1 / c.nproc, f"1/{c.nproc}"), (float(c.nproc), str(c.nproc))):
         if is_factor(ratios, factor):
             yield case.cause("DDP701", f"all numbers that differ are {words} times the original's")
@@ -65,9 +69,16 @@ def _metrics(case: Case) -> Iterator[Cause]:
     yield case.cause(rule, own or f"the model is the same, its numbers are not: {first}")
 
 
+def _wrong(case: Case) -> list[tuple[str, Difference]]:
+    """Not where several ranks write: lines that stand there twice are no wrong numbers."""
+    places = {each.path for each in shared(case.c.ranks)}
+    places |= {f"TensorBoard, {PurePosixPath(path).parent}" for path in left(case.c)[1]}
+    return [each for each in compare_output(case.c).wrong if each[0] not in places]
+
+
 def _own_losses(case: Case) -> str:
     """Printed numbers that are rank 0's own loss, of a step or of a pass over the data."""
-    printed = " ".join(each.distributed for _, each in compare_output(case.c).wrong)
+    printed = " ".join(each.distributed for _, each in _wrong(case))
     numbers = set(re.findall(r"\d+\.\d{2,}", printed))
     losses = [loss for step in case.c.ranks[0].steps for loss in step.losses]
     means = [fmean(losses[:end]) for end in range(1, len(losses) + 1)]

@@ -37,7 +37,7 @@ def _summary(job: Job) -> str:
         return f"hangs after {' or '.join(map(str, taken))} optimizer steps"
     failed = [run for run in job.runs if run.crashed]
     if failed:
-        return "; ".join(f"rank {run.rank}: {run.status}" for run in failed[:2])
+        return "; ".join(f"rank {run.rank}: {run.ending}" for run in failed[:2])
     return f"ended with exit code {job.returncode}"
 
 
@@ -57,14 +57,16 @@ def _ends(job: Job, who: str) -> Iterator[str]:
 def _crash(run: RunRecord, job: Job, name: str) -> Iterator[str]:
     frames = user_frames(run.traceback, job.folder)
     where = f" at {frames[-1]}" if frames else ""
-    yield f"{name} fails after {numbered(len(run.steps), 'step')}{where}: {run.status}"
-    yield from run.traceback.strip().splitlines()[-3:]
+    yield f"{name} fails after {numbered(len(run.steps), 'step')}{where}: {run.ending}"
+    if run.status == "exited":
+        yield from _tail(run, job)
+    else:
+        yield from run.traceback.strip().splitlines()[-3:]
 
 
 def _hang(run: RunRecord, job: Job, name: str) -> Iterator[str]:
     """The project's own frames; reports for reading at length have the whole stacks."""
-    ended = run.status in ("finished", "exited", "stopped")
-    doing = "has ended" if ended else f"waits in {run.waiting}" if run.waiting else "runs"
+    doing = "has ended" if run.over else f"waits in {run.waiting}" if run.waiting else "runs"
     yield f"{name} {doing} after {numbered(len(run.steps), 'step')}"
     frames = user_frames(run.stack, job.folder)[-_INNERMOST:]
     if frames:

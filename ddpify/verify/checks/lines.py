@@ -3,51 +3,40 @@ the last digit shown. Whatever a clock wrote is not compared."""
 
 from __future__ import annotations
 
+import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
+from ddpify.verify.checks.clocks import clocked_columns, without_clocks
+
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])")
 _NUMBER = re.compile(r"(?<![\w.])([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\w|\.\d)")
-_VALUE = r"[-+]?\d+(?:[.,]\d+)?(?:e[-+]?\d+)?"
-_SECONDS = r"(?:s|secs?|seconds?|ms|msecs?|milliseconds?|us|µs|mins|minutes?|hrs?|hours?)"
-_DAY = r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?"
-_MONTH = r"(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
-_CLOCKED = (
-    r"[\w/-]*time(?:_(?:m?s|secs?|seconds?|min(?:ute)?s?|h(?:ou)?rs?))?|elapsed|eta|etc|took"
-    r"|secs?|seconds?|throughput|speed|duration|fps|it/s|sps"
-    r"|(?:ima?ge?s?|samples?|tokens?|batch(?:es)?|steps?)(?:/|_per_)s(?:ec(?:ond)?)?"
-    r"|(?:max[_ ]|peak[_ ]|gpu[_ ])*mem(?:ory)?|pid|timestamp"
-)
-_CLOCKS = (
-    r"\b\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:[T _-]+\d{1,2}[:_-]\d{2}(?:[:_-]\d{2})?(?:[.,]\d+)?)?Z?",
-    r"\b(?:19|20)\d{6}[-_T]?\d{4,6}\b",
-    rf"\b{_DAY}\b,?\s+(?:\d{{1,2}}\s+)?{_MONTH}\b\.?(?:\s+\d{{1,2}}\b)?",
-    r"\b(?:\d+ days?, )?\d{1,4}:\d{2}(?::\d{2})?(?:[.,]\d+)?\b",
-    rf"\b{_VALUE}\s?(?:[a-z]+\s?/\s?s(?:ec(?:ond)?)?|{_SECONDS}\s?/\s?[a-z]+)\b",
-    rf"(?<![\w.])(?:\d+\s?(?:min|[dhms])\s?)*{_VALUE}\s?{_SECONDS}\b",
-    r"(?<![\w.])(?:\d+\s?(?:min|[dhms])\s?)*\d+(?:\.\d+)?(?:[hm]|min)\b",
-    rf"(?<![\w.]){_VALUE}\s?[KMGT]i?B\b",
-    rf"(?<!\w)(?:{_CLOCKED})(?:\s*[(\[][^)\]]*[)\]])?[\"']?\s*[:=]?\s*{_VALUE}(?:\s*\({_VALUE}\))?(?![\w.]*:)",
-    rf"\bdata\s+{_VALUE}\s*\({_VALUE}\)",  # seconds that loading took, as meters show them
-    r"\b0x[0-9a-f]+\b",
-    r"\b1[6-9]\d{8}(?:\d{3}|\d{6}|\d{9})?(?:\.\d+)?\b",  # time.time(), and its smaller units
-)
-_CLOCK = re.compile("|".join(f"(?:{pattern})" for pattern in _CLOCKS), re.IGNORECASE)
-_CLOCK_COLUMN = re.compile(rf"(?<!\w)(?:{_CLOCKED}|date|now)(?!\w)", re.IGNORECASE)
-_ENOUGH = 2  # digits from which on a number may differ in the last
+_ENOUGH = 2  # digits from which on a number may differ in the last: with fewer it says much
+_MORE = 4  # the same, where the other number has fewer
 _MANY = 4000  # lines above which texts are compared in order only, because matching is quadratic
 
 
 @dataclass(frozen=True)
 class ShownLine:
-    """``words`` is the text with "#" for each number."""
+    """``words`` is the text with "#" for each number.
+
+    ``series`` is what lines have in common whose numbers are of one kind, by default the words;
+    ``clocks`` counts what was left out because a clock wrote it.
+    """
 
     text: str
     words: str
     numbers: tuple[str, ...]
+    series: str = ""
+    clocks: int = 0
+
+    @property
+    def kind(self) -> str:
+        return self.series or self.words
 
 
 @dataclass(frozen=True)
@@ -70,9 +59,9 @@ def lines(text: str, ignore: Sequence[str] = (), folder: str = "") -> tuple[Show
     """The lines to compare; ``folder`` is where the run took place, its copy of the project."""
     plain = _ANSI.sub("", text).replace("\b", "")
     plain = plain.replace(folder, "<project>") if folder else plain
-    shown = (_last_state(line) for line in plain.split("\n"))
+    shown = (last_state(line) for line in plain.split("\n"))
     rows = _without_clock_columns([row for row in shown if row.strip()])
-    return tuple(line for line in (_line(row, ignore) for row in rows) if line.words)
+    return tuple(line for line in (line_of(row, ignore) for row in rows) if line.words)
 
 
 def differences(
@@ -82,36 +71,52 @@ def differences(
     same: frozenset[tuple[str, str]] = frozenset(),
 ) -> Iterator[Difference]:
     """Pairs of numbers in ``same`` do not count as different."""
+    floors = _floors(reference, tolerance)
     for one, other in _beside(reference, distributed):
         if one is None or other is None or one.words != other.words:
             yield Difference(one.text if one else "", other.text if other else "")
             continue
-        pairs = zip(one.numbers, other.numbers, strict=True)
-        ratios = tuple(_ratios([pair for pair in pairs if pair not in same], tolerance))
+        places = enumerate(zip(one.numbers, other.numbers, strict=True))
+        ratios = tuple(
+            _ratio(pair)
+            for place, pair in places
+            if pair not in same and not _near(*pair, tolerance, floors[one.kind, place])
+        )
         if ratios:
             yield Difference(one.text, other.text, ratios)
 
 
-def _last_state(line: str) -> str:
+def line_of(row: str, ignore: Sequence[str] = (), series: str = "") -> ShownLine:
+    """A line of text; of what matches ``ignore`` nothing is compared."""
+    kept, clocks = without_clocks(without(row, ignore))
+    parts = _NUMBER.split(kept)
+    words = " ".join("#".join(parts[0::2]).split())
+    return ShownLine(row.strip(), words, tuple(parts[1::2]), series, clocks)
+
+
+def without(text: str, ignore: Sequence[str]) -> str:
+    """The text without what matches one of the patterns."""
+    for pattern in ignore:
+        text = re.sub(pattern, "", text)
+    return text
+
+
+def is_number(text: str) -> bool:
+    """Whether the whole text is a number, as programs write them."""
+    return bool(_NUMBER.fullmatch(text))
+
+
+def last_state(line: str) -> str:
     """A progress bar rewrites its line: what was shown last counts."""
     states = [state for state in line.split("\r") if state.strip()]
     return states[-1] if states else ""
-
-
-def _line(row: str, ignore: Sequence[str]) -> ShownLine:
-    kept = row
-    for pattern in ignore:
-        kept = re.sub(pattern, "", kept)
-    parts = _NUMBER.split(_CLOCK.sub("<clock>", kept))
-    words = " ".join("#".join(parts[0::2]).split())
-    return ShownLine(row.strip(), words, tuple(parts[1::2]))
 
 
 def _without_clock_columns(rows: list[str]) -> list[str]:
     """Of a table with commas or tabs: columns whose heading says that they are a time."""
     for separator in (",", "\t"):
         head = rows[0].split(separator) if rows else []
-        clocked = {place for place, name in enumerate(head) if _CLOCK_COLUMN.search(name)}
+        clocked = clocked_columns(head)
         if len(head) > 1 and clocked and not _NUMBER.search(rows[0]):
             cells = (row.split(separator) for row in rows[1:])
             kept = ([c for p, c in enumerate(row) if p not in clocked] for row in cells)
@@ -131,23 +136,38 @@ def _beside(
         yield from zip_longest(reference[a:b], distributed[c:d])
 
 
-def _ratios(pairs: Sequence[tuple[str, str]], tolerance: float) -> Iterator[float]:
-    for number, other in pairs:
-        if not _near(number, other, tolerance):
-            value = float(number)
-            yield float(other) / value if value else float("inf")
+def _floors(lines: Sequence[ShownLine], tolerance: float) -> dict[tuple[str, int], float]:
+    """By kind of line and place: what is rounding beside the largest number that stands there."""
+    found: dict[tuple[str, int], float] = defaultdict(float)
+    for line in lines:
+        for place, number in enumerate(line.numbers):
+            size = abs(float(number))
+            if math.isfinite(size):
+                found[line.kind, place] = max(found[line.kind, place], tolerance * size)
+    return found
 
 
-def _near(number: str, other: str, tolerance: float) -> bool:
-    """Counts are equal or not; what was rounded for display may differ in the last digit."""
+def _ratio(pair: tuple[str, str]) -> float:
+    value, other = map(float, pair)
+    return other / value if value else float("inf")
+
+
+def _near(number: str, other: str, tolerance: float, floor: float) -> bool:
+    """Counts are equal or not; what was rounded for display may differ in the last digit.
+
+    Of numbers whose last zeros are not shown (0.1 and 0.0999) the one with more digits tells.
+    """
     if number == other:
         return True
     if not any(mark in text.lower() for text in (number, other) for mark in ".e"):
         return int(number) == int(other)
     apart = abs(float(number) - float(other))
-    rounding = tolerance * abs(float(number))
-    if min(_digits(number), _digits(other)) >= _ENOUGH:  # with fewer, the last one says much
-        rounding += 1.5 * max(_last_digit(number), _last_digit(other))
+    rounding = max(tolerance * abs(float(number)), floor)
+    digits, lasts = ([of(text) for text in (number, other)] for of in (_digits, _last_digit))
+    if min(digits) >= _ENOUGH:
+        rounding += 1.5 * max(lasts)
+    elif max(digits) >= _MORE:
+        rounding += 1.5 * min(lasts)
     return apart <= rounding
 
 

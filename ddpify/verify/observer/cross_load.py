@@ -1,13 +1,12 @@
 """Compares checkpoints of two runs; run by the interpreter that trained, with torch alone.
 
-Usage: ``python cross_load.py REFERENCE DISTRIBUTED < paths.json > pairs.json``; the paths are
-relative to both folders. Files that are no checkpoint of the reference's are left out.
+``ddpify.verify.interpreter`` asks ``main``; the paths are relative to both folders. Files that are
+no checkpoint of the reference's are left out.
 """
 
 from __future__ import annotations
 
 import importlib
-import json
 import math
 import pickle
 import re
@@ -15,9 +14,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-if __name__ == "__main__":
-    sys.path.pop(0)  # our own neighbours are none of the interpreter's modules
 
 import torch
 from torch import Tensor
@@ -52,8 +48,8 @@ class _Lenient:
     load = staticmethod(pickle.load)
 
 
-def main(reference: Path, distributed: Path, paths: list[str]) -> list[dict[str, Any]]:
-    pairs = (compare(path, reference / path, distributed / path) for path in paths)
+def main(reference: str, distributed: str, paths: list[str]) -> list[dict[str, Any]]:
+    pairs = (compare(path, Path(reference, path), Path(distributed, path)) for path in paths)
     return [pair for pair in pairs if pair]
 
 
@@ -69,9 +65,13 @@ def compare(path: str, one: Path, other: Path) -> dict[str, Any]:
         problem = f"the ranks' file cannot be loaded: {_one_line(error)}"
         return {"path": path, "problem": problem, "difference": 0.0, "state": 0.0}
     leaves, twins = dict(_leaves(wanted)), dict(_leaves(found))
+    plain = {(_PREFIX.sub(r"\1", name), state): value for (name, state), value in leaves.items()}
+    unprefixed = plain.keys() == twins.keys() != leaves.keys()
+    leaves = plain if unprefixed else leaves
     problem = _keys(set(leaves), set(twins)) or _shapes(leaves, twins)
     weights, state = (0.0, 0.0) if problem else _differences(leaves, twins)
-    return {"path": path, "problem": problem, "difference": weights, "state": state}
+    pair = {"path": path, "problem": problem, "difference": weights, "state": state}
+    return {**pair, "unprefixed": unprefixed}
 
 
 def _load(path: Path) -> Any:
@@ -104,8 +104,6 @@ def _keys(wanted: set[tuple[str, bool]], found: set[tuple[str, bool]]) -> str:
         return ""
     if {_PREFIX.sub(r"\1", name) for name in twins} == names:
         return "the ranks' keys have a `module.` prefix, the original's have none"
-    if {_PREFIX.sub(r"\1", name) for name in names} == twins:
-        return "the original's keys have a `module.` prefix, the ranks' have none"
     parts = (("missing", names - twins), ("extra", twins - names))
     return "; ".join(f"{kind} keys: {_some(part)}" for kind, part in parts if part)
 
@@ -157,7 +155,3 @@ def _some(names: set[str]) -> str:
 
 def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error) else ''}"
-
-
-if __name__ == "__main__":
-    json.dump(main(Path(sys.argv[1]), Path(sys.argv[2]), json.load(sys.stdin)), sys.stdout)

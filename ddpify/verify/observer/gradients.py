@@ -36,6 +36,7 @@ class GradientWatch:
         patcher.replace(DistributedDataParallel, "__init__", self._watch_init)
         patcher.replace(DistributedDataParallel, "forward", self._watch_forward)
         patcher.replace(nn.Module, "load_state_dict", self._watch_load)
+        patcher.before(nn.DataParallel, "__init__", self._note_data_parallel)
 
     def take_losses(self) -> list[float]:
         taken, self._losses = self._losses, []
@@ -94,6 +95,9 @@ class GradientWatch:
             return original(module, *args, **kwargs)
 
         return load
+
+    def _note_data_parallel(self, *_: Any, **__: Any) -> None:
+        self._recorder.note("data parallel")
 
     def _watch_forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -177,7 +177,7 @@ def _outputs(verification: Verification) -> Iterator[ProcessText]:
     """What each process printed; ``note`` counts lines."""
     for name, run in _runs(verification):
         for stream, text in (("stdout", run.stdout), ("stderr", run.stderr)):
-            if text.strip() and (stream == "stdout" or run.crashed):
+            if text.strip():
                 lines = words.plural(len(text.splitlines()), "line")
                 yield ProcessText(f"{name}, {stream}", lines, _tail(text))
 

@@ -65,7 +65,7 @@ TWO_BACKWARDS = (
     hazard(
         "B1.2",
         "two forwards, then two backwards",
-        "DDP405",
+        "DDP412",
         APART,
         program=(
             step("""\
@@ -83,7 +83,7 @@ TWO_BACKWARDS = (
     hazard(
         "B1.2b",
         "a second backward over a graph that was kept",
-        "DDP405",
+        "DDP412",
         APART,
         program=(
             step("""\
@@ -105,7 +105,7 @@ OUTSIDE = (
     hazard(
         "B1.3",
         "the criterion has parameters, and only the model is wrapped",
-        "DDP301",
+        "DDP312",
         APART,
         program=(
             define("""\
@@ -158,7 +158,7 @@ AFTER_THE_WRAP = (
     hazard(
         "B1.4",
         "weights are initialised after the wrap, from each rank's own stream",
-        "DDP111",
+        "DDP314",
         ("trajectory", "ranks-identical"),
         (
             WRAP,
@@ -176,7 +176,7 @@ AFTER_THE_WRAP = (
     hazard(
         "B1.4b",
         "rank 0 alone loads the weights to start from, after the wrap",
-        "DDP603",
+        "DDP815",
         ("trajectory", "ranks-identical"),
         (
             WRAP,

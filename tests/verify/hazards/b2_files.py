@@ -62,7 +62,7 @@ RELOAD_ALL = """    if rank == 0:
 NO_BARRIER = hazard(
     "B2.20",
     "all ranks load what rank 0 is still saving",
-    "DDP601",
+    "DDP604",
     ("completed",),
     *SLOW_SAVE,
     (DESTROY, RELOAD_ALL + DESTROY),

@@ -51,6 +51,7 @@ def _per_epoch(
     lines: tuple[str, str, str],
     setup: tuple[Change, ...],
     local: tuple[Change, ...] = (),
+    rule: str = "DDP703",
 ) -> Hazard:
     """``lines`` end an epoch: of the original, the wrong and the right migration."""
     single, wrong, right = lines
@@ -58,7 +59,7 @@ def _per_epoch(
     return hazard(
         number,
         title,
-        "DDP703",
+        rule,
         failing,
         *(*both, *local, _after_epoch(wrong)),
         original=changed(ORIGINAL, *both, (SAVE, SAVE + single)),
@@ -74,6 +75,7 @@ EARLY_STOP = _per_epoch(
     (STOP, STOP.replace("accuracy", "local"), STOP),
     (ANNOTATED,),
     LOCAL,
+    "DDP803",
 )
 
 PLATEAU = "        scheduler.step(accuracy)\n"
@@ -89,6 +91,7 @@ ON_PLATEAU = _per_epoch(
     (PLATEAU, PLATEAU.replace("accuracy", "local"), PLATEAU),
     (ANNOTATED, PLATEAU_SETUP),
     LOCAL,
+    "DDP704",
 )
 
 CUT = """        if accuracy <= best:
@@ -148,7 +151,7 @@ STOPPING: tuple[Change, ...] = (
 STOPPING_GATED = hazard(
     "B2.14c",
     "one call saves and decides to stop; rank 0 alone makes it",
-    "DDP703",
+    "DDP803",
     ("completed",),
     *(STOPPER, *STOPPING),
     _after_epoch("    " + SAVE_AND_STOP.replace("model", "net")),
@@ -172,7 +175,7 @@ DRY_RUN_SETUP: tuple[Change, ...] = (
 BREAK_GATED = hazard(
     "B2.14",
     "the break stands inside the block that prints, which only rank 0 enters now",
-    "DDP404",
+    "DDP802",
     ("completed",),
     *DRY_RUN_SETUP,
     (TOTAL, TOTAL + DRY_RUN.replace("if index", "if rank == 0 and index")),
@@ -187,7 +190,7 @@ ON_MAIN = "".join(f"    {line}\n" for line in SHOWN.splitlines())
 SAMPLE_ON_MAIN = hazard(
     "B2.15",
     "rank 0 alone predicts a few samples through the wrapper of a model with buffers",
-    "DDP304",
+    "DDP804",
     ("completed",),
     *BUFFER,
     _after_epoch(ON_MAIN),
@@ -216,7 +219,7 @@ SKIP = "            if torch.isnan(loss):\n                continue\n"
 SKIPPED_BATCH = hazard(
     "B2.17",
     "skips a batch whose loss is not a number, on the rank that has it",
-    "DDP404",
+    "DDP803",
     ("completed",),
     BROKEN,
     (LOSS, LOSS + SKIP),
@@ -238,7 +241,7 @@ GLOBAL_LOSS = (LOSS, LOSS + "            mean = reduce_sum(loss.item()) / world\
 LOCAL_EXIT = hazard(
     "B2.18",
     "trains until the loss of its own share is small enough",
-    "DDP404",
+    "DDP803",
     ("completed",),
     *OPEN_ENDED,
     (TOTAL, TOTAL + DONE),

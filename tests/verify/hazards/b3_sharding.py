@@ -82,7 +82,7 @@ WITH_OPTIONS = "    train_loader = DataLoader(train_set, sampler=sampler, **opti
 HIDDEN_SHUFFLE = hazard(
     "B3.30",
     "shuffle=True is left in the keywords beside the new sampler",
-    "DDP202",
+    "DDP208",
     ("completed",),
     (MAIN_TRAIN, OPTIONS + WITH_OPTIONS),
     original=changed(
@@ -139,7 +139,7 @@ STREAM_SAMPLER = hazard(
 PADDED = hazard(
     "B3.32",
     "the evaluation's sampler pads 31 samples to 32",
-    "DDP205",
+    "DDP209",
     ("evaluation", "metrics"),
     (SHARE, "    shares = DistributedSampler(val_set, world, rank, shuffle=False)\n"),
     (MAIN_VAL, MAIN_VAL.replace("val_share", "val_set, sampler=shares")),
