@@ -46,9 +46,10 @@ class Modules:
         return self.loaded[file]
 
     def check(self, file: Path) -> None:
-        """Note it among the failures if it cannot be parsed; its tree is not kept."""
+        """Note it among the failures if it cannot be parsed; the tree of one that compiles is not
+        kept."""
         if file not in self.loaded and not self._compiles(file):
-            self._parse(file)  # which says where and why
+            self.load(file)  # which says where and why
 
     def _compiles(self, file: Path) -> bool:
         raw = self.texts.get(file)
