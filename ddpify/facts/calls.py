@@ -160,6 +160,8 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
     """A class of the project is called."""
     kind = library_classes.instance_kind(info)
     thing = m.make(kind, f, event.site, info.name)
+    if thing.ref not in (None, info):  # another class of this name may be meant as well
+        thing = m.make(kind, f, event.site, f"{info.module.name}.{info.name}")
     thing.ref = info
     thing.attrs.clear()
     library.describe(m, thing, event)
