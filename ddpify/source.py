@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.respelling import NOW, respelled
+from ddpify.respelling import NOW, modernized, respelled
 from ddpify.respelling import Respelled as Respelled
-from ddpify.respelling import modernized
 from ddpify.site import Site as Site
 from ddpify.site import Span as Span
 

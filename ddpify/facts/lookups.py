@@ -43,7 +43,9 @@ def modules(m: Machine, f: Frame, call: Call) -> Value:
         package = pattern.partition(_ANY)[0].rpartition(".")[0]
         found = [name for name in _below(m, package) if _matches(name, pattern)]
     names = dict.fromkeys(found)
-    return join(*[m.import_module(f, n, call.site) for n in names]) if len(names) <= MANY else NOTHING
+    return (
+        join(*[m.import_module(f, n, call.site) for n in names]) if len(names) <= MANY else NOTHING
+    )
 
 
 def members(m: Machine, call: Call) -> Value | None:

@@ -95,6 +95,10 @@ def _promote(thing: Thing) -> None:
 
 
 def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
+    if name == "apply" and thing.kind in MODULES:
+        for function in call.args[:1]:
+            part = Thing(Kind.UNKNOWN, call.site, f"{thing.name}.apply", part_of=thing)
+            m.apply(f, function, (one(part),), call.site)
     if name in RETURNS_SELF:
         return one(thing)
     if name == "enter_context" and call.args:

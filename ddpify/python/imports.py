@@ -134,7 +134,10 @@ def _added(node: ast.AST) -> list[ast.expr]:
         return _listed(node.args[-1])
     if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "sys.path":
         return _listed(node.value)
-    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("sys.path", "sys.path[:0]"):
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
+        "sys.path",
+        "sys.path[:0]",
+    ):
         sums = [n for n in ast.walk(node.value) if isinstance(n, (ast.List, ast.Tuple))]
         return [one for each in sums for one in each.elts]
     return []
@@ -192,7 +195,9 @@ class _Written:
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
             inner = self.path(node.value.value, depth + 1)
             number = node.slice.value if isinstance(node.slice, ast.Constant) else None
-            above = list(inner.parents) if inner is not None and node.value.attr == "parents" else []
+            above = (
+                list(inner.parents) if inner is not None and node.value.attr == "parents" else []
+            )
             return above[number] if isinstance(number, int) and 0 <= number < len(above) else None
         return self._called(node, depth) if isinstance(node, ast.Call) else None
 

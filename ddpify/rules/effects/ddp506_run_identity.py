@@ -29,7 +29,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     clocks: dict[Thing, Call] = {}
     for call, path in _paths(facts):
         for thing in flat_deps(path):
-            if thing.kind is Kind.CLOCK:
+            if thing.kind is Kind.CLOCK and not _is_own(thing, call):
                 clocks.setdefault(thing, call)
     for clock, user in clocks.items():
         yield Finding(
@@ -40,6 +40,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (edit(facts, How.REPLACE, clock.born, "broadcast({})"),),
             because=((user.site, "used as a path"),),
         )
+
+
+def _is_own(clock: Thing, call: Call) -> bool:
+    """``open(f"{time.time()}.txt", "w")``: rank 0 alone reads the clock, and hands nothing on.
+
+    It would wait in a broadcast for the others, who do not open the file.
+    """
+    collective = call.name in ("torch.save", "ddpify.runtime.save_on_main")
+    return clock.born.within(call.site) and not collective
 
 
 def _paths(facts: Facts) -> list[tuple[Call, Value]]:

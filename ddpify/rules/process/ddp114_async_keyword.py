@@ -35,8 +35,8 @@ def lint_file(source: Source) -> Iterable[Finding]:
 RULE = Rule(
     "DDP114",
     "async-keyword",
-    "`x.cuda(async=True)` was renamed `non_blocking=True` in torch 0.4, as Python 3.7 made `async` a"
-    " reserved word. No Python that today's torch runs on can read the file.",
+    "`x.cuda(async=True)` was renamed `non_blocking=True` in torch 0.4, as Python 3.7 made `async`"
+    " a reserved word. No Python that today's torch runs on can read the file.",
     "pytorch PR#4999, python bpo-30406",
     check,
     bad=(
