@@ -67,7 +67,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "the sampler is not told the epoch: every epoch shuffles in the same order",
             Severity.ERROR,
             fix,
-            "" if fix else "call begin_epoch(loader, epoch) before each pass over the loader",
+            "" if fix else "give the loader a name where `for epoch in range(n):` is, then run again",
             proof(missing),
         )
     yield from _begun_again(facts)
@@ -91,7 +91,7 @@ def _without_end(facts: Facts) -> Iterable[Finding]:
                     "the sampler is not told which pass this is: every pass shuffles alike",
                     Severity.ERROR,
                     in_generator(facts, tree, node, passes),
-                    "count the passes and call begin_epoch(loader, passes) before this loop",
+                    "give the loader a name of its own here, then run again",
                 )
 
 
@@ -109,7 +109,7 @@ def _begun_again(facts: Facts) -> Iterable[Finding]:
             "the sampler is not told which pass this is: every pass shuffles in the same order",
             Severity.ERROR,
             fix,
-            "" if fix else "give the loader a name, call begin_epoch(loader, pass) before iter()",
+            "" if fix else "give the loader a name, and the loop a counter, then run again",
             proof((loader,)),
         )
 

@@ -78,7 +78,7 @@ class _Decided:
             f"each rank would decide this by {spoken(self.asked)}; ranks that disagree hang",
             Severity.ERROR,
             (edit(facts, How.REPLACE, at, "broadcast({})"),) if tests else (),
-            "" if tests else "let rank 0 decide: broadcast() its answer to all ranks first",
+            "" if tests else "make it the whole test of an `if` or `while`, then run again",
             ((self.asked.born, "asked here"), (self.first, "decides whether this runs")),
         )
 
