@@ -213,9 +213,13 @@ def _functions(request: _LintRequest, part: int, parts: int, seen: frozenset[Pla
 
 
 def _unreadable(modules: Modules, files: Iterable[Path]) -> Iterable[Finding]:
-    """Files that are not Python; the others are judged without them."""
+    """Files that are not today's Python; the others are judged without them."""
     for file in files:
         modules.check(file)
+        module = modules.loaded.get(file)  # not one that says nothing of training, and compiles
+        if module is not None and module.source.legacy is not None:
+            for rule in all_rules():
+                yield from rule.lint_file(module.source) if rule.lint_file is not None else ()
     for path, message in modules.failures.items():
         line, text = _told(path, message)
         site = Site(path, Span(line, 0, line, 0))

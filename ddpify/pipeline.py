@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify import discover, launching, vendor
+from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
 from ddpify.outcome import Note, Outcome, Refusal
@@ -116,10 +117,13 @@ def _why_not(read: ReadEntry) -> list[Refusal]:
     path = facts.entry.path
     if facts.status is Status.DISTRIBUTED:
         site, name = facts.evidence[0]
-        return [Refusal(f"{site}: already distributed ({name}); `ddpify check` finds its bugs")]
+        how = f": {instead(name)}" if instead(name) else ""
+        why = f"already distributed ({name}){how}; `ddpify check` finds its bugs"
+        return [Refusal(f"{site}: {why}", site)]
     if not facts.training:
-        why = "no training loop found (nothing in a loop calls backward())"
-        return [Refusal(f"{path}: {why}")]
+        trees = facts.trees.values()
+        why = f"{path}: no training loop found (nothing in a loop calls backward())"
+        return [Refusal(hogwild(trees) or loop_elsewhere(trees) or why)]
     if not facts.steps:
         where = facts.training[0].backward.site
         return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]

@@ -87,6 +87,13 @@ class Project:
                 return None
         return self.sources[path]
 
+    def glance(self, file: Path) -> ast.Module | None:
+        """The tree of a local file that need not be one of the program's."""
+        try:
+            return self.files.read(file.resolve(), self.relative(file)).parse()
+        except UnreadableSource:
+            return None
+
     def find(self, dotted: str) -> Path | None:
         """The local file an absolute import names: a module, a package, or None (not local).
 

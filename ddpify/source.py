@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ddpify.respelling import NOW, modernized, respelled
+from ddpify.respelling import Respelled as Respelled
 from ddpify.site import Site as Site
 from ddpify.site import Span as Span
 
@@ -85,20 +87,49 @@ class Source:
         """The standard library's tree, made once. Raises UnreadableSource on a syntax error."""
         return self._tree
 
-    @cached_property
+    @property
+    def legacy(self) -> Respelled | None:
+        """The text that is parsed in place of one with the keyword ``async``, if it has one."""
+        return self._parsed[1]
+
+    @property
+    def moves_spelled_async(self) -> tuple[tuple[Site, str], ...]:
+        """Calls ``x.cuda(async=True)``, each with the text of what ``async`` is given."""
+        return tuple(
+            (self.site(call), self.segment(self.span(one.value)))
+            for call in self._parsed[2]
+            for one in call.keywords
+            if one.arg == NOW
+        )
+
+    @property
     def _tree(self) -> ast.Module:
+        return self._parsed[0]
+
+    @cached_property
+    def _parsed(self) -> tuple[ast.Module, Respelled | None, list[ast.Call]]:
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the user's `"\d"` is not ours to report
-                return ast.parse(self.text)
+            return _parse(self.text), None, []
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            line = getattr(error, "lineno", None) or 1
-            message = getattr(error, "msg", None) or str(error) or "nested too deeply"
-            raise UnreadableSource(
-                f"{self.path}:{line}: not valid Python 3 ({message}; read with Python"
-                f" {sys.version_info.major}.{sys.version_info.minor}; run ddpify with a newer one"
-                " for newer syntax)"
-            ) from error
+            legacy = respelled(self.text) if isinstance(error, SyntaxError) else None
+            if legacy is not None:
+                try:
+                    tree = _parse(legacy.text)
+                except (SyntaxError, ValueError, RecursionError, MemoryError) as other:
+                    raise self._unreadable(other) from error
+                calls = modernized(tree, legacy.stand_in)
+                if calls is not None:
+                    return tree, legacy, calls
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: Exception) -> UnreadableSource:
+        line = getattr(error, "lineno", None) or 1
+        message = getattr(error, "msg", None) or str(error) or "nested too deeply"
+        return UnreadableSource(
+            f"{self.path}:{line}: not valid Python 3 ({message}; read with Python"
+            f" {sys.version_info.major}.{sys.version_info.minor}; run ddpify with a newer one"
+            " for newer syntax)"
+        )
 
     def span(self, node: ast.AST) -> Span:
         """The span of ``node``, its UTF-8 byte columns converted to characters.
@@ -136,6 +167,12 @@ class Source:
         if text.isascii():
             return byte_column
         return len(text.encode("utf-8")[:byte_column].decode("utf-8", errors="replace"))
+
+
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the user's `"\d"` is not ours to report
+        return ast.parse(text)
 
 
 def _split_lines(text: str) -> list[str]:

@@ -98,7 +98,7 @@ def _above(project: Project) -> dict[Path, list[str]]:
         file = project.find(dotted)
         if file is not None and project.relative(file) in project.sources:
             folder = file.parents[dotted.count(".") + (file.stem == "__init__")]
-            if folder != project.home:
+            if folder != project.home and project.home.is_relative_to(folder):
                 found.setdefault(folder, []).append(dotted.partition(".")[0])
     return found
 

@@ -52,7 +52,8 @@ OURS: dict[str, set[str]] = {
     "names": set(),
     "site": set(),
     "roots": set(),
-    "source": {"site"},
+    "source": {"respelling", "site"},
+    "respelling": set(),
     "outcome": DATA,
     # What both readers know of Python: no samples, no ranks, no files but those of imports.
     "python": {"python"},

@@ -6,6 +6,7 @@ import ast
 from typing import cast
 
 from ddpify.facts import (
+    lookups,
     measures,
     special,
 )
@@ -27,7 +28,8 @@ def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Va
     """``base.name``: heap attributes, methods, modules' globals, external names."""
     if not base.things:
         return _plain_attribute(base, name)
-    return join(*[_thing_attribute(m, f, base, thing, name, node) for thing in base.things])
+    things = lookups.holding(base, name)
+    return join(*[_thing_attribute(m, f, base, thing, name, node) for thing in things])
 
 
 def _plain_attribute(base: Value, name: str) -> Value:

@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from ddpify.facts import (
+    commands,
     containers,
     criteria,
     fields,
@@ -137,7 +138,9 @@ def _call_function(
         sites = (event.receiver_site or event.callee, *sites)
     if info.name == "forward" and thing.receiver is not None and thing.receiver.kind is Kind.MODEL:
         return forward(m, thing.receiver, event)
-    return m.enter(f, info, args, arguments.kwargs, event.site, sites, arguments.kwarg_sites)
+    given = m.enter(f, info, args, arguments.kwargs, event.site, sites, arguments.kwarg_sites)
+    commands.run_group(m, f, info, event)
+    return given
 
 
 def forward(m: Machine, model: Thing, event: Call) -> Value:
@@ -160,6 +163,8 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
     """A class of the project is called."""
     kind = library_classes.instance_kind(info)
     thing = m.make(kind, f, event.site, info.name)
+    if thing.ref not in (None, info):  # another class of this name may be meant as well
+        thing = m.make(kind, f, event.site, f"{info.module.name}.{info.name}")
     thing.ref = info
     thing.attrs.clear()
     library.describe(m, thing, event)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Mapping
 from itertools import zip_longest
 
+from ddpify.facts import commands
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
@@ -101,7 +102,8 @@ def _bind_parameters(
     for name, (value, site) in bound.given.items():
         frame.env[name], frame.parameters[name] = value, site
     for name in bound.missing:
-        frame.env[name], frame.parameters[name] = known.get(name, NOTHING), None
+        value = known.get(name) or commands.option(info, name) or NOTHING
+        frame.env[name], frame.parameters[name] = value, None
     if spec.vararg is not None:
         rest = tuple(value for value, _ in bound.rest)
         frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=rest))

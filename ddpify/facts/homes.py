@@ -21,17 +21,22 @@ MOVES = frozenset(
     .to_empty .init_weights""".split()
 )
 
+_IN_PLACE = (".apply", ".load_state_dict")  # they move nothing and make no parameters
+
 
 def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     """The home of a model that may be any of ``things``; None when it never has a name."""
     first_use = _first_use(m, things)
-    made = [b for b in _binds(m, things) if b.order < first_use and _namable(b.target)]
+    rounds = _rounds(m, things)
+    names = [b for b in _binds(m, things) if _namable(b.target) and not _is_in(b, rounds)]
+    made = [b for b in names if b.order < first_use]
     if not made:
         return None
     called = _first_call(m, things)
     moves = [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
+    moves = [c for c in moves if c.name not in _IN_PLACE or not _is_in(c, rounds)]
     if any(c.order > first_use for c in moves):
-        made = [b for b in _binds(m, things) if b.order < called and _namable(b.target)]
+        made = [b for b in names if b.order < called]
     built = [b for b in made if not _alias(m, b)]
     events: list[Bind | Call] = [*built, *moves]
     last = max(events, key=_order, default=made[-1])
@@ -44,6 +49,20 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     used = first_use if anchor.order < first_use else called
     statement = _statement_in(m, bind.where.frame, anchor, used)
     return Home(statement, bind.target) if statement is not None else None
+
+
+def _rounds(m: Machine, things: tuple[Thing, ...]) -> set[Site]:
+    """The loops that call a model and do not make it: there it is complete."""
+    born = {thing.born for thing in things}
+    makes = (e.where for e in m.events if isinstance(e, Call) and e.site in born)
+    calls = (e for e in m.events if isinstance(e, Forward) and whole(e.model) in things)
+    called = {loop.site for call in calls for loop in call.call.where.loops()}
+    return called - {loop.site for where in makes for loop in where.loops()}
+
+
+def _is_in(event: Bind | Call, loops: set[Site]) -> bool:
+    """``for epoch in …: model = model.apply(set_momentum).train()``."""
+    return any(loop.site in loops for loop in event.where.loops())
 
 
 def _order(event: Bind | Call) -> int:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ddpify.facts import (
     builtin_calls,
+    commands,
     helper_calls,
     rows,
     standard_calls,
@@ -104,6 +105,8 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return one(thing)
     if name == words.PARTIAL and call.args:
         return _partial(call)
+    if name in commands.RUNNERS:
+        return commands.run(m, f, call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]
     if name in ITERATES:

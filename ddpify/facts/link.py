@@ -11,6 +11,7 @@ from dataclasses import replace
 from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.distributed import mentions
 from ddpify.facts.forms import AS_IT_STANDS, Target
+from ddpify.facts.frameworks import FRAMEWORKS
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.locality import way_to
@@ -21,23 +22,7 @@ from ddpify.facts.shares import shares
 from ddpify.facts.values import Kind, Thing
 from ddpify.names import INSTALLED
 from ddpify.project import Project
-from ddpify.python import words
 from ddpify.source import Site
-
-FRAMEWORKS = {
-    "accelerate.Accelerator": "Hugging Face Accelerate",
-    "lightning.Trainer": "Lightning",
-    "lightning.pytorch.Trainer": "Lightning",
-    "pytorch_lightning.Trainer": "Lightning",
-    "lightning.Fabric": "Lightning Fabric",
-    "lightning.fabric.Fabric": "Lightning Fabric",
-    "deepspeed.initialize": "DeepSpeed",
-    "horovod.torch.init": "Horovod",
-    "transformers.Trainer": "the Hugging Face Trainer",
-    words.SPAWN: words.SPAWN,
-    "torch.distributed.rpc.init_rpc": "torch.distributed.rpc",
-}
-
 
 class TooLarge(Exception):
     """What hangs on the entry exceeds the reader's budget; the message is one sentence."""

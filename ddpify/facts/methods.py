@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+
 from ddpify.facts import containers, counts, fields, measures, rows, tensor_calls
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, MakingCall, Optimized
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
@@ -95,6 +97,10 @@ def _promote(thing: Thing) -> None:
 
 
 def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
+    if name == "apply" and thing.kind in MODULES:
+        for function in call.args[:1]:
+            part = Thing(Kind.UNKNOWN, call.site, f"{thing.name}.apply", part_of=thing)
+            m.apply(f, function, (one(part),), call.site)
     if name in RETURNS_SELF:
         return one(thing)
     if name == "enter_context" and call.args:
@@ -110,7 +116,7 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
     if name == "from_pretrained":
         return one(m.make(Kind.MODEL, f, call.site, name))
     if thing.kind in MODULES:
-        return _bypass(m, f, thing, name, call)
+        return _optimizer(m, f, thing, name, call) or _bypass(m, f, thing, name, call)
     if name == "zero_grad":
         _promote_to_optimizer(thing)
     return None
@@ -122,6 +128,19 @@ def _promote_to_optimizer(thing: Thing) -> None:
     if made is not None and any(d.kind is Kind.PARAMETERS for d in made.deps):
         thing.kind = Kind.OPTIMIZER
         thing.describe(Optimized(Value((), made.deps)))
+
+
+def _optimizer(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
+    """What the inner module's ``configure_optimizers()`` gives; None for any other method."""
+    for inner in thing.inner.things if thing.kind is Kind.WRAPPED and thing.inner else ():
+        found = inner.ref.lookup(name) if isinstance(inner.ref, ClassInfo) else None
+        for function in found.things if found is not None else ():
+            info = function.ref
+            if isinstance(info, FunctionInfo) and "optim" in ast.unparse(info.node):
+                args = (one(inner), *call.args)
+                made = m.enter(f, info, args, call.kwargs, call.site)
+                return made if made.of(Kind.OPTIMIZER) else None
+    return None
 
 
 def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:

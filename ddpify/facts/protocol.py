@@ -13,6 +13,7 @@ from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, FunctionNode, Lo
 from ddpify.facts.summaries import Summaries
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, Value
+from ddpify.project import Project
 from ddpify.source import Site
 
 
@@ -39,6 +40,7 @@ class Machine(Protocol):
     ends: dict[tuple[Site, tuple[Site, ...]], LoopEnd]
     parallel: bool  # whether `nn.DataParallel` was called
     summaries: Summaries
+    project: Project
 
     # -- running
     def evaluate(self, f: Frame, node: ast.expr) -> Value: ...

@@ -46,13 +46,16 @@ def stepped(call: Call) -> tuple[Thing, ...]:
     return receiver.of(Kind.OPTIMIZER)
 
 
-def models_of_optimizer(optimizer: Thing) -> tuple[Thing, ...]:
-    """The modules whose parameters an optimizer was given."""
+def models_of_optimizer(optimizer: Thing, around: tuple[Thing, ...] = ()) -> tuple[Thing, ...]:
+    """The modules whose parameters an optimizer was given, or the one ``around`` it was."""
     given = optimizer.detail(Optimized)
     if given is None:
         return ()
     found: list[Thing] = []
     for dep in sorted(flat_deps(given.parameters), key=lambda t: t.serial):
+        if dep.kind is Kind.OPTIMIZER and dep is not optimizer and dep not in around:
+            inner = models_of_optimizer(dep, (*around, optimizer))
+            found += [model for model in inner if model not in found]
         owners = dep.inner.things if dep.kind is Kind.PARAMETERS and dep.inner else (dep,)
         for owner in owners:
             base = whole(owner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, cast
 
-from ddpify.facts import containers, fields
+from ddpify.facts import containers, fields, lookups
 from ddpify.facts.details import Factory
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
@@ -80,7 +80,8 @@ def _dict(m: Machine, f: Frame, tail: str, call: Call) -> Value:
 def _module(m: Machine, f: Frame, call: Call) -> Value:
     name = call.args[0].const if call.args else None
     if not isinstance(name, str):
-        return computed(*call.args)
+        found = lookups.modules(m, f, call)
+        return found if found.things else computed(*call.args)
     dotted = name.lstrip(".")
     if dotted != name:
         return m.import_from(f, dotted, len(name) - len(dotted), call.site)

@@ -16,6 +16,7 @@ ENTRIES = (Measure.SAMPLES, Measure.PICKED)
 ADDED = (Measure.SUM, Measure.COUNT)
 ZERO_CALLS = frozenset({"torch.zeros", "numpy.zeros", "torch.zeros_like", "numpy.zeros_like"})
 SETTINGS = frozenset({"dtype", "device", "layout", "requires_grad", "order", "pin_memory"})
+TURNS = frozenset("transpose_ t_ swapaxes_ swapdims_ squeeze_ unsqueeze_".split())  # the axes
 SCATTERS = frozenset({"scatter_add_", "index_add_"})
 
 
@@ -127,6 +128,8 @@ def in_place(m: Machine, f: Frame, node: ast.Call, call: Call) -> None:
     if target is None:
         return
     before = m.evaluate(f, _load(target))
+    if call.name.rpartition(".")[2] in TURNS and not before.things:
+        m.assign(f, target, before.but(measure=Measure.MIXED, rows=False))
     if before.things or not (_is_sum(before, target) or is_zero(before)):
         return
     after = _after(before, call)

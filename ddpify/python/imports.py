@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 SOURCES = "src"  # the folder of the packages in a `src/` layout
@@ -107,51 +107,114 @@ def _is_all(target: ast.expr) -> bool:
     return isinstance(target, ast.Name) and target.id == "__all__"
 
 
-def added_folders(tree: ast.AST, file: Path, home: Path) -> list[Path]:
-    """The folders that ``sys.path.append(…)`` and ``.insert(0, …)`` add, if they are written out.
+def defined(body: Iterable[ast.stmt]) -> frozenset[str]:
+    """The functions and classes that a module defines at its top level."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return frozenset(node.name for node in body if isinstance(node, kinds))
 
-    ``sys.path.append(os.path.join(os.path.dirname(__file__), "lib"))``; ``home`` is what a
-    relative path is taken from.
+
+def added_folders(tree: ast.AST, file: Path, home: Path) -> list[Path]:
+    """The folders that a module puts on ``sys.path``, if they are written out.
+
+    ``sys.path.append(os.path.join(os.path.dirname(__file__), "lib"))``, also through names and
+    a function of its own that is given them; ``home`` is what a relative path is taken from.
     """
+    written = _Written(tree, file)
     found = []
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in _ADDING and node.args:
-            folder = _path(node.args[-1], file)
-            found += [(home / folder).resolve()] if folder is not None else []
+        for given in _added(node):
+            folders = [folder for one in written.meant(given) for folder in [written.path(one)]]
+            found += [(home / folder).resolve() for folder in folders if folder is not None]
     return found
 
 
-_ADDING = ("sys.path.append", "sys.path.insert")
-_SAME = ("abspath", "realpath", "resolve", "absolute", "str", "Path", "expanduser")
+def _added(node: ast.AST) -> list[ast.expr]:
+    """What a statement or call puts on ``sys.path``."""
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in _ADDING and node.args:
+        return _listed(node.args[-1])
+    if isinstance(node, ast.AugAssign) and ast.unparse(node.target) == "sys.path":
+        return _listed(node.value)
+    if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in (
+        "sys.path",
+        "sys.path[:0]",
+    ):
+        sums = [n for n in ast.walk(node.value) if isinstance(n, (ast.List, ast.Tuple))]
+        return [one for each in sums for one in each.elts]
+    return []
 
 
-def _path(node: ast.expr, file: Path) -> Path | None:
-    """The path that an expression means, None where it is not written out."""
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return Path(node.value)
-    if isinstance(node, ast.Name):
-        return file if node.id == "__file__" else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-        return _joined([node.left, node.right], file)
-    if isinstance(node, ast.Attribute) and node.attr == "parent":
-        inner = _path(node.value, file)
-        return inner.parent if inner is not None else None
-    return _path_called(node, file) if isinstance(node, ast.Call) else None
+def _listed(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, (ast.List, ast.Tuple)) else [node]
 
 
-def _path_called(node: ast.Call, file: Path) -> Path | None:
-    name = ast.unparse(node.func).rpartition(".")[2]
-    method = isinstance(node.func, ast.Attribute) and not node.args
-    inner = node.func.value if method and isinstance(node.func, ast.Attribute) else None
-    given = [inner] if inner is not None else node.args
-    if name == "join":
-        return _joined(given, file)
-    found = _path(given[0], file) if given else None
-    if found is None or name not in (*_SAME, "dirname"):
-        return None
-    return found.parent if name == "dirname" else found
+_ADDING = ("sys.path.append", "sys.path.insert", "sys.path.extend", "site.addsitedir")
+_SAME = ("abspath", "realpath", "resolve", "absolute", "str", "Path", "expanduser", "normpath")
+_DEPTH = 16  # of paths made from paths
 
 
-def _joined(parts: list[ast.expr], file: Path) -> Path | None:
-    found = [_path(part, file) for part in parts]
-    return Path(*[p for p in found if p is not None]) if found and None not in found else None
+class _Written:
+    """What the names and expressions of a module mean as paths."""
+
+    def __init__(self, tree: ast.AST, file: Path) -> None:
+        self._file = file
+        self._given: dict[str, list[ast.expr]] = {}
+        functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)]
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                self._given.setdefault(node.targets[0].id, []).append(node.value)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                for function in (one for one in functions if one.name == node.func.id):
+                    for parameter, value in zip(function.args.args, node.args, strict=False):
+                        self._given.setdefault(parameter.arg, []).append(value)
+
+    def meant(self, node: ast.expr) -> list[ast.expr]:
+        """The expressions that one may stand for: those that a name is given."""
+        return self._given.get(node.id, []) if isinstance(node, ast.Name) else [node]
+
+    def path(self, node: ast.expr, depth: int = 0) -> Path | None:
+        """The path that an expression means, None where it is not written out."""
+        if depth > _DEPTH:
+            return None
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return Path(node.value)
+        if isinstance(node, ast.Name):
+            given = self._given.get(node.id, [])
+            known = self._file if node.id == "__file__" else None
+            return self.path(given[0], depth + 1) if len(given) == 1 else known
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            return self._joined([node.left, node.right], depth)
+        return self._part(node, depth)
+
+    def _part(self, node: ast.expr, depth: int) -> Path | None:
+        """``x.parent``, ``x.parents[1]``, ``os.pardir``, a call."""
+        if isinstance(node, ast.Attribute) and node.attr == "parent":
+            inner = self.path(node.value, depth + 1)
+            return inner.parent if inner is not None else None
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("os.pardir", "os.path.pardir"):
+            return Path("..")
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
+            inner = self.path(node.value.value, depth + 1)
+            number = node.slice.value if isinstance(node.slice, ast.Constant) else None
+            above = (
+                list(inner.parents) if inner is not None and node.value.attr == "parents" else []
+            )
+            return above[number] if isinstance(number, int) and 0 <= number < len(above) else None
+        return self._called(node, depth) if isinstance(node, ast.Call) else None
+
+    def _called(self, node: ast.Call, depth: int) -> Path | None:
+        name = ast.unparse(node.func).rpartition(".")[2]
+        method = isinstance(node.func, ast.Attribute) and not node.args
+        inner = node.func.value if method and isinstance(node.func, ast.Attribute) else None
+        given = [inner] if inner is not None else node.args
+        if name == "join":
+            return self._joined(given, depth)
+        if name in ("getcwd", "cwd"):
+            return Path(".")
+        found = self.path(given[0], depth + 1) if given else None
+        if found is None or name not in (*_SAME, "dirname"):
+            return None
+        return found.parent if name == "dirname" else found
+
+    def _joined(self, parts: list[ast.expr], depth: int) -> Path | None:
+        found = [self.path(part, depth + 1) for part in parts]
+        return Path(*[p for p in found if p is not None]) if found and None not in found else None

@@ -11,12 +11,11 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from ddpify.names import HEADER_PREFIX, INSTALLED
+from ddpify.python.imports import added_folders
 from ddpify.ranks.modules import Module, index
 from ddpify.source import Source, UnreadableSource, module_file
 
-_SYS_PATH = re.compile(r"sys\.path\.(?:insert|append|extend)\(([^\n]*)")
 _DECORATOR = re.compile(r"^[ \t]*@([\w.]+)", re.MULTILINE)
-_QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 
 
 class Modules:
@@ -46,9 +45,10 @@ class Modules:
         return self.loaded[file]
 
     def check(self, file: Path) -> None:
-        """Note it among the failures if it cannot be parsed; its tree is not kept."""
+        """Note it among the failures if it cannot be parsed; the tree of one that compiles is not
+        kept."""
         if file not in self.loaded and not self._compiles(file):
-            self._parse(file)  # which says where and why
+            self.load(file)  # which says where and why
 
     def _compiles(self, file: Path) -> bool:
         raw = self.texts.get(file)
@@ -104,14 +104,18 @@ class Modules:
         return found
 
     def note_paths(self, file: Path, text: str) -> None:
-        """The folders that a file puts on ``sys.path``, as far as it says them by name."""
-        for written in _SYS_PATH.findall(text) if "sys.path." in text else ():
-            for name in _QUOTED.findall(written):
-                for start in (file.parent, self.root):
-                    folder = Path(os.path.normpath(start / name))
-                    if folder not in self.added and folder.is_dir():
-                        self.added.append(folder)
-                        self._found.clear()
+        """The folders that a file puts on ``sys.path``, as far as they are written out."""
+        if "sys.path" not in text:
+            return
+        try:
+            tree = Source.from_bytes(text.encode(), file, str(file)).parse()
+        except UnreadableSource:
+            return
+        for home in (file.parent, self.root):
+            for folder in added_folders(tree, file, home):
+                if folder not in self.added and folder.is_dir():
+                    self.added.append(folder)
+                    self._found.clear()
 
     @cached_property
     def decorated(self) -> dict[str, list[Path]]:

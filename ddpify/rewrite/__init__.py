@@ -18,6 +18,7 @@ from ddpify.rewrite.errors import CodeError, ReadOnlySource, RewriteError
 from ddpify.rewrite.files import changed_text, new_file
 from ddpify.rewrite.imports import plan_imports, respelled
 from ddpify.rewrite.layout import Layout, Style
+from ddpify.rewrite.legacy import parsed
 from ddpify.rewrite.locate import locate
 from ddpify.rewrite.transformer import Rewriter
 from ddpify.rules.base import How
@@ -94,7 +95,7 @@ def _fitting(style: Style, source: Source) -> Style:
 def _parse(source: Source) -> cst.Module:
     """The lossless tree. Raises ReadOnlySource."""
     try:
-        module = cst.parse_module(source.text)
+        module = parsed(source)
     except cst.ParserSyntaxError as error:
         why = f"libcst cannot parse line {error.raw_line}"
         raise ReadOnlySource(source.path, why) from error

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ddpify.facts.model import Facts
     from ddpify.ranks.run import Run
     from ddpify.settings import Settings
+    from ddpify.source import Source
 
 
 class How(Enum):
@@ -98,7 +99,8 @@ class Rule:
     """A check with its reason, its source and its examples (its tests and its page).
 
     ``check`` compares one process with several, for ``migrate``; ``lint`` reads a program that is
-    distributed already, as two ranks run it. ``words``: texts of which a function says one if
+    distributed already, as two ranks run it; ``lint_file`` any file by itself, whatever program it
+    is a part of. ``words``: texts of which a function says one if
     ``lint`` has to see its calls (``.empty_cache(``); functions that say none may not be read.
     ``safe`` says that the fix, where there is one, cannot change what the program does otherwise.
     """
@@ -111,6 +113,7 @@ class Rule:
     bad: tuple[Example, ...] = ()
     good: tuple[Example, ...] = ()
     lint: Callable[[Run], Iterable[Finding]] | None = None
+    lint_file: Callable[[Source], Iterable[Finding]] | None = None
     severity: Severity = Severity.ERROR
     safe: bool = True
     words: tuple[str, ...] = ()

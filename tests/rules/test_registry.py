@@ -11,6 +11,7 @@ import pytest
 import ddpify.rules
 from ddpify.rules.base import Rule
 from ddpify.rules.registry import all_rules
+from ddpify.source import Source
 from tests.lint.cases import all_cases
 
 FOLDER = Path(ddpify.rules.__file__).parent
@@ -66,5 +67,5 @@ def test_the_examples_are_short_complete_projects(rule: Rule) -> None:
         assert example.entry in files
         for path, text in files.items():
             if path.endswith(".py"):
-                compile(text, path, "exec")
+                Source.from_bytes(text.encode(), Path(path), path).parse()
             assert len(text.splitlines()) <= 60, path

@@ -33,11 +33,16 @@ def test_a_part_of_one_rank_is_not_divided_by_the_count_of_all(tmp_path: Path) -
     assert shown in entry.read_text()
 
 
-def test_a_generator_without_end_is_refused(tmp_path: Path) -> None:
-    """Nobody counts its passes: each would shuffle as the first."""
+def test_a_generator_without_end_counts_its_passes(tmp_path: Path) -> None:
+    """Each would shuffle as the first."""
     entry = put({"main.py": FOREVER}, tmp_path) / "main.py"
     found = [f for f in judged(read(entry)) if f.rule == "DDP201"]
-    assert [(f.site.span.line, f.fix) for f in found] == [(8, ())]
+    assert [f.site.span.line for f in found] == [8]
+    migrated(entry)
+    counted = "begin_epoch(loader,passes)passes+=1forbatchinloader:"
+    made = "".join(entry.read_text().split())
+    assert "passes=0whileTrue:" in made
+    assert counted in made
     entry.write_text(FOREVER.replace("while True:", "if loader:"))
     assert not [f for f in judged(read(entry)) if f.rule == "DDP201"]
 

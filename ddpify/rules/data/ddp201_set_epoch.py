@@ -13,9 +13,10 @@ from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data.counting import before_iter, by_passes, counter, in_generator
 from ddpify.rules.data.epochs import fix as fix_of
 from ddpify.rules.data.epochs import repeated
-from ddpify.rules.edits import edit, once, proof, statement_of
+from ddpify.rules.edits import edit, once, proof
 from ddpify.rules.examples import (
     BY_HAND,
     CORRECT,
@@ -66,7 +67,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "the sampler is not told the epoch: every epoch shuffles in the same order",
             Severity.ERROR,
             fix,
-            "" if fix else "call begin_epoch(loader, epoch) before each pass over the loader",
+            "" if fix else "give the loader a name where `for epoch in range(n):` is, then run again",
             proof(missing),
         )
     yield from _begun_again(facts)
@@ -89,8 +90,8 @@ def _without_end(facts: Facts) -> Iterable[Finding]:
                     tree.site(passes[0]),
                     "the sampler is not told which pass this is: every pass shuffles alike",
                     Severity.ERROR,
-                    (),
-                    "count the passes and call begin_epoch(loader, passes) before this loop",
+                    in_generator(facts, tree, node, passes),
+                    "give the loader a name of its own here, then run again",
                 )
 
 
@@ -101,14 +102,14 @@ def _begun_again(facts: Facts) -> Iterable[Finding]:
         if not made:
             continue
         call, loader = made[0]
-        fix = _before_iter(facts, call)
+        fix = before_iter(facts, call)
         yield Finding(
             "DDP201",
             site,
             "the sampler is not told which pass this is: every pass shuffles in the same order",
             Severity.ERROR,
             fix,
-            "" if fix else "give the loader a name, call begin_epoch(loader, pass) before iter()",
+            "" if fix else "give the loader a name, and the loop a counter, then run again",
             proof((loader,)),
         )
 
@@ -119,17 +120,6 @@ def _begins(facts: Facts, call: Call) -> Iterable[tuple[Call, Thing]]:
         if loop.epoch is None and loop.batch.site in around:
             begun = [t for t in loop.loaders for v in call.args[:1] if t in v.things]
             yield from ((call, t) for t in begun if not _told(facts, t))
-
-
-def _before_iter(facts: Facts, call: Call) -> tuple[Edit, ...]:
-    node = facts.tree(call.site).expression(call.arg_sites[0])
-    loops = [x for x in call.where.loops() if x.frame is call.where.frame]
-    counter = _counter(facts, loops[0]) if loops else None
-    if counter is None or not isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
-        return ()
-    variable, renamed = counter
-    told = f"begin_epoch({ast.unparse(node)}, {variable})"
-    return (*renamed, edit(facts, How.BEFORE, statement_of(facts, call.site), told))
 
 
 def _told(facts: Facts, loader: Thing) -> bool:
@@ -160,6 +150,13 @@ def _concerns(receiver: Value, loader: Thing) -> bool:
 
 
 def _fix(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[Edit, ...]:
+    assert loop.epoch is not None
+    if isinstance(facts.tree(loop.epoch.site).statement(loop.epoch.site), ast.While):
+        names = [_name_of(loop.epoch.frame, loader, loop.loaders) for loader in loaders]
+        if any(_made_inside(loop.epoch, one) and one.hops for one in loaders) or None in names:
+            return ()
+        told = dict.fromkeys(name for name in names if name is not None)
+        return by_passes(facts, loop.epoch.site, loop.epoch.body, tuple(told))
     edits: list[Edit] = []
     for loader in loaders:
         placed = _at_epoch_head(facts, loop, loader) or _before_batches(facts, loop, loader)
@@ -195,30 +192,11 @@ def _before_batches(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Ed
 def _told_by(
     facts: Facts, epoch: Loop, frame: Frame, name: str, how: How, loop: Loop
 ) -> tuple[Edit, ...] | None:
-    counter = _counter(facts, epoch)
-    if counter is None:
+    counted = counter(facts, epoch)
+    if counted is None:
         return None
-    variable, renamed = counter
+    variable, renamed = counted
     return (*renamed, edit(facts, how, loop.body, f"begin_epoch({name}, {variable})"))
-
-
-def _counter(facts: Facts, epoch: Loop) -> tuple[str, tuple[Edit, ...]] | None:
-    """The loop's counter; an unused ``_`` gets the name ``epoch``."""
-    tree = facts.tree(epoch.site)
-    node = tree.statement(epoch.site)
-    if not isinstance(node, ast.For):
-        return None
-    target = node.target
-    counted = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "enumerate"
-    if counted and isinstance(target, ast.Tuple):
-        target = target.elts[0]
-    if not isinstance(target, ast.Name):
-        return None
-    if target.id != "_":
-        return target.id, ()
-    if "epoch" in tree.names(tree.function(node)):
-        return None
-    return "epoch", (edit(facts, How.REPLACE, tree.site(target), "epoch"),)
 
 
 def _epoch_name(frame: Frame, epoch: Loop) -> str | None:

@@ -6,18 +6,19 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
-from ddpify.facts.events import Call
+from ddpify.facts.events import Call, Where
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind
+from ddpify.facts.values import Kind, Value
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Edit, Finding, Rule, Severity
-from ddpify.rules.edits import once
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
 from ddpify.rules.effects.effects import gated, gated_statement, null_writer
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
+from ddpify.site import Site
 
 MESSAGE = "every rank would log to the tracker"
 
@@ -33,6 +34,40 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         yield Finding(
             "DDP504", site, MESSAGE, Severity.WARNING, fix, "" if fix else "make it on rank 0 only"
         )
+    for site in dict.fromkeys(_answers(facts)):
+        yield Finding(
+            "DDP504",
+            site,
+            "only rank 0 has a tracker to ask: the others' stand-in is no path and no name",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, site, "broadcast({})"),),
+        )
+
+
+def _answers(facts: Facts) -> Iterable[Site]:
+    """Where all ranks ask a tracker for a value, ``writer.log_dir``, ``writer.get_logdir()``."""
+    handed = {c.arg_sites[0] for c in facts.calls if c.name.endswith(".broadcast") and c.arg_sites}
+    for call in facts.calls:
+        asks = call.name.rpartition(".")[2] in ANSWERS and not call.alone
+        if asks and _is_asked(call.receiver, call.where) and call.site not in handed:
+            yield call.site
+    for access in facts.accesses:
+        tree = facts.tree(access.base_site)
+        base = tree.expression(access.base_site)
+        node = tree.parent(base) if base is not None else None
+        if access.attribute not in ANSWERS or not isinstance(node, ast.Attribute):
+            continue
+        around = tree.parent(node)
+        called = isinstance(around, ast.Call) and around.func is node
+        read = isinstance(node.ctx, ast.Load) and not called
+        if read and _is_asked(access.base, access.where) and tree.site(node) not in handed:
+            yield tree.site(node)
+
+
+def _is_asked(tracker: Value | None, where: Where) -> bool:
+    if tracker is None or where.one_rank():
+        return False
+    return bool(tracker.dep(Kind.TRACKER))
 
 
 def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
@@ -44,6 +79,7 @@ def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
     return (null_writer(facts, call.site),)
 
 
+ANSWERS = frozenset("log_dir logdir get_logdir dir id name url".split())
 # What opens a tracker or a run of it.
 OPENS = frozenset(
     """wandb.init torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.writer.SummaryWriter
@@ -106,6 +142,10 @@ RULE = Rule(
             ),
         ),
         changed(
+            TRAINER,
+            ('f"{self.folder}/pupil.pt")', 'f"{self.board.log_dir}/pupil.pt")  # DDP504'),
+        ),
+        changed(
             SCRIPT,
             ("import torch\nimport", "import torch\nimport wandb\nimport"),
             (
@@ -119,7 +159,14 @@ RULE = Rule(
             ("    gpu = int", '    wandb.init(project="images")  # DDP504\n    gpu = int'),
         ),
     ),
-    good=CORRECT,
+    good=(
+        *CORRECT,
+        changed(
+            TRAINER,
+            ("import begin_epoch, save", "import begin_epoch, broadcast, save"),
+            ('f"{self.folder}/pupil.pt")', 'f"{broadcast(self.board.log_dir)}/pupil.pt")'),
+        ),
+    ),
     lint=lint,
     words=("SummaryWriter", "wandb"),
     severity=Severity.WARNING,

@@ -15,7 +15,7 @@ from ddpify.ranks.origins import CLOCK, RANDOM, Origin
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
-from ddpify.rules.examples import CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.meetings import reads, same_words
 from ddpify.rules.shared.outputs import Write, checkpoints, files
 from ddpify.settings import Settings
@@ -29,7 +29,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     clocks: dict[Thing, Call] = {}
     for call, path in _paths(facts):
         for thing in flat_deps(path):
-            if thing.kind is Kind.CLOCK:
+            if thing.kind is Kind.CLOCK and not _is_own(thing, call):
                 clocks.setdefault(thing, call)
     for clock, user in clocks.items():
         yield Finding(
@@ -40,6 +40,30 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (edit(facts, How.REPLACE, clock.born, "broadcast({})"),),
             because=((user.site, "used as a path"),),
         )
+    yield from _of_hydra(facts)
+
+
+def _of_hydra(facts: Facts) -> Iterable[Finding]:
+    """``@hydra.main()`` makes a folder that it names by the clock before any of this runs."""
+    for call in facts.calls:
+        if call.target is not None and call.target.decorated_with("hydra.main"):
+            yield Finding(
+                "DDP506",
+                call.site,
+                "hydra names the folder of the run by each rank's own clock",
+                Severity.WARNING,
+                (),
+                "start it with hydra.run.dir=FOLDER, the same on all ranks",
+            )
+
+
+def _is_own(clock: Thing, call: Call) -> bool:
+    """``open(f"{time.time()}.txt", "w")``: rank 0 alone reads the clock, and hands nothing on.
+
+    It would wait in a broadcast for the others, who do not open the file.
+    """
+    collective = call.name in ("torch.save", "ddpify.runtime.save_on_main")
+    return clock.born.within(call.site) and not collective
 
 
 def _paths(facts: Facts) -> list[tuple[Call, Value]]:
@@ -122,6 +146,11 @@ RULE = Rule(
     words=("strftime", "datetime.now", "time.time()"),
     good=(
         *CORRECT,
+        changed(  # rank 0 alone reads the clock
+            SINGLE,
+            ("import torch\n", "import time\n\nimport torch\n"),
+            ("    adam =", '    open(f"{time.time()}.txt", "w").write("begun")\n    adam ='),
+        ),
         changed(
             TRAINER,
             ("import argparse\n", "import argparse\nimport time\n"),

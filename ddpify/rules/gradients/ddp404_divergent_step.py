@@ -12,6 +12,7 @@ from ddpify.facts.values import Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
+from ddpify.rules.gradients.rounds import OWN_ROUNDS, uneven
 from ddpify.rules.shared.alone import Alone, spoken
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -21,7 +22,7 @@ COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per condition of a rank's own that decides a collective."""
-    for part in (_retries, _swallowed, _alone):
+    for part in (_retries, _swallowed, _alone, uneven):
         yield from part(facts)
     seen: set[Site] = set()
     for call in _collectives(facts):
@@ -77,7 +78,7 @@ class _Decided:
             f"each rank would decide this by {spoken(self.asked)}; ranks that disagree hang",
             Severity.ERROR,
             (edit(facts, How.REPLACE, at, "broadcast({})"),) if tests else (),
-            "" if tests else "let rank 0 decide: broadcast() its answer to all ranks first",
+            "" if tests else "make it the whole test of an `if` or `while`, then run again",
             ((self.asked.born, "asked here"), (self.first, "decides whether this runs")),
         )
 
@@ -150,6 +151,7 @@ RULE = Rule(
     "pytorch/audio#3749; BUGS C03, C04; PATTERNS B2.12-17",
     check,
     bad=(
+        OWN_ROUNDS,
         changed(
             SINGLE,
             (

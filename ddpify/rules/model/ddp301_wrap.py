@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.joining import held
 from ddpify.facts.model import Facts, Model
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
@@ -20,6 +21,7 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
@@ -53,7 +55,8 @@ def _options(facts: Facts, model: Model, settings: Settings) -> str:
     wanted = settings.sync_batchnorm
     if wanted is None:
         whole_batch = not model.data_parallel or _synchronised_by_hand(facts)
-        wanted = whole_batch and not _shown_by_one_rank(facts, model)
+        alone = _shown_by_one_rank(facts, model) or _told_by_class(facts) is not None
+        wanted = whole_batch and not alone
     options = ", sync_batchnorm=True" if wanted and model.batch_norm else ""
     if model.repeated and model.buffers:  # a broadcast between forwards would change the graph
         options += ", broadcast_buffers=False"
@@ -71,15 +74,31 @@ def _synchronised_by_hand(facts: Facts) -> bool:
 
 
 def _without_sync(facts: Facts, model: Model) -> Iterable[Finding]:
-    if not model.data_parallel and _shown_by_one_rank(facts, model):
-        yield Finding(
-            "DDP301",
-            model.things[0].born,
-            "batch norm stays per rank: one rank alone runs the model for the tracker",
-            Severity.NOTE,
-            (),
-            "remove that call and pass --sync-batchnorm to keep statistics over the whole batch",
-        )
+    if model.data_parallel:
+        return
+    place, why = model.things[0].born, ""
+    asked = _told_by_class(facts)
+    if _shown_by_one_rank(facts, model):
+        why = "one rank alone runs the model for the tracker"
+        advice = "remove that call"
+    elif asked is not None:
+        place, why = asked, "this code, which runs while the model trains, asks for torch's class"
+        advice = "ask for `torch.nn.modules.batchnorm._BatchNorm` here"
+    if why:
+        advice += " and pass --sync-batchnorm to keep statistics over the whole batch"
+        message = f"batch norm stays per rank: {why}"
+        yield Finding("DDP301", place, message, Severity.NOTE, (), advice)
+
+
+def _told_by_class(facts: Facts) -> Site | None:
+    """Where training asks whether a layer is `nn.BatchNorm2d`, which `SyncBatchNorm` is not."""
+    loops = {loop.site for one in facts.training for loop in (one.batch, one.epoch) if loop}
+    for call in facts.named("builtins.isinstance"):
+        names = [t.name for t in held(call.args[1], Kind.EXTERNAL)] if len(call.args) > 1 else []
+        asks = any(name.startswith("torch.nn.BatchNorm") for name in names)
+        if asks and any(loop.site in loops for loop in call.where.loops()):
+            return call.site
+    return None
 
 
 def _shown_by_one_rank(facts: Facts, model: Model) -> bool:

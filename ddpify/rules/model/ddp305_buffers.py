@@ -45,7 +45,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "ranks would evaluate with batch-norm statistics of their own",
             Severity.ERROR,
             fix,
-            "" if fix else "call sync_buffers(model) before the loop",
+            "" if fix else "give the model a name where this loop is, then run again",
         )
 
 

@@ -1,0 +1,100 @@
+"""Frameworks that distribute a program themselves, and what to do where one holds the loop."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.facts.tree import Tree
+from ddpify.python import words
+from ddpify.source import Site
+
+_LIGHTNING: Final = 'give its Trainer `devices` and `strategy="ddp"`'
+# By the calls that set them up.
+FRAMEWORKS: Final = {
+    "accelerate.Accelerator": "Hugging Face Accelerate",
+    "lightning.Trainer": "Lightning",
+    "lightning.pytorch.Trainer": "Lightning",
+    "pytorch_lightning.Trainer": "Lightning",
+    "lightning.Fabric": "Lightning Fabric",
+    "lightning.fabric.Fabric": "Lightning Fabric",
+    "deepspeed.initialize": "DeepSpeed",
+    "horovod.torch.init": "Horovod",
+    "transformers.Trainer": "the Hugging Face Trainer",
+    words.SPAWN: words.SPAWN,
+    "torch.distributed.rpc.init_rpc": "torch.distributed.rpc",
+}
+# How a program that is a framework's comes to several processes.
+_INSTEAD: Final = {
+    "Hugging Face Accelerate": "start it with `accelerate launch`",
+    "Lightning": _LIGHTNING,
+    "Lightning Fabric": 'give Fabric `devices` and `strategy="ddp"`',
+    "DeepSpeed": "start it with `deepspeed`",
+    "Horovod": "start it with `horovodrun`",
+    "the Hugging Face Trainer": "start it with `torchrun`, as it is",
+    "homura": "call its `init_distributed()` and start it with `torchrun`",
+    "fastai": "open `learn.distrib_ctx()` around its training",
+    "Ignite": "start it under `ignite.distributed.Parallel`",
+    "Composer": "start it with `composer`",
+    "MMEngine": "start it with its launcher",
+    "Catalyst": "give its runner a distributed engine",
+}
+_PACKAGES: Final = {
+    "lightning": "Lightning",
+    "pytorch_lightning": "Lightning",
+    "accelerate": "Hugging Face Accelerate",
+    "transformers": "the Hugging Face Trainer",
+    "homura": "homura",
+    "fastai": "fastai",
+    "ignite": "Ignite",
+    "composer": "Composer",
+    "mmengine": "MMEngine",
+    "mmcv": "MMEngine",
+    "catalyst": "Catalyst",
+}
+_ONLY_WITH: Final = {"transformers": "Trainer"}  # of a library that has more than its loop
+
+
+def instead(name: str) -> str:
+    """What to do with a program that a framework distributes; empty for one by hand."""
+    return _INSTEAD.get(name, "")
+
+
+def loop_elsewhere(trees: Iterable[Tree]) -> str:
+    """Why a program without a loop has none, as the user reads it; empty if nobody knows."""
+    for tree in trees:
+        for site, name in _imported(tree):
+            return f"{site}: the training loop is in {name}, which distributes it: {instead(name)}"
+    return ""
+
+
+def hogwild(trees: Iterable[Tree]) -> str:
+    """Processes that train one model in shared memory, each by itself; empty if there are none."""
+    for tree in trees:
+        text = tree.source.text
+        if ".share_memory()" not in text or "multiprocessing" not in text:
+            continue
+        for node in tree.nodes():
+            shares = isinstance(node, ast.Attribute) and node.attr == "share_memory"
+            if shares and isinstance(tree.parent(node), ast.Call):
+                return (
+                    f"{tree.site(node)}: processes change the shared model without waiting for"
+                    " each other (Hogwild), which is another algorithm than"
+                    " DistributedDataParallel's: start from a script that trains in one process"
+                )
+    return ""
+
+
+def _imported(tree: Tree) -> Iterator[tuple[Site, str]]:
+    for node in tree.nodes():
+        names = []
+        if isinstance(node, ast.Import):
+            names = [(alias.name, "") for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            names = [(node.module, alias.name) for alias in node.names]
+        for module, name in names:
+            package = module.partition(".")[0]
+            asked = _ONLY_WITH.get(package)
+            if package in _PACKAGES and (asked is None or name == asked):
+                yield tree.site(node), _PACKAGES[package]
