@@ -1,4 +1,4 @@
-"""Numbers and batches of all ranks: helpers that communicate, each of which every rank must call."""
+"""Numbers and batches of all ranks: helpers that communicate; every rank must call each."""
 
 from __future__ import annotations
 

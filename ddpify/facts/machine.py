@@ -16,6 +16,7 @@ from ddpify.facts import (
     assignments,
     attributes,
     calls,
+    division,
     entering,
     expressions,
     functional,
@@ -66,6 +67,7 @@ class ProgramReader(ReadingRecord):
         self.unwraps = target.unwraps
         self.shares = target.shares
         self.dealt = target.dealt
+        self.divided = {division.statement: division for division in target.divisions}
         self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
@@ -172,6 +174,11 @@ class ProgramReader(ReadingRecord):
                 base.attrs[node.attr] = wrapped
             elif isinstance(node, ast.Name):
                 f.bind(node.id, wrapped)
+
+    def divide(self, f: Frame, site: Site) -> None:
+        """In the target program, batches planned to be divided before this statement are."""
+        if site in self.divided:
+            division.divide(self, f, self.divided[site])
 
     def close_loop(self, f: Frame, loop: Loop) -> None:
         """A loop over a sharded loader ends: its sums are this rank's, and are to be reduced."""

@@ -24,6 +24,7 @@ def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
             m.spend()
             f.statement = site = m.site(f, statement)
             mark = len(f.skips)
+            m.divide(f, site)
             if _step(m, f, statement):
                 return True
             for guard in passed(f, f.skips[mark:]):

@@ -1,0 +1,120 @@
+"""The body of a loop before its model is called and from there on, by the names in it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from ddpify.facts.carried import read_early
+
+Block = Sequence[ast.stmt]
+SHAPES = frozenset("view reshape expand repeat unflatten zeros ones full randn rand empty".split())
+OF_TENSORS = frozenset("data shape T dtype device grad requires_grad ndim is_cuda".split())
+
+
+@dataclass(frozen=True)
+class Split:
+    """A loop's body before the model is called, and from there on."""
+
+    made_by: Block
+    rest: Block
+    targets: set[str]
+
+    @property
+    def made(self) -> set[str]:
+        """What is bound in a pass before the model is called."""
+        return self.targets | stored(self.made_by)
+
+    @property
+    def live(self) -> list[str]:
+        """Of that, what is read from there on, in the order in which it is bound."""
+        read = read_early(self.rest, set())
+        order = [*sorted(self.targets), *_in_order(self.made_by)]
+        return [name for name in dict.fromkeys(order) if name in read and name in self.made]
+
+
+def targets_of(node: ast.For | ast.While) -> list[ast.AST]:
+    return [node.target] if isinstance(node, ast.For) else []
+
+
+def stored(nodes: Iterable[ast.AST]) -> set[str]:
+    return set(_in_order(nodes))
+
+
+def _in_order(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    for node in nodes:
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                yield inner.id
+
+
+def loaded(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
+            yield inner.id
+
+
+def assigned(block: Block) -> Iterator[tuple[set[str], ast.expr]]:
+    """Names, and what is assigned to them (several names where it is unpacked)."""
+    for inner in (n for statement in block for n in ast.walk(statement)):
+        if isinstance(inner, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
+            targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
+            if inner.value is not None:
+                yield {n for t in targets for n in _names(t)}, inner.value
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+
+
+def flows(block: Block) -> Iterator[tuple[set[str], set[str]]]:
+    """What may change, and what from; a call may change what it is given."""
+    for names, value in assigned(block):
+        yield names, names | set(loaded(value))
+    for inner in (n for statement in block for n in ast.walk(statement)):
+        if isinstance(inner, (ast.For, ast.comprehension)):
+            yield _names(inner.target), set(loaded(inner.iter))
+        elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
+            yield _names(inner), set(loaded(inner))
+
+
+def calls_along(block: Block, names: frozenset[str]) -> bool:
+    """Whether a method or function of these names is told an axis."""
+    for inner in (n for statement in block for n in ast.walk(statement)):
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
+            if inner.func.attr in names and (inner.args or inner.keywords):
+                return True
+    return False
+
+
+def takes_or_shapes(block: Block, name: str) -> bool:
+    """Whether a number picks samples, or shapes what is made, in these statements."""
+    for inner in (n for statement in block for n in ast.walk(statement)):
+        if isinstance(inner, ast.Subscript) and name in _names(inner.slice):
+            return True
+        if isinstance(inner, ast.Call) and name in {n for a in inner.args for n in _names(a)}:
+            called = inner.func.attr if isinstance(inner.func, ast.Attribute) else ""
+            if called in SHAPES:
+                return True
+    return False
+
+
+def is_taken_apart(block: Block, name: str) -> bool:
+    """``batch["x"]``, ``batch[0]``, ``batch.label``, ``for x in batch``, ``model(*batch)``."""
+    nodes = [n for statement in block for n in ast.walk(statement)]
+    called = {n.func for n in nodes if isinstance(n, ast.Call)}
+    for inner in nodes:
+        if isinstance(inner, ast.Subscript) and _is(inner.value, name):
+            if not isinstance(inner.slice, (ast.Slice, ast.Tuple)):
+                return True
+        elif isinstance(inner, ast.Attribute) and _is(inner.value, name):
+            if inner not in called and inner.attr not in OF_TENSORS:
+                return True
+        elif (isinstance(inner, (ast.For, ast.comprehension)) and _is(inner.iter, name)) or (isinstance(inner, ast.Starred) and _is(inner.value, name)):
+            return True
+    return False
+
+
+def _is(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name

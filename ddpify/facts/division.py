@@ -1,0 +1,265 @@
+"""Batches that every rank makes, and of which it takes its own share before the model sees them.
+
+The last resort where a loop's batches come from no loader: ``x, y = own_share(x, y)`` before the
+statement that calls the model. In the reading of the program as it will be, the shares are batches
+of a loader that stands where they are taken, so that all that holds of loaders holds of them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ddpify.facts import roles
+from ddpify.facts.bodies import (
+    Block,
+    Split,
+    assigned,
+    calls_along,
+    flows,
+    is_taken_apart,
+    loaded,
+    stored,
+    takes_or_shapes,
+    targets_of,
+)
+from ddpify.facts.carried import read_early
+from ddpify.facts.details import Divided
+from ddpify.facts.events import Call, Forward
+from ddpify.facts.joining import join
+from ddpify.facts.model import Division, TrainingLoop
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import Frame
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Measure, Value, one
+from ddpify.source import Site
+
+Why = str
+# What is no tensor, however it is used.
+NUMBERS = ("builtins.", "math.", "random.", "time.", "numpy.random.")
+# Kinds of values that an argument may hold besides the batch: the same for every sample.
+SETTINGS = (Kind.ARGUMENT, Kind.DEVICE, Kind.EXTERNAL, Kind.MODULE, Kind.FUNCTION, Kind.CLASS)
+# With another axis than the first, what looks along axes is not followed.
+ALONG = frozenset(
+    """sum mean prod std var norm max min argmax argmin topk sort softmax log_softmax cumsum
+    logsumexp split chunk unbind""".split()
+)
+
+
+# -- the program as it will be
+
+
+def divide(m: Machine, f: Frame, division: Division) -> None:
+    """Before a statement where a batch is to be divided: its names hold this rank's share."""
+    values = [f.lookup(name) or NOTHING for name in division.names]
+    own = shares(m, f, division.statement, values, division.axis)
+    for name, value in zip(division.names, own, strict=True):
+        f.bind(name, value)
+
+
+def shares(
+    m: Machine, f: Frame, site: Site, values: Iterable[Value], axis: int
+) -> tuple[Value, ...]:
+    """The shares of a batch's tensors, as a loader's batch would be unpacked."""
+    loader = m.make(Kind.LOADER, f, site, "own_share")
+    loader.describe(Divided())
+    batch = m.make(Kind.BATCH, f, site, "own_share")
+    batch.inner = one(loader)
+    loop = m.where(f).loop
+    if loop is not None and loader not in loop.over.things:
+        loop.over = join(loop.over, one(loader)).but(measure=loop.over.measure)
+    return tuple(
+        Value((), value.all_deps() | {batch}, Measure.SAMPLES, rows=axis == 0) for value in values
+    )
+
+
+def divided(m: Machine) -> frozenset[Site]:
+    """Where this reading takes shares of batches."""
+    return frozenset(t.born for t in m.made(Kind.LOADER) if t.detail(Divided))
+
+
+# -- where batches can be divided
+
+
+def divisions(
+    first: Machine, bare: Machine, asked: int | None
+) -> tuple[tuple[Division, ...], tuple[tuple[Site, Why], ...]]:
+    """What to divide in loops without a loader, and for the others why not.
+
+    ``first`` reads the program as it stands, ``asked`` is the axis that the user has named.
+    """
+    found: dict[Site, Division] = {}
+    refused: dict[Site, Why] = {}
+    loops = roles.training_loops(roles.calls_of(bare))
+    done = {t.born for t in bare.made(Kind.LOADER) if t.detail(Divided)}
+    for loop in loops:
+        if loop.loaders or any(site.within(loop.batch.site) for site in done):
+            continue
+        if any(other.loaders for other in loops):
+            refused[loop.batch.site] = "another loop trains on a loader"
+            continue
+        made = _Loop(first, bare, loop).division(asked)
+        if isinstance(made, Division) and found.setdefault(made.loop, made) != made:
+            made = "its calls differ in what they divide"
+        if isinstance(made, str):
+            refused[loop.batch.site] = made
+    kept = tuple(one for one in found.values() if one.loop not in refused)
+    return kept, tuple(refused.items())
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop that trains on batches of no known loader."""
+
+    first: Machine
+    m: Machine
+    training: TrainingLoop
+
+    def division(self, asked: int | None) -> Division | Why:
+        """Where and how its batches are divided, or why they are not."""
+        node = self.tree.statement(self.training.batch.site)
+        forwards = self._forwards()
+        if not isinstance(node, (ast.For, ast.While)) or not forwards:
+            return "no model that is called in it can be followed"
+        if self.training.batch.over.dep(*OF_ONE_RANK) or self._ends_at_random():
+            return "how many batches there are differs between ranks"
+        cut = self._cut(node, forwards)
+        if cut is None:
+            return "its body does not call the model itself"
+        split = Split(node.body[:cut], node.body[cut:], stored(targets_of(node)))
+        names = self._names(node, split, forwards)
+        if isinstance(names, str):
+            return names
+        axis = self._axis(forwards, asked)
+        if axis is None:
+            said = " and ".join(f"`{name}`" for name in names)
+            return f"nothing says along which axis {said} hold samples (--batch-dim 0 would)"
+        if axis and calls_along(split.rest, ALONG):
+            return f"what is computed along an axis is not followed where samples lie along {axis}"
+        statement = self.tree.site(split.rest[0])
+        return Division(self.training.batch.site, statement, names, axis)
+
+    @property
+    def tree(self) -> Tree:
+        return self.m.tree(self.training.batch.site.path)
+
+    def _forwards(self) -> tuple[Forward, ...]:
+        calls = roles.calls_of(self.m)
+        forwards = roles.forwards_of(self.m)
+        outputs = roles.training_forwards(calls, forwards)
+        inside = [f for f in forwards if f.call.site.within(self.training.batch.site)]
+        here = self.training.batch.frame.stack
+        trained = tuple(f for f in inside if f.output in outputs and f.call.where.stack == here)
+        sites = {f.call.site for f in trained}
+        mixed = any(f.call.where.no_grad for f in inside if f.call.site in sites)
+        return () if mixed else trained
+
+    def _ends_at_random(self) -> bool:
+        tests = (guard.test for guard in self.training.batch.exits)
+        return any(test.dep(*OF_ONE_RANK) for test in tests)
+
+    def _cut(self, node: ast.For | ast.While, forwards: tuple[Forward, ...]) -> int | None:
+        """The first statement in which a model is called; the backward is no earlier."""
+        for number, statement in enumerate(node.body):
+            site = self.tree.site(statement)
+            if any(f.call.site.within(site) for f in forwards):
+                rest = self.tree.site(node.body[-1])
+                after = self.training.backward.where.statement
+                inside = after.path == site.path and site.span.line <= after.span.line
+                return number if inside and after.span.end_line <= rest.span.end_line else None
+        return None
+
+    def _names(
+        self, node: ast.For | ast.While, split: Split, forwards: tuple[Forward, ...]
+    ) -> tuple[str, ...] | Why:
+        """The tensors of the batch: what is made anew in each pass, before the model is called,
+        and goes into the model or the loss."""
+        loss = self._loss_names(split.rest)
+        given = {n for f in forwards for n in self._given(f)}
+        fixed = given - split.made - stored(split.rest)
+        for name in sorted(fixed):
+            if not self._is_setting(name):
+                return f"`{name}`, which the model is given, is not made anew for each batch"
+        carried = read_early([*split.made_by, *split.rest], split.targets) & stored(node.body)
+        for name in sorted((carried & loss) | (carried & given)):
+            return f"`{name}` is carried over from one batch to the next"
+        wanted = [name for name in split.live if name in loss | given]
+        for name in list(wanted):
+            why = self._no_tensor(name, node, split)
+            if why == "":
+                wanted.remove(name)
+            elif why is not None:
+                return why
+        return tuple(wanted) if wanted else "no tensor goes into the model that a pass has made"
+
+    def _given(self, forward: Forward) -> set[str]:
+        """The names in the arguments of a call of the model."""
+        node = self.tree.expression(forward.call.site)
+        arguments = (
+            [*node.args, *[k.value for k in node.keywords]] if isinstance(node, ast.Call) else []
+        )
+        return {n for argument in arguments for n in loaded(argument)}
+
+    def _is_setting(self, name: str) -> bool:
+        value = self.training.batch.frame.lookup(name)
+        if value is None or value.known:
+            return value is None or not isinstance(value.const, str)  # a builtin, a number
+        return bool(value.things) and all(t.kind in SETTINGS for t in value.things)
+
+    def _loss_names(self, rest: Block) -> set[str]:
+        """What the loss is computed from in these statements, by names."""
+        call = self.tree.expression(self.training.backward.site)
+        found = set(loaded(call)) if call is not None else set()
+        grown = -1
+        while grown != len(found):
+            grown = len(found)
+            for targets, sources in flows(rest):
+                if targets & found:
+                    found |= sources
+        return found
+
+    def _no_tensor(self, name: str, node: ast.For | ast.While, split: Split) -> Why | None:
+        """Why a name cannot be divided, "" where it need not be, None where it can."""
+        value = self.training.batch.frame.lookup(name) or NOTHING
+        plain = value.known or bool(value.of(Kind.INDEX)) or self._is_number(name, split)
+        if plain:
+            indexing = takes_or_shapes(split.rest, name)
+            return f"`{name}` is used after the model is called to take samples" if indexing else ""
+        if is_taken_apart(split.rest, name):
+            return f"`{name}` is no tensor but holds several: unpack it before the model is called"
+        if self.tree.read_after(node, name):
+            return f"`{name}` is read after the loop, whole"
+        return None
+
+    def _is_number(self, name: str, split: Split) -> bool:
+        values = [value for names, value in assigned(split.made_by) if name in names]
+        return bool(values) and all(self._gives_number(value) for value in values)
+
+    def _gives_number(self, node: ast.expr) -> bool:
+        if not isinstance(node, ast.Call):
+            return isinstance(node, ast.Constant)
+        site = self.tree.site(node)
+        names = [c.name for c in roles.calls_of(self.m) if c.site == site]
+        return any(name.startswith(NUMBERS) or name in (".size", ".item") for name in names)
+
+    def _axis(self, forwards: tuple[Forward, ...], asked: int | None) -> int | None:
+        """The axis of samples: the one along which DataParallel divided, or that was asked for."""
+        calls = [c for c in roles.calls_of(self.first) if c.name.endswith(".DataParallel")]
+        sites = {f.call.site for f in forwards}
+        wrapped = {
+            f.call.site
+            for f in roles.forwards_of(self.first)
+            if f.call.site in sites and f.model.kind is Kind.WRAPPED
+        }
+        if calls and wrapped == sites:
+            axes = {_dim(call) for call in calls}
+            return axes.pop() if len(axes) == 1 else asked
+        return asked
+
+
+def _dim(call: Call) -> int | None:
+    given = call.arg(3, "dim")
+    if given is None:
+        return 0
+    return given.const if given.known and isinstance(given.const, int) else None
