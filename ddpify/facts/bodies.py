@@ -14,7 +14,7 @@ OF_TENSORS = frozenset("data shape T dtype device grad requires_grad ndim is_cud
 
 
 @dataclass(frozen=True)
-class Split:
+class CutBody:
     """A loop's body before the model is called, and from there on."""
 
     made_by: Block
@@ -57,7 +57,7 @@ def loaded(node: ast.AST) -> Iterator[str]:
 
 def assigned(block: Block) -> Iterator[tuple[set[str], ast.expr]]:
     """Names, and what is assigned to them (several names where it is unpacked)."""
-    for inner in (n for statement in block for n in ast.walk(statement)):
+    for inner in _nodes(block):
         if isinstance(inner, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)):
             targets = inner.targets if isinstance(inner, ast.Assign) else [inner.target]
             if inner.value is not None:
@@ -72,7 +72,7 @@ def flows(block: Block) -> Iterator[tuple[set[str], set[str]]]:
     """What may change, and what from; a call may change what it is given."""
     for names, value in assigned(block):
         yield names, names | set(loaded(value))
-    for inner in (n for statement in block for n in ast.walk(statement)):
+    for inner in _nodes(block):
         if isinstance(inner, (ast.For, ast.comprehension)):
             yield _names(inner.target), set(loaded(inner.iter))
         elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
@@ -81,16 +81,13 @@ def flows(block: Block) -> Iterator[tuple[set[str], set[str]]]:
 
 def calls_along(block: Block, names: frozenset[str]) -> bool:
     """Whether a method or function of these names is told an axis."""
-    for inner in (n for statement in block for n in ast.walk(statement)):
-        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute):
-            if inner.func.attr in names and (inner.args or inner.keywords):
-                return True
-    return False
+    called = (n for n in _nodes(block) if isinstance(n, ast.Call) and (n.args or n.keywords))
+    return any(isinstance(n.func, ast.Attribute) and n.func.attr in names for n in called)
 
 
 def takes_or_shapes(block: Block, name: str) -> bool:
     """Whether a number picks samples, or shapes what is made, in these statements."""
-    for inner in (n for statement in block for n in ast.walk(statement)):
+    for inner in _nodes(block):
         if isinstance(inner, ast.Subscript) and name in _names(inner.slice):
             return True
         if isinstance(inner, ast.Call) and name in {n for a in inner.args for n in _names(a)}:
@@ -102,18 +99,23 @@ def takes_or_shapes(block: Block, name: str) -> bool:
 
 def is_taken_apart(block: Block, name: str) -> bool:
     """``batch["x"]``, ``batch[0]``, ``batch.label``, ``for x in batch``, ``model(*batch)``."""
-    nodes = [n for statement in block for n in ast.walk(statement)]
+    nodes = _nodes(block)
     called = {n.func for n in nodes if isinstance(n, ast.Call)}
-    for inner in nodes:
-        if isinstance(inner, ast.Subscript) and _is(inner.value, name):
-            if not isinstance(inner.slice, (ast.Slice, ast.Tuple)):
-                return True
-        elif isinstance(inner, ast.Attribute) and _is(inner.value, name):
-            if inner not in called and inner.attr not in OF_TENSORS:
-                return True
-        elif (isinstance(inner, (ast.For, ast.comprehension)) and _is(inner.iter, name)) or (isinstance(inner, ast.Starred) and _is(inner.value, name)):
-            return True
-    return False
+    return any(_takes_apart(inner, name) for inner in nodes if inner not in called)
+
+
+def _takes_apart(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Subscript) and _is(node.value, name):
+        return not isinstance(node.slice, (ast.Slice, ast.Tuple))
+    if isinstance(node, ast.Attribute) and _is(node.value, name):
+        return node.attr not in OF_TENSORS
+    if isinstance(node, (ast.For, ast.comprehension)):
+        return _is(node.iter, name)
+    return isinstance(node, ast.Starred) and _is(node.value, name)
+
+
+def _nodes(block: Block) -> list[ast.AST]:
+    return [n for statement in block for n in ast.walk(statement)]
 
 
 def _is(node: ast.AST, name: str) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ddpify.facts import roles
 from ddpify.facts.bodies import (
     Block,
-    Split,
+    CutBody,
     assigned,
     calls_along,
     flows,
@@ -127,7 +127,7 @@ class _Loop:
         cut = self._cut(node, forwards)
         if cut is None:
             return "its body does not call the model itself"
-        split = Split(node.body[:cut], node.body[cut:], stored(targets_of(node)))
+        split = CutBody(node.body[:cut], node.body[cut:], stored(targets_of(node)))
         names = self._names(node, split, forwards)
         if isinstance(names, str):
             return names
@@ -171,7 +171,7 @@ class _Loop:
         return None
 
     def _names(
-        self, node: ast.For | ast.While, split: Split, forwards: tuple[Forward, ...]
+        self, node: ast.For | ast.While, split: CutBody, forwards: tuple[Forward, ...]
     ) -> tuple[str, ...] | Why:
         """The tensors of the batch: what is made anew in each pass, before the model is called,
         and goes into the model or the loss."""
@@ -219,7 +219,7 @@ class _Loop:
                     found |= sources
         return found
 
-    def _no_tensor(self, name: str, node: ast.For | ast.While, split: Split) -> Why | None:
+    def _no_tensor(self, name: str, node: ast.For | ast.While, split: CutBody) -> Why | None:
         """Why a name cannot be divided, "" where it need not be, None where it can."""
         value = self.training.batch.frame.lookup(name) or NOTHING
         plain = value.known or bool(value.of(Kind.INDEX)) or self._is_number(name, split)
@@ -232,7 +232,7 @@ class _Loop:
             return f"`{name}` is read after the loop, whole"
         return None
 
-    def _is_number(self, name: str, split: Split) -> bool:
+    def _is_number(self, name: str, split: CutBody) -> bool:
         values = [value for names, value in assigned(split.made_by) if name in names]
         return bool(values) and all(self._gives_number(value) for value in values)
 
