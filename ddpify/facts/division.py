@@ -122,7 +122,8 @@ class _Loop:
         forwards = self._forwards()
         if not isinstance(node, (ast.For, ast.While)) or not forwards:
             return "no model that is called in it can be followed"
-        if self.training.batch.over.dep(*OF_ONE_RANK) or self._ends_at_random():
+        tests = (guard.test for guard in self.training.batch.exits)
+        if any(self._differs(value) for value in (self.training.batch.over, *tests)):
             return "how many batches there are differs between ranks"
         cut = self._cut(node, forwards)
         if cut is None:
@@ -155,9 +156,14 @@ class _Loop:
         mixed = any(f.call.where.no_grad for f in inside if f.call.site in sites)
         return () if mixed else trained
 
-    def _ends_at_random(self) -> bool:
-        tests = (guard.test for guard in self.training.batch.exits)
-        return any(test.dep(*OF_ONE_RANK) for test in tests)
+    def _differs(self, value: Value) -> bool:
+        """Whether a value may be another on each rank: all draw alike until they train."""
+        outer = self.training.batch
+        while outer.parent is not None:
+            outer = outer.parent
+        begun = {c.site for c in roles.calls_of(self.m) if c.order >= outer.first}
+        own = value.dep(*OF_ONE_RANK)
+        return any(t.kind is not Kind.RANDOM or t.born in begun for t in own)
 
     def _cut(self, node: ast.For | ast.While, forwards: tuple[Forward, ...]) -> int | None:
         """The first statement in which a model is called; the backward is no earlier."""
