@@ -31,6 +31,7 @@ from ddpify.facts.joining import join
 from ddpify.facts.model import Division, TrainingLoop
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
+from ddpify.facts.states import States, states
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Measure, Value, one
 from ddpify.source import Site
@@ -129,17 +130,25 @@ class _Loop:
         if cut is None:
             return "its body does not call the model itself"
         split = CutBody(node.body[:cut], node.body[cut:], stored(targets_of(node)))
-        names = self._names(node, split, forwards)
+        carried = self._states(node, split, forwards)
+        if isinstance(carried, str):
+            return carried
+        names = self._names(node, split, forwards, set(carried))
         if isinstance(names, str):
             return names
-        axis = self._axis(forwards, asked)
+        axes = self._axes(forwards) | {one.axis for one in carried.values()} | {asked}
+        known = {one for one in axes if one is not None}
+        if len(known) > 1:
+            return "along which axis samples lie is said in different ways"
+        axis = known.pop() if known else None
         if axis is None:
             said = " and ".join(f"`{name}`" for name in names)
             return f"nothing says along which axis {said} hold samples (--batch-dim 0 would)"
         if axis and calls_along(split.rest, ALONG):
             return f"what is computed along an axis is not followed where samples lie along {axis}"
         statement = self.tree.site(split.rest[0])
-        return Division(self.training.batch.site, statement, names, axis)
+        sizes = tuple(site for one in carried.values() for site in one.sizes)
+        return Division(self.training.batch.site, statement, names, axis, sizes)
 
     @property
     def tree(self) -> Tree:
@@ -177,7 +186,11 @@ class _Loop:
         return None
 
     def _names(
-        self, node: ast.For | ast.While, split: CutBody, forwards: tuple[Forward, ...]
+        self,
+        node: ast.For | ast.While,
+        split: CutBody,
+        forwards: tuple[Forward, ...],
+        states: set[str],
     ) -> tuple[str, ...] | Why:
         """The tensors of the batch: what is made anew in each pass, before the model is called,
         and goes into the model or the loss."""
@@ -187,10 +200,7 @@ class _Loop:
         for name in sorted(fixed):
             if not self._is_setting(name):
                 return f"`{name}`, which the model is given, is not made anew for each batch"
-        carried = read_early([*split.made_by, *split.rest], split.targets) & stored(node.body)
-        for name in sorted((carried & loss) | (carried & given)):
-            return f"`{name}` is carried over from one batch to the next"
-        wanted = [name for name in split.live if name in loss | given]
+        wanted = [name for name in split.live if name in loss | given and name not in states]
         for name in list(wanted):
             why = self._no_tensor(name, node, split)
             if why == "":
@@ -198,6 +208,20 @@ class _Loop:
             elif why is not None:
                 return why
         return tuple(wanted) if wanted else "no tensor goes into the model that a pass has made"
+
+    def _states(
+        self, node: ast.For | ast.While, split: CutBody, forwards: tuple[Forward, ...]
+    ) -> dict[str, States] | Why:
+        """What goes from one batch to the next into the model or the loss."""
+        given = {n for f in forwards for n in self._given(f)}
+        carried = read_early(node.body, split.targets) & stored(node.body)
+        found: dict[str, States] = {}
+        for name in sorted(carried & (given | self._loss_names(split.rest))):
+            one = states(self.m, self.training.batch.frame, node, name, forwards)
+            if one is None:
+                return f"`{name}` is carried over from one batch to the next"
+            found[name] = one
+        return found
 
     def _given(self, forward: Forward) -> set[str]:
         """The names in the arguments of a call of the model."""
@@ -249,19 +273,13 @@ class _Loop:
         names = [c.name for c in roles.calls_of(self.m) if c.site == site]
         return any(name.startswith(NUMBERS) or name in (".size", ".item") for name in names)
 
-    def _axis(self, forwards: tuple[Forward, ...], asked: int | None) -> int | None:
-        """The axis of samples: the one along which DataParallel divided, or that was asked for."""
-        calls = [c for c in roles.calls_of(self.first) if c.name.endswith(".DataParallel")]
+    def _axes(self, forwards: tuple[Forward, ...]) -> set[int | None]:
+        """The axes along which DataParallel divides what these calls are given."""
         sites = {f.call.site for f in forwards}
-        wrapped = {
-            f.call.site
-            for f in roles.forwards_of(self.first)
-            if f.call.site in sites and f.model.kind is Kind.WRAPPED
-        }
-        if calls and wrapped == sites:
-            axes = {_dim(call) for call in calls}
-            return axes.pop() if len(axes) == 1 else asked
-        return asked
+        found = [f for f in roles.forwards_of(self.first) if f.call.site in sites]
+        wrapped = {f.call.site for f in found if f.model.kind is Kind.WRAPPED}
+        calls = [c for c in roles.calls_of(self.first) if c.name.endswith(".DataParallel")]
+        return {_dim(call) for call in calls} if wrapped == sites else set()
 
 
 def _dim(call: Call) -> int | None:

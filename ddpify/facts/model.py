@@ -96,13 +96,15 @@ class Loader:
 class Division:
     """Where the batches of a ``loop`` that every rank makes are divided: before ``statement``.
 
-    ``names`` hold the tensors of a batch, whose samples lie along ``axis``.
+    ``names`` hold the tensors of a batch, whose samples lie along ``axis``; ``sizes`` are numbers
+    of samples for which states begin that go from one batch to the next.
     """
 
     loop: Site
     statement: Site
     names: tuple[str, ...]
     axis: int
+    sizes: tuple[Site, ...] = ()
 
 
 @dataclass(frozen=True)

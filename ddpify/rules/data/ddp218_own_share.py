@@ -21,15 +21,18 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "every rank makes this batch and would train on all of it: it takes its own share"
             " (loading is not divided)",
             Severity.ERROR,
-            () if per_rank else (_fix(facts, division),),
+            () if per_rank else _fix(facts, division),
             "a batch that is made whole is divided: leave out --batch-size per-rank",
         )
 
 
-def _fix(facts: Facts, division: Division) -> Edit:
+def _fix(facts: Facts, division: Division) -> tuple[Edit, ...]:
     names = ", ".join(division.names)
     dim = f", dim={division.axis}" if division.axis else ""
-    return edit(facts, How.BEFORE, division.statement, f"{names} = own_share({names}{dim})")
+    sizes = dict.fromkeys(division.sizes)
+    states = (edit(facts, How.REPLACE, size, "per_rank_batch_size({})") for size in sizes)
+    share = f"{names} = own_share({names}{dim})"
+    return (edit(facts, How.BEFORE, division.statement, share), *states)
 
 
 _SLICED = Example(
