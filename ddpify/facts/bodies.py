@@ -114,6 +114,20 @@ def _takes_apart(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Starred) and _is(node.value, name)
 
 
+def merges_axes(node: ast.AST) -> bool:
+    """``x.view(-1)``, ``x.reshape(b * t, 1)``, ``x.flatten()``: samples lie along no axis then."""
+    for call in (n for n in ast.walk(node) if isinstance(n, ast.Call)):
+        name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+        first = call.args[0] if call.args else None
+        if name in ("flatten", "ravel") and not call.args and not call.keywords:
+            return True
+        if name in ("view", "reshape") and first is not None:
+            product = isinstance(first, ast.BinOp) and isinstance(first.op, ast.Mult)
+            if product or (len(call.args) == 1 and ast.unparse(first) in ("-1", "(-1,)")):
+                return True
+    return False
+
+
 def _nodes(block: Block) -> list[ast.AST]:
     return [n for statement in block for n in ast.walk(statement)]
 

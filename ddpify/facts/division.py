@@ -1,14 +1,14 @@
-"""Batches that every rank makes, and of which it takes its own share before the model sees them.
+"""Where the batches of a loop can be divided once every rank has made them.
 
-The last resort where a loop's batches come from no loader: ``x, y = own_share(x, y)`` before the
-statement that calls the model. In the reading of the program as it will be, the shares are batches
-of a loader that stands where they are taken, so that all that holds of loaders holds of them.
+The last resort where they come from no loader: ``x, y = own_share(x, y)`` before the statement that
+calls the model. What is divided are the tensors that each pass makes anew and that go into the
+model or the loss; where anything else goes there that may be of samples, nothing is divided.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.facts import roles
@@ -20,6 +20,7 @@ from ddpify.facts.bodies import (
     flows,
     is_taken_apart,
     loaded,
+    merges_axes,
     stored,
     takes_or_shapes,
     targets_of,
@@ -27,13 +28,11 @@ from ddpify.facts.bodies import (
 from ddpify.facts.carried import read_early
 from ddpify.facts.details import Divided
 from ddpify.facts.events import Call, Forward
-from ddpify.facts.joining import join
 from ddpify.facts.model import Division, TrainingLoop
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame
 from ddpify.facts.states import States, states
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Measure, Value, one
+from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Value
 from ddpify.source import Site
 
 Why = str
@@ -46,41 +45,6 @@ ALONG = frozenset(
     """sum mean prod std var norm max min argmax argmin topk sort softmax log_softmax cumsum
     logsumexp split chunk unbind""".split()
 )
-
-
-# -- the program as it will be
-
-
-def divide(m: Machine, f: Frame, division: Division) -> None:
-    """Before a statement where a batch is to be divided: its names hold this rank's share."""
-    values = [f.lookup(name) or NOTHING for name in division.names]
-    own = shares(m, f, division.statement, values, division.axis)
-    for name, value in zip(division.names, own, strict=True):
-        f.bind(name, value)
-
-
-def shares(
-    m: Machine, f: Frame, site: Site, values: Iterable[Value], axis: int
-) -> tuple[Value, ...]:
-    """The shares of a batch's tensors, as a loader's batch would be unpacked."""
-    loader = m.make(Kind.LOADER, f, site, "own_share")
-    loader.describe(Divided())
-    batch = m.make(Kind.BATCH, f, site, "own_share")
-    batch.inner = one(loader)
-    loop = m.where(f).loop
-    if loop is not None and loader not in loop.over.things:
-        loop.over = join(loop.over, one(loader)).but(measure=loop.over.measure)
-    return tuple(
-        Value((), value.all_deps() | {batch}, Measure.SAMPLES, rows=axis == 0) for value in values
-    )
-
-
-def divided(m: Machine) -> frozenset[Site]:
-    """Where this reading takes shares of batches."""
-    return frozenset(t.born for t in m.made(Kind.LOADER) if t.detail(Divided))
-
-
-# -- where batches can be divided
 
 
 def divisions(
@@ -256,19 +220,36 @@ class _Loop:
         if plain:
             indexing = takes_or_shapes(split.rest, name)
             return f"`{name}` is used after the model is called to take samples" if indexing else ""
-        if is_taken_apart(split.rest, name):
+        if is_taken_apart(split.rest, name) or self._is_display(name, split):
             return f"`{name}` is no tensor but holds several: unpack it before the model is called"
         if self.tree.read_after(node, name):
             return f"`{name}` is read after the loop, whole"
+        if any(merges_axes(part) for part in self._makers(name, node, split)):
+            return f"`{name}` has no axis of samples: it is flattened before the model is called"
         return None
+
+    def _makers(self, name: str, node: ast.For | ast.While, split: CutBody) -> Iterator[ast.AST]:
+        """The expressions that make a tensor, and the functions that they call."""
+        made = [value for names, value in assigned(split.made_by) if name in names]
+        made += [node.iter] if isinstance(node, ast.For) and name in split.targets else []
+        yield from made
+        sites = {self.tree.site(n) for v in made for n in ast.walk(v) if isinstance(n, ast.Call)}
+        for call in roles.calls_of(self.m):
+            if call.site in sites and call.target is not None:
+                yield call.target.node
 
     def _is_number(self, name: str, split: CutBody) -> bool:
         values = [value for names, value in assigned(split.made_by) if name in names]
         return bool(values) and all(self._gives_number(value) for value in values)
 
+    def _is_display(self, name: str, split: CutBody) -> bool:
+        displays = (ast.Tuple, ast.List, ast.Dict, ast.ListComp, ast.DictComp)
+        alone = [value for names, value in assigned(split.made_by) if names == {name}]
+        return any(isinstance(value, displays) for value in alone)
+
     def _gives_number(self, node: ast.expr) -> bool:
         if not isinstance(node, ast.Call):
-            return isinstance(node, ast.Constant)
+            return isinstance(node, ast.Constant) or ast.unparse(node) in ("[]", "{}")
         site = self.tree.site(node)
         names = [c.name for c in roles.calls_of(self.m) if c.site == site]
         return any(name.startswith(NUMBERS) or name in (".size", ".item") for name in names)

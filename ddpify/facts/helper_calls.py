@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpify.facts import counts, division, growth, wrapping
+from ddpify.facts import counts, growth, own_shares, wrapping
 from ddpify.facts.details import made_by
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
@@ -67,7 +67,7 @@ def _reduced(call: Call) -> Value:
 def _own_share(m: Machine, f: Frame, call: Call) -> Value:
     dim = call.kwargs.get("dim", constant(0))
     axis = dim.const if isinstance(dim.const, int) else 1
-    own = division.shares(m, f, call.site, call.args, axis)
+    own = own_shares.shares(m, f, call.site, call.args, axis)
     return own[0] if len(own) == 1 else one(Thing(Kind.TUPLE, call.site, items=own))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpify.facts import division, evaluation, groups, roles, sharding
+from ddpify.facts import division, evaluation, groups, own_shares, roles, sharding
 from ddpify.facts.distributed import mentions
 from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.gather import gather, models_of
@@ -79,7 +79,7 @@ def _as_migrated(
     shard_evaluation: bool,
 ) -> Facts:
     """Read the program as it will be: a trial shards all evaluation, the last what bears it."""
-    divided = frozenset(one.statement for one in wrapped.divisions) | division.divided(bare)
+    divided = frozenset(one.statement for one in wrapped.divisions) | own_shares.divided(bare)
     sharded = wrapped.sharded | sharding.presharded(bare) | divided
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
     wrapped = replace(wrapped, sharded=sharded | wanted)

@@ -16,7 +16,6 @@ from ddpify.facts import (
     assignments,
     attributes,
     calls,
-    division,
     entering,
     expressions,
     functional,
@@ -64,8 +63,7 @@ class ProgramReader(ReadingRecord):
         self.wraps = dict(target.wraps)
         self.drop_data_parallel = target.drop_data_parallel
         self.sharded = target.sharded
-        self.unwraps = target.unwraps
-        self.shares = target.shares
+        self.unwraps, self.shares = target.unwraps, target.shares
         self.dealt = target.dealt
         self.divided = {division.statement: division for division in target.divisions}
         self.distributed = False  # whether a file that was read is of a distributed program
@@ -174,11 +172,6 @@ class ProgramReader(ReadingRecord):
                 base.attrs[node.attr] = wrapped
             elif isinstance(node, ast.Name):
                 f.bind(node.id, wrapped)
-
-    def divide(self, f: Frame, site: Site) -> None:
-        """In the target program, batches planned to be divided before this statement are."""
-        if site in self.divided:
-            division.divide(self, f, self.divided[site])
 
     def close_loop(self, f: Frame, loop: Loop) -> None:
         """A loop over a sharded loader ends: its sums are this rank's, and are to be reduced."""

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ddpify.facts.events import Call, LoopEnd, Unknown, Where
+from ddpify.facts.model import Division
 from ddpify.facts.record import Event, Events
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, FunctionNode, Loop, ModuleInfo
 from ddpify.facts.summaries import Summaries
@@ -24,6 +25,7 @@ class Machine(Protocol):
     unwraps: frozenset[Site]
     shares: frozenset[Site]
     dealt: frozenset[Site]
+    divided: dict[Site, Division]
     drop_data_parallel: bool
     # -- what happened so far
     now: int
@@ -80,7 +82,6 @@ class Machine(Protocol):
         self, f: Frame, test: Value, site: Site, holds: bool
     ) -> AbstractContextManager[None]: ...
     def hold(self, f: Frame, test: Value, site: Site, holds: bool) -> None: ...
-    def divide(self, f: Frame, site: Site) -> None: ...
     def apply_wraps(self, f: Frame, site: Site) -> None: ...
     def close_loop(self, f: Frame, loop: Loop) -> None: ...
     def turns_off_grad(self, value: Value) -> bool: ...
