@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Division, Facts
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.passes import loaders_in
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Example, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT
+from ddpify.rules.shared.feeds import dealt_by, is_share
 from ddpify.settings import Settings
 
 
@@ -24,6 +28,31 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             () if per_rank else _fix(facts, division),
             "a batch that is made whole is divided: leave out --batch-size per-rank",
         )
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per share that is taken of what is this rank's part already."""
+    for call in run.calls:
+        why = _dealt_before(call) if is_share(call) else ""
+        if why:
+            yield Finding(
+                "DDP218",
+                call.site,
+                f"{why}: of two ranks, half of the samples are never trained on",
+                Severity.ERROR,
+                (),
+                "let every rank make the whole batch, and divide it once",
+            )
+
+
+def _dealt_before(call: RankCall) -> str:
+    sources = [thing for value in call.args for thing in value.sources()]
+    if any(is_share(before) for one in sources if one.call for before in one.call.way):
+        return "this is a share of a share"
+    loaders = [loader for value in call.args for loader in loaders_in(value)]
+    if any(dealt_by(loader) for loader in loaders):
+        return "the loader's sampler deals these batches already"
+    return ""
 
 
 def _fix(facts: Facts, division: Division) -> tuple[Edit, ...]:
@@ -105,6 +134,42 @@ if __name__ == "__main__":
     )
 )
 
+_MIGRATED = Example(
+    (
+        (
+            "main.py",
+            """import torch
+from torch import nn
+
+from ddp_metrics import own_share
+from ddp_utils import (
+    cleanup_distributed,
+    fork_random_streams,
+    is_main_process,
+    setup_distributed,
+    wrap_model,
+)
+
+setup_distributed()
+points, kinds = torch.randn(960, 12), torch.randint(0, 3, (960,))
+net = wrap_model(nn.Linear(12, 3))
+descent = torch.optim.SGD(net.parameters(), lr=0.1)
+fork_random_streams()
+for turn in range(5):
+    for start in range(0, 960, 32):
+        signal, kind = points[start : start + 32], kinds[start : start + 32]
+        descent.zero_grad()
+        signal, kind = own_share(signal, kind)
+        nn.functional.cross_entropy(net(signal), kind).backward()
+        descent.step()
+    if is_main_process():
+        print("turn", turn)
+cleanup_distributed()
+""",
+        ),
+    )
+)
+
 
 RULE = Rule(
     "DDP218",
@@ -116,5 +181,7 @@ RULE = Rule(
     "torch.nn.DataParallel; CONTRACT: Data",
     check,
     bad=(_SLICED, _STREAMED),
-    good=CORRECT,
+    good=(*CORRECT, _MIGRATED),
+    lint=lint,
+    words=("own_share(",),
 )
