@@ -103,8 +103,54 @@ if __name__ == "__main__":
     main()
 """
 
+LANGUAGE = """
+import torch
+from torch import nn
+
+torch.manual_seed(2)
+torch.set_default_dtype(torch.float64)
+layers, width, rows, length = 2, 12, 8, 5
+ids = torch.randint(0, 20, (rows, 61))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 6)
+        self.lstm = nn.LSTM(6, width, layers, batch_first=True)
+        self.out = nn.Linear(width, 20)
+
+    def forward(self, x, h):
+        x = self.embed(x)
+        out, (h, c) = self.lstm(x, h)
+        out = out.reshape(out.size(0) * out.size(1), out.size(2))
+        return self.out(out), (h, c)
+
+
+def detach(states):
+    return [state.detach() for state in states]
+
+
+model = Words()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for epoch in range(2):
+    states = (torch.zeros(layers, rows, width), torch.zeros(layers, rows, width))
+    for i in range(0, ids.size(1) - length, length):
+        inputs, targets = ids[:, i : i + length], ids[:, i + 1 : i + 1 + length]
+        states = detach(states)
+        outputs, states = model(inputs, states)
+        loss = criterion(outputs, targets.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"epoch {epoch} at {i} loss {loss.item():.9f}")
+torch.save(model.state_dict(), "net.pt")
+"""
+
 PROGRAMS = [
     pytest.param(SLICED, None, "signal, kind, kept = own_share(signal, kind, kept)", id="slices"),
+    pytest.param(LANGUAGE, None, "inputs, targets = own_share(inputs, targets)", id="states"),
     pytest.param(STREAMED, 1, "clip, target = own_share(clip, target, dim=1)", id="columns"),
 ]
 
