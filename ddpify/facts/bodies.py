@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ddpify.facts.carried import read_early
@@ -68,15 +68,37 @@ def _names(node: ast.AST) -> set[str]:
     return {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
 
 
-def flows(block: Block) -> Iterator[tuple[set[str], set[str]]]:
-    """What may change, and what from; a call may change what it is given."""
+def flows(block: Block, silent: Collection[ast.AST]) -> Iterator[tuple[set[str], set[str]]]:
+    """What may change, and what from; calls but ``silent`` ones may change what they are given."""
     for names, value in assigned(block):
         yield names, names | set(loaded(value))
     for inner in _nodes(block):
         if isinstance(inner, (ast.For, ast.comprehension)):
             yield _names(inner.target), set(loaded(inner.iter))
         elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
-            yield _names(inner), set(loaded(inner))
+            call = inner.value
+            if call not in silent:
+                yield _changed_by(call), set(loaded(inner))
+
+
+def _changed_by(call: ast.Call) -> set[str]:
+    """What a call may change: its receiver, and arguments that are no numbers of its own."""
+    given = [*call.args, *(keyword.value for keyword in call.keywords)]
+    owner = _names(call.func) if isinstance(call.func, ast.Attribute) else set()
+    return owner | {n for each in given if not isinstance(each, ast.Call) for n in _names(each)}
+
+
+def counts(block: Block, name: str) -> bool:
+    """Whether a number is only counted up: ``steps += 1``."""
+    stored_in = [n for n in _nodes(block) if isinstance(n, ast.stmt) and name in _targets(n)]
+    return all(
+        isinstance(n, ast.AugAssign) and isinstance(n.value, ast.Constant) for n in stored_in
+    )
+
+
+def _targets(statement: ast.stmt) -> set[str]:
+    targets = getattr(statement, "targets", None) or [getattr(statement, "target", None)]
+    return {n for one in targets if one is not None for n in _names(one)}
 
 
 def calls_along(block: Block, names: frozenset[str]) -> bool:

@@ -17,6 +17,7 @@ from ddpify.facts.bodies import (
     CutBody,
     assigned,
     calls_along,
+    counts,
     flows,
     is_taken_apart,
     loaded,
@@ -27,6 +28,7 @@ from ddpify.facts.bodies import (
 )
 from ddpify.facts.carried import read_early
 from ddpify.facts.details import Divided
+from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.model import Division, TrainingLoop
 from ddpify.facts.protocol import Machine
@@ -37,7 +39,11 @@ from ddpify.source import Site
 
 Why = str
 # What is no tensor, however it is used.
-NUMBERS = ("builtins.", "math.", "random.", "time.", "numpy.random.")
+NUMBERS = frozenset(
+    """builtins.len builtins.int builtins.float builtins.str builtins.bool builtins.range time.time
+    random.random random.randint random.uniform random.gauss .size .item""".split()
+)
+DRAWN = "numpy.random."  # numbers or arrays, other ones on each rank
 # Kinds of values that an argument may hold besides the batch: the same for every sample.
 SETTINGS = (Kind.ARGUMENT, Kind.DEVICE, Kind.EXTERNAL, Kind.MODULE, Kind.FUNCTION, Kind.CLASS)
 # With another axis than the first, what looks along axes is not followed.
@@ -86,7 +92,7 @@ class _Loop:
         node = self.tree.statement(self.training.batch.site)
         forwards = self._forwards()
         if not isinstance(node, (ast.For, ast.While)) or not forwards:
-            return "no model that is called in it can be followed"
+            return "its body calls no model that can be followed"
         tests = (guard.test for guard in self.training.batch.exits)
         if any(self._differs(value) for value in (self.training.batch.over, *tests)):
             return "how many batches there are differs between ranks"
@@ -181,6 +187,8 @@ class _Loop:
         carried = read_early(node.body, split.targets) & stored(node.body)
         found: dict[str, States] = {}
         for name in sorted(carried & (given | self._loss_names(split.rest))):
+            if counts(node.body, name):
+                continue
             one = states(self.m, self.training.batch.frame, node, name, forwards)
             if one is None:
                 return f"`{name}` is carried over from one batch to the next"
@@ -203,12 +211,15 @@ class _Loop:
 
     def _loss_names(self, rest: Block) -> set[str]:
         """What the loss is computed from in these statements, by names."""
+        calls = roles.calls_of(self.m)
+        shown = [c.site for c in calls if effect_of(c) and c.site.path == self.tree.source.path]
+        silent = {n for site in shown if (n := self.tree.expression(site)) is not None}
         call = self.tree.expression(self.training.backward.site)
         found = set(loaded(call)) if call is not None else set()
         grown = -1
         while grown != len(found):
             grown = len(found)
-            for targets, sources in flows(rest):
+            for targets, sources in flows(rest, silent):
                 if targets & found:
                     found |= sources
         return found
@@ -222,9 +233,12 @@ class _Loop:
             return f"`{name}` is used after the model is called to take samples" if indexing else ""
         if is_taken_apart(split.rest, name) or self._is_display(name, split):
             return f"`{name}` is no tensor but holds several: unpack it before the model is called"
+        makers = tuple(self._makers(name, node, split))
+        if any(self._draws(part) for part in makers):
+            return f"`{name}` is drawn by each rank"
         if self.tree.read_after(node, name):
             return f"`{name}` is read after the loop, whole"
-        if any(merges_axes(part) for part in self._makers(name, node, split)):
+        if any(merges_axes(part) for part in makers):
             return f"`{name}` has no axis of samples: it is flattened before the model is called"
         return None
 
@@ -251,8 +265,12 @@ class _Loop:
         if not isinstance(node, ast.Call):
             return isinstance(node, ast.Constant) or ast.unparse(node) in ("[]", "{}")
         site = self.tree.site(node)
-        names = [c.name for c in roles.calls_of(self.m) if c.site == site]
-        return any(name.startswith(NUMBERS) or name in (".size", ".item") for name in names)
+        return any(c.name in NUMBERS for c in roles.calls_of(self.m) if c.site == site)
+
+    def _draws(self, node: ast.AST) -> bool:
+        site = self.tree.site(node) if isinstance(node, ast.Call) else None
+        calls = roles.calls_of(self.m)
+        return site is not None and any(c.site == site and c.name.startswith(DRAWN) for c in calls)
 
     def _axes(self, forwards: tuple[Forward, ...]) -> set[int | None]:
         """The axes along which DataParallel divides what these calls are given."""
