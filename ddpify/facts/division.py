@@ -226,9 +226,7 @@ class _Loop:
 
     def _no_tensor(self, name: str, node: ast.For | ast.While, split: CutBody) -> Why | None:
         """Why a name cannot be divided, "" where it need not be, None where it can."""
-        value = self.training.batch.frame.lookup(name) or NOTHING
-        plain = value.known or bool(value.of(Kind.INDEX)) or self._is_number(name, split)
-        if plain:
+        if self._numbers_passes(name, node, split) or self._is_number(name, split):
             indexing = takes_or_shapes(split.rest, name)
             return f"`{name}` is used after the model is called to take samples" if indexing else ""
         if is_taken_apart(split.rest, name) or self._is_display(name, split):
@@ -251,6 +249,17 @@ class _Loop:
         for call in roles.calls_of(self.m):
             if call.site in sites and call.target is not None:
                 yield call.target.node
+
+    def _numbers_passes(self, name: str, node: ast.For | ast.While, split: CutBody) -> bool:
+        """``for i in range(…)``, ``for i, batch in enumerate(…)``."""
+        if not isinstance(node, ast.For) or name in stored(split.made_by):
+            return False
+        if isinstance(node.target, ast.Name):
+            return node.target.id == name and roles.counts(self.training.batch)
+        first = node.target.elts[0] if isinstance(node.target, ast.Tuple) else None
+        value = self.training.batch.frame.lookup(name) or NOTHING
+        numbered = any(t.name == "enumerate" for t in value.of(Kind.INDEX))
+        return isinstance(first, ast.Name) and first.id == name and numbered
 
     def _is_number(self, name: str, split: CutBody) -> bool:
         values = [value for names, value in assigned(split.made_by) if name in names]

@@ -52,8 +52,12 @@ DIVIDED = [
         id="through-a-list",
     ),
     pytest.param("x, y = read(i)\n" + CALL, ("x", "y"), id="unpacked"),
+    pytest.param(SLICES + "x, y = map(torch.tensor, (x, y))\n" + CALL, ("x", "y"), id="mapped"),
 ]
 LEFT = [
+    pytest.param(
+        "for x, y in read(i):\n    pass\n" + CALL, "`x` is carried over", id="last-of-a-loop"
+    ),
     pytest.param("loss = criterion(net(points), kinds)", "`points`", id="full-batch"),
     pytest.param(SLICES + "loss = criterion(net(x, points), y)", "`points`", id="graph"),
     pytest.param(SLICES + "loss = criterion(net(x), kinds[i : i + 32])", "`i`", id="late-slice"),
@@ -65,6 +69,9 @@ LEFT = [
     ),
     pytest.param("x = read(i)\nloss = criterion(net(x.text), x.label)", "`x` is no", id="object"),
     pytest.param("x = read(i)\nloss = criterion(net(x[0]), x[1])", "`x` is no", id="container"),
+    pytest.param(
+        SLICES + "w = np.random.beta(1, 1)\nloss = criterion(net(x), y) * w", "drawn", id="drawn"
+    ),
     pytest.param("x, y = pair(i)\n" + CALL, "flattened", id="flattened"),
     pytest.param(
         SLICES + "if random.random() < 0.1:\n    break\n" + CALL, "how many batches", id="drawn-end"
@@ -186,3 +193,11 @@ def test_what_is_not_proven_to_be_a_state_is_not_divided(
     facts = language(tmp_path, change)
     assert not facts.divisions
     assert "`states` is carried over" in facts.undivided[0][1]
+
+
+def test_the_variable_of_a_loop_over_batches_is_no_number(tmp_path: Path) -> None:
+    loop = "    for x in corpus():\n        y = x[:, 0]\n        loss = criterion(net(x), y)\n"
+    text = PROGRAM.replace("    for i in range(0, 960, 32):\n        BODY\n", loop)
+    facts = analyze(Project.of(put({"main.py": text}, tmp_path) / "main.py"), batch_dim=0)
+    assert facts is not None
+    assert [one.names for one in facts.divisions] == [("x", "y")], facts.undivided
