@@ -21,6 +21,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "gather_batches",
         "gather_samples",
         "global_mean",
+        "own_share",
         "per_rank_count",
         "reduce_mean",
         "reduce_meter",
@@ -47,6 +48,8 @@ COLLECTIVES: Final[frozenset[str]] = METRICS_NAMES | {
 # Of these: what gives the sum over the ranks, and the mean.
 SUMS: Final = frozenset({"reduce_sum"})
 MEANS: Final = frozenset({"reduce_mean"})
+# What differs between ranks though all of them take part.
+OWN: Final = frozenset({"own_share"})
 
 RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",

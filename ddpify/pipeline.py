@@ -74,7 +74,7 @@ def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[ReadEnt
     for entry in found.scripts:
         project = Project(found.root, entry.resolve(), files=files)
         try:
-            facts = analyze(project, settings.wants("DDP205"))
+            facts = analyze(project, settings.wants("DDP205"), settings.batch_dim)
         except TooLarge as error:
             refusals.append(Refusal(str(error)))
             continue
@@ -128,9 +128,11 @@ def _why_not(read: ReadEntry) -> list[Refusal]:
         where = facts.training[0].backward.site
         return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]
     for loop in facts.training:
-        if not loop.loaders:
+        site = loop.batch.site
+        if not loop.loaders and site in dict(facts.undivided):
             why = "the training loop's batches do not come from a DataLoader that can be followed"
-            return [Refusal(f"{loop.batch.site}: {why}; shard them by hand", loop.batch.site)]
+            why += f", and to divide each of them: {dict(facts.undivided)[site]}"
+            return [Refusal(f"{site}: {why}; shard them by hand", site)]
     if not facts.models:
         site = facts.steps[0].site
         return [Refusal(f"{site}: the model whose parameters are stepped cannot be followed", site)]

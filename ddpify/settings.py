@@ -27,7 +27,8 @@ class Settings:
     """What the user chose.
 
     ``runtime_module`` is the dotted name of the vendored helper module, "" to let ddpify
-    choose; ``sync_batchnorm`` None means: where one process saw the whole batch. An empty
+    choose; ``batch_dim`` is the axis of samples in batches that come from no loader;
+    ``sync_batchnorm`` None means: where one process saw the whole batch. An empty
     ``select`` means every rule. Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
     """
@@ -36,6 +37,7 @@ class Settings:
     runtime: Literal["vendor", "import"] = "vendor"
     runtime_module: str = ""
     batch_size: Literal["global", "per-rank"] = "global"
+    batch_dim: int | None = None
     sync_batchnorm: bool | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -156,6 +158,10 @@ def _is_module(value: object) -> bool:
     )
 
 
+def _is_axis(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _is_length(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 20 <= value <= 500
 
@@ -165,6 +171,7 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "runtime": ('"vendor" or "import"', lambda value: value in ("vendor", "import")),
     "runtime_module": ("a dotted module name", _is_module),
     "batch_size": ('"global" or "per-rank"', lambda value: value in ("global", "per-rank")),
+    "batch_dim": ("a number from 0", lambda value: value is None or _is_axis(value)),
     "sync_batchnorm": ("true or false", lambda value: value is None or isinstance(value, bool)),
     "select": ("a list of rule codes", _is_codes),
     "ignore": ("a list of rule codes", _is_codes),

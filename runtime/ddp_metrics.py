@@ -1,4 +1,4 @@
-"""Numbers of all ranks: helpers that reduce and gather, each of which every rank must call."""
+"""Numbers and batches of all ranks: helpers that communicate; every rank must call each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .ddp_utils import gather_objects, get_world_size
+from .ddp_utils import gather_objects, get_rank, get_world_size, is_main_process
 
 
 # ---- Sums and means
@@ -86,6 +86,43 @@ def _cut_again(shares: Any) -> list[Any]:
     if isinstance(batches[0], torch.Tensor):
         return [torch.stack(batch) for batch in cut]
     return [sys.modules["numpy"].stack(batch) for batch in cut]
+
+
+# ---- Batches that every rank makes
+def own_share(*tensors: Any, dim: int = 0) -> Any:
+    """This rank's equal part of rank 0's batch: of each of its ``tensors`` (*collective*)."""
+    if get_world_size() > 1:
+        _check_divisible(tensors, dim)
+        tensors = tuple(_own_part(tensor, dim) for tensor in tensors)
+    return tensors[0] if len(tensors) == 1 else tensors
+
+
+def _check_divisible(tensors: tuple[Any, ...], dim: int) -> None:
+    """Raise, on every rank alike, where what they made is no batch that N ranks can divide."""
+    shapes = [(type(one).__name__, *getattr(one, "shape", ())) for one in tensors]
+    of_all = gather_objects(shapes)
+    if any(other != of_all[0] for other in of_all):
+        raise ValueError(f"the ranks made different batches: {' and '.join(map(str, of_all))}")
+    if any(not hasattr(one, "__array__") or one.ndim <= dim for one in tensors):
+        raise TypeError(f"only tensors with an axis {dim} can be divided, not {shapes}")
+    if any(getattr(one, "grad_fn", None) is not None for one in tensors):
+        raise ValueError("divide what a model is given, not what one has computed")
+    sizes, ranks = sorted({one.shape[dim] for one in tensors}), get_world_size()
+    if len(sizes) > 1:
+        raise ValueError(f"axis {dim} is not that of the samples in all of {shapes}")
+    if sizes[0] % ranks or not sizes[0]:
+        sentence = f"a batch of {sizes[0]} samples cannot be split evenly over {ranks} ranks"
+        raise SystemExit(sentence if is_main_process() else 1)  # one line, no tracebacks
+
+
+def _own_part(batch: Any, dim: int) -> Any:
+    if not isinstance(batch, torch.Tensor):
+        return _own_part(torch.as_tensor(batch), dim).numpy()
+    whole = batch.detach().clone(memory_format=torch.contiguous_format)
+    dist.broadcast(whole, src=0)  # ranks shuffle, or order a set, each in its own way
+    size = whole.shape[dim] // get_world_size()
+    own = whole.narrow(dim, get_rank() * size, size).contiguous()
+    return own.requires_grad_(batch.requires_grad)
 
 
 # ---- Counts that a loss is divided by

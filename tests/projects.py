@@ -87,9 +87,9 @@ def judged(facts: Facts, rules: Iterable[Rule] | None = None) -> list[Finding]:
     ]
 
 
-def migrated(entry: Path) -> None:
+def migrated(entry: Path, settings: Settings | None = None) -> None:
     """Migrate a project in place; it must not be refused."""
-    outcome = migrate([entry], Settings())
+    outcome = migrate([entry], settings or Settings())
     assert not outcome.refusals, [refusal.message for refusal in outcome.refusals]
     write(outcome.changes, outcome.root)
 

@@ -69,6 +69,13 @@ def project_options(command: _Command) -> _Command:
             "or kept on each (per-rank).",
         ),
         click.option(
+            "--batch-dim",
+            type=click.IntRange(0),
+            metavar="AXIS",
+            help="The axis of samples, for batches that come from no loader: every rank makes "
+            "them and takes its share.",
+        ),
+        click.option(
             "--sync-batchnorm/--no-sync-batchnorm",
             default=None,
             help="Convert BatchNorm to SyncBatchNorm on CUDA "

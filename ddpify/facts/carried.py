@@ -110,6 +110,13 @@ def carried(node: ast.For) -> set[str]:
     return early & {name for statement in node.body for name in _names(statement, ast.Store)}
 
 
+def read_early(body: Sequence[ast.stmt], bound: set[str]) -> set[str]:
+    """Names that statements read before they have bound them themselves."""
+    early: set[str] = set()
+    _visit(body, set(bound), early)
+    return early
+
+
 def _visit(body: Sequence[ast.stmt], bound: set[str], early: set[str]) -> None:
     """Follow a block; what only one branch binds does not count as bound after it."""
     for statement in body:

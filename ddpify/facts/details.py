@@ -106,6 +106,10 @@ class Wrapper(Detail):
     name: str
 
 
+class Divided(Detail):
+    """A loader stands for batches that every rank makes, and takes its share of."""
+
+
 class NumbersRows(Detail):
     """An index counts the samples of a batch, not the passes of a loop."""
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 NAMES = frozenset("""init_process_group DistributedDataParallel FullyShardedDataParallel fully_shard
-    DistributedSampler""".split())
+    DistributedSampler init_device_mesh""".split())
 
 
 def mentions(module: ast.Module) -> Iterator[tuple[ast.Call, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ddpify.facts.model import Division
 from ddpify.source import Site
 
 
@@ -15,7 +16,8 @@ class Target:
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share but for those on the ways ``whole``, ``unwraps`` the
     expressions that will name the inner module, ``shares`` the counts and means that will be of
-    all ranks, and ``dealt`` those of ``sharded`` that deal whole batches.
+    all ranks, ``dealt`` those of ``sharded`` that deal whole batches, and ``divisions`` where
+    ranks take shares of a batch.
     """
 
     wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
@@ -25,6 +27,7 @@ class Target:
     unwraps: frozenset[Site] = frozenset()
     shares: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
+    divisions: tuple[Division, ...] = ()
 
 
 AS_IT_STANDS = Target()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ddpify.facts import counts, growth, wrapping
+from ddpify.facts import counts, growth, own_shares, wrapping
 from ddpify.facts.details import made_by
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, one
+from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, constant, one
 from ddpify.names import INSTALLED
 from ddpify.python.words import DDP
 
@@ -40,6 +40,8 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return counts.shared(f, first, call.arg_sites[0], tail == "global_mean")
     if tail == "broadcast":
         return _of_rank_0(first, call)
+    if tail == "own_share":
+        return _own_share(m, f, call)
     if tail == "without_module_prefix":
         return first
     made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
@@ -60,6 +62,13 @@ def _of_rank_0(value: Value, call: Call) -> Value:
 def _reduced(call: Call) -> Value:
     reduced = tuple(computed(a).reduced() for a in call.args)
     return reduced[0] if len(reduced) == 1 else one(Thing(Kind.TUPLE, call.site, items=reduced))
+
+
+def _own_share(m: Machine, f: Frame, call: Call) -> Value:
+    dim = call.kwargs.get("dim", constant(0))
+    axis = dim.const if isinstance(dim.const, int) else 1
+    own = own_shares.shares(m, f, call.site, call.args, axis)
+    return own[0] if len(own) == 1 else one(Thing(Kind.TUPLE, call.site, items=own))
 
 
 def _gathered(call: Call) -> Value:

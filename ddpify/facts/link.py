@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpify.facts import evaluation, groups, roles, sharding
+from ddpify.facts import division, evaluation, groups, own_shares, roles, sharding
 from ddpify.facts.distributed import mentions
 from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.frameworks import FRAMEWORKS
@@ -28,10 +28,13 @@ class TooLarge(Exception):
     """What hangs on the entry exceeds the reader's budget; the message is one sentence."""
 
 
-def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
+def analyze(
+    project: Project, shard_evaluation: bool = True, batch_dim: int | None = None
+) -> Facts | None:
     """The facts of one entry, or None when the entry itself cannot be read.
 
-    ``shard_evaluation``: let each rank evaluate a share where only sums are kept.
+    ``shard_evaluation``: let each rank evaluate a share where only sums are kept. ``batch_dim``:
+    the axis of samples, where the user has named it.
 
     Raises:
         TooLarge: the program cannot be followed whole.
@@ -47,23 +50,26 @@ def analyze(project: Project, shard_evaluation: bool = True) -> Facts | None:
     bare = readings.of(Target(drop_data_parallel=True))
     homes = _homes(bare)
     models = models_of(first, bare, homes)
-    facts = _as_migrated(readings, bare, homes, models, status, shard_evaluation)
-    return replace(facts, evidence=evidence)
+    divisions, undivided = division.divisions(first, bare, batch_dim)
+    wrapped = Target(_wraps(homes), True, _sharded(bare), divisions=divisions)
+    facts = _as_migrated(readings, bare, wrapped, models, status, shard_evaluation)
+    return replace(facts, evidence=evidence, divisions=divisions, undivided=undivided)
 
 
 def _as_migrated(
     readings: _Readings,
     bare: Machine,
-    homes: dict[tuple[Thing, ...], Home | None],
+    wrapped: Target,
     models: tuple[Model, ...],
     status: Status,
     shard_evaluation: bool,
 ) -> Facts:
     """Read the program as it will be: a trial shards all evaluation, the last what bears it."""
-    shared_before = sharding.presharded(bare)
-    sharded = _sharded(bare) | shared_before
+    divided = frozenset(one.statement for one in wrapped.divisions) | own_shares.divided(bare)
+    shared_before = sharding.presharded(bare) | divided
+    sharded = wrapped.sharded | shared_before
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
-    wrapped = Target(_wraps(homes), True, sharded | wanted)
+    wrapped = replace(wrapped, sharded=sharded | wanted)
     trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)

@@ -64,9 +64,9 @@ class ProgramReader(ReadingRecord):
         self.drop_data_parallel = target.drop_data_parallel
         self.sharded = target.sharded
         self.whole = target.whole
-        self.unwraps = target.unwraps
-        self.shares = target.shares
+        self.unwraps, self.shares = target.unwraps, target.shares
         self.dealt = target.dealt
+        self.divided = {division.statement: division for division in target.divisions}
         self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all

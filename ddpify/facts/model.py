@@ -93,6 +93,21 @@ class Loader:
 
 
 @dataclass(frozen=True)
+class Division:
+    """Where the batches of a ``loop`` that every rank makes are divided: before ``statement``.
+
+    ``names`` hold the tensors of a batch, whose samples lie along ``axis``; ``sizes`` are numbers
+    of samples for which states begin that go from one batch to the next.
+    """
+
+    loop: Site
+    statement: Site
+    names: tuple[str, ...]
+    axis: int
+    sizes: tuple[Site, ...] = ()
+
+
+@dataclass(frozen=True)
 class Share:
     """A count or a mean of a training loss, at ``site``, that is to be of all ranks.
 
@@ -144,6 +159,8 @@ class Facts:
     shares: tuple[Share, ...] = ()
     dealt: frozenset[Site] = frozenset()
     firsts: tuple[Call, ...] = ()
+    divisions: tuple[Division, ...] = ()
+    undivided: tuple[tuple[Site, str], ...] = ()
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ddpify.facts.events import Call, LoopEnd, Unknown, Where
+from ddpify.facts.model import Division
 from ddpify.facts.record import Event, Events
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, FunctionNode, Loop, ModuleInfo
 from ddpify.facts.summaries import Summaries
@@ -26,6 +27,7 @@ class Machine(Protocol):
     unwraps: frozenset[Site]
     shares: frozenset[Site]
     dealt: frozenset[Site]
+    divided: dict[Site, Division]
     drop_data_parallel: bool
     # -- what happened so far
     now: int

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpify.facts.details import NumbersPasses, Optimized, call_that_made
+from ddpify.facts.details import Divided, NumbersPasses, Optimized, call_that_made
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
@@ -98,7 +98,7 @@ def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
         outer = [x for x in _outside(loops, batch) if not loaders_in(x.over)]
         counting = [x for x in outer if counts(x)]
         epoch = next(iter(counting or outer), None)
-        loaders = loaders_in(batch.over) or _fed_by_next(call)
+        loaders = _made_by_calls(loaders_in(batch.over) or _fed_by_next(call))
         key = (batch.site, call.where.stack)
         found.setdefault(key, TrainingLoop(batch, epoch, loaders, call))
     return tuple(found.values())
@@ -109,9 +109,16 @@ def phases(m: Machine, training: tuple[TrainingLoop, ...]) -> tuple[Site, ...]:
     trained = {t for loop in training for t in loop.loaders}
     sites = {loop.batch.site for loop in training}
     mixed = {
-        loop.site for loop in m.loops if loop.site in sites and set(loaders_in(loop.over)) - trained
+        loop.site
+        for loop in m.loops
+        if loop.site in sites and set(_made_by_calls(loaders_in(loop.over))) - trained
     }
     return tuple(sorted(mixed))
+
+
+def _made_by_calls(loaders: tuple[Thing, ...]) -> tuple[Thing, ...]:
+    """Without those that stand for batches which every rank makes."""
+    return tuple(t for t in loaders if t.detail(Divided) is None)
 
 
 def counts(loop: Loop) -> bool:

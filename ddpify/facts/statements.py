@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpify.facts import containers, growth, imports, matching, special, sums
+from ddpify.facts import containers, growth, imports, matching, own_shares, special, sums
 from ddpify.facts.assignments import assign
 from ddpify.facts.conditions import passed
 from ddpify.facts.joining import join
@@ -24,6 +24,8 @@ def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
             m.spend()
             f.statement = site = m.site(f, statement)
             mark = len(f.skips)
+            if site in m.divided:
+                own_shares.divide(m, f, m.divided[site])
             if _step(m, f, statement):
                 return True
             for guard in passed(f, f.skips[mark:]):

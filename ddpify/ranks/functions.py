@@ -6,13 +6,14 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from ddpify.names import COLLECTIVES
+from ddpify.names import COLLECTIVES, OWN
 from ddpify.ranks import mixing, naming, words
 from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import Origin
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.results import dealt
 from ddpify.ranks.trace import Inline, Item
 from ddpify.ranks.values import NONE, agreed, merge, of, symbol
 
@@ -65,6 +66,8 @@ def enter(
         m.inline(items)
     value = _returned(m, frame, info, rest)
     ours = info.name in COLLECTIVES and info.module.ours
+    if ours and info.name in OWN and one is not None:
+        return dealt(value, one)
     return mixing.helped(m, agreed(value), info.name, one) if ours else value
 
 

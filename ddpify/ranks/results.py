@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import IDENTITY, Origin, Symbol
+from ddpify.ranks.origins import DATA, IDENTITY, PART, Origin, Symbol
 from ddpify.ranks.values import differs, of, spread
 
 # What is computed from the rank by these says it, too.
@@ -56,6 +56,13 @@ def told_apart(value: RankValue) -> bool:
 def _makes_object(name: str) -> bool:
     """Class names make objects, which are not None."""
     return name.rpartition(".")[2][:1].isupper()
+
+
+def dealt(value: RankValue, one: RankCall) -> RankValue:
+    """This rank's part of what is the same on all ranks, elements included."""
+    items = None if value.items is None else tuple(dealt(item, one) for item in value.items)
+    own = Origin(DATA, PART, one.site)
+    return replace(value.clean(), items=items, origins=frozenset({own}))
 
 
 def with_origin(value: RankValue, kind: str, what: str, one: RankCall) -> RankValue:

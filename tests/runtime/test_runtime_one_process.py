@@ -63,6 +63,8 @@ SAME: list[Any] = [
     pytest.param(lambda: metrics.gather_batches(LIST, [])[0], LIST, id="gather_batches"),
     pytest.param(lambda: metrics.per_rank_count(TENSOR), TENSOR, id="per_rank_count"),
     pytest.param(lambda: metrics.global_mean(TENSOR, 2), TENSOR, id="global_mean"),
+    pytest.param(lambda: metrics.own_share(TENSOR), TENSOR, id="own_share"),
+    pytest.param(lambda: metrics.own_share(LIST, TENSOR, dim=1)[1], TENSOR, id="own_share-of-two"),
     pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
     pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),
@@ -86,7 +88,7 @@ def test_helpers_return_the_very_object_and_draw_nothing(
     assert not dist.is_initialized()
 
 
-@pytest.mark.parametrize(("call", "result"), SAME[:14])
+@pytest.mark.parametrize(("call", "result"), SAME[:16])
 def test_a_single_rank_under_torchrun_is_one_process(
     call: Callable[[], Any], result: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -210,6 +210,31 @@ def test_batch_sizes_are_split(job: Job) -> None:
     assert job["batch_sizes"] == [BATCHES[job.size]] * job.size
 
 
+def test_every_rank_takes_its_part_of_the_batch_that_rank_0_made(job: Job) -> None:
+    size = 6 // job.size
+    for rank, seen in enumerate(job["shares_of_one_batch"]):
+        rows = range(rank * size, (rank + 1) * size)
+        assert seen["rows"] == [[2 * row, 2 * row + 1] for row in rows]
+        assert seen["flags"] == [[True, False]] * size
+        assert seen["columns"] == ["ndarray", [2 * row for row in rows]]
+        assert seen["kept"]
+
+
+def test_what_cannot_be_divided_alike_stops_every_rank(job: Job) -> None:
+    for rank, seen in enumerate(job["shares_of_one_batch"]):
+        sentence = f"a batch of {job.size + 1} samples cannot be split evenly over {job.size} ranks"
+        assert seen["uneven"] == (1 if rank else sentence)
+        assert [seen[name] for name in ("other", "axes", "number")] == [
+            "ValueError",
+            "ValueError",
+            "TypeError",
+        ]
+        assert (
+            seen["computed"]
+            == "ValueError: divide what a model is given, not what one has computed"
+        )
+
+
 def test_turns_rank_0_then_other_nodes_then_the_rest(job: Job) -> None:
     order = {1: ["0"], 2: ["0", "1"], 3: ["0", "2", "1"]}[job.size]
     assert job["turns"] == [order] * job.size

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import FILES, RANDOM
-from ddpify.ranks.passes import iterated
+from ddpify.ranks.passes import iterated, loaders_in
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import (
     GRADIENTS,
@@ -19,6 +19,7 @@ from ddpify.rules.shared.feeds import (
     identifiers,
     in_one_process,
     is_plain,
+    is_share,
     literals,
     samplers_of,
     taken_over,
@@ -42,10 +43,16 @@ def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
     wrapper = next(made, None)
     if wrapper is None or any(c.name.startswith(_SAME_BATCHES) for c in run.calls):
         return
-    spared = _evaluated_as_well(run)
+    spared = _evaluated_as_well(run) | _divided(run)
     for loader in trained(run) - spared:
         if _everyone_reads_all(run, loader) and not _is_iterable(dataset_of(loader)):
             yield loader, wrapper
+
+
+def _divided(run: Run) -> set[RankThing]:
+    """Loaders of whose batches each rank takes its share."""
+    shares = (value for call in run.calls if is_share(call) for value in call.args)
+    return {loader for value in shares for loader in loaders_in(value)}
 
 
 def _never_made(run: Run, wrapper: RankCall) -> bool:
@@ -74,7 +81,7 @@ def _shuffles(loader: RankThing) -> bool:
 
 def whole_streams(run: Run) -> Iterator[tuple[RankThing, RankThing]]:
     """Loaders trained on whose IterableDataset says nothing of ranks, with that data set."""
-    for loader in trained(run):
+    for loader in trained(run) - _divided(run):
         dataset = dataset_of(loader)
         streams = [t for t in dataset.things if _is_stream(t)] if dataset is not None else []
         if streams and _everyone_reads_all(run, loader):

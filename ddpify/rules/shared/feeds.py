@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from ddpify.names import OWN
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.origins import IDENTITY
@@ -25,6 +26,11 @@ def is_sampler(thing: RankThing) -> bool:
         return False
     own = thing.cls is not None and thing.cls.inherits(words.SAMPLER)
     return own or (thing.kind == "result" and thing.name == words.SAMPLER)
+
+
+def is_share(call: RankCall) -> bool:
+    """A call of our helper that gives each rank its part of a batch that all of them made."""
+    return call.target is not None and call.target.module.ours and call.target.name in OWN
 
 
 def trained(run: Run) -> set[RankThing]:

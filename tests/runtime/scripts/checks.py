@@ -254,6 +254,32 @@ def batch_sizes() -> Any:
     return [attempt(lambda size=size: ddp.per_rank_batch_size(size)) for size in (12, 24)]
 
 
+def shares_of_one_batch() -> Any:
+    """Each rank made batches of its own: what counts is rank 0's, and no rank's is written to."""
+    own, ranks = ddp.get_rank(), ddp.get_world_size()
+    rows = torch.arange(12).view(6, 2) + 100 * own
+    kept = rows.clone()
+    first, flags = metrics.own_share(rows, rows % 2 == 0)
+    column = metrics.own_share(rows.numpy().T[:, :, None], dim=1)
+    uneven = torch.zeros(ranks + 1)
+    try:
+        metrics.own_share(uneven)
+        stopped: Any = None
+    except SystemExit as stop:
+        stopped = stop.code
+    return {
+        "rows": first.tolist(),
+        "flags": flags.tolist(),
+        "columns": [type(column).__name__, column[0, :, 0].tolist()],
+        "kept": bool((rows == kept).all()),
+        "uneven": stopped,
+        "other": attempt(lambda: metrics.own_share(torch.zeros(ranks * (own + 1)))).split(":")[0],
+        "axes": attempt(lambda: metrics.own_share(rows, rows.view(-1))).split(":")[0],
+        "number": attempt(lambda: metrics.own_share(rows, 3)).split(":")[0],
+        "computed": attempt(lambda: metrics.own_share(rows * torch.ones((), requires_grad=True))),
+    }
+
+
 def turns() -> Any:
     """With three ranks, the last one plays the first rank of a second node."""
     kept = os.environ["LOCAL_RANK"]
@@ -447,6 +473,7 @@ CHECKS = (
     evaluation,
     missing,
     batch_sizes,
+    shares_of_one_batch,
     turns,
     failed_turn,
     saving,

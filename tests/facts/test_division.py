@@ -1,0 +1,203 @@
+"""Batches of no known loader: what is divided before the model is called, and what is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify.facts.link import analyze
+from ddpify.facts.model import Facts
+from ddpify.project import Project
+from tests.projects import put
+
+PROGRAM = """import random
+import numpy as np
+import torch
+from torch import nn
+from elsewhere import corpus, read
+
+points, kinds, size = corpus()
+net = nn.Linear(12, 3)
+criterion = nn.CrossEntropyLoss()
+descent = torch.optim.SGD(net.parameters(), lr=0.1)
+weights = torch.ones(3)
+
+
+def pair(start):
+    return points[start : start + 32], kinds[start : start + 32].view(-1)
+
+
+for turn in range(5):
+    for i in range(0, 960, 32):
+        BODY
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+"""
+SLICES = "x = points[i : i + 32]\ny = kinds[i : i + 32]\n"
+CALL = "loss = criterion(net(x), y)"
+
+DIVIDED = [
+    pytest.param(SLICES + CALL, ("x", "y"), id="slices"),
+    pytest.param(
+        SLICES + "out = net(x.view(-1, 12))\nloss = criterion(out, y)", ("x", "y"), id="view"
+    ),
+    pytest.param(SLICES + "loss = (net(x) - y).pow(2).mean()", ("x", "y"), id="by-hand"),
+    pytest.param(SLICES + "print(i)\n" + CALL, ("x", "y"), id="printed-number"),
+    pytest.param(
+        SLICES + "kept = y > 0\nlosses = []\nlosses.append(criterion(net(x), y) * kept)\n"
+        "loss = sum(losses)",
+        ("x", "y", "kept"),
+        id="through-a-list",
+    ),
+    pytest.param("x, y = read(i)\n" + CALL, ("x", "y"), id="unpacked"),
+    pytest.param(SLICES + "x, y = map(torch.tensor, (x, y))\n" + CALL, ("x", "y"), id="mapped"),
+]
+LEFT = [
+    pytest.param(
+        "for x, y in read(i):\n    pass\n" + CALL, "`x` is carried over", id="last-of-a-loop"
+    ),
+    pytest.param("loss = criterion(net(points), kinds)", "`points`", id="full-batch"),
+    pytest.param(SLICES + "loss = criterion(net(x, points), y)", "`points`", id="graph"),
+    pytest.param(SLICES + "loss = criterion(net(x), kinds[i : i + 32])", "`i`", id="late-slice"),
+    pytest.param(SLICES + "loss = criterion(net(x).view(size, i), y)", "`i`", id="shape"),
+    pytest.param(
+        SLICES + "h = read(h) if turn else None\nout, h = net(x, h)\nloss = criterion(out, y)",
+        "`h` is carried over",
+        id="state",
+    ),
+    pytest.param("x = read(i)\nloss = criterion(net(x.text), x.label)", "`x` is no", id="object"),
+    pytest.param("x = read(i)\nloss = criterion(net(x[0]), x[1])", "`x` is no", id="container"),
+    pytest.param(
+        SLICES + "w = np.random.beta(1, 1)\nloss = criterion(net(x), y) * w", "drawn", id="drawn"
+    ),
+    pytest.param("x, y = pair(i)\n" + CALL, "flattened", id="flattened"),
+    pytest.param(
+        SLICES + "if random.random() < 0.1:\n    break\n" + CALL, "how many batches", id="drawn-end"
+    ),
+]
+
+
+def facts_of(body: str, folder: Path, asked: int | None) -> Facts:
+    text = PROGRAM.replace("BODY", body.replace("\n", "\n        "))
+    entry = put({"main.py": text}, folder) / "main.py"
+    facts = analyze(Project.of(entry), batch_dim=asked)
+    assert facts is not None
+    return facts
+
+
+@pytest.mark.parametrize(("body", "names"), DIVIDED)
+def test_what_each_pass_makes_and_the_loss_needs_is_divided(
+    body: str, names: tuple[str, ...], tmp_path: Path
+) -> None:
+    facts = facts_of(body, tmp_path, 0)
+    assert [one.names for one in facts.divisions] == [names], facts.undivided
+    assert not facts.undivided
+
+
+@pytest.mark.parametrize(("body", "why"), LEFT)
+def test_what_may_be_of_samples_and_cannot_be_divided_is_named(
+    body: str, why: str, tmp_path: Path
+) -> None:
+    facts = facts_of(body, tmp_path, 0)
+    assert not facts.divisions
+    assert [why in reason for _, reason in facts.undivided] == [True], facts.undivided
+
+
+def test_an_axis_is_not_guessed(tmp_path: Path) -> None:
+    facts = facts_of(SLICES + CALL, tmp_path, None)
+    assert not facts.divisions
+    assert "--batch-dim" in facts.undivided[0][1]
+
+
+def test_sums_along_an_axis_are_not_followed_where_samples_lie_along_another(
+    tmp_path: Path,
+) -> None:
+    body = SLICES + "loss = (net(x) - y).pow(2).sum(0).mean()"
+    assert facts_of(body, tmp_path / "first", 0).divisions
+    assert not facts_of(body, tmp_path / "second", 1).divisions
+
+
+LANGUAGE = """import torch
+from torch import nn
+from elsewhere import ids
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(100, 8)
+        self.lstm = nn.LSTM(8, 16, batch_first=True)
+        self.out = nn.Linear(16, 100)
+
+    def forward(self, x, h):
+        x = self.embed(x)
+        x, h = self.lstm(x, h)
+        return self.out(x), h
+
+
+def detach(states):
+    return [state.detach() for state in states]
+
+
+model = Words()
+adam = torch.optim.Adam(model.parameters())
+for turn in range(5):
+    states = (torch.zeros(1, 20, 16), torch.zeros(1, 20, 16))
+    for i in range(0, 900, 30):
+        x, y = ids[:, i : i + 30], ids[:, i + 1 : i + 31]
+        states = detach(states)
+        out, states = model(x, states)
+        loss = nn.functional.cross_entropy(out.transpose(1, 2), y)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+"""
+NOT_STATES = [
+    pytest.param(("[state.detach() for", "[state.mean(1) for"), id="mixed"),
+    pytest.param(("torch.zeros(1, 20, 16), torch", "torch.randn(1, 20, 16), torch"), id="drawn"),
+    pytest.param(("self.lstm(x, h)", "self.lstm(x, h[:1])"), id="a-part"),
+    pytest.param(("return self.out(x), h", "return h, self.out(x)"), id="other-place"),
+    pytest.param(("    for i in", "    print(states)\n    for i in"), id="read-elsewhere"),
+    pytest.param(("nn.LSTM(8", "nn.Bilinear(8"), id="no-recurrent-layer"),
+]
+
+
+def language(folder: Path, *changes: tuple[str, str]) -> Facts:
+    text = LANGUAGE
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    facts = analyze(Project.of(put({"main.py": text}, folder) / "main.py"))
+    assert facts is not None
+    return facts
+
+
+def test_states_of_a_recurrent_model_begin_for_the_samples_of_a_rank(tmp_path: Path) -> None:
+    facts = language(tmp_path)
+    (division,) = facts.divisions
+    assert (division.names, division.axis) == (("x", "y"), 0)
+    assert [facts.text(size) for size in division.sizes] == ["20", "20"]
+
+
+def test_a_recurrent_layer_says_where_samples_lie(tmp_path: Path) -> None:
+    (division,) = language(tmp_path, (", batch_first=True", "")).divisions
+    assert division.axis == 1
+
+
+@pytest.mark.parametrize("change", NOT_STATES)
+def test_what_is_not_proven_to_be_a_state_is_not_divided(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    facts = language(tmp_path, change)
+    assert not facts.divisions
+    assert "`states` is carried over" in facts.undivided[0][1]
+
+
+def test_the_variable_of_a_loop_over_batches_is_no_number(tmp_path: Path) -> None:
+    loop = "    for x in corpus():\n        y = x[:, 0]\n        loss = criterion(net(x), y)\n"
+    text = PROGRAM.replace("    for i in range(0, 960, 32):\n        BODY\n", loop)
+    facts = analyze(Project.of(put({"main.py": text}, tmp_path) / "main.py"), batch_dim=0)
+    assert facts is not None
+    assert [one.names for one in facts.divisions] == [("x", "y")], facts.undivided

@@ -1,0 +1,187 @@
+"""Batches that come from no loader: every rank makes them, and trains on its share of rank 0's.
+
+In each program the ranks draw apart once training begins, so that each of them makes other batches;
+in float64 the losses that are printed show any difference.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ddpify.settings import Settings
+from tests.projects import migrated, put
+from tests.support.torchrun import torchrun
+
+pytestmark = [pytest.mark.training, pytest.mark.spread]
+
+SLICED = """
+import torch
+from torch import nn
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+points = torch.randn(96, 12)
+kinds = points[:, :3].argmax(1)
+net = nn.DataParallel(nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 3)))
+descent = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+for turn in range(3):
+    order = torch.randperm(96)
+    running, right = 0.0, 0
+    for start in range(0, 96, 32):
+        chosen = order[start : start + 32]
+        signal, kind = points[chosen], kinds[chosen]
+        kept = kind != 2
+        descent.zero_grad()
+        answer = net(signal)
+        losses = nn.functional.cross_entropy(answer, kind, reduction="none")
+        loss = (losses * kept).sum() / kept.sum()
+        loss.backward()
+        descent.step()
+        running += loss.item()
+        right += (answer.argmax(1) == kind).sum().item()
+        print(f"start {start} loss {loss.item():.9f}")
+    print(f"turn {turn} loss {running:.9f} accuracy {right / 96:.6f}")
+torch.save(net.module.state_dict(), "net.pt")
+"""
+
+STREAMED = """
+import random
+
+import torch
+from torch import nn
+
+
+class Rows:
+    def __init__(self, many, size):
+        self.rows = [(torch.randn(5, 4), torch.randn(5, 1)) for _ in range(many)]
+        self.size = size
+
+    def batches(self):
+        random.shuffle(self.rows)
+        for start in range(0, len(self.rows), self.size):
+            part = self.rows[start : start + self.size]
+            yield torch.stack([x for x, _ in part], 1), torch.stack([y for _, y in part], 1)
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.memory, self.head = nn.GRU(4, 8), nn.Linear(8, 1)
+
+    def forward(self, clip):
+        return self.head(self.memory(clip)[0])
+
+
+def main():
+    random.seed(1)
+    torch.manual_seed(1)
+    torch.set_default_dtype(torch.float64)
+    rows, model = Rows(64, 16), Reader()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    criterion = nn.MSELoss(reduction="sum")
+    for lap in range(2):
+        total = 0.0
+        for number, (clip, target) in enumerate(rows.batches()):
+            optimizer.zero_grad()
+            loss = criterion(model(clip), target)
+            loss.backward()
+            optimizer.step()
+            total += loss.item()
+            if number % 2 == 0:
+                print(f"batch {number} loss {loss.item():.9f}")
+        print(f"lap {lap} loss {total:.9f}")
+    torch.save(model.state_dict(), "net.pt")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+LANGUAGE = """
+import torch
+from torch import nn
+
+torch.manual_seed(2)
+torch.set_default_dtype(torch.float64)
+layers, width, rows, length = 2, 12, 8, 5
+ids = torch.randint(0, 20, (rows, 61))
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Embedding(20, 6)
+        self.lstm = nn.LSTM(6, width, layers, batch_first=True)
+        self.out = nn.Linear(width, 20)
+
+    def forward(self, x, h):
+        x = self.embed(x)
+        out, (h, c) = self.lstm(x, h)
+        out = out.reshape(out.size(0) * out.size(1), out.size(2))
+        return self.out(out), (h, c)
+
+
+def detach(states):
+    return [state.detach() for state in states]
+
+
+model = Words()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for epoch in range(2):
+    states = (torch.zeros(layers, rows, width), torch.zeros(layers, rows, width))
+    for i in range(0, ids.size(1) - length, length):
+        inputs, targets = ids[:, i : i + length], ids[:, i + 1 : i + 1 + length]
+        states = detach(states)
+        outputs, states = model(inputs, states)
+        loss = criterion(outputs, targets.reshape(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"epoch {epoch} at {i} loss {loss.item():.9f}")
+torch.save(model.state_dict(), "net.pt")
+"""
+
+PROGRAMS = [
+    pytest.param(SLICED, None, "signal, kind, kept = own_share(signal, kind, kept)", id="slices"),
+    pytest.param(LANGUAGE, None, "inputs, targets = own_share(inputs, targets)", id="states"),
+    pytest.param(STREAMED, 1, "clip, target = own_share(clip, target, dim=1)", id="columns"),
+]
+
+
+@pytest.mark.parametrize(("text", "axis", "line"), PROGRAMS)
+def test_ranks_train_what_one_process_trains(
+    text: str, axis: int | None, line: str, tmp_path: Path
+) -> None:
+    original = put({"train.py": text}, tmp_path / "original")
+    ranks = put({"train.py": text}, tmp_path / "ranks")
+    migrated(ranks / "train.py", Settings(batch_dim=axis))
+    assert line in (ranks / "train.py").read_text()
+    wanted = said([sys.executable, "train.py"], original)
+    assert said([sys.executable, "train.py"], ranks) == wanted, "in one process"
+    alone = torch.load(original / "net.pt")
+    assert same(torch.load(ranks / "net.pt"), alone, 0.0)
+    done = torchrun(ranks / "train.py", 2, cwd=ranks)
+    assert done.returncode == 0, done.stderr
+    assert numbers(done.rank_stdout[0]) == pytest.approx(numbers(wanted), abs=2e-9)
+    assert done.rank_stdout[1] == ""
+    assert same(torch.load(ranks / "net.pt"), alone, 1e-12)
+
+
+def said(command: list[str], folder: Path) -> str:
+    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def numbers(text: str) -> list[float]:
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
+
+
+def same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], error: float) -> bool:
+    assert list(found) == list(wanted)
+    return all(float((found[name] - wanted[name]).abs().max()) <= error for name in wanted)
