@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ddpify.facts import evaluation, groups, roles, sharding
 from ddpify.facts.distributed import mentions
+from ddpify.facts.escapes import with_escapes
 from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
@@ -95,7 +96,8 @@ def _as_migrated(
     target = readings.of(replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest))
     replicated = sharding.left_whole(trial, wanted - shared_out)
     facts = gather(readings.project, target, models, status)
-    return replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
+    facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
+    return with_escapes(facts)
 
 
 class _Readings:

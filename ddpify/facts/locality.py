@@ -11,7 +11,8 @@ from ddpify.source import Site
 class Sharded(Protocol):
     """A reading in which the loaders of some calls give each rank its share."""
 
-    sharded: frozenset[Site]
+    @property
+    def sharded(self) -> frozenset[Site]: ...
 
 
 def loaders_in(value: Value, depth: int = 4) -> tuple[Thing, ...]:
