@@ -63,7 +63,7 @@ def note(finding: Finding, site: Site) -> Note:
 def taken(
     findings: Iterable[Finding], settings: Settings, root: Path
 ) -> tuple[list[Finding], tuple[Note, ...]]:
-    """The findings without those that are accepted though they refuse, and what is said of these."""
+    """The findings but for refusals that are accepted, and what is said of these."""
     left, notes = [], []
     for one in findings:
         refuses = one.severity is Severity.ERROR and not one.fix

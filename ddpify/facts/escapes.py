@@ -16,13 +16,14 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from ddpify.facts.details import MakingCall, Partial, loader_arguments
-from ddpify.facts.events import Call
+from ddpify.facts.details import MakingCall, Partial, call_that_made, loader_arguments
+from ddpify.facts.events import Call, Unknown
 from ddpify.facts.joining import flat_deps, parts_of
 from ddpify.facts.locality import is_local
-from ddpify.facts.model import Danger, Escape, Facts, Followed
+from ddpify.facts.model import Danger, Escape, Facts, Followed, shown
 from ddpify.facts.roles import backwards, whole
 from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.unread import LATE
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
 from ddpify.source import Site
 
@@ -51,13 +52,37 @@ TRACKED = frozenset(
         Kind.RANDOM,
     }
 )
+# Into unread code these may go: what it does with them it then does on each rank.
+_OTHERS = frozenset(
+    {
+        Kind.CHECKPOINT,
+        Kind.CRITERION,
+        Kind.DATASET,
+        Kind.FILE,
+        Kind.LOADER,
+        Kind.MODEL,
+        Kind.SAMPLER,
+        Kind.TRACKER,
+    }
+)
 _HELD = 5  # objects in objects that are looked into
 
 
 def with_escapes(facts: Facts) -> Facts:
     """The facts with what was followed and what was not."""
     found = tuple(dict.fromkeys(sorted(_escapes(facts), key=lambda e: (e.site, e.danger.value))))
-    return replace(facts, followed=Followed(*_uses(facts), found))
+    unknowns = (*facts.unknowns, *_late(facts, {escape.site for escape in found}))
+    return replace(facts, followed=Followed(*_uses(facts), found), unknowns=unknowns)
+
+
+def _late(facts: Facts, named: set[Site]) -> Iterator[Unknown]:
+    """Calls of functions that are not known, with nothing that is tracked: what these write."""
+    for call in facts.calls:
+        nameless = call.unread == LATE or call.unread.startswith("builtins.")
+        again = call.name.startswith(".") and (call.receiver or NOTHING).of(Kind.UNKNOWN)
+        if nameless and not again and not any(site.within(call.site) for site in named):
+            why = f"{shown(call.unread)} is called here: what it writes, each rank does"
+            yield Unknown(call.site, why)
 
 
 # ---- Uses
@@ -94,6 +119,7 @@ def _escapes(facts: Facts) -> Iterator[Escape]:
             yield from _of_call(facts, call, to, trained, losses)
         elif call.target is None:
             yield from _callbacks(call, trained, entered)
+    yield from _chosen(facts, trained, entered)
     yield from _stored(facts, trained)
     yield from _made(facts)
 
@@ -116,6 +142,9 @@ def _of_call(
             yield Escape(site, Kind.ARGUMENT, to, Danger.BATCH_SIZE)
         elif call.unread and call.site not in losses and _shown(facts, call, value):
             yield Escape(site, Kind.BATCH, to, Danger.OUTPUT)
+        elif call.unread:
+            others = (thing.kind for thing in _held(value) if thing.kind in _OTHERS)
+            yield from (Escape(site, one, to, Danger.EACH_RANK) for one in list(others)[:1])
 
 
 def _shown(facts: Facts, call: Call, value: Value) -> bool:
@@ -148,6 +177,23 @@ def _lost_receiver(call: Call) -> str:
     made = any(dep.kind in TRACKED for dep in call.receiver.deps)
     lost = not call.receiver.things and not made and not call.receiver.known
     return call.name[1:] if lost and not call.result.things else ""
+
+
+def _chosen(facts: Facts, trained: _Trained, entered: set[FunctionInfo | None]) -> Iterator[Escape]:
+    """Calls of nobody knows what, where a function that nobody calls has hold of the training."""
+    late = [call for call in facts.calls if call.unread == LATE]
+    if not late:
+        return
+    modules = dict.fromkeys(call.where.frame.module for call in facts.calls)
+    functions = [t for m in modules for v in m.globals.values() for t in v.of(Kind.FUNCTION)]
+    uncalled = (t for t in functions if t.ref not in entered)
+    may_be = any(trained.kind_in(one(thing)) for thing in uncalled)
+    for call in late:
+        made = (call_that_made(t) for t in facts.values.get(call.callee, NOTHING).things)
+        owners = [value for each in made if each is not None for value in each.args[:1]]
+        objects = [value for value in owners if value.of(Kind.INSTANCE)]
+        if any(map(trained.kind_in, objects)) or (may_be and not objects):
+            yield Escape(call.site, Kind.FUNCTION, LATE, Danger.CALLBACK)
 
 
 def _stored(facts: Facts, trained: _Trained) -> Iterator[Escape]:

@@ -119,6 +119,7 @@ class Danger(Enum):
     CALLBACK = "calls a function that changes what is trained"
     OPTIMIZER = "steps the parameters"
     MODEL = "makes the model"
+    EACH_RANK = "does what it does on each rank"
 
 
 _WORDS = {

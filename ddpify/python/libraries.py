@@ -49,6 +49,8 @@ _INSPECTS: Final = """torchsummary torchsummaryX torchinfo torchviz pytorch_mode
     onnx onnxruntime onnxsim onnxoptimizer torchprofile calflops deepspeed_flops pytorch_memlab
     gpustat pynvml py3nvml nvidia_smi psutil memory_profiler line_profiler humanize
     torch_tb_profiler nvtx torchlens modelsummary"""
+_PYTHON_2: Final = """StringIO cStringIO cPickle urllib2 urlparse Queue ConfigParser commands
+    httplib __builtin__ HTMLParser Tkinter"""
 _TOOLS: Final = """tqdm rich click fire hydra omegaconf yaml ruamel toml tomli absl gin munch addict
     easydict attr attrs yacs docopt plac configargparse jsonargparse tyro typer simple_parsing
     prettytable tabulate termcolor colorama colorlog loguru coloredlogs logzero progress
@@ -60,9 +62,8 @@ _TOOLS: Final = """tqdm rich click fire hydra omegaconf yaml ruamel toml tomli a
     dvclive swanlab sacred optuna hyperopt bayes_opt crayon hyperdash telegram slack_sdk
     prefetch_generator line_notify knockknock logger_tt path pathlib2 slugify dateutil pytz arrow
     git psycopg2 pymongo sqlalchemy redis flask cvbase terminaltables fasteners zmq kafka"""
-KNOWN: Final = frozenset(
-    " ".join((_TORCH, _NUMBERS, _MEDIA, _TEXT, _MODELS, _OPTIMIZERS, _INSPECTS, _TOOLS)).split()
-)
+_ALL: Final = (_TORCH, _NUMBERS, _MEDIA, _TEXT, _MODELS, _OPTIMIZERS, _INSPECTS, _TOOLS, _PYTHON_2)
+KNOWN: Final = frozenset(" ".join(_ALL).split())
 # In what is known otherwise: what takes a model, an optimizer or a loader out of sight, to call,
 # change, copy or hold it somewhere else.
 TAKES_AWAY: Final = (

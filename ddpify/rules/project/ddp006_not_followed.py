@@ -18,6 +18,7 @@ ADVICE = {
     Danger.OUTPUT: "see that it neither writes nor shows anything N times",
     Danger.BATCH_SIZE: "see whether it means the batch of all ranks or that of one",
     Danger.OPTIMIZER: "see that it steps by the gradients alone",
+    Danger.EACH_RANK: "see that it neither writes nor shows anything N times",
     Danger.MODEL: "see that each step gives each parameter a gradient",
 }
 SEVERITY = {
@@ -25,6 +26,7 @@ SEVERITY = {
     Danger.BATCH_SIZE: Severity.WARNING,
     Danger.OPTIMIZER: Severity.NOTE,
     Danger.MODEL: Severity.NOTE,
+    Danger.EACH_RANK: Severity.NOTE,
 }
 
 
@@ -42,13 +44,15 @@ def _message(escape: Escape) -> str:
     what, to = escape.what, shown(escape.to)
     return {
         Danger.TRAINING: f"{what} goes into {to}, which was not read: it may step, save or wrap it",
-        Danger.CALLBACK: f"{to} calls this function at a time that is not known, and it has hold of"
-        " what is trained",
+        Danger.CALLBACK: f"{to}: a function that has hold of what is trained may be called where"
+        " nobody sees it",
         Danger.LOSS: f"the loss goes through {to}, which was not read: of a share of the batch it"
         " may be another loss",
         Danger.FILE: f"{what} goes into {to}, which was not read: each rank may write the file",
         Danger.OUTPUT: f"{to} was not read, and each rank gives it what its own samples made",
         Danger.BATCH_SIZE: f"the batch size goes into {to}, which was not read",
+        Danger.EACH_RANK: f"{what} goes into {to}, which was not read: what it does with it, each"
+        " rank does",
         Danger.OPTIMIZER: f"the optimizer is made by {to}, which was not read",
         Danger.MODEL: f"the model is made by {to}, which was not read: unused parameters and a"
         " forward that compares samples would not be seen",
