@@ -23,7 +23,7 @@ from ddpify.facts.locality import is_local
 from ddpify.facts.model import Danger, Escape, Facts, Followed, shown
 from ddpify.facts.roles import backwards, whole
 from ddpify.facts.scopes import FunctionInfo
-from ddpify.facts.unread import LATE
+from ddpify.facts.unread import LATE, UNDERSTOOD
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
 from ddpify.source import Site
 
@@ -93,12 +93,17 @@ def _uses(facts: Facts) -> tuple[frozenset[Site], frozenset[tuple[Kind, Site]]]:
         for node in tree.nodes():
             if not isinstance(node, (ast.Name, ast.Attribute)):
                 continue
-            named = facts.values.get(tree.site(node), NOTHING)
-            tracked = {(t.kind, t.born) for t in named.all_deps() if t.kind in TRACKED}
+            tracked = _tracked(facts.values.get(tree.site(node)))
             values |= tracked
-            if tracked:
+            owner = tree.site(node.value) if isinstance(node, ast.Attribute) else None
+            if tracked and not (owner and _tracked(facts.values.get(owner))):
                 uses.add(tree.site(node))
     return frozenset(uses), frozenset(values)
+
+
+def _tracked(value: Value | None) -> set[tuple[Kind, Site]]:
+    things = value.all_deps() if value is not None else ()
+    return {(thing.kind, thing.born) for thing in things if thing.kind in TRACKED}
 
 
 # ---- Escapes
@@ -114,7 +119,7 @@ def _escapes(facts: Facts) -> Iterator[Escape]:
     entered = {call.where.function for call in facts.calls}
     entered |= {bind.where.function for bind in facts.binds}
     for call in facts.calls:
-        to = call.unread or _lost_receiver(call)
+        to = _unread(facts, call) or _lost_receiver(call)
         if to:
             yield from _of_call(facts, call, to, trained, losses)
         elif call.target is None:
@@ -122,6 +127,14 @@ def _escapes(facts: Facts) -> Iterator[Escape]:
     yield from _chosen(facts, trained, entered)
     yield from _stored(facts, trained)
     yield from _made(facts)
+
+
+def _unread(facts: Facts, call: Call) -> str:
+    """Who runs a call; what is done later may have shown that it is a model or an optimizer."""
+    method = call.name.startswith(".") and call.receiver is not None
+    who = call.receiver if method else facts.values.get(call.callee)
+    known = who is not None and who.things and all(t.kind in UNDERSTOOD for t in who.things)
+    return "" if known else call.unread
 
 
 def _of_call(
@@ -154,7 +167,12 @@ def _shown(facts: Facts, call: Call, value: Value) -> bool:
 def _callbacks(
     call: Call, trained: _Trained, entered: set[FunctionInfo | None]
 ) -> Iterator[Escape]:
-    """Functions that a library calls at a time of its own, and that nothing else calls."""
+    """Functions that a library calls at a time of its own, and that nothing else calls.
+
+    Not ``net.apply(initialized)``: a model calls it there and then.
+    """
+    if call.receiver is not None and call.receiver.of(*UNDERSTOOD):
+        return
     for value, site in _given(call):
         for thing in value.things:
             unseen = isinstance(thing.ref, FunctionInfo) and thing.ref not in entered
@@ -211,7 +229,8 @@ def _stored(facts: Facts, trained: _Trained) -> Iterator[Escape]:
 
 
 def _is_lost(owner: Value) -> bool:
-    return all(t.kind is Kind.UNKNOWN and t.part_of is None for t in owner.things)
+    lost = (Kind.UNKNOWN, Kind.EXTERNAL)
+    return all(t.kind in lost and t.part_of is None for t in owner.things)
 
 
 def _made(facts: Facts) -> Iterator[Escape]:
