@@ -184,7 +184,7 @@ def _given(call: Call) -> Iterator[tuple[Value, Site]]:
     yield from zip(call.args, call.arg_sites, strict=False)
     for name, value in call.kwargs.items():
         yield value, call.kwarg_sites.get(name, call.site)
-    if call.receiver is not None and call.unread:
+    if call.receiver is not None and call.unread and call.unread != LATE:
         yield call.receiver, call.receiver_site or call.callee
 
 
