@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
+from ddpify.accepting import is_accepted, note
 from ddpify.lint import Linted, lint_scripts
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Change
@@ -35,6 +36,7 @@ def dispose(rendered: Outcome, settings: Settings) -> Outcome:
     withdrawn: dict[Finding, Finding] = {}
     refused: list[Finding] = []
     left: list[Finding] = []
+    accepted: list[Note] = []
     by_hand = {(one.rule, *_line(one.site)) for one in rendered.findings if not one.fix}
     for one in linted.findings:
         told = one.severity is Severity.WARNING and (one.rule, *_kept(one, texts)) in by_hand
@@ -44,14 +46,18 @@ def dispose(rendered: Outcome, settings: Settings) -> Outcome:
         if culprits and all(finding.severity is not Severity.ERROR for finding in culprits):
             withdrawn |= dict.fromkeys(culprits, one)
         elif culprits or one.severity is Severity.ERROR:
-            refused.append(one)
+            site = _original(one, texts)
+            if site and is_accepted(one.rule, site, settings, rendered.root):
+                accepted.append(note(one, site))
+            else:
+                refused.append(one)
         else:
             left.append(one)
     if refused:
         refusals = dict.fromkeys(_refusal(one, texts) for one in refused)
         return replace(rendered, changes=(), refusals=tuple(refusals))
     if not withdrawn:
-        notes = (*rendered.notes, *_unread(linted))
+        notes = (*rendered.notes, *dict.fromkeys(accepted), *_unread(linted))
         return replace(rendered, findings=_with(rendered, left, texts), notes=notes)
     findings = (
         _without_fix(finding, withdrawn[finding], texts) if finding in withdrawn else finding
@@ -108,7 +114,8 @@ def _refusal(found: Finding, texts: Mapping[str, _Versions]) -> Refusal:
     told = f"once migrated, {found.rule} {found.message}; {found.advice}".rstrip("; ")
     if site is None:
         return Refusal(f"{found.site} of the migrated file: {told}")
-    return Refusal(f"{site}: {told}", site)
+    way = f"`--accept {found.rule}@{site}` migrates it as it stands"
+    return Refusal(f"{site}: {told}; {way}", site)
 
 
 def _original(found: Finding, texts: Mapping[str, _Versions]) -> Site | None:

@@ -27,6 +27,15 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Account:
+    """How many uses of how many values were followed, and those that were not."""
+
+    uses: int
+    values: int
+    left: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
 class Outcome:
     """The result of analysing (and perhaps rewriting) one project.
 
@@ -41,6 +50,7 @@ class Outcome:
     notes: tuple[Note, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     files: tuple[str, ...] = ()
+    account: Account | None = None
 
     @property
     def wanting(self) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddpify import discover, launching, vendor
+from ddpify import accepting, discover, launching, vendor
 from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
-from ddpify.outcome import Note, Outcome, Refusal
+from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
 from ddpify.project import Files, Project
 from ddpify.rules.base import Finding, How, Severity
@@ -52,12 +52,15 @@ def _migrated(
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals))
     findings = [f for read in reads for f in _judge(read.facts, settings)]
-    refusals = [_as_refusal(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
+    findings, accepted = accepting.taken(findings, settings, found.root)
+    refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
     findings += launching.findings(found.root, _names(reads))
-    outcome = _outcome(found.root, reads, findings, others)
+    outcome = _outcome(found.root, reads, findings, (*others, *accepted))
     if refusals:
-        return replace(outcome, refusals=_unique(refusals))
-    return _disposed(outcome, reads, settings)
+        outcome = replace(outcome, refusals=_unique(refusals))
+    else:
+        outcome = _disposed(outcome, reads, settings)
+    return replace(outcome, notes=(*outcome.notes, *accepting.idle(outcome, settings)))
 
 
 def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:
@@ -139,6 +142,13 @@ def _why_not(read: ReadEntry) -> list[Refusal]:
     return []
 
 
+def _avoidable(finding: Finding) -> Refusal:
+    """A refusal that the user may take back."""
+    refusal = _as_refusal(finding)
+    way = f"`--accept {finding.rule}@{finding.site}` migrates it as it stands"
+    return replace(refusal, message=f"{refusal.message}; {way}")
+
+
 def _as_refusal(finding: Finding) -> Refusal:
     return Refusal(
         f"{finding.site}: {finding.rule} {finding.message}; {finding.advice}", finding.site
@@ -160,7 +170,17 @@ def _outcome(
         tuple(unique.values()),
         notes=(*notes, *dict.fromkeys(Note(u.site, u.why) for u in unknowns)),
         files=tuple(files),
+        account=_account(reads),
     )
+
+
+def _account(reads: Sequence[ReadEntry]) -> Account:
+    """What was followed in all programs together; each place counts once."""
+    found = [read.facts.followed for read in reads]
+    left = dict.fromkeys(Note(one.site, one.told) for each in found for one in each.escapes)
+    sites = {note.site for note in left}
+    uses = {use for each in found for use in each.uses if not any(use.within(s) for s in sites)}
+    return Account(len(uses), len({one for each in found for one in each.values}), tuple(left))
 
 
 def _disposed(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome:

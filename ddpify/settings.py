@@ -6,16 +6,20 @@ Frozen and complete before anything is analysed, so that no layer asks the envir
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+_ACCEPTED = re.compile(r"[A-Z]+\d{3}@.+:\d+")
 
 
 class SettingsError(Exception):
@@ -31,6 +35,7 @@ class Settings:
     ``sync_batchnorm`` None means: where one process saw the whole batch. An empty
     ``select`` means every rule. Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
+    ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
     """
 
     strategy: Literal["ddp", "fsdp"] = "ddp"
@@ -44,6 +49,7 @@ class Settings:
     extend_select: tuple[str, ...] = ()
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     exclude: tuple[str, ...] = ()
+    accept: tuple[str, ...] = ()
     line_length: int = 88
 
     def wants(self, rule: str) -> bool:
@@ -73,6 +79,8 @@ def load(start: Path, flags: Mapping[str, object]) -> Settings:
     found = _pyprojects(start)
     settings = _read(found) if found else Settings()
     given = {name: value for name, value in flags.items() if value is not None}
+    if "accept" in given:
+        given["accept"] = (*settings.accept, *cast("tuple[str, ...]", given["accept"]))
     return checked(replace(settings, **given), "")  # type: ignore[arg-type]
 
 
@@ -162,6 +170,10 @@ def _is_axis(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+def _is_accepted(value: object) -> bool:
+    return _is_codes(value) and all(_ACCEPTED.fullmatch(one) for one in cast("tuple[str]", value))
+
+
 def _is_length(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 20 <= value <= 500
 
@@ -178,6 +190,7 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "extend_select": ("a list of rule codes", _is_codes),
     "per_file_ignores": ("a table of file patterns, each with a list of rule codes", _is_ignores),
     "exclude": ("a list of file patterns", _is_codes),
+    "accept": ("a list of refusals, each RULE@file:line as the refusal says", _is_accepted),
     "line_length": ("a whole number from 20 to 500", _is_length),
 }
 

@@ -63,7 +63,8 @@ OURS: dict[str, set[str]] = {
     # The reading of programs that are distributed already knows neither facts nor rules.
     "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
-    "disposal": {"lint", "outcome", "plan", "rules.base", "settings", "source"},
+    "disposal": {"accepting", "lint", "outcome", "plan", "rules.base", "settings", "source"},
+    "accepting": {"outcome", "rules.base", "settings", "source"},
     "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools
     # are its own.

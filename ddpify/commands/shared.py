@@ -81,6 +81,12 @@ def project_options(command: _Command) -> _Command:
             help="Convert BatchNorm to SyncBatchNorm on CUDA "
             "(default: unless DataParallel was used).",
         ),
+        click.option(
+            "--accept",
+            multiple=True,
+            metavar="RULE@FILE:LINE",
+            help="Migrate though this rule refuses to at this line, which is said (repeatable).",
+        ),
     )
     for option in reversed(choices):
         command = option(command)

@@ -18,12 +18,13 @@ from ddpify.facts import (
 )
 from ddpify.facts.attributes import attribute
 from ddpify.facts.call_events import Arguments, arguments_of, event_of
-from ddpify.facts.details import OpenForward, Partial, made_by
+from ddpify.facts.details import MakingCall, OpenForward, Partial, made_by
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.unread import unread_base, unread_by
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.source import Site
 
@@ -48,10 +49,24 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
     event = event_of(m, f, node, callee, receiver, arguments, alone)
     for thing in (t for v in arguments.all() for t in v.things):
         thing.hop(event.site, "passed")
+    event.unread = unread_by(callee, receiver, event)
     event.result = _dispatch(m, f, node, callee, receiver, arguments, event)
+    if event.unread:
+        event.result = _through_unread(m, f, event)
     m.record(event)
     sums.in_place(m, f, node, event)
     return event.result
+
+
+def _through_unread(m: Machine, f: Frame, event: Call) -> Value:
+    """What unread code made of samples says so on its way, to the loss perhaps."""
+    given = computed(*event.args, *event.kwargs.values())
+    said = event.receiver is not None and event.receiver.dep(Kind.UNREAD)
+    if said or not any(t.kind in (Kind.BATCH, Kind.FORWARD) for t in given.deps):
+        return event.result
+    mark = m.make(Kind.UNREAD, f, event.site, event.unread)
+    mark.describe(MakingCall(event))
+    return event.result.but(deps=event.result.deps | {mark})
 
 
 def _dispatch(
@@ -212,6 +227,10 @@ def _super_call(m: Machine, f: Frame, node: ast.Call) -> Value:
             if isinstance(thing.ref, FunctionInfo):
                 args = (one(f.self_thing), *arguments.args)
                 return m.enter(f, thing.ref, args, arguments.kwargs, m.site(f, node))
+    if unread_base(owner):  # what it is given goes where nobody looks
+        event = event_of(m, f, node, NOTHING, one(f.self_thing), arguments, False)
+        event.unread = unread_base(owner)
+        m.record(event)
     if node.func.attr == "__init__" and f.self_thing.kind is Kind.INSTANCE:
         fields.contain(f.self_thing, owner, arguments.args, arguments.kwargs)
     return NOTHING

@@ -56,7 +56,8 @@ class Call:
 
     ``name`` is the qualified name (``torch.save``), or ``.method`` for a method whose
     receiver is a value; ``args`` are positional, ``kwargs`` by name. ``bound``: some of them
-    were given to a ``functools.partial`` and cannot be changed here.
+    were given to a ``functools.partial`` and cannot be changed here. ``unread``: whose code runs,
+    where that is not read.
     """
 
     order: int
@@ -75,6 +76,7 @@ class Call:
     alone: bool = False
     star: bool = False
     bound: bool = False
+    unread: str = ""
 
     def arg(self, position: int, keyword: str) -> Value | None:
         """An argument by position or keyword."""

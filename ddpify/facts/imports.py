@@ -9,12 +9,14 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, ModuleInfo
 from ddpify.facts.values import Kind, Value
 from ddpify.python.imports import exported
+from ddpify.python.libraries import is_known
 from ddpify.source import Site
 
 
 def import_(m: Machine, f: Frame, node: ast.Import) -> None:
     for alias in node.names:
         value = m.import_module(f, alias.name, m.site(f, node))
+        unread(m, value, m.site(f, node))
         if alias.asname:
             f.bind(alias.asname, value)
         else:
@@ -25,11 +27,19 @@ def import_(m: Machine, f: Frame, node: ast.Import) -> None:
 def import_from(m: Machine, f: Frame, node: ast.ImportFrom) -> None:
     site = m.site(f, node)
     module = m.import_from(f, node.module or "", node.level, site)
+    unread(m, module, site)
     for alias in node.names:
         if alias.name == "*":
             import_star(m, f, module, site)
         else:
             f.bind(alias.asname or alias.name, m.member(f, module, alias.name, site))
+
+
+def unread(m: Machine, module: Value, site: Site) -> None:
+    """Say that a module is neither in the project nor known: what it does is not seen."""
+    for thing in module.of(Kind.EXTERNAL):
+        if not is_known(thing.name):
+            m.unknown(Unknown(site, f"`{thing.name}` is not read: what it writes, each rank does"))
 
 
 def import_star(m: Machine, f: Frame, module: Value, site: Site) -> None:

@@ -104,6 +104,7 @@ _DATA = frozenset(
         Kind.PROGRESS,
         Kind.WORLD,
         Kind.RATIO,
+        Kind.UNREAD,
     }
 )
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ddpify.facts import division, evaluation, groups, own_shares, roles, sharding
 from ddpify.facts.distributed import mentions
+from ddpify.facts.escapes import with_escapes
 from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.frameworks import FRAMEWORKS
 from ddpify.facts.gather import gather, models_of
@@ -23,6 +24,7 @@ from ddpify.facts.values import Kind, Thing
 from ddpify.names import INSTALLED
 from ddpify.project import Project
 from ddpify.source import Site
+
 
 class TooLarge(Exception):
     """What hangs on the entry exceeds the reader's budget; the message is one sentence."""
@@ -89,7 +91,8 @@ def _as_migrated(
     target = readings.of(replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest))
     replicated = sharding.left_whole(trial, wanted - shared_out, target.whole)
     facts = gather(readings.project, target, models, status)
-    return replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
+    facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
+    return with_escapes(facts)
 
 
 class _Readings:

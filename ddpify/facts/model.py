@@ -13,7 +13,7 @@ from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, W
 from ddpify.facts.scopes import FunctionInfo, Loop
 from ddpify.facts.sinks import Part
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Thing, Value
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
 
 
@@ -123,6 +123,65 @@ class Share:
     mean_over: str = ""
 
 
+class Danger(Enum):
+    """What unread code may do with a value."""
+
+    TRAINING = "may step, save, wrap or change what is trained"
+    LOSS = "the loss goes through it"
+    FILE = "may write the state"
+    OUTPUT = "is given what one rank's samples made"
+    BATCH_SIZE = "is given the batch size"
+    CALLBACK = "calls a function that changes what is trained"
+    OPTIMIZER = "steps the parameters"
+    MODEL = "makes the model"
+    EACH_RANK = "does what it does on each rank"
+
+
+_WORDS = {
+    Kind.ARGUMENT: "the batch size",
+    Kind.BATCH: "what is made of a batch",
+    Kind.FUNCTION: "a function that changes what is trained",
+    Kind.MODEL: "the model",
+    Kind.WRAPPED: "the model",
+}
+
+
+def shown(name: str) -> str:
+    """The name of unread code, as the program has it, or the words for one that it lacks."""
+    name = name.removeprefix("builtins.")
+    return f"`{name}`" if name.replace(".", "").isidentifier() else name
+
+
+@dataclass(frozen=True)
+class Escape:
+    """A use of a tracked value that was not followed: where, of what, into whose code."""
+
+    site: Site
+    kind: Kind
+    to: str
+    danger: Danger
+
+    @property
+    def told(self) -> str:
+        """What goes where, in a few words."""
+        way = "from" if self.danger is Danger.MODEL else "into"
+        return f"{self.what} {way} {shown(self.to)}"
+
+    @property
+    def what(self) -> str:
+        """What is not followed."""
+        return _WORDS.get(self.kind, f"the {self.kind.value}")
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The uses of tracked values, these values, and the uses that were not followed."""
+
+    uses: frozenset[Site] = frozenset()
+    values: frozenset[tuple[Kind, Site]] = frozenset()
+    escapes: tuple[Escape, ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """One entry's program, read whole."""
@@ -161,6 +220,7 @@ class Facts:
     firsts: tuple[Call, ...] = ()
     divisions: tuple[Division, ...] = ()
     undivided: tuple[tuple[Site, str], ...] = ()
+    followed: Followed = Followed()
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

@@ -80,8 +80,9 @@ def _dict(m: Machine, f: Frame, tail: str, call: Call) -> Value:
 def _module(m: Machine, f: Frame, call: Call) -> Value:
     name = call.args[0].const if call.args else None
     if not isinstance(name, str):
+        late = m.make(Kind.UNKNOWN, f, call.site, call.name)
         found = lookups.modules(m, f, call)
-        return found if found.things else computed(*call.args)
+        return found if found.things else one(late, computed(*call.args).deps)
     dotted = name.lstrip(".")
     if dotted != name:
         return m.import_from(f, dotted, len(name) - len(dotted), call.site)

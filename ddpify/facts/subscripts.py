@@ -11,13 +11,14 @@ from ddpify.facts import (
     rows,
     special,
 )
+from ddpify.facts.attributes import any_member
 from ddpify.facts.containers import item_of
 from ddpify.facts.details import Factory
 from ddpify.facts.events import Access
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.source import Site
 
 
@@ -42,10 +43,16 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         for thing in base.things
     ]
     found = [r for r in results if r is not None]
+    spaces = [_library(m, t) for t in base.of(Kind.EXTERNAL) if t.name.endswith(".__dict__")]
+    found += [v for v in (any_member(m, space, m.site(f, node)) for space in spaces) if v]
     if found:
         return join(*found)
     part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
     return rows.subscript(base, node.slice, index, part)
+
+
+def _library(m: Machine, thing: Thing) -> Value:
+    return one(m.external(thing.name.removesuffix(".__dict__"), thing.born))
 
 
 def _made_up(m: Machine, f: Frame, thing: Thing, index: Value, site: Site) -> Value | None:

@@ -56,6 +56,7 @@ class Kind(Enum):
     WORLD = "world size"
     TALLY = "count that differs between ranks"
     RATIO = "mean over such a count"
+    UNREAD = "what unread code made of samples"
     UNKNOWN = "unknown"
 
     __hash__ = object.__hash__  # that of an enumeration is of its name, each time it is looked up

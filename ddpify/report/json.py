@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ddpify.outcome import Outcome
+from ddpify.outcome import Account, Outcome
 from ddpify.report.hunks import FileDiff, file_diffs
 from ddpify.report.place import place
 from ddpify.report.text import commands
@@ -36,8 +36,16 @@ def render(outcome: Outcome, written: Sequence[Path] = ()) -> str:
             {**(place(refusal.site) if refusal.site else {}), "message": refusal.message}
             for refusal in outcome.refusals
         ],
+        "followed": _followed(outcome.account),
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+
+def _followed(account: Account | None) -> dict[str, Any] | None:
+    if account is None:
+        return None
+    left = [{**place(note.site), "message": note.message} for note in account.left]
+    return {"uses": account.uses, "values": account.values, "not": left}
 
 
 def _change(diff: FileDiff) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from ddpify.outcome import Outcome
 from ddpify.report.hunks import FileDiff, Hunk, file_diffs
-from ddpify.report.text import left_by_hand
+from ddpify.report.text import followed, left_by_hand
 
 _SCREEN = 40
 
@@ -29,6 +29,8 @@ def render(outcome: Outcome) -> str:
     if outcome.notes:
         lines += ["", "### Notes", ""]
         lines += [f"- `{note.site}` {note.message}" for note in outcome.notes]
+    if outcome.account is not None:
+        lines += ["", followed(outcome.account)]
     return "\n".join(lines) + "\n"
 
 

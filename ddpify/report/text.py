@@ -10,9 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddpify.outcome import Outcome, Refusal
+from ddpify.outcome import Account, Outcome, Refusal
 from ddpify.report.concise import plural
 from ddpify.roots import prefix as prefix
+
+_NAMED = 3  # uses that were not followed, in the line that counts them
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,19 @@ def summary(outcome: Outcome, before: str = "", written: Sequence[Path] | None =
     lines += _section("Left to do by hand", (f"{left.place}: {left.text}" for left in by_hand))
     notes = (f"{before}{note.site}: {note.message}" for note in outcome.notes)
     lines += _section("Notes", notes)
+    lines += [followed(outcome.account, before)] if outcome.account is not None else []
     return "".join(f"{line}\n" for line in lines)
+
+
+def followed(account: Account, before: str = "") -> str:
+    """The line that counts: how many uses of tracked values were followed, and which were not."""
+    counted = f"{plural(account.uses, 'use')} of {plural(account.values, 'value')} followed"
+    if not account.left:
+        return f"{counted}; none is left out."
+    named = [f"{before}{note.site} {note.message}" for note in account.left[:_NAMED]]
+    more = len(account.left) - len(named)
+    rest = f", and {more} more" if more else ""
+    return f"{counted}; {len(account.left)} not: {', '.join(named)}{rest}."
 
 
 def _section(title: str, items: Iterator[str] | Sequence[str]) -> Iterator[str]:

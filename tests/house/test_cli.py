@@ -18,6 +18,7 @@ from ddpify.settings import Settings
 from tests.report.samples import HAND, MAIN, at, outcome
 
 SETTINGS_FLAGS = (
+    "--accept",
     "--batch-dim",
     "--batch-size",
     "--no-sync-batchnorm",

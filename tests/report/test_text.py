@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.outcome import Refusal
+from ddpify.outcome import Account, Note, Refusal
 from ddpify.report import json as json_report
 from ddpify.report import text
 from tests.report.samples import at, outcome
@@ -90,3 +90,25 @@ def test_json_holds_everything(tmp_path: Path) -> None:
     assert document["clashes"][0]["rules"] == ["D201", "D501"]
     assert document["notes"][0]["message"] == "the model comes from a registry"
     assert [refusal["message"] for refusal in document["refusals"]] == ["no loop", "nothing here"]
+
+
+@pytest.mark.parametrize(
+    ("left", "line"),
+    [
+        pytest.param(0, "418 uses of 37 values followed; none is left out.", id="all"),
+        pytest.param(1, "418 uses of 37 values followed; 1 not: main.py:1 the model.", id="one"),
+        pytest.param(
+            5,
+            "418 uses of 37 values followed; 5 not: main.py:1 the model, main.py:2 the model,"
+            " main.py:3 the model, and 2 more.",
+            id="many",
+        ),
+    ],
+)
+def test_the_summary_ends_with_what_was_followed(tmp_path: Path, left: int, line: str) -> None:
+    account = Account(418, 37, tuple(Note(at(n), "the model") for n in range(1, left + 1)))
+    found = outcome(tmp_path, account=account)
+    assert text.summary(found).splitlines()[-1] == line
+    document = json.loads(json_report.render(found))
+    assert document["followed"]["uses"] == 418
+    assert [one["line"] for one in document["followed"]["not"]] == list(range(1, left + 1))

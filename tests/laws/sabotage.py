@@ -1,0 +1,73 @@
+"""Programs with one thing hidden from the reader: an import, a helper, a model, one at a time."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddpify.facts.model import Facts
+from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.values import Kind, Value
+from ddpify.source import Site
+
+# Chosen while the program runs: no reader knows which function of the file it is.
+LATE = "getattr(__import__('sys').modules[__name__], __import__('os').environ['{}'])"
+KEPT = (
+    Kind.MODEL,
+    Kind.WRAPPED,
+    Kind.CRITERION,
+    Kind.OPTIMIZER,
+    Kind.SCHEDULER,
+    Kind.DATASET,
+    Kind.LOADER,
+    Kind.TRACKER,
+    Kind.FILE,
+)
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What is hidden where: the text of one place of a program, and another one for it."""
+
+    how: str
+    site: Site
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.how} {self.site}"
+
+    def apply(self, root: Path) -> None:
+        """Change the file."""
+        file = root / self.site.path
+        lines = file.read_text().splitlines(keepends=True)
+        line, column, end_line, end = self.site.span
+        head, tail = lines[line - 1][:column], lines[end_line - 1][end:]
+        lines[line - 1 : end_line] = [f"{head}{self.text}{tail}"]
+        file.write_text("".join(lines))
+
+
+def mutants(facts: Facts) -> Iterator[Hidden]:
+    """Everything in a program that can be hidden in one of these ways."""
+    for path, tree in facts.trees.items():
+        for node in tree.nodes():
+            if isinstance(node, ast.ImportFrom) and node.module and _is_local(facts, path, node):
+                named = ast.ImportFrom(f"hidden.{node.module}", node.names, 0)
+                yield Hidden("import", tree.site(node), ast.unparse(named))
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                callee = facts.values.get(tree.site(node.func), Value())
+                if any(isinstance(t.ref, FunctionInfo) for t in callee.things):
+                    site = tree.site(node.func)
+                    yield Hidden("helper", site, LATE.format(node.func.id))
+            if isinstance(node, ast.Assign):
+                value = facts.values.get(tree.site(node.value), Value())
+                if value.of(*KEPT) and not isinstance(node.value, (ast.Name, ast.Attribute)):
+                    kept = f"__import__('hidden').Box({ast.unparse(node.value)}).inner"
+                    yield Hidden("box", tree.site(node.value), kept)
+
+
+def _is_local(facts: Facts, path: str, node: ast.ImportFrom) -> bool:
+    parts = (node.module or "").split(".")
+    files = {Path(other).with_suffix("").parts for other in facts.trees}
+    return any(file[-len(parts) :] == tuple(parts) for file in files if len(file) >= len(parts))
