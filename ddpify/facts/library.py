@@ -103,6 +103,11 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         thing = m.make(Kind.INSTANCE, f, call.site, name)
         thing.attrs.update(call.kwargs)
         return one(thing)
+    return _handed_on(m, f, name, call) or _ambient(m, f, name, tail, call)
+
+
+def _handed_on(m: Machine, f: Frame, name: str, call: Call) -> Value | None:
+    """What calls, binds, wraps or goes through what it is given."""
     if name == words.PARTIAL and call.args:
         return _partial(call)
     if name in commands.RUNNERS:
@@ -111,7 +116,7 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return call.args[0]
     if name in ITERATES:
         return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args]))
-    return _ambient(m, f, name, tail, call)
+    return None
 
 
 def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
