@@ -14,7 +14,7 @@ class Target:
 
     ``wraps`` are statements and the names that are wrapped right after each,
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
-    whose loaders give each rank its share but for those on the ways ``whole``, ``unwraps`` the
+    whose loaders give each rank its share but for those on the ways ``spared``, ``unwraps`` the
     expressions that will name the inner module, ``shares`` the counts and means that will be of
     all ranks, ``dealt`` those of ``sharded`` that deal whole batches, and ``divisions`` where
     ranks take shares of a batch.
@@ -23,7 +23,7 @@ class Target:
     wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
     drop_data_parallel: bool = False
     sharded: frozenset[Site] = frozenset()
-    whole: frozenset[tuple[Site, ...]] = frozenset()
+    spared: frozenset[tuple[Site, ...]] = frozenset()
     unwraps: frozenset[Site] = frozenset()
     shares: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()

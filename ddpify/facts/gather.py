@@ -49,7 +49,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             unknowns=tuple(target.unknowns),
             values=target.values,
             sharded=target.sharded,
-            whole=target.whole,
+            spared=target.spared,
             trees={path: target.tree(path) for path in target.modules},
             bypasses=_bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),

@@ -79,7 +79,7 @@ def _as_migrated(
     dealt = sharding.dealt_already(bare, sharded)
     migrated = replace(
         wrapped,
-        whole=_whole(bare, sharded - shared_before),
+        spared=_spared(bare, sharded - shared_before),
         unwraps=frozenset(site for site, _ in unwraps),
         shares=frozenset(share.site for share in of_all),
     )
@@ -89,7 +89,7 @@ def _as_migrated(
         rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest
     target = readings.of(replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest))
-    replicated = sharding.left_whole(trial, wanted - shared_out, target.whole)
+    replicated = sharding.left_whole(trial, wanted - shared_out, target.spared)
     facts = gather(readings.project, target, models, status)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
     return with_escapes(facts)
@@ -169,7 +169,7 @@ def _sharded(m: Machine) -> frozenset[Site]:
     return frozenset(loader.born for loader in _trained(m))
 
 
-def _whole(m: Machine, sharded: frozenset[Site]) -> frozenset[tuple[Site, ...]]:
+def _spared(m: Machine, sharded: frozenset[Site]) -> frozenset[tuple[Site, ...]]:
     """The ways to loaders of those calls that do not train: of other calls of a factory."""
     trained = _trained(m)
     made = {t for t in m.made(Kind.LOADER) if t.born in sharded}

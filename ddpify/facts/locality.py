@@ -12,19 +12,19 @@ from ddpify.source import Site
 class Sharded(Protocol):
     """A reading in which the loaders of some calls give each rank its share.
 
-    A call in a factory makes several: ``whole`` are the ways to those that every rank goes through
+    A call in a factory makes several: ``spared`` are the ways to those that every rank goes through
     whole.
     """
 
     @property
     def sharded(self) -> frozenset[Site]: ...
     @property
-    def whole(self) -> frozenset[tuple[Site, ...]]: ...
+    def spared(self) -> frozenset[tuple[Site, ...]]: ...
 
 
 def is_shared_out(m: Sharded, loader: Thing) -> bool:
     """Whether each rank gets a share of this loader's samples."""
-    return loader.born in m.sharded and not (m.whole and way_to(loader) in m.whole)
+    return loader.born in m.sharded and not (m.spared and way_to(loader) in m.spared)
 
 
 def way_to(loader: Thing) -> tuple[Site, ...]:

@@ -63,7 +63,7 @@ class ProgramReader(ReadingRecord):
         self.wraps = dict(target.wraps)
         self.drop_data_parallel = target.drop_data_parallel
         self.sharded = target.sharded
-        self.whole = target.whole
+        self.spared = target.spared
         self.unwraps, self.shares = target.unwraps, target.shares
         self.dealt = target.dealt
         self.divided = {division.statement: division for division in target.divisions}

@@ -202,7 +202,7 @@ class Facts:
     unknowns: tuple[Unknown, ...]
     values: dict[Site, Value]
     sharded: frozenset[Site]
-    whole: frozenset[tuple[Site, ...]]
+    spared: frozenset[tuple[Site, ...]]
     trees: dict[str, Tree]
     evidence: tuple[tuple[Site, str], ...] = ()
     effects: tuple[Effect, ...] = ()

@@ -23,7 +23,7 @@ class Machine(Protocol):
 
     # -- the program as it will be
     sharded: frozenset[Site]
-    whole: frozenset[tuple[Site, ...]]
+    spared: frozenset[tuple[Site, ...]]
     unwraps: frozenset[Site]
     shares: frozenset[Site]
     dealt: frozenset[Site]
