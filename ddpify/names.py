@@ -25,6 +25,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "reduce_mean",
         "reduce_meter",
         "reduce_sum",
+        "whole_batch",
     }
 )
 

@@ -14,6 +14,7 @@ from .ddp_metrics import (
     reduce_mean,
     reduce_meter,
     reduce_sum,
+    whole_batch,
 )
 from .ddp_utils import (
     NullWriter,
@@ -77,6 +78,7 @@ __all__ = [
     "setup_distributed",
     "sync_buffers",
     "unwrap",
+    "whole_batch",
     "without_module_prefix",
     "wrap_model",
 ]

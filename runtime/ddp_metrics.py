@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .ddp_utils import gather_objects, get_world_size
+from .ddp_utils import gather_objects, get_rank, get_world_size
 
 
 # ---- Sums and means
@@ -116,3 +116,34 @@ def _total(count: torch.Tensor) -> torch.Tensor:
     message = (count.detach() * 1).contiguous()  # a copy; bools become ints
     dist.all_reduce(message)
     return message
+
+
+# ---- Losses that compare the samples of a batch
+def whole_batch(rows: torch.Tensor) -> torch.Tensor:
+    """The ``rows`` of all ranks, which have equally many, with gradient (*collective*)."""
+    if get_world_size() == 1 or not torch.is_grad_enabled():  # an evaluation is this rank's own
+        return rows
+    extent = torch.tensor([*rows.shape, *(-size for size in rows.shape)], device=rows.device)
+    largest = extent.clone()
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    if not torch.equal(largest, extent):
+        raise ValueError(f"rank {get_rank()} has rows of {tuple(rows.shape)}, others have not")
+    gathered: torch.Tensor = _WholeBatch.apply(rows)  # type: ignore[no-untyped-call]
+    return gathered
+
+
+class _WholeBatch(torch.autograd.Function):
+    """Rows of all ranks, in the order of the ranks; what they say of a row is added up."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        shares = [
+            torch.empty_like(rows, memory_format=torch.contiguous_format)
+            for _ in range(get_world_size())
+        ]
+        dist.all_gather(shares, rows.contiguous())
+        return torch.cat(shares)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return _total(gradient).chunk(get_world_size())[get_rank()]

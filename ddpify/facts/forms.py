@@ -14,8 +14,8 @@ class Target:
     ``wraps`` are statements and the names that are wrapped right after each,
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share, ``unwraps`` the expressions that will name the inner
-    module, ``shares`` the counts and means that will be of all ranks, and ``dealt`` those of
-    ``sharded`` that deal whole batches.
+    module, ``shares`` the counts and means that will be of all ranks, ``dealt`` those of
+    ``sharded`` that deal whole batches, ``whole`` what will be that of the whole batch.
     """
 
     wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
@@ -24,6 +24,7 @@ class Target:
     unwraps: frozenset[Site] = frozenset()
     shares: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
+    whole: frozenset[Site] = frozenset()
 
 
 AS_IT_STANDS = Target()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpify.facts import counts, growth, wrapping
+from ddpify.facts import counts, coupling, growth, wrapping
 from ddpify.facts.details import made_by
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
@@ -38,6 +38,8 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return _gathered(call)
     if tail in ("per_rank_count", "global_mean") and call.args:
         return counts.shared(f, first, call.arg_sites[0], tail == "global_mean")
+    if tail == "whole_batch":
+        return coupling.gathered(first, f.no_grad)
     if tail == "broadcast":
         return _of_rank_0(first, call)
     if tail == "without_module_prefix":

@@ -184,8 +184,7 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
     measure = receiver.measure
     if name in ("sum", "mean"):
         axis = call.arg(0, "dim") or call.arg(0, "axis")
-        given = None if axis is None else (axis.const if axis.known else "unknown")
-        return tensor_calls.reduced(m, f, name, measure, given, call, values)
+        return tensor_calls.reduced(m, f, name, measure, measures.axis_of(axis), call, values)
     if name == "size":
         return _size(m, f, receiver, call)
     if measure in measures.ENTRIES:

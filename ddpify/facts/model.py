@@ -108,6 +108,14 @@ class Share:
     mean_over: str = ""
 
 
+@dataclass(frozen=True)
+class Gather:
+    """An expression, and what makes it that of all ranks; ``{}`` is the expression."""
+
+    site: Site
+    code: str
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """One entry's program, read whole."""
@@ -141,6 +149,7 @@ class Facts:
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
     shares: tuple[Share, ...] = ()
+    whole: tuple[tuple[Gather, Site], ...] = ()
     dealt: frozenset[Site] = frozenset()
     firsts: tuple[Call, ...] = ()
 

@@ -24,6 +24,7 @@ class Machine(Protocol):
     unwraps: frozenset[Site]
     shares: frozenset[Site]
     dealt: frozenset[Site]
+    whole: frozenset[Site]
     drop_data_parallel: bool
     # -- what happened so far
     now: int
