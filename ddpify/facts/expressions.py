@@ -13,6 +13,7 @@ from ddpify.facts import (
     dealing,
     measures,
     rows,
+    sized,
     special,
     wrapping,
 )
@@ -38,6 +39,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     value = coupling.marked(m, f, node, value)
     if m.shares and m.site(f, node) in m.shares:
         value = counts.shared(f, value, m.site(f, node), value.measure is Measure.RATIO)
+    if m.sized and m.site(f, node) in m.sized:
+        value = sized.rows_of(m, value)
     if m.whole and m.site(f, node) in m.whole:
         value = coupling.gathered(value, f.no_grad)
     if m.dealt:

@@ -15,7 +15,8 @@ class Target:
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share, ``unwraps`` the expressions that will name the inner
     module, ``shares`` the counts and means that will be of all ranks, ``dealt`` those of
-    ``sharded`` that deal whole batches, ``whole`` what will be that of the whole batch.
+    ``sharded`` that deal whole batches, ``whole`` what will be that of the whole batch,
+    and ``sized`` the batch size as a number that will be that of a rank.
     """
 
     wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
@@ -25,6 +26,7 @@ class Target:
     shares: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
     whole: frozenset[Site] = frozenset()
+    sized: frozenset[Site] = frozenset()
 
 
 AS_IT_STANDS = Target()

@@ -16,7 +16,7 @@ from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
-from ddpify.facts.sinks import parts, sinks
+from ddpify.facts.sinks import Own, parts, sinks
 from ddpify.facts.values import Kind, Thing
 from ddpify.project import Project
 from ddpify.source import Site
@@ -78,13 +78,14 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     effects = tuple(effect for effect in known if effect is not None)
     helpers = io_helpers(facts.calls, effects, facts.trees)
     shown = sinks(facts.calls, effects, helpers)
+    own = Own(m.sharded, frozenset(t.born for loop in facts.training for t in loop.loaders))
     return replace(
         facts,
         effects=effects,
         helpers=helpers,
         preparations=sites,
         sinks=tuple(
-            (call, tuple(parts(facts.tree(call.site), call, m.values, m.sharded))) for call in shown
+            (call, tuple(parts(facts.tree(call.site), call, m.values, own))) for call in shown
         ),
     )
 

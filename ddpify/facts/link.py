@@ -18,6 +18,7 @@ from ddpify.facts.machine import ProgramReader
 from ddpify.facts.model import Facts, Gather, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
+from ddpify.facts.sized import sized
 from ddpify.facts.tracing import is_mean
 from ddpify.facts.values import Thing
 from ddpify.facts.whole import gathers, losses
@@ -81,7 +82,8 @@ def _as_migrated(
     """Read the program as it will be: a trial shards all evaluation, the last what bears it."""
     sharded = _sharded(bare) | sharding.presharded(bare)
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
-    wrapped = Target(_wraps(homes), True, sharded | wanted)
+    sizes = sized(bare)
+    wrapped = Target(_wraps(homes), True, sharded | wanted, sized=sizes)
     trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)
@@ -103,7 +105,9 @@ def _as_migrated(
     target = readings.of(replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest))
     replicated = sharding.left_whole(trial, wanted - shared_out)
     facts = gather(readings.project, target, models, status)
-    return replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
+    return replace(
+        facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole, sized=sizes
+    )
 
 
 def _whole(readings: _Readings, target: Target) -> tuple[tuple[Gather, Site], ...]:

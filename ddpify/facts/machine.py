@@ -67,6 +67,7 @@ class ProgramReader(ReadingRecord):
         self.shares = target.shares
         self.dealt = target.dealt
         self.whole = target.whole
+        self.sized = target.sized
         self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all

@@ -150,6 +150,7 @@ class Facts:
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
     shares: tuple[Share, ...] = ()
     whole: tuple[tuple[Gather, Site], ...] = ()
+    sized: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
     firsts: tuple[Call, ...] = ()
 

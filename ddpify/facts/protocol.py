@@ -25,6 +25,7 @@ class Machine(Protocol):
     shares: frozenset[Site]
     dealt: frozenset[Site]
     whole: frozenset[Site]
+    sized: frozenset[Site]
     drop_data_parallel: bool
     # -- what happened so far
     now: int

@@ -15,11 +15,24 @@ from ddpify.source import Site
 
 SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
 SUMS = (Measure.SUM, Measure.COUNT)
+# How a count of samples is that of all ranks: of a loader that trains they have equally many.
+COUNTED = "get_world_size()"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What each rank has samples of its own from: ``all`` such loaders, and those that train."""
+
+    all: frozenset[Site]
+    trained: frozenset[Site]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A sub-expression of a sink that ranks must combine first; ``how`` is "" when unknown."""
+    """A sub-expression of a sink that ranks must combine first.
+
+    ``how`` is the helper, ``COUNTED`` what it has to be multiplied by, and "" where it is unknown.
+    """
 
     site: Site
     text: str
@@ -48,7 +61,7 @@ def _shows(call: Call) -> bool:
     return bool(receiver.of(*SHOWN)) or bool(receiver.dep(Kind.FILE, Kind.TRACKER))
 
 
-def parts(tree: Tree, call: Call, values: dict[Site, Value], local: frozenset[Site]) -> list[Part]:
+def parts(tree: Tree, call: Call, values: dict[Site, Value], local: Own) -> list[Part]:
     """The smallest named parts of a sink's arguments that only this rank computed."""
     node = tree.expression(call.site)
     if not isinstance(node, ast.Call):
@@ -61,7 +74,7 @@ def parts(tree: Tree, call: Call, values: dict[Site, Value], local: frozenset[Si
 
 
 def _visit(
-    tree: Tree, node: ast.expr, values: dict[Site, Value], local: frozenset[Site], found: list[Part]
+    tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own, found: list[Part]
 ) -> None:
     site = tree.site(node)
     value = values.get(site)
@@ -70,13 +83,13 @@ def _visit(
             if isinstance(part, ast.FormattedValue):
                 _visit(tree, part.value, values, local, found)
         return
-    if value is None or not depends(value, local):
+    if value is None or not depends(value, local.all):
         return
     inner = _inside(node)
     whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
-    if whole or not inner or (isinstance(node, ast.Subscript) and _how(value)):
+    if whole or not inner or (isinstance(node, ast.Subscript) and _how(value, local.trained)):
         if value.measure is not Measure.SAMPLES:  # pictures and the like are not numbers
-            found.append(Part(site, tree.text(node), _how(value)))
+            found.append(Part(site, tree.text(node), _how(value, local.trained)))
         return
     own: list[Part] = []
     for child in inner:
@@ -97,12 +110,7 @@ def depends(value: Value, local: frozenset[Site]) -> bool:
         return False
     if flat_measure(value) is Measure.UNIFORM:
         return False
-    return any(
-        t.born in local
-        for d in flat_deps(value)
-        if d.kind is Kind.BATCH and d.inner is not None
-        for t in d.inner.things
-    )
+    return not local.isdisjoint(_born(value))
 
 
 def _is_number_call(node: ast.expr) -> bool:
@@ -127,7 +135,15 @@ def _children(node: ast.expr) -> list[ast.AST]:
     return list(ast.iter_child_nodes(node))
 
 
-def _how(value: Value) -> str:
+def _how(value: Value, trained: frozenset[Site]) -> str:
+    if value.measure is Measure.COUNT and _born(value) <= trained:
+        return COUNTED
     if value.measure in SUMS:
         return "reduce_sum"
     return "reduce_mean" if value.measure is Measure.MEAN else ""
+
+
+def _born(value: Value) -> frozenset[Site]:
+    """Where the loaders were made from whose batches a value comes."""
+    batches = (d.inner for d in flat_deps(value) if d.kind is Kind.BATCH and d.inner is not None)
+    return frozenset(t.born for inner in batches for t in inner.things)

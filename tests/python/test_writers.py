@@ -1,4 +1,4 @@
-"""Both readers report every entry of the table of what writes: the facts, and the ranks' reading."""
+"""Both readers report every entry of the table of what writes: facts, and the ranks' reading."""
 
 from __future__ import annotations
 

@@ -24,8 +24,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 def main():
     torch.manual_seed(0)
+    batch_size = 16
     data = TensorDataset(torch.randn(48, 6), torch.randint(0, 3, (48,)))
-    loader = DataLoader(data, batch_size=16, shuffle=True)
+    loader = DataLoader(data, batch_size=batch_size, shuffle=True)
     model = nn.Sequential(nn.Linear(6, 12), nn.Tanh(), nn.Linear(12, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     share = 0.5
@@ -81,7 +82,9 @@ def dice_loss(guess, truth):
 
 """,
     """
-            out = model(x)
+            if x.size(0) < batch_size:
+                continue
+            out = model(x.view(batch_size, -1))
             loss = F.cross_entropy(out, y)
             loss += dice_loss(F.softmax(out, dim=1), F.one_hot(y, 3).float())
 """,
