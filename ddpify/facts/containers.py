@@ -39,7 +39,8 @@ def item_of(thing: Thing, index: Value) -> Value | None:
     if thing.kind is Kind.CHECKPOINT:
         return Value((), frozenset({thing}))
     if thing.kind is Kind.ITERATOR and thing.inner is not None:
-        return thing.inner
+        first = thing.detail(FirstEntry)
+        return first.value if first is not None and index.const == 0 else thing.inner
     return None
 
 

@@ -214,6 +214,16 @@ RULE = Rule(
             ("    adam = ", "    LOSS = nn.CrossEntropyLoss(ignore_index=3)\n    adam = "),
             ("import argparse\n", "import argparse\nfrom ddp_metrics import global_mean\n"),
         ),
+        changed(  # mixup: each sample with another one of its batch
+            SINGLE,
+            (
+                "            objective = ",
+                "            order = torch.randperm(signal.size()[0]).cuda()\n"
+                "            mixed = 0.3 * signal.cuda() + 0.7 * signal.cuda()[order]\n"
+                "            other = nn.functional.cross_entropy(net(mixed), label.cuda()[order])\n"
+                "            objective = 0.7 * other + 0.3 * ",
+            ),
+        ),
         changed(  # a sum per sample over a count per sample
             SINGLE,
             MASKED,
