@@ -21,6 +21,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "gather_batches",
         "gather_samples",
         "global_mean",
+        "global_meter",
         "per_rank_count",
         "reduce_mean",
         "reduce_meter",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from numbers import Real
 from typing import Any
@@ -45,6 +46,16 @@ def reduce_meter(*meters: Any) -> None:
         meter.sum, meter.count = reduce_sum(meter.sum, meter.count)
         if meter.count and not isinstance(getattr(type(meter), "avg", None), property):
             meter.avg = meter.sum / meter.count
+
+
+def global_meter(*meters: Any) -> Any:
+    """AverageMeters of all ranks to show in between, ``val`` the mean of theirs (*collective*)."""
+    shown = [copy.copy(meter) for meter in meters]
+    if get_world_size() > 1:
+        reduce_meter(*shown)
+        for meter in shown:
+            meter.val = reduce_mean(meter.val)
+    return shown[0] if len(shown) == 1 else shown
 
 
 # ---- Lists with an entry per sample or per batch

@@ -16,7 +16,7 @@ from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
-from ddpify.facts.sinks import Own, parts, sinks
+from ddpify.facts.sinks import Own, Part, meters, parts, sinks
 from ddpify.facts.values import Kind, Thing
 from ddpify.project import Project
 from ddpify.source import Site
@@ -84,10 +84,13 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
         effects=effects,
         helpers=helpers,
         preparations=sites,
-        sinks=tuple(
-            (call, tuple(parts(facts.tree(call.site), call, m.values, own))) for call in shown
-        ),
+        sinks=tuple((call, _parts(m, facts, call, own)) for call in shown),
     )
+
+
+def _parts(m: Machine, facts: Facts, call: Call, own: Own) -> tuple[Part, ...]:
+    tree = facts.tree(call.site)
+    return (*parts(tree, call, m.values, own), *meters(tree, call, facts.ends))
 
 
 def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:

@@ -30,7 +30,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return wrapping.wrap(m, f, first, call.site, DDP)
     if tail == "unwrap":
         return wrapping.unwrapped(first)
-    if tail in ("reduce_sum", "reduce_mean"):
+    if tail in ("reduce_sum", "reduce_mean", "global_meter"):
         return _reduced(call)
     if tail == "reduce_meter":
         return _reduce_meters(call)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddpify.facts.effects import Effect, EffectKind
-from ddpify.facts.events import Call
+from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.tree import Tree
@@ -71,6 +72,19 @@ def parts(tree: Tree, call: Call, values: dict[Site, Value], local: Own) -> list
         _visit(tree, argument, values, local, found)
     unique = {(p.text, p.how, p.site): p for p in found}
     return list(unique.values())
+
+
+def meters(tree: Tree, call: Call, ends: Iterable[LoopEnd]) -> list[Part]:
+    """The average meters that a sink in a loop over batches is given whole: ``loss=losses``."""
+    node = tree.expression(call.site)
+    loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
+    held = {n for e in ends if (e.loop.site, e.loop.frame.stack) in loops for n in e.held}
+    same = {e.loop.frame.stack for e in ends} & {call.where.stack}
+    if node is None or not held or not same:
+        return []
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in held)
+    whole = [n for n in names if isinstance(tree.parent(n), (ast.keyword, ast.Call))]
+    return [Part(tree.site(n), n.id, "global_meter") for n in whole]
 
 
 def _visit(

@@ -234,6 +234,19 @@ def _by_everyone(call: RankCall, values: Sequence[RankValue]) -> bool:
     return all(one.everywhere and not reduces(one) for one in made)
 
 
+METER = """class Meter:
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+"""
+
 RULE = Rule(
     "DDP702",
     "logged-value-of-one-rank",
@@ -256,6 +269,17 @@ RULE = Rule(
                 "            count += len(run)\n",
                 "            count += len(run)\n"
                 '            self.board.add_scalar("now", off.item())  # DDP702\n',
+            ),
+        ),
+        changed(  # a meter whose text is made where it is shown
+            SINGLE,
+            ("def accuracy", f"{METER}def accuracy"),
+            ("        net.train()\n", "        net.train()\n        meter = Meter()\n"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n            meter.update(objective.item(), len(label))\n"
+                "            if round_ > 2:\n"
+                '                print("{m.val:.3f} ({m.avg:.3f})".format(m=meter))  # DDP702\n',
             ),
         ),
         changed(
