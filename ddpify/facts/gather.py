@@ -13,6 +13,7 @@ from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
+from ddpify.facts.norms import has_norms
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
@@ -110,6 +111,7 @@ def models_of(
     calls = roles.calls_of(bare)
     norms = [c for c in calls if c.name.startswith("torch.nn.BatchNorm")]
     foreign = any(_foreign(c) for c in calls)
+    layers = [*norms, *(c for c in calls if _foreign(c))]
     parallel = tuple(c for c in roles.calls_of(first) if c.name.endswith(".DataParallel"))
     wrapped = groups.wrapped(bare)
     again = graph.repeated(bare)
@@ -120,7 +122,7 @@ def models_of(
             optimizers[things],
             home,
             bool(set(things) & wrapped),
-            bool(norms) or foreign,
+            any(has_norms(t, layers, calls) for t in things),
             bool(norms) or foreign or any(_opaque(t) for t in things),
             bool({t.born for t in things} & again),
             graph.unused(bare, things),

@@ -124,7 +124,9 @@ def _shown(facts: Facts, part: Part, names: dict[str, str]) -> str:
         return names[part.text]
     tree = facts.tree(part.site)
     node = tree.expression(part.site)
-    inside = isinstance(tree.parent(node), ast.BinOp | ast.UnaryOp) if node is not None else True
+    above = tree.parent(node) if node is not None else None
+    product = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult)
+    inside = isinstance(above, ast.BinOp | ast.UnaryOp) and not product
     return f"({{}} * {COUNTED})" if inside else f"{{}} * {COUNTED}"
 
 
