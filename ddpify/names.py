@@ -22,10 +22,12 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "gather_samples",
         "global_mean",
         "own_share",
+        "global_meter",
         "per_rank_count",
         "reduce_mean",
         "reduce_meter",
         "reduce_sum",
+        "whole_batch",
     }
 )
 

@@ -10,11 +10,13 @@ from .ddp_metrics import (
     gather_batches,
     gather_samples,
     global_mean,
+    global_meter,
     own_share,
     per_rank_count,
     reduce_mean,
     reduce_meter,
     reduce_sum,
+    whole_batch,
 )
 from .ddp_utils import (
     NullWriter,
@@ -64,6 +66,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "global_mean",
+    "global_meter",
     "gradient_sync",
     "is_distributed",
     "is_main_process",
@@ -79,6 +82,7 @@ __all__ = [
     "setup_distributed",
     "sync_buffers",
     "unwrap",
+    "whole_batch",
     "without_module_prefix",
     "wrap_model",
 ]

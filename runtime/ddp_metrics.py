@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from numbers import Real
 from typing import Any
@@ -45,6 +46,16 @@ def reduce_meter(*meters: Any) -> None:
         meter.sum, meter.count = reduce_sum(meter.sum, meter.count)
         if meter.count and not isinstance(getattr(type(meter), "avg", None), property):
             meter.avg = meter.sum / meter.count
+
+
+def global_meter(*meters: Any) -> Any:
+    """AverageMeters of all ranks to show in between, ``val`` the mean of theirs (*collective*)."""
+    shown = [copy.copy(meter) for meter in meters]
+    if get_world_size() > 1:
+        reduce_meter(*shown)
+        for meter in shown:
+            meter.val = reduce_mean(meter.val)
+    return shown[0] if len(shown) == 1 else shown
 
 
 # ---- Lists with an entry per sample or per batch
@@ -153,3 +164,34 @@ def _total(count: torch.Tensor) -> torch.Tensor:
     message = (count.detach() * 1).contiguous()  # a copy; bools become ints
     dist.all_reduce(message)
     return message
+
+
+# ---- Losses that compare the samples of a batch
+def whole_batch(rows: torch.Tensor) -> torch.Tensor:
+    """The ``rows`` of all ranks, which have equally many, with gradient (*collective*)."""
+    if get_world_size() == 1 or not torch.is_grad_enabled():  # an evaluation is this rank's own
+        return rows
+    extent = torch.tensor([*rows.shape, *(-size for size in rows.shape)], device=rows.device)
+    largest = extent.clone()
+    dist.all_reduce(largest, dist.ReduceOp.MAX)
+    if not torch.equal(largest, extent):
+        raise ValueError(f"rank {get_rank()} has rows of {tuple(rows.shape)}, others have not")
+    gathered: torch.Tensor = _WholeBatch.apply(rows)  # type: ignore[no-untyped-call]
+    return gathered
+
+
+class _WholeBatch(torch.autograd.Function):
+    """Rows of all ranks, in the order of the ranks; what they say of a row is added up."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor) -> torch.Tensor:
+        shares = [
+            torch.empty_like(rows, memory_format=torch.contiguous_format)
+            for _ in range(get_world_size())
+        ]
+        dist.all_gather(shares, rows.contiguous())
+        return torch.cat(shares)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return _total(gradient).chunk(get_world_size())[get_rank()]

@@ -37,6 +37,7 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     done = _already_reduced(f, tree, node, REDUCERS)
     reduced = _already_reduced(f, tree, node, SUMMERS)
     left = _names(m, f, loop, tree, node, done)
+    held = meters.held(m, f)
     found = meters.reduced_after(m, f, tree, node, done)
     owned = owners.changed(m, f, loop)
     left += _owned(m, f, tree, node, [o for o in owned if not _prefixes(o.name) & done])
@@ -50,6 +51,7 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     end = LoopEnd(
         loop, m.where(f), sums, means, found, others, summed, lists.samples, lists.batches
     )
+    end = replace(end, held=held)
     _keep(m, f, end, owned)
     for name in (*sums, *means):
         _set(f, name)

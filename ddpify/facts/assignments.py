@@ -12,7 +12,7 @@ from ddpify.facts.events import Access, Bind
 from ddpify.facts.joining import computed, flat_deps, flat_measure, is_zero, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
-from ddpify.facts.subscripts import shape_entry
+from ddpify.facts.subscripts import is_shape, shape_entry
 from ddpify.facts.tree import written
 from ddpify.facts.values import Kind, Measure, Thing, Value, constant, one
 from ddpify.python.targets import TargetPart, places
@@ -66,7 +66,7 @@ def _destructure(
     m: Machine, f: Frame, target: ast.Tuple | ast.List, value: Value, source: ast.expr | None
 ) -> None:
     parts = source.elts if isinstance(source, ast.Tuple) else None
-    shape = source is not None and _is_shape(source)
+    shape = source is not None and is_shape(source)
     for index, place in enumerate(places(target.elts)):
         element = target.elts[index]
         part = parts[index] if parts and len(parts) == len(target.elts) else None
@@ -87,14 +87,6 @@ def _stretch(m: Machine, f: Frame, value: Value, place: TargetPart, site: Site) 
     if found:
         return join(*found)
     return one(Thing(Kind.ITERATOR, site, inner=m.element_of(f, value)))
-
-
-def _is_shape(node: ast.expr) -> bool:
-    """``x.shape`` or ``x.size()``."""
-    called = isinstance(node, ast.Call) and not node.args and not node.keywords
-    owner = node.func if isinstance(node, ast.Call) else node
-    name = "size" if called else "shape"
-    return isinstance(owner, ast.Attribute) and owner.attr == name
 
 
 def _nth(m: Machine, f: Frame, value: Value, index: int) -> Value:

@@ -171,7 +171,15 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
-    return Value((), deps | {output}, measure, rows=len(local) == 1 and per_sample(local[0]))
+    return Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
+
+
+def _is_per_sample(local: list[Value]) -> bool:
+    return len(local) == 1 and per_sample(local[0])
+
+
+def _blocks(local: list[Value]) -> int:
+    return local[0].blocks if len(local) == 1 else 0
 
 
 def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, event: Call) -> Value:

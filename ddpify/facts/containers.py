@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from ddpify.facts.details import FirstEntry
 from ddpify.facts.joining import join, parts_of
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, constant, one
@@ -38,7 +39,8 @@ def item_of(thing: Thing, index: Value) -> Value | None:
     if thing.kind is Kind.CHECKPOINT:
         return Value((), frozenset({thing}))
     if thing.kind is Kind.ITERATOR and thing.inner is not None:
-        return thing.inner
+        first = thing.detail(FirstEntry)
+        return first.value if first is not None and index.const == 0 else thing.inner
     return None
 
 
@@ -176,7 +178,10 @@ def display(parts: list[tuple[Value, bool]], site: Site) -> Value:
         if items is None:
             inner = join(*(everything(t) for v, s in parts if s for t in v.things), *found)
             rest = [v for v, s in parts if not s]
-            return one(Thing(Kind.ITERATOR, site, inner=join(inner, *rest)))
+            whole = Thing(Kind.ITERATOR, site, inner=join(inner, *rest))
+            if found:
+                whole.describe(FirstEntry(found[0]))
+            return one(whole)
         found.extend(items)
     return one(Thing(Kind.TUPLE, site, items=tuple(found)))
 

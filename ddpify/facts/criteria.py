@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddpify.facts import (
     counts,
     measures,
+    rows,
 )
 from ddpify.facts.details import (
     CountMean,
@@ -66,7 +67,8 @@ def loss_of(call: Call, reduction: Measure) -> Value:
         reduction = measures.OF_PICKED.get(reduction, Measure.MIXED)
     elif local - {Measure.SAMPLES}:  # packed, or mixed with a mean: not one term per sample
         reduction = Measure.MIXED
-    return computed(*values, measure=reduction if local else Measure.UNIFORM)
+    loss = computed(*values, measure=reduction if local else Measure.UNIFORM)
+    return rows.operands(loss, *values) if reduction is Measure.SAMPLES else loss
 
 
 def is_loss(tail: str) -> bool:

@@ -149,3 +149,18 @@ class CountMean(Detail):
     at: Site | None = None
     call: Call | None = None
     made: Call | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Coupling(Detail):
+    """The circumstances in which a loss compares samples of a batch, or perhaps does."""
+
+    where: Where
+    certain: bool
+
+
+@dataclass(frozen=True, eq=False)
+class FirstEntry(Detail):
+    """What a list begins with of which the rest is not known: ``(len(x), *shape)``."""
+
+    value: Value

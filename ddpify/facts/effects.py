@@ -7,7 +7,7 @@ from enum import Enum
 
 from ddpify.facts.events import Call
 from ddpify.facts.values import Kind
-from ddpify.python import words
+from ddpify.python import words, writers
 
 
 class EffectKind(Enum):
@@ -30,16 +30,15 @@ class Effect:
     call: Call
 
 
-CONSOLE, FILES, DIRECTORIES = words.CONSOLE, words.FILES, words.DIRECTORIES
+CONSOLE, DIRECTORIES = words.CONSOLE, words.DIRECTORIES
 CHECKPOINTS, TRACKERS = frozenset({words.SAVE}), words.TRACKED
-METHOD_EFFECTS = {
-    "savefig": EffectKind.FILE,
-    "save_pretrained": EffectKind.FILE,
-    "to_csv": EffectKind.FILE,
-    "write_text": EffectKind.FILE,
-    "write_bytes": EffectKind.FILE,
-    "mkdir": EffectKind.DIRECTORY,
-    "unlink": EffectKind.FILE,
+FILE_METHODS = frozenset({*writers.METHODS, *writers.OF_PATHS, "save_pretrained", "unlink"})
+# What is given an open file: where that is among the arguments.
+INTO_FILES = {
+    "json.dump": (1, "fp"),
+    "pickle.dump": (1, "file"),
+    "yaml.dump": (1, "stream"),
+    "yaml.safe_dump": (1, "stream"),
 }
 LOG_FILES = frozenset({"logging.FileHandler", "logging.handlers.RotatingFileHandler"})
 
@@ -56,34 +55,47 @@ def _by_name(call: Call) -> EffectKind | None:
         return EffectKind.CONSOLE
     if name in CHECKPOINTS:
         return EffectKind.CHECKPOINT
-    if name in FILES:
-        return None if name == words.JSON and _own_file(call) else EffectKind.FILE
+    if name in writers.FUNCTIONS:
+        return None if _into_own_file(call) else EffectKind.FILE
     if name in DIRECTORIES:
         return EffectKind.DIRECTORY
     if name in TRACKERS:
         return EffectKind.TRACKER
-    if name == "builtins.open" and writes(call):
+    if name in writers.OPENS and writes(call):
         return EffectKind.OPEN
     if name in LOG_FILES or (name == "logging.basicConfig" and "filename" in call.kwargs):
         return EffectKind.LOGGING_FILE
     return None
 
 
-def _own_file(call: Call) -> bool:
+def _into_own_file(call: Call) -> bool:
     """Writing to a file object is covered by the opening of that file."""
-    target = call.arg(1, "fp")
+    target = call.arg(*INTO_FILES[call.name]) if call.name in INTO_FILES else None
     return target is not None and bool(target.dep(Kind.FILE)) and call.alone
 
 
 def _by_method(call: Call) -> EffectKind | None:
     if not call.name.startswith("."):
         return None
-    return METHOD_EFFECTS.get(call.name[1:]) if call.alone else None
+    name = call.name[1:]
+    if not call.alone:
+        return None
+    if name == "mkdir":
+        return EffectKind.DIRECTORY
+    return EffectKind.FILE if name in FILE_METHODS or _saves(call) else None
+
+
+def _saves(call: Call) -> bool:
+    """``picture.save(path)``, of something that is no part of the project, nor a model."""
+    receiver = call.receiver
+    if call.name != ".save" or call.target is not None or not (call.args or call.kwargs):
+        return False
+    return receiver is not None and all(t.kind is Kind.UNKNOWN for t in receiver.things)
 
 
 def writes(call: Call) -> bool:
-    """Whether ``open(...)`` may write: its mode is given and is not just reading."""
+    """Whether ``open(...)`` and the like may write: the mode is not just reading."""
     mode = call.arg(1, "mode")
     if mode is None:
-        return False
-    return not mode.known or any(letter in str(mode.const) for letter in "wax+")
+        return writers.opens_to_write(call.name, "r")
+    return writers.opens_to_write(call.name, str(mode.const) if mode.known else None)

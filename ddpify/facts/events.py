@@ -133,7 +133,8 @@ class LoopEnd:
     names of objects with ``sum``, ``count`` and ``avg``; ``others`` are bound in the loop,
     read after it, and not understood. ``samples`` and ``batches`` are names of lists to put
     together, with one entry per sample or per batch. ``reduced`` are those that the program sums
-    over the ranks itself, ``owned`` the attributes of objects among all of these.
+    over the ranks itself, ``owned`` the attributes of objects among all of these, ``held`` the
+    meters with numbers of this rank.
     """
 
     loop: Loop
@@ -146,6 +147,7 @@ class LoopEnd:
     samples: tuple[str, ...] = ()
     batches: tuple[str, ...] = ()
     owned: frozenset[tuple[Thing, str]] = frozenset()
+    held: tuple[str, ...] = ()
 
     @property
     def communicates(self) -> bool:

@@ -9,9 +9,11 @@ from typing import Any
 from ddpify.facts import (
     containers,
     counts,
+    coupling,
     dealing,
     measures,
     rows,
+    sized,
     special,
     wrapping,
 )
@@ -34,8 +36,13 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
         )
     else:
         value = handler(m, f, node)
+    value = coupling.marked(m, f, node, value)
     if m.shares and m.site(f, node) in m.shares:
         value = counts.shared(f, value, m.site(f, node), value.measure is Measure.RATIO)
+    if m.sized and m.site(f, node) in m.sized:
+        value = sized.rows_of(m, value)
+    if m.whole and m.site(f, node) in m.whole:
+        value = coupling.gathered(value, f.no_grad)
     if m.dealt:
         value = dealing.measured(m, value)
     m.remember(f, node, value)

@@ -16,8 +16,9 @@ class Target:
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share but for those on the ways ``spared``, ``unwraps`` the
     expressions that will name the inner module, ``shares`` the counts and means that will be of
-    all ranks, ``dealt`` those of ``sharded`` that deal whole batches, and ``divisions`` where
-    ranks take shares of a batch.
+    all ranks, ``dealt`` those of ``sharded`` that deal whole batches, ``divisions`` where ranks
+    take shares of a batch, ``whole`` what will be that of the whole batch, and ``sized`` the batch
+    size as a number that will be that of a rank.
     """
 
     wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
@@ -28,6 +29,8 @@ class Target:
     shares: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
     divisions: tuple[Division, ...] = ()
+    whole: frozenset[Site] = frozenset()
+    sized: frozenset[Site] = frozenset()
 
 
 AS_IT_STANDS = Target()

@@ -13,10 +13,11 @@ from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
+from ddpify.facts.norms import has_norms
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
-from ddpify.facts.sinks import parts, sinks
+from ddpify.facts.sinks import Own, Part, meters, parts, sinks
 from ddpify.facts.values import Kind, Thing
 from ddpify.project import Project
 from ddpify.source import Site
@@ -79,15 +80,19 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     effects = tuple(effect for effect in known if effect is not None)
     helpers = io_helpers(facts.calls, effects, facts.trees)
     shown = sinks(facts.calls, effects, helpers)
+    own = Own(m, frozenset(t.born for loop in facts.training for t in loop.loaders))
     return replace(
         facts,
         effects=effects,
         helpers=helpers,
         preparations=sites,
-        sinks=tuple(
-            (call, tuple(parts(facts.tree(call.site), call, m.values, m))) for call in shown
-        ),
+        sinks=tuple((call, _parts(m, facts, call, own)) for call in shown),
     )
+
+
+def _parts(m: Machine, facts: Facts, call: Call, own: Own) -> tuple[Part, ...]:
+    tree = facts.tree(call.site)
+    return (*parts(tree, call, m.values, own), *meters(tree, call, facts.ends))
 
 
 def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
@@ -107,6 +112,7 @@ def models_of(
     calls = roles.calls_of(bare)
     norms = [c for c in calls if c.name.startswith("torch.nn.BatchNorm")]
     foreign = any(_foreign(c) for c in calls)
+    layers = [*norms, *(c for c in calls if _foreign(c))]
     parallel = tuple(c for c in roles.calls_of(first) if c.name.endswith(".DataParallel"))
     wrapped = groups.wrapped(bare)
     again = graph.repeated(bare)
@@ -117,7 +123,7 @@ def models_of(
             optimizers[things],
             home,
             bool(set(things) & wrapped),
-            bool(norms) or foreign,
+            any(has_norms(t, layers, calls) for t in things),
             bool(norms) or foreign or any(_opaque(t) for t in things),
             bool({t.born for t in things} & again),
             graph.unused(bare, things),

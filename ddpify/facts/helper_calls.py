@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpify.facts import counts, growth, own_shares, wrapping
+from ddpify.facts import counts, coupling, growth, own_shares, wrapping
 from ddpify.facts.details import made_by
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
@@ -30,7 +30,21 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return wrapping.wrap(m, f, first, call.site, DDP)
     if tail == "unwrap":
         return wrapping.unwrapped(first)
-    if tail in ("reduce_sum", "reduce_mean"):
+    if tail == "own_share":
+        return _own_share(m, f, call)
+    if tail == "without_module_prefix":
+        return first
+    combined = _combined(f, tail, first, call)
+    if combined is not None:
+        return combined
+    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
+    made_by(made, call)
+    return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
+
+
+def _combined(f: Frame, tail: str, first: Value, call: Call) -> Value | None:
+    """What the ranks put together, or rank 0 tells the others."""
+    if tail in ("reduce_sum", "reduce_mean", "global_meter"):
         return _reduced(call)
     if tail == "reduce_meter":
         return _reduce_meters(call)
@@ -38,15 +52,9 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return _gathered(call)
     if tail in ("per_rank_count", "global_mean") and call.args:
         return counts.shared(f, first, call.arg_sites[0], tail == "global_mean")
-    if tail == "broadcast":
-        return _of_rank_0(first, call)
-    if tail == "own_share":
-        return _own_share(m, f, call)
-    if tail == "without_module_prefix":
-        return first
-    made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
-    made_by(made, call)
-    return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
+    if tail == "whole_batch":
+        return coupling.gathered(first, f.no_grad)
+    return _of_rank_0(first, call) if tail == "broadcast" else None
 
 
 def _of_rank_0(value: Value, call: Call) -> Value:

@@ -38,7 +38,8 @@ def _join2(a: Value, b: Value) -> Value:
         things = tuple(dict.fromkeys(things + b.things))[:MAX_THINGS]
     if not b.deps <= deps:
         deps = deps | b.deps
-    same = things == a.things and deps is a.deps and a.measure is b.measure and a.rows == b.rows
+    same = things == a.things and deps is a.deps and a.measure is b.measure
+    same = same and a.rows == b.rows and a.blocks == b.blocks
     if same and things == b.things and deps == b.deps and a.const == b.const:
         return a
     tallies = things and bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY))
@@ -49,7 +50,8 @@ def _join2(a: Value, b: Value) -> Value:
     if same and deps is a.deps and const is a.const:
         return a
     measure = join_measure(a.measure, b.measure)
-    return Value(things, deps, measure, const, a.rows and b.rows)
+    blocks = a.blocks if a.blocks == b.blocks else 0
+    return Value(things, deps, measure, const, a.rows and b.rows, blocks)
 
 
 def _same_const(a: Value, b: Value) -> bool:
@@ -105,6 +107,7 @@ _DATA = frozenset(
         Kind.WORLD,
         Kind.RATIO,
         Kind.UNREAD,
+        Kind.COUPLED,
     }
 )
 

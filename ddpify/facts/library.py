@@ -182,8 +182,6 @@ def _function_result(m: Machine, f: Frame, name: str, tail: str, call: Call) -> 
         )
     if name == "logging.getLogger":
         return one(m.make(Kind.LOGGER, f, call.site, name))
-    if name in ("wandb.init", "neptune.init_run", "comet_ml.Experiment"):
-        return one(m.make(Kind.TRACKER, f, call.site, name))
     if name in ("argparse.ArgumentParser", "configargparse.ArgumentParser"):
         return one(m.make(Kind.INSTANCE, f, call.site, name))
     measured = sums.made(name, call) or on_tensors(m, f, name, tail, call)

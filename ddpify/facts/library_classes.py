@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind
-from ddpify.python import words
+from ddpify.python import writers
 
 
 def instance_kind(info: ClassInfo) -> Kind:
@@ -33,7 +33,7 @@ def class_kind(name: str) -> Kind | None:
         return Kind.DATASET
     if tail == "GradScaler" and name.startswith("torch."):
         return Kind.SCALER
-    if tail == "SummaryWriter" or name in words.TRACKERS:
+    if tail == "SummaryWriter" or name in writers.TRACKERS:
         return Kind.TRACKER
     return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpify.facts import division, evaluation, groups, own_shares, roles, sharding
+from ddpify.facts.coupling import coupled
 from ddpify.facts.distributed import mentions
 from ddpify.facts.escapes import with_escapes
 from ddpify.facts.forms import AS_IT_STANDS, Target
@@ -17,13 +18,18 @@ from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.locality import way_to
 from ddpify.facts.machine import ProgramReader
-from ddpify.facts.model import Facts, Home, Model, Status
+from ddpify.facts.model import Facts, Gather, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
+from ddpify.facts.sized import sized
+from ddpify.facts.tracing import is_mean
 from ddpify.facts.values import Kind, Thing
+from ddpify.facts.whole import gathers, losses
 from ddpify.names import INSTALLED
 from ddpify.project import Project
 from ddpify.source import Site
+
+ROUNDS = 4
 
 
 class TooLarge(Exception):
@@ -71,17 +77,21 @@ def _as_migrated(
     shared_before = sharding.presharded(bare) | divided
     sharded = wrapped.sharded | shared_before
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
-    wrapped = replace(wrapped, sharded=sharded | wanted)
+    sizes = sized(bare)
+    wrapped = replace(wrapped, sharded=sharded | wanted, sized=sizes)
     trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)
-    of_all = shares(trial)
+    whole = _whole(readings, wrapped)
+    gathering = frozenset(gather.site for gather, _ in whole)
+    of_all = shares(readings.of(replace(wrapped, whole=gathering)))
     dealt = sharding.dealt_already(bare, sharded)
     migrated = replace(
         wrapped,
         spared=_spared(bare, sharded - shared_before),
         unwraps=frozenset(site for site, _ in unwraps),
         shares=frozenset(share.site for share in of_all),
+        whole=gathering,
     )
     rest = sharding.dealable(trial, wanted - shared_out - sharded)
     if rest:
@@ -91,8 +101,25 @@ def _as_migrated(
     target = readings.of(replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest))
     replicated = sharding.left_whole(trial, wanted - shared_out, target.spared)
     facts = gather(readings.project, target, models, status)
-    facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all)
+    facts = replace(
+        facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole, sized=sizes
+    )
     return with_escapes(facts)
+
+
+def _whole(readings: _Readings, target: Target) -> tuple[tuple[Gather, Site], ...]:
+    """What to gather, and what for: only what leaves no sample compared with a share's alone."""
+    wanted: dict[Gather, Site] = {}
+    read = readings.of(target)
+    for _ in range(ROUNDS):  # what was hidden behind one comparison shows where that is gone
+        more = dict(gathers(read))
+        if more.keys() <= wanted.keys():
+            break
+        wanted |= more
+        read = readings.of(replace(target, whole=frozenset(gather.site for gather in wanted)))
+    left = {thing.born for thing in coupled(losses(read))}
+    left |= {why for gather, why in wanted.items() if not is_mean(read, gather)}
+    return tuple((gather, why) for gather, why in wanted.items() if why not in left)
 
 
 class _Readings:

@@ -123,12 +123,22 @@ def mixes_samples(name: str, axis: Value | None) -> bool:
 PAIR_RESULTS = frozenset({"max", "min", "topk", "sort"})
 
 
+def axis_of(value: Value | None) -> object:
+    """The axis, or the axes, that a reduction is given; None: it takes all."""
+    if value is None or value.known:
+        return None if value is None else value.const
+    items = value.things[0].items if len(value.things) == 1 else None
+    return tuple(i.const for i in items) if items and all(i.known for i in items) else "unknown"
+
+
 def reduce_samples(measure: Measure, how: str, axis: object) -> Measure:
     """The measure of ``x.sum(...)`` or ``x.mean(...)``; ``axis`` is None when all are reduced."""
     if measure in (U, ENTRY):
         return measure
     if measure in ENTRIES:
-        if axis in (None, 0):
+        if isinstance(axis, tuple) and all(isinstance(a, int) and a > 0 for a in axis):
+            return measure
+        if axis in (None, 0) or (isinstance(axis, tuple) and 0 in axis):
             mean = MEAN if measure is SAMPLES else RATIO
             return SUM if how == "sum" else mean
         return measure if isinstance(axis, int) else MIXED

@@ -11,6 +11,16 @@ from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
 
 
+def held(m: Machine, f: Frame) -> tuple[str, ...]:
+    """Names of meters that hold this rank's sums now, and nothing else."""
+    return tuple(
+        name
+        for name, value in f.env.items()
+        if value.things
+        and all(t.kind is Kind.INSTANCE and _is_meter(m, f, t) for t in value.things)
+    )
+
+
 def reduced_after(
     m: Machine, f: Frame, tree: Tree, node: ast.stmt, done: set[str]
 ) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import ast
 
 from ddpify.facts import containers, counts, fields, measures, rows, tensor_calls
 from ddpify.facts.conditions import conditioned
-from ddpify.facts.details import Bypass, MakingCall, Optimized
+from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
@@ -203,8 +203,7 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
     measure = receiver.measure
     if name in ("sum", "mean"):
         axis = call.arg(0, "dim") or call.arg(0, "axis")
-        given = None if axis is None else (axis.const if axis.known else "unknown")
-        return tensor_calls.reduced(m, f, name, measure, given, call, values)
+        return tensor_calls.reduced(m, f, name, measure, measures.axis_of(axis), call, values)
     if name == "size":
         return _size(m, f, receiver, call)
     if measure in measures.ENTRIES:
@@ -245,9 +244,16 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     return None
 
 
+def _shape(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
+    """``x.size()``: how many samples, and what is the same for all of them."""
+    whole = Thing(Kind.ITERATOR, call.site, inner=NOTHING)
+    whole.describe(FirstEntry(counts.size(m, f, receiver, call.site)))
+    return Value((whole,), flat_deps(receiver), receiver.measure, rows=rows.has_rows(receiver))
+
+
 def _size(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
     if not call.args:
-        return receiver
+        return _shape(m, f, receiver, call) if receiver.measure in measures.ENTRIES else receiver
     first = call.args[0].known and call.args[0].const == 0
     if first and receiver.measure in measures.ENTRIES:
         return counts.size(m, f, receiver, call.site)

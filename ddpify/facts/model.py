@@ -182,6 +182,14 @@ class Followed:
     escapes: tuple[Escape, ...] = ()
 
 
+@dataclass(frozen=True)
+class Gather:
+    """An expression, and what makes it that of all ranks; ``{}`` is the expression."""
+
+    site: Site
+    code: str
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """One entry's program, read whole."""
@@ -216,6 +224,8 @@ class Facts:
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
     shares: tuple[Share, ...] = ()
+    whole: tuple[tuple[Gather, Site], ...] = ()
+    sized: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
     firsts: tuple[Call, ...] = ()
     divisions: tuple[Division, ...] = ()

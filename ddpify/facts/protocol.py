@@ -28,6 +28,8 @@ class Machine(Protocol):
     shares: frozenset[Site]
     dealt: frozenset[Site]
     divided: dict[Site, Division]
+    whole: frozenset[Site]
+    sized: frozenset[Site]
     drop_data_parallel: bool
     # -- what happened so far
     now: int

@@ -16,13 +16,16 @@ from ddpify.facts.values import Kind, Measure, Thing, Value
 ENTRYWISE = frozenset(
     """to cuda cpu float double half long int bool type detach detach_ clone contiguous data
     sigmoid tanh relu exp log sqrt abs clamp clamp_ neg round floor numpy tolist bfloat16 byte
-    short copy astype square pin_memory logical_not from_numpy as_tensor asarray array""".split()
+    short copy astype square pin_memory logical_not from_numpy as_tensor asarray array Variable
+    type_as one_hot""".split()
 )
 ALONG = frozenset(
-    "argmax argmin max min topk sort softmax log_softmax sum mean flatten squeeze unsqueeze".split()
+    "argmax argmin max min topk sort softmax log_softmax sum mean flatten squeeze unsqueeze"
+    " normalize".split()
 )
 WITH_OTHER = frozenset("eq ne lt gt le ge add sub mul div pow logical_and logical_or".split())
 RESHAPES = frozenset({"view", "reshape"})
+CUTS = frozenset({"split", "chunk"})
 LIST_LIKE = frozenset({"builtins.list", "builtins.tuple", "builtins.reversed"})
 
 
@@ -42,8 +45,12 @@ def method(receiver: Value, name: str, call: Call, result: Value) -> Value:
     """The result of ``receiver.name(...)``."""
     if name in RESHAPES and receiver.measure is Measure.SAMPLES and call.args:
         return result.but(rows=call.args[0].rows)
+    if receiver.blocks or name in CUTS:
+        return _of_blocks(receiver, name, call, 0, result)
     if not has_rows(receiver):
         return result
+    if name == "permute" and call.args and call.args[0].const == 0:
+        return _with_rows(result)
     if name in WITH_OTHER:
         return operands(result, receiver, *call.args)
     return _with_rows(result) if _keeps(name, call, 0) else result
@@ -55,14 +62,46 @@ def function(name: str, tail: str, call: Call, result: Value) -> Value:
     if tail in ("stack", "cat", "concatenate"):
         entries = [v for t in call.args[0].things for v in t.items or ()]
         fit = bool(entries) and all(has_rows(v) for v in entries)
-        return result.but(rows=fit and _along_another(call, 1))
+        end_to_end = fit and tail != "stack" and _along_batch(call)
+        blocks = len(entries) if end_to_end else 0
+        return result.but(rows=fit and _along_another(call, 1), blocks=blocks)
+    if given and (given[0].blocks or tail in CUTS):
+        return _of_blocks(given[0], tail, call, 1, result)
     if not given or not has_rows(given[0]):
         return result
     return _with_rows(result) if _keeps(tail, call, 1) else result
 
 
+def _along_batch(call: Call) -> bool:
+    axis = call.arg(1, "axis" if "axis" in call.kwargs else "dim")
+    return axis is None or (axis.known and axis.const == 0)
+
+
+def _of_blocks(given: Value, name: str, call: Call, first: int, result: Value) -> Value:
+    """What is done with batches that lie end to end: `chunk(2)` takes two of them apart."""
+    if name in CUTS:
+        size = call.arg(first, "chunks" if name == "chunk" else "split_size_or_sections")
+        parts = _parts(size, given.blocks, name) if size is not None else 0
+        part = Value((), result.deps, Measure.SAMPLES, rows=True)
+        tuples = Thing(Kind.TUPLE, call.site, items=(part,) * parts)
+        return result.but(things=(tuples,)) if parts else result
+    along = name == "normalize" and _along_another(call, first + 1)
+    return result.but(blocks=given.blocks) if name in ENTRYWISE or along else result
+
+
+def _parts(size: Value, blocks: int, name: str) -> int:
+    """Into how many batches a value is cut, each with as many rows as there are samples."""
+    if name == "chunk":
+        return blocks if size.known and size.const == blocks else 0
+    items = size.things[0].items if size.things else None
+    if items:
+        return len(items) if all(item.rows for item in items) else 0
+    return blocks if size.rows else 0
+
+
 def _keeps(name: str, call: Call, first: int) -> bool:
-    return name in ENTRYWISE or (name in ALONG and _along_another(call, first))
+    place = first + 1 if name == "normalize" else first
+    return name in ENTRYWISE or (name in ALONG and _along_another(call, place))
 
 
 def _along_another(call: Call, position: int) -> bool:

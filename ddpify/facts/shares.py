@@ -121,14 +121,15 @@ def _together(m: Machine, training: tuple[TrainingLoop, ...], thing: Thing) -> b
     if node is not None and _in_comprehension(tree.ancestors(node)):
         return False
     found = [where for where in _wheres(m, thing) if not where.no_grad]
-    return bool(found) and all(_once_per_batch(m, training, where) for where in found)
+    return bool(found) and all(once_per_batch(m, training, where) for where in found)
 
 
 def _in_comprehension(above: Iterable[ast.AST]) -> bool:
     return any(isinstance(node, COMPREHENSIONS) for node in above)
 
 
-def _once_per_batch(m: Machine, training: tuple[TrainingLoop, ...], where: Where) -> bool:
+def once_per_batch(m: Machine, training: tuple[TrainingLoop, ...], where: Where) -> bool:
+    """Whether all ranks come by here in each pass of a training loop."""
     for guard in where.conditions():
         if is_local(m, guard.test) or guard.test.dep(*OF_ONE_RANK):
             return False

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddpify.facts.effects import Effect, EffectKind
-from ddpify.facts.events import Call
+from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.scopes import FunctionInfo
@@ -16,11 +17,24 @@ from ddpify.source import Site
 
 SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
 SUMS = (Measure.SUM, Measure.COUNT)
+# How a count of samples is that of all ranks: of a loader that trains they have equally many.
+COUNTED = "get_world_size()"
+
+
+@dataclass(frozen=True)
+class Own:
+    """What each rank has samples of its own from: as ``read``, and the loaders that train."""
+
+    read: Sharded
+    trained: frozenset[Site]
 
 
 @dataclass(frozen=True)
 class Part:
-    """A sub-expression of a sink that ranks must combine first; ``how`` is "" when unknown."""
+    """A sub-expression of a sink that ranks must combine first.
+
+    ``how`` is the helper, ``COUNTED`` what it has to be multiplied by, and "" where it is unknown.
+    """
 
     site: Site
     text: str
@@ -49,39 +63,52 @@ def _shows(call: Call) -> bool:
     return bool(receiver.of(*SHOWN)) or bool(receiver.dep(Kind.FILE, Kind.TRACKER))
 
 
-def parts(tree: Tree, call: Call, values: dict[Site, Value], m: Sharded) -> list[Part]:
+def parts(tree: Tree, call: Call, values: dict[Site, Value], local: Own) -> list[Part]:
     """The smallest named parts of a sink's arguments that only this rank computed."""
     node = tree.expression(call.site)
     if not isinstance(node, ast.Call):
         return []
     found: list[Part] = []
     for argument in (*node.args, *[k.value for k in node.keywords]):
-        _visit(tree, argument, values, m, found)
+        _visit(tree, argument, values, local, found)
     unique = {(p.text, p.how, p.site): p for p in found}
     return list(unique.values())
 
 
+def meters(tree: Tree, call: Call, ends: Iterable[LoopEnd]) -> list[Part]:
+    """The average meters that a sink in a loop over batches is given whole: ``loss=losses``."""
+    node = tree.expression(call.site)
+    loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
+    held = {n for e in ends if (e.loop.site, e.loop.frame.stack) in loops for n in e.held}
+    same = {e.loop.frame.stack for e in ends} & {call.where.stack}
+    if node is None or not held or not same:
+        return []
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in held)
+    whole = [n for n in names if isinstance(tree.parent(n), (ast.keyword, ast.Call))]
+    return [Part(tree.site(n), n.id, "global_meter") for n in whole]
+
+
 def _visit(
-    tree: Tree, node: ast.expr, values: dict[Site, Value], m: Sharded, found: list[Part]
+    tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own, found: list[Part]
 ) -> None:
     site = tree.site(node)
     value = values.get(site)
     if isinstance(node, ast.JoinedStr):
         for part in node.values:
             if isinstance(part, ast.FormattedValue):
-                _visit(tree, part.value, values, m, found)
+                _visit(tree, part.value, values, local, found)
         return
-    if value is None or not depends(value, m):
+    if value is None or not depends(value, local.read):
         return
     inner = _inside(node)
     whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
-    if whole or not inner or (isinstance(node, ast.Subscript) and _how(value)):
+    if whole or not inner or (isinstance(node, ast.Subscript) and _how(value, local.trained)):
         if value.measure is not Measure.SAMPLES:  # pictures and the like are not numbers
-            found.append(Part(site, tree.text(node), _how(value)))
+            found.append(Part(site, tree.text(node), _how(value, local.trained)))
         return
     own: list[Part] = []
     for child in inner:
-        _visit(tree, child, values, m, own)
+        _visit(tree, child, values, local, own)
     if _ratio(node) and len({bool(p.how) for p in own}) > 1:
         own = [Part(site, tree.text(node), "")]  # one rank's part of all ranks' count is no mean
     found += own
@@ -128,7 +155,15 @@ def _children(node: ast.expr) -> list[ast.AST]:
     return list(ast.iter_child_nodes(node))
 
 
-def _how(value: Value) -> str:
+def _how(value: Value, trained: frozenset[Site]) -> str:
+    if value.measure is Measure.COUNT and _born(value) <= trained:
+        return COUNTED
     if value.measure in SUMS:
         return "reduce_sum"
     return "reduce_mean" if value.measure is Measure.MEAN else ""
+
+
+def _born(value: Value) -> frozenset[Site]:
+    """Where the loaders were made from whose batches a value comes."""
+    batches = (d.inner for d in flat_deps(value) if d.kind is Kind.BATCH and d.inner is not None)
+    return frozenset(t.born for inner in batches for t in inner.things)

@@ -13,7 +13,7 @@ from ddpify.facts import (
 )
 from ddpify.facts.attributes import any_member
 from ddpify.facts.containers import item_of
-from ddpify.facts.details import Factory
+from ddpify.facts.details import Factory, call_that_made
 from ddpify.facts.events import Access
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
@@ -29,7 +29,7 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         lists = base.of(*containers.LISTS)
         return join(*[containers.slice_of(t, bounds, m.site(f, node)) for t in lists])
     index = m.evaluate(f, node.slice)
-    if _is_shape(node.value):
+    if is_shape(node.value):
         return shape_entry(m, f, base, index, m.site(f, node))
     if any(t.name == "os.environ" for t in base.of(Kind.EXTERNAL)):
         return library.environment(m, f, index, m.site(f, node))
@@ -67,8 +67,12 @@ def _made_up(m: Machine, f: Frame, thing: Thing, index: Value, site: Site) -> Va
     return thing.keys[slot]
 
 
-def _is_shape(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "shape"
+def is_shape(node: ast.expr) -> bool:
+    """``x.shape`` or ``x.size()``."""
+    called = isinstance(node, ast.Call) and not node.args and not node.keywords
+    owner = node.func if isinstance(node, ast.Call) else node
+    name = "size" if called else "shape"
+    return isinstance(owner, ast.Attribute) and owner.attr == name
 
 
 def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> Value:
@@ -80,8 +84,19 @@ def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> 
     return Value((), flat_deps(base))
 
 
+def _permutes(index: Value) -> bool:
+    """``torch.randperm(len(x))``: the samples of a batch, each once."""
+    made = [call_that_made(t) for t in index.of(Kind.UNKNOWN) if t.name == "torch.randperm"]
+    return bool(made) and all(
+        call is not None and bool(call.args) and call.args[0].measure is Measure.COUNT
+        for call in made
+    )
+
+
 def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
     if base.measure is Measure.SAMPLES:
+        if _permutes(given):
+            return Measure.SAMPLES
         if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
             return Measure.PICKED
         whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)

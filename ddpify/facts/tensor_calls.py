@@ -5,10 +5,12 @@ from __future__ import annotations
 from ddpify.facts import (
     counts,
     measures,
+    rows,
 )
 from ddpify.facts.criteria import is_loss, loss_of, over_count, reduction_of
 from ddpify.facts.details import (
     CountMean,
+    FirstEntry,
 )
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure
@@ -49,8 +51,9 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         return over_count(m, f, loss_of(call, reduction_of(call)), call, call, 2)
     if tail in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
-        given = None if axis is None else (axis.const if axis.known else "unknown")
-        return reduced(m, f, tail, flat_measure(first), given, call, call.args)
+        return reduced(m, f, tail, flat_measure(first), measures.axis_of(axis), call, call.args)
+    if tail in rows.CUTS:
+        return computed(first, measure=first.measure)
     if tail in measures.CREATES and _counted(call):
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail in counts.CLAMPS and first.of(Kind.TALLY):
@@ -59,12 +62,17 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         found = _on_entries(m, f, tail, call)
         if found is not None:
             return found
-    if name in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
-        local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}
-        if tail in ("cat", "concatenate") and first.rows:  # of each sample some, end to end
-            return computed(*call.args, measure=Measure.PICKED)
-        return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
-    return None
+    return _put_together(name, tail, call)
+
+
+def _put_together(name: str, tail: str, call: Call) -> Value | None:
+    """Tensors one after another, or as a new axis; None when it is neither."""
+    if name not in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
+        return None
+    local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}
+    if tail in ("cat", "concatenate") and call.args[0].rows:  # of each sample some, end to end
+        return computed(*call.args, measure=Measure.PICKED)
+    return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
 
 
 def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
@@ -99,8 +107,11 @@ def _counted(call: Call) -> bool:
 
 def is_batch_size(value: Value) -> bool:
     """A number of samples, or a shape that begins with one."""
-    first = value.things[0].items if value.things else None
-    return (first[0] if first else value).measure is Measure.COUNT
+    if not value.things:
+        return value.measure is Measure.COUNT
+    items, first = value.things[0].items, value.things[0].detail(FirstEntry)
+    begins = items[0] if items else first.value if first is not None else value
+    return begins.measure is Measure.COUNT
 
 
 def mixes_samples(name: str, call: Call, given: int) -> bool:

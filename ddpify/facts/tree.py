@@ -115,13 +115,30 @@ class Tree:
         """Whether ``name`` (or ``self.x``) is read after a statement in the same function."""
         end = self.source.span(node)
         limit = (end.end_line, end.end_column)
-        scope = self.function(node)
-        return any(
-            (span.line, span.column) >= limit
-            for candidate in self.nodes(scope)
-            if _reads(candidate, name)
-            for span in (self.source.span(candidate),)
-        ) or ("." in name and name.startswith("self."))
+        if "." in name and name.startswith("self."):
+            return True
+        nodes = self.nodes(self.function(node))
+        later = [c for c in nodes if _reads(c, name) and self._begins(c) >= limit]
+        if not later or "." in name:
+            return bool(later)
+        stores = [
+            statement
+            for statement in nodes
+            if isinstance(statement, ast.Assign)
+            and self._begins(statement) >= limit
+            and any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
+        ]
+        return not all(any(self._precedes(s, read) for s in stores) for read in later)
+
+    def _begins(self, node: ast.AST) -> tuple[int, int]:
+        span = self.source.span(node)
+        return span.line, span.column
+
+    def _precedes(self, store: ast.stmt, read: ast.AST) -> bool:
+        """Whether a statement has surely run where something is read: earlier in a block around."""
+        block = self.block(store)
+        above = [read, *self.ancestors(read)]
+        return any(s in above for s in block[block.index(store) + 1 :])
 
 
 def _reads(node: ast.AST, name: str) -> bool:

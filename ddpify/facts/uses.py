@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts.details import Tally
-from ddpify.facts.measures import ADDITIVE
+from ddpify.facts.measures import ADDITIVE, MIXED
 from ddpify.facts.protocol import Machine
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Thing
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
 
 # The value goes on, and is seen again where it arrives.
@@ -68,8 +68,14 @@ def _is_divisor(m: Machine, tree: Tree, node: ast.expr, above: ast.BinOp | ast.A
         (above.right, above.left) if isinstance(above, ast.BinOp) else (above.value, above.target)
     )
     value = m.values.get(tree.site(divided))
-    whole = value is not None and value.measure in ADDITIVE
-    return isinstance(above.op, ast.Div) and divisor is node and whole
+    return isinstance(above.op, ast.Div) and divisor is node and _may_be_sum(value)
+
+
+def _may_be_sum(value: Value | None) -> bool:
+    """A sum, or part of a loss that is not followed: both parts of a loss have one divisor."""
+    if value is None:
+        return False
+    return value.measure in ADDITIVE or (value.measure is MIXED and bool(value.dep(Kind.FORWARD)))
 
 
 def _asks_for_any(node: ast.expr, above: ast.Compare) -> bool:

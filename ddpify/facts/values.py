@@ -57,6 +57,7 @@ class Kind(Enum):
     TALLY = "count that differs between ranks"
     RATIO = "mean over such a count"
     UNREAD = "what unread code made of samples"
+    COUPLED = "samples of a batch compared with each other"
     UNKNOWN = "unknown"
 
     __hash__ = object.__hash__  # that of an enumeration is of its name, each time it is looked up
@@ -161,6 +162,7 @@ class Value:
     measure: Measure = Measure.UNIFORM
     const: Any = NO_CONST
     rows: bool = False  # one per sample of a batch, in their order; of a number: so many
+    blocks: int = 0  # so many batches end to end, each with rows: `torch.cat([view, other])`
 
     @property
     def known(self) -> bool:
@@ -188,8 +190,8 @@ class Value:
 
     def reduced(self) -> Value:
         """The value after the ranks combined theirs: no longer of one rank's batches."""
-        deps = frozenset(t for t in self.deps if t.kind is not Kind.BATCH)
-        return replace(self, deps=deps, measure=Measure.UNIFORM, rows=False)
+        deps = frozenset(t for t in self.deps if t.kind not in (Kind.BATCH, Kind.COUPLED))
+        return replace(self, deps=deps, measure=Measure.UNIFORM, rows=False, blocks=0)
 
 
 NOTHING = Value()

@@ -81,22 +81,12 @@ SAME_TENSOR: Final = frozenset({"contiguous", "numpy"})
 
 # -- what is written -------------------------------------------------------------------------------
 
-TRACKERS: Final = frozenset({"tensorboard_logger.Logger", "visdom.Visdom", "aim.Run"})
 SAVE: Final = "torch.save"
-JSON: Final = "json.dump"
 PRINT: Final = "builtins.print"
 CONSOLE: Final = frozenset(
     """builtins.print sys.stdout.write sys.stdout.flush sys.stderr.write pprint.pprint
     builtins.input tqdm.tqdm.write tqdm.auto.tqdm.write tqdm.write torchsummary.summary
     torchinfo.summary click.echo rich.print warnings.warn""".split()
-)
-FILES: Final = frozenset(
-    """numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump json.dump yaml.dump
-    yaml.safe_dump matplotlib.pyplot.savefig matplotlib.pyplot.show matplotlib.pyplot.close
-    torchvision.utils.save_image imageio.imwrite imageio.mimsave cv2.imwrite shutil.copy
-    shutil.copy2 shutil.copyfile shutil.copytree shutil.rmtree shutil.move os.remove os.unlink
-    os.rename os.replace os.system subprocess.run subprocess.call subprocess.check_call
-    joblib.dump torch.onnx.export torch.jit.save scipy.io.savemat scipy.misc.imsave""".split()
 )
 DIRECTORIES: Final = frozenset("os.mkdir os.makedirs os.removedirs os.rmdir".split())
 TRACKED: Final = frozenset(

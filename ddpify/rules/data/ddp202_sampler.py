@@ -134,22 +134,35 @@ def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
 
 
 def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[Edit, ...]:
-    sampler = fresh(facts, call.site, sampler_name(facts, call, "train_sampler"))
+    kept = _placeholder(facts, call)
+    sampler = kept or fresh(facts, call.site, sampler_name(facts, call, "train_sampler"))
     dataset = dataset_name(facts, call, sampler)
     shuffle = shuffled(facts, call, sampler)
-    arguments = [dataset.name, f"shuffle={shuffle.given}"]
+    arguments = [dataset.name, f"shuffle={True if kept else shuffle.given}"]
     drop_last = _drop_last(facts, call)
     if drop_last:
         arguments.append(f"drop_last={drop_last}")
     made = f"{sampler} = distributed_sampler({', '.join(arguments)})"
     if condition:
         made += f" if {condition} else None"
+    if kept:
+        return (*dataset.edits, edit(facts, How.BEFORE, statement, dataset.lines + made))
     return (
         *dataset.edits,
         edit(facts, How.BEFORE, statement, dataset.lines + made + shuffle.lines),
         *shuffle.edits,
         edit(facts, How.ARGUMENT, call.site, sampler, "sampler"),
     )
+
+
+def _placeholder(facts: Facts, call: Call) -> str:
+    """The name in ``shuffle=(sampler is None), sampler=sampler``, which is None so far."""
+    sampler, shuffle = call.kwarg_sites.get("sampler"), call.kwarg_sites.get("shuffle")
+    if sampler is None or shuffle is None or not facts.text(sampler).isidentifier():
+        return ""
+    asked = facts.text(shuffle).strip("()") == f"{facts.text(sampler)} is None"
+    known = call.kwargs["sampler"].known and call.kwargs["shuffle"].const is True
+    return facts.text(sampler) if asked and known else ""
 
 
 def _drop_last(facts: Facts, call: Call) -> str:
@@ -183,6 +196,11 @@ RULE = Rule(
             ("batch_size=16, sampler=sampler)", "batch_size=16, shuffle=True)  # DDP202"),
         ),
         marked(SINGLE, "DDP202", "opt.bs, shuffle=True)"),
+        changed(  # a placeholder
+            SINGLE,
+            ("opt.bs, shuffle=True)", "opt.bs, sampler=order, shuffle=(order is None))  # DDP202"),
+            ("    fitting = ", "    order = None\n    fitting = "),
+        ),
         marked(LEARNER, "DDP202", "batch_size=64, shuffle=True),"),
         marked(LEGACY, "DDP202", "batch_size=128, shuffle=True)"),
     ),

@@ -3,85 +3,35 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Role
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.model import Facts
+from ddpify.facts.sized import SHAPED
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import FunctionDefinition as RankFunction
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.rules.base import Finding, How, Rule, Severity
-from ddpify.rules.edits import edit, once
+from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
-SHAPED = frozenset(
-    """.view .reshape .expand .repeat torch.randn torch.rand torch.zeros torch.ones torch.full
-    torch.empty torch.eye torch.arange torch.randint numpy.random.normal""".split()
-)
 _SUFFIXES = frozenset(f".{name.rpartition('.')[2]}" for name in SHAPED)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per use of the batch size as a shape inside a training loop."""
+    """Yield one finding per use of the batch size as a number inside a training loop."""
     if settings.batch_size == "per-rank":
         return
-    sizes = tuple(_sizes(facts))
-    loops = {loop.batch.site for loop in facts.training}
-    shaped = (c for c in facts.calls if c.name in SHAPED)
-    inside = tuple(c for c in shaped if any(x.site in loops for x in c.where.loops()))
-    for calls in once(inside).values():
-        for site in _uses(facts, calls[0], sizes):
-            yield Finding(
-                "DDP206",
-                site,
-                "each rank's batch is smaller than this shape",
-                Severity.ERROR,
-                (edit(facts, How.REPLACE, site, "per_rank_batch_size({})"),),
-            )
-
-
-def _sizes(facts: Facts) -> Iterator[tuple[str, frozenset[Thing]]]:
-    """How each training loader's batch size is written, and what it is."""
-    for loader in facts.loaders:
-        site = loader.call.arg_site(1, "batch_size")
-        value = loader.call.arg(1, "batch_size")
-        if Role.TRAINING in loader.roles and site is not None and value is not None:
-            node = facts.tree(site).expression(site)
-            if isinstance(node, ast.Call) and node.args:  # per_rank_batch_size(x)
-                node = node.args[0]
-            if isinstance(node, (ast.Name, ast.Attribute)):
-                yield ast.unparse(node), frozenset(value.dep(Kind.ARGUMENT))
-
-
-def _uses(facts: Facts, call: Call, sizes: tuple[tuple[str, frozenset[Thing]], ...]) -> list[Site]:
-    tree = facts.tree(call.site)
-    node = tree.expression(call.site)
-    if not isinstance(node, ast.Call):
-        return []
-    found = []
-    for argument in (*node.args, *[k.value for k in node.keywords]):
-        for part in ast.walk(argument):
-            if isinstance(part, (ast.Name, ast.Attribute)) and _is_size(
-                facts, tree.site(part), sizes
-            ):
-                above = tree.parent(part)
-                done = isinstance(above, ast.Call) and "per_rank" in ast.unparse(above.func)
-                found += [] if done else [tree.site(part)]
-    return found
-
-
-def _is_size(facts: Facts, site: Site, sizes: tuple[tuple[str, frozenset[Thing]], ...]) -> bool:
-    value = facts.values.get(site)
-    if value is None or value.dep(Kind.BATCH):
-        return False
-    return any(
-        facts.text(site) == text and set(value.dep(Kind.ARGUMENT)) == things
-        for text, things in sizes
-    )
+    for site in sorted(facts.sized):
+        yield Finding(
+            "DDP206",
+            site,
+            "each rank's batch is smaller than this",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, site, "per_rank_batch_size({})"),),
+        )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -130,6 +80,26 @@ RULE = Rule(
             (
                 "            adam.zero_grad()\n",
                 "            signal = signal.view(opt.bs, 16)  # DDP206\n"
+                "            adam.zero_grad()\n",
+            ),
+        ),
+        changed(  # no rank's batch is as long: nothing would be trained on
+            SINGLE,
+            (
+                "            adam.zero_grad()\n",
+                "            if signal.size(0) < opt.bs:  # DDP206\n                continue\n"
+                "            adam.zero_grad()\n",
+            ),
+        ),
+        changed(  # through a parameter of another name
+            SINGLE,
+            (
+                "def accuracy",
+                "def noise(many, wide):\n    return torch.randn(many, wide)\n\n\ndef accuracy",
+            ),
+            (
+                "            adam.zero_grad()\n",
+                "            signal = signal + noise(opt.bs, 16)  # DDP206\n"
                 "            adam.zero_grad()\n",
             ),
         ),

@@ -9,6 +9,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call, Where
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Value
+from ddpify.python import writers
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -73,19 +74,10 @@ def _is_asked(tracker: Value | None, where: Where) -> bool:
 def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
     if call.alone:
         return gated_statement(facts, call)
-    node = facts.tree(call.site).statement(call.site)
-    if isinstance(node, ast.With):
-        return ()
     return (null_writer(facts, call.site),)
 
 
 ANSWERS = frozenset("log_dir logdir get_logdir dir id name url".split())
-# What opens a tracker or a run of it.
-OPENS = frozenset(
-    """wandb.init torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.writer.SummaryWriter
-    tensorboardX.SummaryWriter mlflow.start_run comet_ml.Experiment neptune.init_run
-    neptune.init clearml.Task.init aim.Run swanlab.init""".split()
-)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -95,7 +87,7 @@ def lint(run: Run) -> Iterable[Finding]:
     if run.helpers:
         yield from _logged(run)
     for call in run.calls:
-        if call.name not in OPENS or _tells_ranks_apart(call):
+        if call.name not in writers.TRACKERS or _tells_ranks_apart(call):
             continue
         if by_all(run, call) and at_once(run, call):
             yield Finding(
@@ -111,8 +103,8 @@ def _logged(run: Run) -> Iterable[Finding]:
     """What every rank of a migrated program says to a tracker that is a module: ``wandb.log``."""
     for call in run.calls:
         module, _, name = call.name.partition(".")
-        said = module in ("wandb", "mlflow") and "." not in name and call.name not in OPENS
-        if said and call.alone and by_all(run, call):
+        said = module in ("wandb", "mlflow") and "." not in name
+        if said and call.name not in writers.TRACKERS and call.alone and by_all(run, call):
             yield Finding(
                 "DDP504",
                 call.site,

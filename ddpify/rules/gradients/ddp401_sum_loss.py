@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.coupling import certain
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Share
 from ddpify.facts.roles import backwards
@@ -25,7 +26,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for site, calls in once(backwards(facts.calls)).items():
         call = calls[0]
         loss = call.receiver
-        if loss is None or loss.dep(Kind.WORLD) or call.receiver_site is None:
+        if loss is None or loss.dep(Kind.WORLD) or certain([loss]) or call.receiver_site is None:
             continue
         if loss.measure is Measure.SUM:
             yield Finding(
@@ -167,10 +168,16 @@ RULE = Rule(
                 "            objective = objective / used  # DDP401\n",
             ),
         ),
-        changed(  # and one that the outputs are in has a gradient of its own
+        changed(  # two parts of one loss, one of which is not followed: one divisor for both
             SINGLE,
             MASKED,
-            ("/ use.sum()\n", "/ each.sum()\n"),
+            (
+                "(each * use).sum() / use.sum()\n",
+                "(each * use).sum()\n            used = use.sum()  # DDP401\n"
+                "            hard = hardest(each, use).sum() / used\n"
+                "            objective = objective / used + hard\n",
+            ),
+            ("import torch\n", "import torch\nfrom mining import hardest\n"),
             ("objective.backward()\n", "objective.backward()  # DDP401\n"),
         ),
         changed(  # a criterion of one's own, and how many positives there are
@@ -206,6 +213,16 @@ RULE = Rule(
             ),
             ("    adam = ", "    LOSS = nn.CrossEntropyLoss(ignore_index=3)\n    adam = "),
             ("import argparse\n", "import argparse\nfrom ddp_metrics import global_mean\n"),
+        ),
+        changed(  # mixup: each sample with another one of its batch
+            SINGLE,
+            (
+                "            objective = ",
+                "            order = torch.randperm(signal.size()[0]).cuda()\n"
+                "            mixed = 0.3 * signal.cuda() + 0.7 * signal.cuda()[order]\n"
+                "            other = nn.functional.cross_entropy(net(mixed), label.cuda()[order])\n"
+                "            objective = 0.7 * other + 0.3 * ",
+            ),
         ),
         changed(  # a sum per sample over a count per sample
             SINGLE,

@@ -2,67 +2,58 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
+from ddpify.facts.coupling import certain
 from ddpify.facts.model import Facts
-from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure
-from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.edits import is_local
+from ddpify.facts.roles import backwards
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
 from ddpify.rules.examples import SCRIPT, SINGLE, changed
 from ddpify.settings import Settings
 
 STEP = "            objective.backward()"
-PRODUCTS = ("torch.mm", "torch.matmul")
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per product of a batch of outputs with a transposed batch."""
-    trained = {forward.output.born for forward in facts.training_forwards}
-    for tree in facts.trees.values():
-        for node, operands in _products(tree):
-            values = [facts.values.get(tree.site(operand)) for operand in operands]
-            if any(v is None or v.measure is not Measure.SAMPLES for v in values):
-                continue
-            outputs = {d.born for v in values if v for d in v.dep(Kind.FORWARD)}
-            if outputs & trained and all(v and is_local(facts, v) for v in values):
-                yield Finding(
-                    "DDP406",
-                    tree.site(node),
-                    "the loss compares all samples of a batch: a rank would see 1/N of the pairs",
-                    Severity.ERROR,
-                    (),
-                    "gather the outputs of all ranks with gradient before this product",
-                )
+    """Yield a finding per tensor to gather, and per comparison for which that cannot be done."""
+    for gather, why in facts.whole:
+        yield Finding(
+            "DDP406",
+            gather.site,
+            "the loss compares the samples of a batch: a rank would see 1/N of them",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, gather.site, gather.code),),
+            because=((why, "compared"),),
+        )
+    calls = backwards(facts.calls)
+    starts = [v for c in calls for v in (c.receiver, *c.args) if v is not None]
+    for site in sorted({thing.born for thing in certain(starts)}):
+        yield Finding(
+            "DDP406",
+            site,
+            "the loss compares all samples of a batch: a rank would see 1/N of them",
+            Severity.ERROR,
+            (),
+            "give it the outputs of all ranks, and what belongs to them: whole_batch(outputs)",
+        )
 
 
-def _products(tree: Tree) -> Iterator[tuple[ast.expr, tuple[ast.expr, ast.expr]]]:
-    """``a @ b.t()`` and ``torch.mm(a, b.T)``: one row and one column per sample."""
-    for node in tree.nodes():
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
-            pair = (node.left, node.right)
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) in PRODUCTS:
-            if len(node.args) != 2:
-                continue
-            pair = (node.args[0], node.args[1])
-        else:
-            continue
-        if any(_transposed(operand) for operand in pair):
-            yield node, pair
+DICE = """def dice(guess, truth):
+    guess, truth = guess.reshape(-1), truth.reshape(-1)
+    both = (guess * truth).sum()
+    return 1 - 2 * both / (guess.sum() + truth.sum())
 
 
-def _transposed(operand: ast.expr) -> bool:
-    """``x.t()``, ``x.T``, ``x.transpose(1, 0)``: the samples become the columns."""
-    for node in ast.walk(operand):
-        if isinstance(node, ast.Attribute) and node.attr in ("t", "T"):
-            return True
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".transpose"):
-            axes = {a.value for a in node.args if isinstance(a, ast.Constant)}
-            if axes == {0, 1}:
-                return True
-    return False
+"""
+CONTRASTIVE = """class Contrastive(nn.Module):
+    def forward(self, views):
+        rows = torch.cat(torch.unbind(views, dim=1), dim=0)
+        alike = torch.div(torch.matmul(rows, rows.T), 0.1)
+        return -(alike - alike.logsumexp(1, keepdim=True)).diag().mean()
 
+
+"""
 
 RULE = Rule(
     "DDP406",
@@ -90,9 +81,86 @@ RULE = Rule(
                 "            objective = pairs.logsumexp(1).mean()\n" + STEP,
             ),
         ),
+        changed(  # entries compared with their mean over the batch
+            SINGLE,
+            (
+                STEP,
+                "            z = net(signal.cuda())\n"
+                "            objective = (z - z.mean(0, keepdim=True)).square().mean()  # DDP406\n"
+                + STEP,
+            ),
+        ),
+        changed(  # a dice loss: what is summed has no row per sample any more, its arguments have
+            SINGLE,
+            ("def accuracy", f"{DICE}def accuracy"),
+            (
+                STEP,
+                "            truth = nn.functional.one_hot(label.cuda(), 4)\n"
+                "            objective = dice(net(signal.cuda()).softmax(1), truth)  # DDP406\n"
+                + STEP,
+            ),
+        ),
+        changed(  # two views of each sample, one after the other
+            SINGLE,
+            ("def accuracy", f"{CONTRASTIVE}def accuracy"),
+            (
+                STEP,
+                "            both = net(torch.cat([signal, -signal]).cuda())\n"
+                "            first, second = both.chunk(2)\n"
+                "            objective = Contrastive()(torch.stack([first, second], 1))  # DDP406\n"
+                + STEP,
+            ),
+        ),
+        changed(  # weights that gradients go through: not only a count
+            SINGLE,
+            (
+                STEP,
+                "            scores = net(signal.cuda())\n"
+                "            each = scores.sum(1)\n"
+                "            objective = (each * label.cuda()).sum() / each.sum()  # DDP406\n"
+                + STEP,
+            ),
+        ),
+        changed(  # a weight that each step's loss changes: began's k
+            SINGLE,
+            ("    for round_", "    share = 0.0\n    for round_"),
+            (
+                STEP,
+                "            objective = objective - share * net(-signal.cuda()).square().mean()\n"
+                "            share = share + 0.01 * objective.item()  # DDP406\n" + STEP,
+            ),
+        ),
+        changed(  # the root of a mean
+            SINGLE,
+            (
+                STEP,
+                "            guess, truth = net(signal.cuda()), signal[:, :4]\n"
+                "            off = nn.functional.mse_loss(guess, truth)  # DDP406\n"
+                "            objective = torch.sqrt(off)\n" + STEP,
+            ),
+        ),
     ),
     good=(
         SCRIPT,
+        changed(  # a mean that is only looked at, and one per sample
+            SINGLE,
+            (
+                STEP,
+                "            z = net(signal.cuda())\n"
+                "            off = z - z.mean(1, keepdim=True)\n"
+                "            objective = off.square().mean(dim=(1,)).sqrt().mean()\n"
+                "            spread = z.std().item()\n" + STEP,
+            ),
+        ),
+        changed(  # a curve of each sample's loss
+            SINGLE,
+            (
+                STEP,
+                "            guess, truth = net(signal.cuda()), signal[:, :4].cuda()\n"
+                '            each = nn.functional.mse_loss(guess, truth, reduction="none")\n'
+                "            objective = each.sum(1).sqrt().mean()\n" + STEP,
+            ),
+        ),
         changed(
             SINGLE,
             (

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.facts.sinks import Part
+from ddpify.facts.sinks import COUNTED, Part
 from ddpify.facts.tree import FUNCTIONS
 from ddpify.facts.values import Kind
 from ddpify.names import METRICS_NAMES
@@ -41,16 +41,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if not parts or call.site in done:
             continue
         done.add(call.site)
-        reducible = [p for p in parts if p.how]
         place = _before(facts, call)
         why_not = _why_not(facts, call, parts, place)
-        fix = () if why_not or place is None else _fix(facts, place, reducible, known)
+        fix = () if why_not or place is None else _fix(facts, place, parts, known)
         message = "the numbers shown would be of one rank's samples only"
         severity = Severity.WARNING if fix else Severity.NOTE
         yield Finding("DDP702", call.site, message, severity, fix, why_not)
-        if fix and len(reducible) < len(parts):
-            left = f"rank 0 shows its own {_unknown(parts)}: reduce it by hand if it matters"
-            yield Finding("DDP702", call.site, message, Severity.NOTE, (), left)
 
 
 def _before(facts: Facts, call: Call) -> Site | None:
@@ -69,26 +65,42 @@ def _before(facts: Facts, call: Call) -> Site | None:
 
 
 def _unknown(parts: tuple[Part, ...]) -> str:
-    return ", ".join(dict.fromkeys(p.text for p in parts if not p.how))
+    """All that would be of rank 0 alone: of one line all numbers are of all ranks, or none is."""
+    if all(part.how for part in parts):
+        return ""
+    return ", ".join(dict.fromkeys(part.text for part in parts if part.how != COUNTED))
 
 
 def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], place: Site | None) -> str:
     for guard in call.where.guards:
         if is_local(facts, guard.test) or guard.test.dep(Kind.CLOCK):
             return "ranks may differ on whether this runs: rank 0 shows its own numbers"
+    if _is_redrawn(call) and any(part.how != COUNTED for part in parts):
+        return "rank 0's bar shows its own numbers: others would cost a message in every step"
     unknown = _unknown(parts)
-    if unknown and not any(p.how for p in parts):
+    if unknown:
         return f"rank 0 shows its own {unknown}: reduce it by hand if it matters"
     return "" if place is not None else "reduce them on all ranks before rank 0 goes its own way"
 
 
-def _fix(facts: Facts, place: Site, parts: list[Part], known: _Reductions) -> tuple[Edit, ...]:
+def _is_redrawn(call: Call) -> bool:
+    """Whether this is a progress bar, drawn anew in every step."""
+    if call.receiver is None or not call.receiver.of(Kind.PROGRESS) or call.where.loop is None:
+        return False
+    return not any(guard.site.within(call.where.loop.site) for guard in call.where.guards)
+
+
+def _fix(
+    facts: Facts, place: Site, parts: tuple[Part, ...], known: _Reductions
+) -> tuple[Edit, ...]:
     """Reduce each part once before the statement, on all ranks, and show the result."""
     blocks = _blocks(facts, place)
     names: dict[str, str] = {}
     wanted: dict[str, list[Part]] = {}
     edits: list[Edit] = []
     for part in parts:
+        if part.how == COUNTED:
+            continue
         before = [known.made[b, part.text] for b in blocks if (b, part.text) in known.made]
         if before:
             names[part.text], made = before[0]
@@ -102,8 +114,20 @@ def _fix(facts: Facts, place: Site, parts: list[Part], known: _Reductions) -> tu
         for part in group:
             if not _changes_later(facts, place, part.text):
                 known.made[blocks[0], part.text] = names[part.text], made
-    edits += [edit(facts, How.REPLACE, p.site, names[p.text]) for p in parts]
+    edits += [edit(facts, How.REPLACE, p.site, _shown(facts, p, names)) for p in parts]
     return tuple(dict.fromkeys(edits))
+
+
+def _shown(facts: Facts, part: Part, names: dict[str, str]) -> str:
+    """What stands where a part stood: a name, or as many times as many as there are ranks."""
+    if part.how != COUNTED:
+        return names[part.text]
+    tree = facts.tree(part.site)
+    node = tree.expression(part.site)
+    above = tree.parent(node) if node is not None else None
+    product = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult)
+    inside = isinstance(above, ast.BinOp | ast.UnaryOp) and not product
+    return f"({{}} * {COUNTED})" if inside else f"{{}} * {COUNTED}"
 
 
 def _new_name(facts: Facts, place: Site, text: str, known: _Reductions) -> str:
@@ -212,6 +236,19 @@ def _by_everyone(call: RankCall, values: Sequence[RankValue]) -> bool:
     return all(one.everywhere and not reduces(one) for one in made)
 
 
+METER = """class Meter:
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+"""
+
 RULE = Rule(
     "DDP702",
     "logged-value-of-one-rank",
@@ -234,6 +271,17 @@ RULE = Rule(
                 "            count += len(run)\n",
                 "            count += len(run)\n"
                 '            self.board.add_scalar("now", off.item())  # DDP702\n',
+            ),
+        ),
+        changed(  # a meter whose text is made where it is shown
+            SINGLE,
+            ("def accuracy", f"{METER}def accuracy"),
+            ("        net.train()\n", "        net.train()\n        meter = Meter()\n"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n            meter.update(objective.item(), len(label))\n"
+                "            if round_ > 2:\n"
+                '                print("{m.val:.3f} ({m.avg:.3f})".format(m=meter))  # DDP702\n',
             ),
         ),
         changed(

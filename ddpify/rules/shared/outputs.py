@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ddpify.python import writers
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM
@@ -16,28 +17,11 @@ from ddpify.site import Site
 
 # Calls that write a file: where the path is among the arguments, -1 for the receiver itself.
 FILES = {
-    "numpy.save": (0, "file"),
-    "numpy.savez": (0, "file"),
-    "numpy.savez_compressed": (0, "file"),
-    "numpy.savetxt": (0, "fname"),
-    "joblib.dump": (1, "filename"),
-    "cv2.imwrite": (0, "filename"),
-    "imageio.imwrite": (0, "uri"),
-    "imageio.mimsave": (0, "uri"),
-    "torchvision.utils.save_image": (1, "fp"),
-    "matplotlib.pyplot.savefig": (0, "fname"),
-    "scipy.io.savemat": (0, "file_name"),
+    **{name: place for name, place in writers.FUNCTIONS.items() if place is not None},
     "logging.FileHandler": (0, "filename"),
     "logging.handlers.RotatingFileHandler": (0, "filename"),
     "logging.basicConfig": (-2, "filename"),
-    "shutil.copy": (1, "dst"),
-    "shutil.copy2": (1, "dst"),
-    "shutil.copyfile": (1, "dst"),
-    "os.replace": (1, "dst"),
-    "os.rename": (1, "dst"),
 }
-METHODS = {"savefig": (0, "fname"), "to_csv": (0, "path_or_buf"), "to_parquet": (0, "path")}
-OWN_PATH = frozenset({"write_text", "write_bytes"})
 CHECKPOINTS = {
     "torch.save": (1, "f"),
     "torch.jit.save": (1, "f"),
@@ -46,7 +30,7 @@ CHECKPOINTS = {
     "torch.onnx.export": (2, "f"),
 }
 _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
-OPENS = frozenset({"builtins.open", "io.open", "codecs.open", "gzip.open", "pathlib.Path.open"})
+OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 SPAWN = "torch.multiprocessing.spawn"
 # What a path is made from when each process has its own, or when nothing reaches the disk.
@@ -81,12 +65,21 @@ def files(run: Run) -> Iterator[Write]:
         elif call.name in OPENS:
             if opens_to_write(call):
                 yield Write(call, _opened(call))
-        elif call.receiver is not None and call.method in METHODS:
-            path = call.arg(*METHODS[call.method])
+        elif call.receiver is not None:
+            path = _path_of_method(call, call.receiver)
             if path is not None:
                 yield Write(call, path)
-        elif call.receiver is not None and call.method in OWN_PATH and _is_path(call.receiver):
-            yield Write(call, call.receiver)
+
+
+def _path_of_method(call: RankCall, receiver: RankValue) -> RankValue | None:
+    """Where a method writes, None where it writes nothing."""
+    if call.method in writers.METHODS:
+        return call.arg(*writers.METHODS[call.method])
+    if call.method in writers.OF_PATHS and _is_path(receiver):
+        return receiver
+    made_by = [thing.name for thing in receiver.sources()]
+    picture = call.method == "save" and any(name.startswith(writers.PICTURES) for name in made_by)
+    return call.arg(*writers.SAVES) if picture else None
 
 
 def checkpoints(run: Run) -> Iterator[Write]:
@@ -102,6 +95,8 @@ def checkpoints(run: Run) -> Iterator[Write]:
 
 def opens_to_write(call: RankCall) -> bool:
     """Whether an ``open`` may write: its mode is known and is not just reading."""
+    if call.name in writers.OPENS and not writers.OPENS[call.name]:
+        return True
     return any(letter in _mode(call) for letter in "wax+")
 
 

@@ -1,0 +1,126 @@
+"""Where the batch size is a number in a training step: noise, labels, shapes, short batches.
+
+A rank's batch is a share of it, so these places take the share, too, and what they make has a row
+for each sample of the rank's batch. ::
+
+    z = torch.randn(batch_size, 100)           # what generators make of it is of this rank
+    if images.size(0) < batch_size: continue   # or no batch of a rank would be trained on
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.facts import roles
+from ddpify.facts.events import Call
+from ddpify.facts.model import Role
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import NOTHING, Kind, Measure, Value
+from ddpify.source import Site
+
+SHAPED = frozenset(
+    """.view .reshape .expand .repeat torch.randn torch.rand torch.zeros torch.ones torch.full
+    torch.empty torch.eye torch.arange torch.randint numpy.random.normal torch.randperm
+    numpy.random.randn numpy.random.uniform numpy.ones numpy.zeros""".split()
+)
+Size = tuple[str, Value]
+
+
+def sized(m: Machine) -> frozenset[Site]:
+    """The expressions in training loops that are the batch size of a loader that trains."""
+    calls = roles.calls_of(m)
+    training = roles.training_loops(calls)
+    loops = {loop.batch.site for loop in training}
+    sizes = tuple(_sizes(m, calls))
+    inside = [c for c in calls if any(loop.site in loops for loop in c.where.loops())]
+    kept = set(inside)
+    other = {c.site for c in calls if c not in kept}  # a function that samples, too
+    shaped = [c for c in inside if c.name in SHAPED and c.site not in other]
+    found = {s for c in shaped for s in _shapes(m, c, sizes)}
+    found |= {s for loop in loops for s in _compared(m, loop, sizes)}
+    bodies = [*loops, *(c.site for c in shaped)]
+    return frozenset(s for s in found if any(s.within(body) for body in bodies))
+
+
+def rows_of(m: Machine, value: Value) -> Value:
+    """The batch size as a number: how many samples this rank's batch has."""
+    batches = (
+        thing
+        for thing in m.made(Kind.BATCH)
+        if thing.inner is not None and any(t.born in m.sharded for t in thing.inner.things)
+    )
+    return Value((), frozenset(batches), Measure.COUNT, rows=True)
+
+
+def _sizes(m: Machine, calls: tuple[Call, ...]) -> Iterator[Size]:
+    """How each training loader's batch size is written, and what it is."""
+    for loader in roles.loaders(calls, roles.training_loops(calls), m):
+        site = loader.call.arg_site(1, "batch_size")
+        if Role.TRAINING not in loader.roles or site is None:
+            continue
+        node = m.tree(site.path).expression(site)
+        if isinstance(node, ast.Call) and node.args:  # per_rank_batch_size(x)
+            node = node.args[0]
+        if node is not None:
+            origin, path = _origin(m, loader.call.where.frame, site.path, node)
+            if isinstance(origin, (ast.Name, ast.Attribute)):
+                yield ast.unparse(origin), _value(m, path, origin)
+
+
+def _origin(m: Machine, frame: Frame, path: str, node: ast.expr) -> tuple[ast.expr, str]:
+    """What the caller gave for a parameter, and its callers in turn."""
+    caller: Frame | None = frame
+    while isinstance(node, ast.Name) and caller is not None:
+        site = caller.parameters.get(node.id)
+        given = m.tree(site.path).expression(site) if site is not None else None
+        if given is None or site is None:
+            break
+        node, path, caller = given, site.path, caller.caller
+    return node, path
+
+
+def _value(m: Machine, path: str, node: ast.expr) -> Value:
+    return m.values.get(m.tree(path).site(node), NOTHING)
+
+
+def _shapes(m: Machine, call: Call, sizes: tuple[Size, ...]) -> Iterator[Site]:
+    tree = m.tree(call.site.path)
+    node = tree.expression(call.site)
+    if not isinstance(node, ast.Call):
+        return
+    for argument in (*node.args, *[k.value for k in node.keywords]):
+        for part in ast.walk(argument):
+            if isinstance(part, (ast.Name, ast.Attribute)):
+                origin, path = _origin(m, call.where.frame, call.site.path, part)
+                yield from _if_size(m, path, origin, sizes)
+
+
+def _compared(m: Machine, loop: Site, sizes: tuple[Size, ...]) -> Iterator[Site]:
+    """``x.size(0) < batch_size``: how long the batch is, and how long they are."""
+    tree = m.tree(loop.path)
+    for node in tree.nodes(tree.statement(loop)):
+        if isinstance(node, ast.Compare) and len(node.comparators) == 1:
+            sides = (node.left, node.comparators[0])
+            counts = [_value(m, loop.path, side) for side in sides]
+            if any(v.measure is Measure.COUNT and v.rows for v in counts):
+                for side in sides:
+                    yield from _if_size(m, loop.path, side, sizes)
+
+
+def _if_size(m: Machine, path: str, node: ast.expr, sizes: tuple[Size, ...]) -> Iterator[Site]:
+    tree = m.tree(path)
+    above, value = tree.parent(node), _value(m, path, node)
+    done = isinstance(above, ast.Call) and "per_rank" in ast.unparse(above.func)
+    if done or value.dep(Kind.BATCH) or not isinstance(node, (ast.Name, ast.Attribute)):
+        return
+    text = ast.unparse(node)
+    if any(text == wanted and _same(value, size) for wanted, size in sizes):
+        yield tree.site(node)
+
+
+def _same(value: Value, size: Value) -> bool:
+    if value.known and size.known and bool(value.const != size.const):
+        return False
+    return set(value.dep(Kind.ARGUMENT)) == set(size.dep(Kind.ARGUMENT))
