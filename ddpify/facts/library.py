@@ -105,8 +105,6 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         return one(thing)
     if name == words.PARTIAL and call.args:
         return _partial(call)
-    if name in commands.RUNNERS:
-        return commands.run(m, f, call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]
     if name in ITERATES:
@@ -116,6 +114,8 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
 
 def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
     """What differs from process to process: rank, clock, random numbers, the file system."""
+    if name in commands.RUNNERS:
+        return commands.run(m, f, call)
     if name in RANK_CALLS:
         return one(m.make(Kind.RANK, f, call.site, name))
     if name in words.SIZE_CALLS:

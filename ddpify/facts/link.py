@@ -23,6 +23,7 @@ from ddpify.names import INSTALLED
 from ddpify.project import Project
 from ddpify.source import Site
 
+
 class TooLarge(Exception):
     """What hangs on the entry exceeds the reader's budget; the message is one sentence."""
 

@@ -67,7 +67,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "the sampler is not told the epoch: every epoch shuffles in the same order",
             Severity.ERROR,
             fix,
-            "" if fix else "give the loader a name where `for epoch in range(n):` is, then run again",
+            (
+                ""
+                if fix
+                else "give the loader a name where `for epoch in range(n):` is, then run again"
+            ),
             proof(missing),
         )
     yield from _begun_again(facts)
