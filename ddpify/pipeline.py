@@ -208,6 +208,10 @@ def _rendered(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) 
         sentences = [Refusal(f"{c.site}: {c.message}", c.site) for c in plan.clashes]
         return replace(outcome, clashes=plan.clashes, refusals=tuple(sentences))
     used = {wanted.name for one in plan.edits for wanted in one.edit.imports}
+    outside = [one.edit.site for one in plan.edits if Path(one.edit.site.path).is_absolute()]
+    if outside:  # a link leads there: others may share it
+        why = "this file outside the project would have to change: copy it into the project first"
+        return replace(outcome, refusals=(Refusal(f"{outside[0]}: {why}", outside[0]),))
     copy = vendor.finding(reads[0].facts.runtime, outcome.root, used)
     if copy is not None:
         if not copy.fix:

@@ -71,8 +71,10 @@ class Project:
         return self.entry.parent
 
     def relative(self, file: Path) -> str:
-        """``file`` as reports name it: a posix path below the root."""
-        return file.resolve().relative_to(self.root).as_posix()
+        """``file`` as reports name it: a posix path below the root, where it is below it."""
+        resolved = file.resolve()
+        below = resolved.is_relative_to(self.root)
+        return (resolved.relative_to(self.root) if below else resolved).as_posix()
 
     def read(self, file: Path) -> Source | None:
         """The source of a local file, each read once; None (and remembered) if unreadable."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from ddpify.literals import LARGE, without_tables
 from ddpify.respelling import NOW, modernized, respelled
 from ddpify.respelling import Respelled as Respelled
 from ddpify.site import Site as Site
@@ -172,7 +173,8 @@ class Source:
 def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the user's `"\d"` is not ours to report
-        return ast.parse(text)
+        tree = ast.parse(text)
+    return without_tables(tree) if len(text) > LARGE else tree
 
 
 def _split_lines(text: str) -> list[str]:

@@ -52,7 +52,8 @@ OURS: dict[str, set[str]] = {
     "names": set(),
     "site": set(),
     "roots": set(),
-    "source": {"respelling", "site"},
+    "source": {"literals", "respelling", "site"},
+    "literals": set(),
     "respelling": set(),
     "outcome": DATA,
     # What both readers know of Python: no samples, no ranks, no files but those of imports.
@@ -73,7 +74,7 @@ OURS: dict[str, set[str]] = {
     "rules.shared": TOOLBOX,
     "rules.examples": {"names", "rules.base", "rules.examples"},
     **{f"rules.{family}": TOOLBOX | own_tools(family) for family in FAMILIES},
-    "rules.base": {"site", "facts.model", "ranks.run", "settings"},
+    "rules.base": {"site", "source", "facts.model", "ranks.run", "settings"},
     "discover": {"launchers", "outcome", "roots"},
     "assembly": set(),
     "seal": set(),

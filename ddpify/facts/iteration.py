@@ -8,10 +8,12 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 
+DEEP = 8  # iterators of iterators: two may give each other without end
 
-def element_of(m: Machine, f: Frame, value: Value) -> Value:
+
+def element_of(m: Machine, f: Frame, value: Value, depth: int = 0) -> Value:
     """What iterating over a value yields."""
-    found = [_element(m, f, thing) for thing in value.things]
+    found = [_element(m, f, thing, depth) for thing in value.things] if depth < DEEP else []
     results = [v for v in found if v is not None]
     if results:
         return join(*results)
@@ -21,7 +23,7 @@ def element_of(m: Machine, f: Frame, value: Value) -> Value:
     return computed(value, measure=Measure.ENTRY if entry else None)
 
 
-def _element(m: Machine, f: Frame, thing: Thing) -> Value | None:
+def _element(m: Machine, f: Frame, thing: Thing, depth: int) -> Value | None:
     if thing.kind is Kind.LOADER:
         batch = m.make(Kind.BATCH, f, f.statement or thing.born, f"{thing.serial}")
         batch.inner = one(thing)
@@ -29,7 +31,7 @@ def _element(m: Machine, f: Frame, thing: Thing) -> Value | None:
     if thing.kind is Kind.PROGRESS:
         if thing.inner is None or not thing.inner.all_deps():
             return NOTHING
-        return element_of(m, f, thing.inner)
+        return element_of(m, f, thing.inner, depth + 1)
     if thing.kind is Kind.BATCH:
         return Value((), frozenset({thing}), Measure.SAMPLES, rows=True)
     if thing.items is not None or thing.kind is Kind.ITERATOR or thing.kind is Kind.TUPLE:
@@ -39,11 +41,11 @@ def _element(m: Machine, f: Frame, thing: Thing) -> Value | None:
     if thing.kind is Kind.PARAMETERS:
         return Value((), frozenset({thing}))
     if isinstance(thing.ref, ClassInfo):
-        return _instance_element(m, thing, f)
+        return _instance_element(m, thing, f, depth)
     return None
 
 
-def _instance_element(m: Machine, thing: Thing, f: Frame) -> Value | None:
+def _instance_element(m: Machine, thing: Thing, f: Frame, depth: int) -> Value | None:
     assert isinstance(thing.ref, ClassInfo)
     method = thing.ref.lookup("__iter__")
     if method is None:
@@ -53,7 +55,7 @@ def _instance_element(m: Machine, thing: Thing, f: Frame) -> Value | None:
             made = m.enter(f, bound.ref, (one(thing),), {}, f.statement or thing.born)
             if thing in made.things:  # it is its own iterator
                 return _next_of(m, thing, f)
-            return element_of(m, f, made)
+            return element_of(m, f, made, depth + 1)
     return None
 
 

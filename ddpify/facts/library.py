@@ -110,8 +110,6 @@ def _handed_on(m: Machine, f: Frame, name: str, call: Call) -> Value | None:
     """What calls, binds, wraps or goes through what it is given."""
     if name == words.PARTIAL and call.args:
         return _partial(call)
-    if name in commands.RUNNERS:
-        return commands.run(m, f, call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]
     if name in ITERATES:
@@ -121,6 +119,8 @@ def _handed_on(m: Machine, f: Frame, name: str, call: Call) -> Value | None:
 
 def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
     """What differs from process to process: rank, clock, random numbers, the file system."""
+    if name in commands.RUNNERS:
+        return commands.run(m, f, call)
     if name in RANK_CALLS:
         return one(m.make(Kind.RANK, f, call.site, name))
     if name in words.SIZE_CALLS:

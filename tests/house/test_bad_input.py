@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from ddpify import cli
+from ddpify.source import Source
 from tests.projects import put_fixture
 
 LOOP = b"for x in data:\n    loss.backward()\n"
@@ -14,10 +16,23 @@ DISTRIBUTED = b"""import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 dist.init_process_group("gloo")
 """
+RINGS = """class Ring:
+    def __iter__(self):
+        return self.other
+
+
+a, b = Ring(), Ring()
+a.other, b.other = b, a
+for x in a:
+    print(x)
+"""
+HOGWILD = b"import torch.multiprocessing as mp\nmodel.share_memory()\n"
 CASES = [
     pytest.param("missing.py", None, "missing.py: no such file or folder", id="missing"),
     pytest.param("two.py", b'print "x"\n', "two.py:1: not valid Python 3", id="python-2"),
-    pytest.param("old.py", b"\nx.cuda(async=True)\n", "old.py:2: not valid Python 3", id="async"),
+    pytest.param("old.py", b"\nmove(x, async=True)\n", "old.py:2: not valid Python 3", id="async"),
+    pytest.param("lit.py", b"import lightning\n", "lit.py:1: the training loop is in", id="loop"),
+    pytest.param("hog.py", HOGWILD, "hog.py:2: processes change the shared", id="hogwild"),
     pytest.param("latin.py", b'print("caf\xe9")\n', "latin.py: cannot be decoded", id="not-utf-8"),
     pytest.param(
         "cookie.py",
@@ -94,3 +109,32 @@ def test_a_read_only_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_fsdp_is_not_there_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     entry = put_fixture("classification", tmp_path / "project")
     assert "fsdp is not there yet" in refused(entry, capsys, "--strategy", "fsdp")
+
+
+def test_a_link_to_a_file_outside_is_read_and_not_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """People link a shared `models/`: others may use it as it is."""
+    entry = put_fixture("classification", tmp_path / "project")
+    outside = tmp_path / "shared.py"
+    outside.write_text("def name():\n    return 'shared'\n")
+    (entry.parent / "shared.py").symlink_to(outside)
+    entry.write_text(f"import shared\n{entry.read_text()}")
+    assert cli.main(["diff", str(entry)]) == 1
+    outside.write_text("print('every rank')\n")
+    capsys.readouterr()
+    assert cli.main(["diff", str(entry)]) == cli.FAILED
+    assert "outside the project would have to change" in capsys.readouterr().err
+
+
+def test_iterators_that_give_each_other_end(tmp_path: Path) -> None:
+    entry = tmp_path / "main.py"
+    entry.write_text(RINGS)
+    assert cli.main(["diff", str(entry)]) == cli.FAILED
+
+
+def test_a_table_is_not_looked_through(tmp_path: Path) -> None:
+    rows = "".join(f"    [{n}, {n}.5, 'row {n}', -{n}],\n" for n in range(20_000))
+    source = Source.from_bytes(f"TABLE = [\n{rows}]\nlast = 1\n".encode(), tmp_path, "t.py")
+    assert sum(1 for _ in ast.walk(source.parse())) < 30
+    assert source.parse().body[1].lineno == 20_003
