@@ -98,7 +98,7 @@ def _visit(
             if isinstance(part, ast.FormattedValue):
                 _visit(tree, part.value, values, local, found)
         return
-    if value is None or not depends(value, local.read):
+    if value is None or not depends(value, local.read) or _of_all(tree, node, values):
         return
     inner = _inside(node)
     whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
@@ -112,6 +112,14 @@ def _visit(
     if _ratio(node) and len({bool(p.how) for p in own}) > 1:
         own = [Part(site, tree.text(node), "")]  # one rank's part of all ranks' count is no mean
     found += own
+
+
+def _of_all(tree: Tree, node: ast.expr, values: dict[Site, Value]) -> bool:
+    """``len(x) * get_world_size()``: the count of all ranks."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Mult):
+        return False
+    sides = (values.get(tree.site(side)) for side in (node.left, node.right))
+    return any(side is not None and bool(side.of(Kind.WORLD)) for side in sides)
 
 
 def _ratio(node: ast.expr) -> bool:

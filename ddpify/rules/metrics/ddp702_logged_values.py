@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts
+from ddpify.facts.model import Facts, Status
 from ddpify.facts.sinks import COUNTED, Part
 from ddpify.facts.tree import FUNCTIONS
 from ddpify.facts.values import Kind
@@ -41,6 +41,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if not parts or call.site in done:
             continue
         done.add(call.site)
+        if facts.status is Status.MIGRATED and _is_redrawn(call):
+            continue  # it was said when it was migrated
         place = _before(facts, call)
         why_not = _why_not(facts, call, parts, place)
         fix = () if why_not or place is None else _fix(facts, place, parts, known)
@@ -114,20 +116,13 @@ def _fix(
         for part in group:
             if not _changes_later(facts, place, part.text):
                 known.made[blocks[0], part.text] = names[part.text], made
-    edits += [edit(facts, How.REPLACE, p.site, _shown(facts, p, names)) for p in parts]
+    edits += [edit(facts, How.REPLACE, p.site, _shown(p, names)) for p in parts]
     return tuple(dict.fromkeys(edits))
 
 
-def _shown(facts: Facts, part: Part, names: dict[str, str]) -> str:
+def _shown(part: Part, names: dict[str, str]) -> str:
     """What stands where a part stood: a name, or as many times as many as there are ranks."""
-    if part.how != COUNTED:
-        return names[part.text]
-    tree = facts.tree(part.site)
-    node = tree.expression(part.site)
-    above = tree.parent(node) if node is not None else None
-    product = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult)
-    inside = isinstance(above, ast.BinOp | ast.UnaryOp) and not product
-    return f"({{}} * {COUNTED})" if inside else f"{{}} * {COUNTED}"
+    return f"{{}} * {COUNTED}" if part.how == COUNTED else names[part.text]
 
 
 def _new_name(facts: Facts, place: Site, text: str, known: _Reductions) -> str:
