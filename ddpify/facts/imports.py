@@ -39,7 +39,9 @@ def unread(m: Machine, module: Value, site: Site) -> None:
     """Say that a module is neither in the project nor known: what it does is not seen."""
     for thing in module.of(Kind.EXTERNAL):
         if not is_known(thing.name):
-            m.unknown(Unknown(site, f"`{thing.name}` is not read: what it writes, each rank does"))
+            m.unknown(
+                Unknown(site, f"`{thing.name or '.'}` is not read: what it writes, each rank does")
+            )
 
 
 def import_star(m: Machine, f: Frame, module: Value, site: Site) -> None:
