@@ -130,6 +130,16 @@ class Tree:
         ]
         return not all(any(self._precedes(s, read) for s in stores) for read in later)
 
+    def read_of(self, owner: Site) -> Site | None:
+        """Where an attribute of what stands there is read: neither called nor bound."""
+        base = self.expression(owner)
+        node = self.parent(base) if base is not None else None
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            return None
+        around = self.parent(node)
+        called = isinstance(around, ast.Call) and around.func is node
+        return None if called else self.site(node)
+
     def _begins(self, node: ast.AST) -> tuple[int, int]:
         span = self.source.span(node)
         return span.line, span.column

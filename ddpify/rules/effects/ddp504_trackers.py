@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
@@ -53,16 +52,10 @@ def _answers(facts: Facts) -> Iterable[Site]:
         if asks and _is_asked(call.receiver, call.where) and call.site not in handed:
             yield call.site
     for access in facts.accesses:
-        tree = facts.tree(access.base_site)
-        base = tree.expression(access.base_site)
-        node = tree.parent(base) if base is not None else None
-        if access.attribute not in ANSWERS or not isinstance(node, ast.Attribute):
-            continue
-        around = tree.parent(node)
-        called = isinstance(around, ast.Call) and around.func is node
-        read = isinstance(node.ctx, ast.Load) and not called
-        if read and _is_asked(access.base, access.where) and tree.site(node) not in handed:
-            yield tree.site(node)
+        if access.attribute in ANSWERS and _is_asked(access.base, access.where):
+            site = facts.tree(access.base_site).read_of(access.base_site)
+            if site is not None and site not in handed:
+                yield site
 
 
 def _is_asked(tracker: Value | None, where: Where) -> bool:
