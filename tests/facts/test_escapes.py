@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from ddpify.facts.model import Danger, Facts
-from ddpify.rules.examples.single import SINGLE
-from tests.projects import put, read
+from ddpify.rules.base import Example
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.single import LEARNER, LEGACY, SINGLE
+from tests.projects import put, put_example, read
 
 MAIN = dict(SINGLE.files)["main.py"].replace(
     "import torch\n", "import torch\nimport hidden\nfrom functools import partial\n", 1
@@ -91,6 +93,26 @@ def test_what_is_known_is_followed(tmp_path: Path, change: tuple[str, str]) -> N
     found = facts(tmp_path, *change)
     assert found.models
     assert not found.followed.escapes
+
+
+ONCE = "            self.once()\n"
+PLACE = "    for facts,"
+CHOSEN = [
+    changed(LEARNER, (ONCE, f"{ONCE}            getattr(self, turn)()\n")),
+    changed(
+        LEGACY,
+        ("for number in", "def keep():\n    torch.save(judge, 'j')\n\n\nfor number in"),
+        (PLACE, f"    getattr(sys.modules[__name__], os.environ['KEEP'])()\n{PLACE}"),
+        ("import os\n", "import os\nimport sys\n"),
+    ),
+]
+
+
+@pytest.mark.parametrize("example", CHOSEN)
+def test_a_function_that_is_chosen_late_may_have_hold_of_the_model(
+    tmp_path: Path, example: Example
+) -> None:
+    assert dangers(read(put_example(example, tmp_path))) == {Danger.CALLBACK}
 
 
 def test_a_base_that_is_not_read_is_given_the_model(tmp_path: Path) -> None:
