@@ -24,7 +24,9 @@ CALL = "y.cuda(\n        async = True)"
 
 
 def test_a_file_is_written_without_the_keyword_or_not_at_all() -> None:
-    now = rewritten(OLD, ("argument", CALL, "", "async"), ("argument", CALL, "True", "non_blocking"))
+    now = rewritten(
+        OLD, ("argument", CALL, "", "async"), ("argument", CALL, "True", "non_blocking")
+    )
     assert "y = y.cuda(non_blocking=True)  # async=2" in now
     with pytest.raises(ReadOnlySource):
         rewritten(OLD, ("argument", 'print("é async=1")', "1", "k"))
