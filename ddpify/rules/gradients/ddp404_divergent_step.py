@@ -12,7 +12,7 @@ from ddpify.facts.values import Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
-from ddpify.rules.gradients.rounds import OWN_ROUNDS, uneven
+from ddpify.rules.gradients.rounds import EQUAL_ROUNDS, OWN_ROUNDS, uneven
 from ddpify.rules.shared.alone import Alone, spoken
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -236,6 +236,7 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        EQUAL_ROUNDS,
         changed(
             SINGLE,
             (

@@ -135,6 +135,18 @@ RULE = Rule(
         ),
         marked(SINGLE, "DDP301", "nn.Linear(32, 4)).cuda()"),
         marked(LEARNER, "DDP301", "self.core.to(place)"),
+        changed(  # SyncBatchNorm is no BatchNorm1d: it would keep its momentum
+            SINGLE,
+            ("nn.Linear(16, 32), nn.ReLU", "nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU"),
+            ("nn.Linear(32, 4)).cuda()\n", "nn.Linear(32, 4)).cuda()  # DDP301\n"),
+            ("        net.train()\n", "        net.train()\n        net.apply(slow)\n"),
+            (
+                "def main():\n",
+                "def slow(layer):\n"
+                "    if isinstance(layer, nn.BatchNorm1d):  # DDP301\n"
+                "        layer.momentum = 0.01\n\n\ndef main():\n",
+            ),
+        ),
     ),
     good=CORRECT,
 )
