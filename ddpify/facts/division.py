@@ -128,12 +128,13 @@ class _Loop:
         calls = roles.calls_of(self.m)
         forwards = roles.forwards_of(self.m)
         outputs = roles.training_forwards(calls, forwards)
-        inside = [f for f in forwards if f.call.site.within(self.training.batch.site)]
-        here = self.training.batch.frame.stack
-        trained = tuple(f for f in inside if f.output in outputs and f.call.where.stack == here)
+        loop = self.training.batch
+        inside = [f for f in forwards if any(x.site == loop.site for x in f.call.where.loops())]
+        trained = tuple(f for f in inside if f.output in outputs)
         sites = {f.call.site for f in trained}
-        mixed = any(f.call.where.no_grad for f in inside if f.call.site in sites)
-        return () if mixed else trained
+        evaluates = any(f.call.where.no_grad for f in inside if f.call.site in sites)
+        own = all(f.call.where.function is loop.function for f in trained)
+        return trained if own and not evaluates else ()
 
     def _differs(self, value: Value) -> bool:
         """Whether a value may be another on each rank: all draw alike until they train."""
