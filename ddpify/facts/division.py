@@ -198,10 +198,8 @@ class _Loop:
     def _given(self, forward: Forward) -> set[str]:
         """The names in the arguments of a call of the model."""
         node = self.tree.expression(forward.call.site)
-        arguments = (
-            [*node.args, *[k.value for k in node.keywords]] if isinstance(node, ast.Call) else []
-        )
-        return {n for argument in arguments for n in loaded(argument)}
+        given = (*node.args, *node.keywords) if isinstance(node, ast.Call) else ()
+        return {n for argument in given for n in loaded(argument)}
 
     def _is_setting(self, name: str) -> bool:
         value = self.training.batch.frame.lookup(name)
