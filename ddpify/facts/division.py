@@ -35,15 +35,15 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.states import States, states
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Value
+from ddpify.python import words
 from ddpify.source import Site
 
 Why = str
 # What is no tensor, however it is used.
 NUMBERS = frozenset(
-    """builtins.len builtins.int builtins.float builtins.str builtins.bool builtins.range time.time
+    """builtins.len builtins.int builtins.float builtins.str builtins.bool builtins.range
     random.random random.randint random.uniform random.gauss .size .item""".split()
 )
-DRAWN = "numpy.random."  # numbers or arrays, other ones on each rank
 # Kinds of values that an argument may hold besides the batch: the same for every sample.
 SETTINGS = (Kind.ARGUMENT, Kind.DEVICE, Kind.EXTERNAL, Kind.MODULE, Kind.FUNCTION, Kind.CLASS)
 # With another axis than the first, what looks along axes is not followed.
@@ -98,7 +98,7 @@ class _Loop:
             return "how many batches there are differs between ranks"
         cut = self._cut(node, forwards)
         if cut is None:
-            return "its body does not call the model itself"
+            return "its body does not call both the model and backward()"
         split = CutBody(node.body[:cut], node.body[cut:], stored(targets_of(node)))
         carried = self._states(node, split, forwards)
         if isinstance(carried, str):
@@ -128,12 +128,13 @@ class _Loop:
         calls = roles.calls_of(self.m)
         forwards = roles.forwards_of(self.m)
         outputs = roles.training_forwards(calls, forwards)
-        inside = [f for f in forwards if f.call.site.within(self.training.batch.site)]
-        here = self.training.batch.frame.stack
-        trained = tuple(f for f in inside if f.output in outputs and f.call.where.stack == here)
+        loop = self.training.batch
+        inside = [f for f in forwards if any(x.site == loop.site for x in f.call.where.loops())]
+        trained = tuple(f for f in inside if f.output in outputs)
         sites = {f.call.site for f in trained}
-        mixed = any(f.call.where.no_grad for f in inside if f.call.site in sites)
-        return () if mixed else trained
+        evaluates = any(f.call.where.no_grad for f in inside if f.call.site in sites)
+        own = all(f.call.where.function is loop.function for f in trained)
+        return trained if own and not evaluates else ()
 
     def _differs(self, value: Value) -> bool:
         """Whether a value may be another on each rank: all draw alike until they train."""
@@ -149,10 +150,9 @@ class _Loop:
         for number, statement in enumerate(node.body):
             site = self.tree.site(statement)
             if any(f.call.site.within(site) for f in forwards):
-                rest = self.tree.site(node.body[-1])
                 after = self.training.backward.where.statement
-                inside = after.path == site.path and site.span.line <= after.span.line
-                return number if inside and after.span.end_line <= rest.span.end_line else None
+                inside = after.within(self.training.batch.site)
+                return number if inside and site.span.line <= after.span.line else None
         return None
 
     def _names(
@@ -198,10 +198,8 @@ class _Loop:
     def _given(self, forward: Forward) -> set[str]:
         """The names in the arguments of a call of the model."""
         node = self.tree.expression(forward.call.site)
-        arguments = (
-            [*node.args, *[k.value for k in node.keywords]] if isinstance(node, ast.Call) else []
-        )
-        return {n for argument in arguments for n in loaded(argument)}
+        given = (*node.args, *node.keywords) if isinstance(node, ast.Call) else ()
+        return {n for argument in given for n in loaded(argument)}
 
     def _is_setting(self, name: str) -> bool:
         value = self.training.batch.frame.lookup(name)
@@ -274,12 +272,15 @@ class _Loop:
         if not isinstance(node, ast.Call):
             return isinstance(node, ast.Constant) or ast.unparse(node) in ("[]", "{}")
         site = self.tree.site(node)
-        return any(c.name in NUMBERS for c in roles.calls_of(self.m) if c.site == site)
+        return any(
+            c.name in NUMBERS | words.CLOCKS for c in roles.calls_of(self.m) if c.site == site
+        )
 
     def _draws(self, node: ast.AST) -> bool:
         site = self.tree.site(node) if isinstance(node, ast.Call) else None
         calls = roles.calls_of(self.m)
-        return site is not None and any(c.site == site and c.name.startswith(DRAWN) for c in calls)
+        drawn = tuple(start for start, library in words.DRAWS if library == words.NUMPY)
+        return site is not None and any(c.site == site and c.name.startswith(drawn) for c in calls)
 
     def _axes(self, forwards: tuple[Forward, ...]) -> set[int | None]:
         """The axes along which DataParallel divides what these calls are given."""

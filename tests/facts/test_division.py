@@ -8,7 +8,9 @@ import pytest
 
 from ddpify.facts.link import analyze
 from ddpify.facts.model import Facts
+from ddpify.pipeline import migrate
 from ddpify.project import Project
+from ddpify.settings import Settings
 from tests.projects import put
 
 PROGRAM = """import random
@@ -22,6 +24,10 @@ net = nn.Linear(12, 3)
 criterion = nn.CrossEntropyLoss()
 descent = torch.optim.SGD(net.parameters(), lr=0.1)
 weights = torch.ones(3)
+
+
+def apply(model, x):
+    return model(x)
 
 
 def pair(start):
@@ -71,6 +77,9 @@ LEFT = [
     pytest.param("x = read(i)\nloss = criterion(net(x[0]), x[1])", "`x` is no", id="container"),
     pytest.param(
         SLICES + "w = np.random.beta(1, 1)\nloss = criterion(net(x), y) * w", "drawn", id="drawn"
+    ),
+    pytest.param(
+        SLICES + "x = apply(net, x)\nloss = criterion(net(x), y)", "its body calls no", id="helper"
     ),
     pytest.param("x, y = pair(i)\n" + CALL, "flattened", id="flattened"),
     pytest.param(
@@ -201,3 +210,11 @@ def test_the_variable_of_a_loop_over_batches_is_no_number(tmp_path: Path) -> Non
     facts = analyze(Project.of(put({"main.py": text}, tmp_path) / "main.py"), batch_dim=0)
     assert facts is not None
     assert [one.names for one in facts.divisions] == [("x", "y")], facts.undivided
+
+
+def test_a_batch_that_is_made_whole_cannot_be_kept_per_rank(tmp_path: Path) -> None:
+    text = PROGRAM.replace("BODY", (SLICES + CALL).replace("\n", "\n        "))
+    entry = put({"main.py": text}, tmp_path) / "main.py"
+    outcome = migrate([entry], Settings(batch_size="per-rank", batch_dim=0))
+    assert ["DDP218" in one.message for one in outcome.refusals] == [True]
+    assert not outcome.changes
