@@ -64,10 +64,8 @@ class ProgramReader(ReadingRecord):
         self.drop_data_parallel = target.drop_data_parallel
         self.sharded = target.sharded
         self.unwraps = target.unwraps
-        self.shares = target.shares
-        self.dealt = target.dealt
-        self.whole = target.whole
-        self.sized = target.sized
+        self.shares, self.dealt = target.shares, target.dealt
+        self.whole, self.sized = target.whole, target.sized
         self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all
