@@ -33,13 +33,6 @@ class Effect:
 CONSOLE, DIRECTORIES = words.CONSOLE, words.DIRECTORIES
 CHECKPOINTS, TRACKERS = frozenset({words.SAVE}), words.TRACKED
 FILE_METHODS = frozenset({*writers.METHODS, *writers.OF_PATHS, "save_pretrained", "unlink"})
-# What is given an open file: where that is among the arguments.
-INTO_FILES = {
-    "json.dump": (1, "fp"),
-    "pickle.dump": (1, "file"),
-    "yaml.dump": (1, "stream"),
-    "yaml.safe_dump": (1, "stream"),
-}
 LOG_FILES = frozenset({"logging.FileHandler", "logging.handlers.RotatingFileHandler"})
 
 
@@ -70,7 +63,8 @@ def _by_name(call: Call) -> EffectKind | None:
 
 def _into_own_file(call: Call) -> bool:
     """Writing to a file object is covered by the opening of that file."""
-    target = call.arg(*INTO_FILES[call.name]) if call.name in INTO_FILES else None
+    place = writers.INTO_FILES.get(call.name)
+    target = call.arg(*place) if place is not None else None
     return target is not None and bool(target.dep(Kind.FILE)) and call.alone
 
 

@@ -65,10 +65,8 @@ class ProgramReader(ReadingRecord):
         self.sharded = target.sharded
         self.spared = target.spared
         self.unwraps, self.shares = target.unwraps, target.shares
-        self.dealt = target.dealt
+        self.dealt, self.whole, self.sized = target.dealt, target.whole, target.sized
         self.divided = {division.statement: division for division in target.divisions}
-        self.whole = target.whole
-        self.sized = target.sized
         self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called
         self.firsts: list[Call] = []  # `next(iter(loader))` that rank 0 will answer for all

@@ -20,10 +20,11 @@ from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Measure, Value
 from ddpify.source import Site
 
-SHAPED = frozenset(
-    """.view .reshape .expand .repeat torch.randn torch.rand torch.zeros torch.ones torch.full
-    torch.empty torch.eye torch.arange torch.randint numpy.random.normal torch.randperm
-    numpy.random.randn numpy.random.uniform numpy.ones numpy.zeros""".split()
+_TORCH = "randn rand zeros ones full empty eye arange randint randperm".split()
+SHAPED = (
+    frozenset(""".view .reshape .expand .repeat numpy.random.normal numpy.random.randn
+    numpy.random.uniform numpy.ones numpy.zeros""".split())
+    | frozenset(f"torch.{name}" for name in _TORCH)
 )
 Size = tuple[str, Value]
 

@@ -72,6 +72,14 @@ _DISK: Final[dict[str, Place | None]] = {
 }
 FUNCTIONS: Final[dict[str, Place | None]] = {**_IMAGES, **_ARRAYS, **_DISK}
 
+# Those that are given an open file, and where it is among the arguments.
+INTO_FILES: Final[dict[str, Place]] = {
+    "json.dump": (1, "fp"),
+    "pickle.dump": (1, "file"),
+    "yaml.dump": (1, "stream"),
+    "yaml.safe_dump": (1, "stream"),
+}
+
 # Methods, whatever they are asked of; of pandas those that are given a path.
 METHODS: Final[dict[str, Place]] = {
     "savefig": (0, "fname"),

@@ -121,3 +121,17 @@ for number in range(30):
         optimiser.step()
     torch.save(judge.state_dict(), "judge.pt")
 """}.items()))
+
+# What nearly every script has of its own.
+METER = """class Meter:
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+"""

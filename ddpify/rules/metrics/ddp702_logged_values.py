@@ -20,6 +20,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
 from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
+from ddpify.rules.examples.single import METER
 from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_one
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -230,19 +231,6 @@ def _by_everyone(call: RankCall, values: Sequence[RankValue]) -> bool:
     made = [thing.call for value in values for thing in value.sources() if thing.call is not None]
     return all(one.everywhere and not reduces(one) for one in made)
 
-
-METER = """class Meter:
-    def __init__(self):
-        self.val = self.avg = self.sum = self.count = 0
-
-    def update(self, val, n=1):
-        self.val = val
-        self.sum += val * n
-        self.count += n
-        self.avg = self.sum / self.count
-
-
-"""
 
 RULE = Rule(
     "DDP702",
