@@ -82,8 +82,6 @@ def dice_loss(guess, truth):
 
 """,
     """
-            if x.size(0) < batch_size:
-                continue
             out = model(x.view(batch_size, -1))
             loss = F.cross_entropy(out, y)
             loss += dice_loss(F.softmax(out, dim=1), F.one_hot(y, 3).float())

@@ -83,7 +83,7 @@ RULE = Rule(
                 "            adam.zero_grad()\n",
             ),
         ),
-        changed(  # no rank's batch is as long: nothing would be trained on
+        changed(  # no batch of a rank is as long (DDP404 refuses it besides)
             SINGLE,
             (
                 "            adam.zero_grad()\n",
