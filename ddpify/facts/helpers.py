@@ -51,7 +51,7 @@ def _only_effects(
     if any(e.kind not in VISIBLE + OWN or not _is_own(e) for e in own):
         return False
     inside = [c for c in calls if _runs_in(c, info)]
-    if any(c.name in NOT_ALONE or _is_forward(c) for c in inside):
+    if any(c.name in NOT_ALONE or c.unread or _is_forward(c) for c in inside):
         return False
     functions = {c.where.function for c in inside} | {c.target for c in inside} | {info}
     return not any(f is not None and leaves_marks(f.node, trees.values()) for f in functions)

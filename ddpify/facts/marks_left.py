@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterable, Iterator
 
 from ddpify.facts.tree import Tree
@@ -14,6 +15,11 @@ CHANGES = frozenset(
     requires_grad_ load_state_dict zero_grad register_buffer set_epoch""".split()
 )
 
+# What gives what it is given, a part of it or its elements; other builtins make something new.
+HANDS_ON = frozenset(
+    "enumerate filter getattr iter list map max min next reversed set sorted tuple vars zip".split()
+)
+
 
 def leaves_marks(
     function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, trees: Iterable[Tree]
@@ -22,7 +28,8 @@ def leaves_marks(
 
     A global that nothing else reads, the time of the last call say, is its own.
     """
-    own = set(_made_here(function))
+    trees = tuple(trees)
+    own = _own_names(function, trees)
     for node in ast.walk(function):
         if isinstance(node, ast.Nonlocal):
             return True
@@ -69,14 +76,77 @@ def _reads(node: ast.AST) -> str:
 
 def _is_change(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
-    return name in CHANGES
+    in_place = name.endswith("_") and not name.endswith("__")
+    return in_place or name in CHANGES
 
 
-def _made_here(function: ast.AST) -> Iterator[str]:
-    """Names that the function binds itself, parameters not among them."""
+def _own_names(
+    function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, trees: Iterable[Tree]
+) -> set[str]:
+    """Names for what the function makes, not for parts of what it is given.
+
+    ``for group in optimizer.param_groups`` binds a part; ``lines = [loss, epoch]`` makes a list.
+    """
+    bound = list(_bindings(function))
+    given = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
+    own = {name for name, _, _ in bound} - given
+    modules = {
+        (alias.asname or alias.name).partition(".")[0]
+        for tree in trees
+        for node in tree.nodes()
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    while True:
+        parts = {n for n, value, each in bound if n in own and _is_part(value, each, own | modules)}
+        if not parts:
+            return own
+        own -= parts
+
+
+def _bindings(function: ast.AST) -> Iterator[tuple[str, ast.expr, bool]]:
+    """Each name that is bound, what to, and whether to an element of it."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
+        targets: list[ast.expr] = []
+        value: ast.expr | None = None
+        each = isinstance(node, (ast.For, ast.comprehension))
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                each = any(isinstance(target, (ast.Tuple, ast.List)) for target in targets)
+            case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(
+                target=target, value=value
+            ):
+                targets = [target]
+            case ast.For(target=target, iter=value) | ast.comprehension(target=target, iter=value):
+                targets = [target]
+            case ast.withitem(context_expr=value, optional_vars=ast.expr() as target):
+                targets = [target]
+        if value is not None:
+            names = (name for target in targets for name in ast.walk(target))
+            for name in names:
+                if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store):
+                    yield name.id, value, each
+
+
+def _is_part(value: ast.expr, each: bool, own: set[str]) -> bool:
+    """Whether a value, or each element of it, may be an object of somebody else's."""
+    match value:
+        case ast.Name(id=name):
+            return name not in own
+        case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Await(value=inner):
+            return _is_part(inner, each, own)
+        case ast.Call(func=ast.Name(id=name), args=args):
+            fresh = name not in HANDS_ON and hasattr(builtins, name)
+            return not fresh and any(_is_part(one, each, own) for one in args)
+        case ast.Call(func=func):
+            return _is_part(func, each, own)
+        case ast.IfExp(body=one, orelse=other):
+            return _is_part(one, each, own) or _is_part(other, each, own)
+        case ast.BoolOp(values=values):
+            return any(_is_part(one, each, own) for one in values)
+        case ast.List(elts=elements) | ast.Tuple(elts=elements) | ast.Set(elts=elements):
+            return each and any(_is_part(one, each, own) for one in elements)
+    return False
 
 
 def _root(node: ast.expr) -> str:

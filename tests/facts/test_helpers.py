@@ -27,6 +27,14 @@ CHANGES = {
     "a global's entry": '    options["epoch"] = epoch\n',
     "a global": "    global epochs_done\n    epochs_done = epoch\n",
     "an attribute": "    net.epoch = epoch\n",
+    "a part of what it is given": (
+        "    for group in optimizer.param_groups:\n        group['lr'] = group['lr'] * 0.8\n"
+    ),
+    "a part under a second name": (
+        "    groups = list(optimizer.param_groups)\n    first = groups[0]\n    first['lr'] = 0.1\n"
+    ),
+    "parameters in place": "    net.weight.data.mul_(0.5)\n",
+    "what unread code changes": "    hidden.decay(optimizer)\n",
     "the mode of the model": "    net.eval()\n",
     "the random state": "    torch.manual_seed(epoch)\n",
     "the end of the program": "    sys.exit(0)\n",
@@ -34,6 +42,9 @@ CHANGES = {
 LEAVES_NOTHING = {
     "prints": "",
     "a list of its own": "    rows = []\n    rows.append(epoch)\n",
+    "an entry of a table of its own": (
+        "    table = {'epoch': epoch, 'rows': list(history)}\n    table['rows'] = len(history)\n"
+    ),
     "a file of its own": '    with open("log.txt", "w") as log:\n        log.write("x")\n',
     "a folder": '    os.makedirs("runs")\n',
     "a global of its own": "    global last\n    last = epoch\n",
@@ -42,7 +53,9 @@ LEAVES_NOTHING = {
 
 def helpers(body: str, tmp_path: Path) -> list[str]:
     text = "def keep(kept, epoch):\n    kept['epoch'] = epoch\n"
-    text += f"import os\nimport sys\nlast = 0\ndef report(epoch):\n{body}{SHOWN}{TRAIN}"
+    text += (
+        f"import os\nimport sys\nimport hidden\nlast = 0\ndef report(epoch):\n{body}{SHOWN}{TRAIN}"
+    )
     text += "print(globals().get('x'), epochs_done)\n" if "epochs_done" in body else ""
     return [info.name for info in facts_of(text, tmp_path).helpers]
 
