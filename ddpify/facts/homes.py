@@ -22,6 +22,7 @@ MOVES = frozenset(
 )
 
 _IN_PLACE = (".apply", ".load_state_dict")  # they move nothing and make no parameters
+_DRAWS = "torch.nn.init."
 
 
 def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
@@ -34,7 +35,8 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
         return None
     called = _first_call(m, things)
     moves = [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
-    moves = [c for c in moves if c.name not in _IN_PLACE or not _is_in(c, rounds)]
+    moves += [c for c in _drawn(m, things) if c.order < called]
+    moves = [c for c in moves if not _is_in_place(c) or not _is_in(c, rounds)]
     if any(c.order > first_use for c in moves):
         made = [b for b in names if b.order < called]
     built = [b for b in made if not _alias(m, b)]
@@ -45,10 +47,23 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
         return None
     depth = len(bind.where.stack)
     after = [e for e in events if e.where.frame.stack[:depth] == bind.where.stack]
-    anchor = max([*after, bind], key=_order)
+    anchor, frame = max([*after, bind], key=_order), bind.where.frame
+    if last.order > anchor.order and "." in bind.target:
+        anchor, frame = last, _method_around(last, bind) or frame
     used = first_use if anchor.order < first_use else called
-    statement = _statement_in(m, bind.where.frame, anchor, used)
+    statement = _statement_in(m, frame, anchor, used)
     return Home(statement, bind.target) if statement is not None else None
+
+
+def _method_around(event: Bind | Call, bind: Bind) -> Frame | None:
+    """The method that led to an event, of the object whose attribute ``bind`` is: the outermost."""
+    found: Frame | None = None
+    frame: Frame | None = event.where.frame
+    while frame is not None:
+        if frame.self_thing is not None and frame.self_thing is bind.where.frame.self_thing:
+            found = frame
+        frame = frame.caller
+    return found
 
 
 def _rounds(m: Machine, things: tuple[Thing, ...]) -> set[Site]:
@@ -112,6 +127,21 @@ def _binds(m: Machine, things: tuple[Thing, ...]) -> list[Bind]:
 def _moves(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
     moves = [e for e in m.events if isinstance(e, Call) and e.name in MOVES]
     return [c for c in moves if c.receiver is not None and _is_model(c.receiver, things)]
+
+
+def _drawn(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
+    """``torch.nn.init.normal_(p)`` for parameters of the model."""
+    calls = (e for e in m.events if isinstance(e, Call) and e.name.startswith(_DRAWS) and e.args)
+    return [c for c in calls if any(t in things for t in _owners(c.args[0]))]
+
+
+def _owners(value: Value) -> list[Thing]:
+    given = value.dep(Kind.PARAMETERS)
+    return [whole(owner) for one in given if one.inner is not None for owner in one.inner.things]
+
+
+def _is_in_place(call: Call) -> bool:
+    return call.name in _IN_PLACE or call.name.startswith(_DRAWS)
 
 
 def _namable(target: str) -> bool:

@@ -103,6 +103,25 @@ FLOWS = [
         id="two-models-two-optimizers",
     ),
     pytest.param(
+        f"{DATA}"
+        "class Trainer:\n"
+        "    def __init__(self):\n"
+        "        self.net = nn.Linear(4, 1)\n\n"
+        "    def reset(self):\n"
+        "        for child in self.net.modules():\n"
+        "            for p in child.parameters():\n"
+        "                nn.init.uniform_(p, -0.1, 0.1)\n\n"
+        "    def run(self):\n"
+        "        optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)\n"
+        "        self.reset()  #: home\n"
+        "        for epoch in range(3):  #: epoch\n"
+        "            for x, y in loader:  #: batches\n"
+        "                nn.functional.mse_loss(self.net(x), y).backward()\n"
+        "                optimizer.step()\n\n"
+        "Trainer().run()\n",
+        id="drawn-again-by-a-method",
+    ),
+    pytest.param(
         f"{DATA}teacher = nn.Linear(4, 1)\nteacher.eval()\nnet = nn.Linear(4, 1)  #: home\n{SGD}"
         "for epoch in range(3):  #: epoch\n    for x, y in loader:  #: batches\n"
         "        with torch.no_grad():\n            goal = teacher(x)\n"
