@@ -18,6 +18,9 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Measure, Thing, Value
 
+# Of each sequence as many entries as it is long: those that are not padding.
+PACKS = frozenset({"pack_padded_sequence", "pack_sequence"})
+
 
 def reduced(
     m: Machine,
@@ -80,6 +83,8 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail in counts.PICKS or (tail == "where" and len(call.args) == 1):
         return picked(call, call.args)
+    if tail in PACKS:
+        return computed(*call.args, measure=Measure.PICKED)
     if tail in counts.SIZES:
         return counts.size(m, f, first, call.site)
     if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:

@@ -62,10 +62,10 @@ def _varying(call: Call, ratio: Thing) -> Finding:
         "DDP401",
         call.site,
         "the loss divides by a count or by weights that differ between ranks",
-        Severity.NOTE,
+        Severity.ERROR,
         (),
-        "averaging the ranks is then not exact: divide by per_rank_count(count), or weigh the mean"
-        " by global_mean(mean, count), where every rank comes by",
+        "averaging the ranks is then not exact: divide the sum by the count of all ranks over their"
+        " number, in a statement that every rank comes by",
         ((ratio.born, "divided"),),
     )
 
