@@ -18,7 +18,8 @@ def programs() -> Iterator[Case]:
     yield from (case for case in all_cases() if case.label == "bad")
     for rule in all_rules():
         for number, example in enumerate(rule.bad):
-            yield Case(f"{rule.id}-{number}", "", "", "bad", "", example.files)
+            if rule.lint_file is None:  # that needs no call to be read, nor Python 3
+                yield Case(f"{rule.id}-{number}", "", "", "bad", "", example.files)
 
 
 def helped() -> Iterator[Case]:

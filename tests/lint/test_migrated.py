@@ -36,6 +36,7 @@ KNOWN = {
     "DDP405-2": REFUSED,
     "DDP503-0": EXISTS,
     "DDP503-1": EXISTS,
+    "DDP504-1": "what a stand-in answers is not followed",
     "DDP506-0": ALONE,
     "DDP506-1": ALONE,
     "DDP603-2": "only checkpoints of the DataParallel era have the prefix",
