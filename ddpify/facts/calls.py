@@ -95,7 +95,8 @@ def _call_thing(
 ) -> Value | None:
     arguments = _with_bound(thing, arguments, event)
     if thing.part_of is not None and event.name.startswith("."):
-        return None
+        whole = thing.part_of.part_of is None and thing.part_of.kind in CALLABLE_MODELS
+        return forward(m, thing.part_of, event) if whole and event.name == ".forward" else None
     if isinstance(thing.ref, FunctionInfo):
         return _call_function(m, f, thing, thing.ref, arguments, event)
     if thing.kind is Kind.CLASS and isinstance(thing.ref, ClassInfo):

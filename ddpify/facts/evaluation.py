@@ -36,8 +36,8 @@ def _site(m: Machine, forward: Forward, training: list[Forward]) -> Site | None:
     """The outermost safe expression that carries the model to this forward."""
     best: Site | None = None
     frame: Frame | None = forward.call.where.frame
-    site: Site | None = forward.call.callee
-    if not any(t.call.callee == site for t in training):
+    site: Site | None = forward.call.owner_site
+    if not any(t.call.owner_site == site for t in training):
         best = site
     while frame is not None and site is not None:
         node = m.tree(site.path).expression(site)

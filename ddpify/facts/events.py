@@ -78,6 +78,12 @@ class Call:
     bound: bool = False
     unread: str = ""
 
+    @property
+    def owner_site(self) -> Site:
+        """What is called: of ``net.forward(x)``, which the wrapper has too, ``net``."""
+        owner = self.receiver_site if self.name == ".forward" else None
+        return owner or self.callee
+
     def arg(self, position: int, keyword: str) -> Value | None:
         """An argument by position or keyword."""
         if keyword in self.kwargs:

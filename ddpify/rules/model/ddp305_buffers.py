@@ -66,7 +66,7 @@ def _synchronised(facts: Facts, function: FunctionInfo | None) -> bool:
 def _model_name(facts: Facts, forward: Forward, loop: Loop) -> str | None:
     """What the model is called where the loop is."""
     tree = facts.tree(forward.call.site)
-    node = tree.expression(forward.call.callee)
+    node = tree.expression(forward.call.owner_site)
     if isinstance(node, ast.Call) and node.args:  # unwrap(net)(inputs)
         node = node.args[0]
     if isinstance(node, (ast.Name, ast.Attribute)) and forward.call.where.function is loop.function:
