@@ -126,7 +126,13 @@ def _binds(m: Machine, things: tuple[Thing, ...]) -> list[Bind]:
 
 def _moves(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
     moves = [e for e in m.events if isinstance(e, Call) and e.name in MOVES]
-    return [c for c in moves if c.receiver is not None and _is_model(c.receiver, things)]
+    return [c for c in moves if c.receiver is not None and _moves_it(c, c.receiver, things)]
+
+
+def _moves_it(call: Call, receiver: Value, things: tuple[Thing, ...]) -> bool:
+    """Whether all of the model is moved, or a part of it changed: ``net.head.apply(draw)``."""
+    parts = call.name in _IN_PLACE and any(whole(t) in things for t in receiver.things)
+    return parts or _is_model(receiver, things)
 
 
 def _drawn(m: Machine, things: tuple[Thing, ...]) -> list[Call]:

@@ -122,6 +122,22 @@ FLOWS = [
         id="drawn-again-by-a-method",
     ),
     pytest.param(
+        f"{NET_CLASS}{DATA}"
+        "def draw(layer):\n"
+        "    for p in layer.parameters():\n"
+        "        nn.init.uniform_(p, -0.1, 0.1)\n\n"
+        "def build():\n"
+        "    whole = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1))\n"
+        "    net = whole\n"
+        "    whole[1].apply(draw)  #: home\n"
+        "    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "    for epoch in range(3):  #: epoch\n"
+        "        for x, y in loader:  #: batches\n"
+        "            nn.functional.mse_loss(net(x), y).backward()\n"
+        "            optimizer.step()\n\nbuild()\n",
+        id="a-part-drawn-again",
+    ),
+    pytest.param(
         f"{DATA}teacher = nn.Linear(4, 1)\nteacher.eval()\nnet = nn.Linear(4, 1)  #: home\n{SGD}"
         "for epoch in range(3):  #: epoch\n    for x, y in loader:  #: batches\n"
         "        with torch.no_grad():\n            goal = teacher(x)\n"
