@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.values import Kind, Value
+from ddpify.outcome import Outcome
+from ddpify.pipeline import migrate
+from ddpify.settings import Settings
 from ddpify.source import Site
 
 # Chosen while the program runs: no reader knows which function of the file it is.
@@ -38,14 +42,48 @@ class Hidden:
     def __str__(self) -> str:
         return f"{self.how} {self.site}"
 
-    def apply(self, root: Path) -> None:
-        """Change the file."""
+    @contextmanager
+    def applied(self, root: Path) -> Iterator[None]:
+        """A time in which the file is changed."""
         file = root / self.site.path
-        lines = file.read_text().splitlines(keepends=True)
+        before = file.read_bytes()
+        lines = before.decode().splitlines(keepends=True)
         line, column, end_line, end = self.site.span
         head, tail = lines[line - 1][:column], lines[end_line - 1][end:]
         lines[line - 1 : end_line] = [f"{head}{self.text}{tail}"]
-        file.write_text("".join(lines))
+        file.write_bytes("".join(lines).encode())
+        try:
+            yield
+        finally:
+            file.write_bytes(before)
+
+
+def is_said(one: Hidden, entry: Path, known: Outcome) -> bool:
+    """Whether the mutant of a program that is migrated is refused, migrated in the same way, or
+    something is said of it that was not said of the whole program."""
+    with one.applied(known.root):
+        outcome = migrate([entry], Settings())
+    if outcome.refusals:
+        return True
+    assert outcome.account is not None
+    return bool(set(_said(outcome)) - set(_said(known))) or _edits(outcome) == _edits(known)
+
+
+def _said(outcome: Outcome) -> Iterator[tuple[str, int, str]]:
+    account = outcome.account.left if outcome.account is not None else ()
+    for note in (*outcome.notes, *account):
+        yield note.site.path, note.site.span.line, note.message
+    for one in outcome.findings:
+        if not one.fix:
+            yield one.site.path, one.site.span.line, one.message
+
+
+def _edits(outcome: Outcome) -> list[tuple[str, int, str, str]]:
+    return [
+        (edit.site.path, edit.site.span.line, edit.how.value, edit.code)
+        for one in outcome.findings
+        for edit in one.fix
+    ]
 
 
 def mutants(facts: Facts) -> Iterator[Hidden]:

@@ -7,18 +7,15 @@ is written, or what would be written is the same, or it is said what could not b
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.rules.base import Example
 from ddpify.rules.examples.single import LEARNER, LEGACY, SINGLE
 from ddpify.settings import Settings
-from tests.laws.sabotage import Hidden, mutants
+from tests.laws.sabotage import is_said, mutants
 from tests.projects import ENTRIES, put_example, put_fixture, read
 
 EXAMPLES = {"single": SINGLE, "learner": LEARNER, "legacy": LEGACY}
@@ -37,35 +34,5 @@ def test_what_is_hidden_is_named(name: str, tmp_path: Path) -> None:
     assert not known.refusals
     hidden = list(mutants(read(entry)))
     assert len(hidden) >= 2
-    silent = [str(one) for one in hidden if not _is_said(one, entry, known, tmp_path)]
+    silent = [str(one) for one in hidden if not is_said(one, entry, known)]
     assert not silent
-
-
-def _is_said(one: Hidden, entry: Path, known: Outcome, folder: Path) -> bool:
-    mutant = folder / "mutant"
-    shutil.rmtree(mutant, ignore_errors=True)
-    shutil.copytree(known.root, mutant)
-    one.apply(mutant)
-    outcome = migrate([mutant / entry.relative_to(known.root)], Settings())
-    if outcome.refusals:
-        return True
-    assert outcome.account is not None
-    named = set(_said(outcome)) - set(_said(known))
-    return bool(named) or _edits(outcome) == _edits(known)
-
-
-def _said(outcome: Outcome) -> Iterator[tuple[str, int, str]]:
-    account = outcome.account.left if outcome.account is not None else ()
-    for note in (*outcome.notes, *account):
-        yield note.site.path, note.site.span.line, note.message
-    for one in outcome.findings:
-        if not one.fix:
-            yield one.site.path, one.site.span.line, one.message
-
-
-def _edits(outcome: Outcome) -> list[tuple[str, int, str, str]]:
-    return [
-        (edit.site.path, edit.site.span.line, edit.how.value, edit.code)
-        for one in outcome.findings
-        for edit in one.fix
-    ]

@@ -17,7 +17,7 @@ from tests.text.edits import finding
 from tests.text.library import part
 
 FILES = 100
-PARTS = [0, *(pytest.param(number, marks=pytest.mark.thorough) for number in (1, 2, 3))]
+PARTS = [0, *(pytest.param(n, marks=pytest.mark.thorough) for n in range(1, 6))]
 WORD = "ddpify_test"
 
 

@@ -140,6 +140,7 @@ def test_two_nodes_train_as_one_does(project: Project, launched: Callable[[str],
     same_state(launched("detection"), project.experiment("nodes"))
 
 
+@pytest.mark.thorough
 def test_a_job_that_lost_a_rank_ends_and_a_restart_makes_up_for_it(
     project: Project, launched: Callable[[str], Path]
 ) -> None:

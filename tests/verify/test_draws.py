@@ -219,6 +219,7 @@ def test_half_the_loss_fails_with_neutral_draws(tmp_path: Path) -> None:
     assert [cause.rule for cause in result.causes] == ["DDP401"]
 
 
+@pytest.mark.thorough
 @pytest.mark.training
 def test_ranks_that_part_fail_whatever_they_draw(tmp_path: Path) -> None:
     bug = ("DistributedDataParallel(model)", "model")
@@ -227,6 +228,7 @@ def test_ranks_that_part_fail_whatever_they_draw(tmp_path: Path) -> None:
     assert result.causes[0].rule == "DDP301"
 
 
+@pytest.mark.thorough
 @pytest.mark.training
 def test_a_permutation_of_the_batch_stays_undecided_and_says_why(tmp_path: Path) -> None:
     result = verified(tmp_path, changed(GAN, PERMUTED), ["draws"])

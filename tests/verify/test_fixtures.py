@@ -76,7 +76,7 @@ TIGHT = "--tolerance=1e-10"  # a tenth of what users get in float64
                 [f"--nproc={ranks}", "--neutralise=all", TIGHT],
                 [*VISION_RUN],
                 id=f"{task}-on-{ranks}",
-                marks=[pytest.mark.thorough] * (ranks == 4 or task != "detection"),
+                marks=pytest.mark.thorough,
             )
             for task in VISION
             for ranks in (2, 4)
