@@ -29,6 +29,8 @@ def assign(
     if isinstance(target, ast.Starred):
         assign(m, f, target.value, value)
         return
+    if isinstance(source, ast.Constant) and _is_setting(f, target, source):
+        value = value.but(setting=True)
     value = value if _starts(m, f, target, value) else conditioned(f, value)
     site = m.site(f, target)
     value_site = m.site(f, source) if source is not None else None
@@ -41,6 +43,15 @@ def assign(
     elif isinstance(target, ast.Subscript):
         _store_item(m, f, target, value)
     m.record(Bind(m.tick(), written(target), value, m.where(f), site, value_site))
+
+
+def _is_setting(f: Frame, target: ast.expr, source: ast.Constant) -> bool:
+    """``DEBUG = False`` in a module or a class, ``self.debug = False`` in ``__init__``; what is
+    None there is made late."""
+    if isinstance(target, ast.Attribute):
+        made = f.function is not None and f.function.name == "__init__"
+        return made and source.value is not None
+    return isinstance(target, ast.Name) and f.function is None
 
 
 def _starts(m: Machine, f: Frame, target: ast.expr, value: Value) -> bool:

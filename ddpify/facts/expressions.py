@@ -79,6 +79,8 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
     keys: dict[object, Value] = {}
     for key, item in zip(node.keys, node.values, strict=True):
         value = m.evaluate(f, item)
+        if isinstance(item, ast.Constant):
+            value = value.but(setting=True)
         if key is None:
             for thing in value.things:
                 keys.update(thing.keys or {})
@@ -124,7 +126,7 @@ def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
     values = [m.evaluate(f, e) for e in (node.left, *node.comparators)]
     folded = _fold_compare(node, values)
     if folded is not None:
-        return constant(folded)
+        return constant(folded).but(setting=any(v.setting for v in values))
     plain = isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
     entries = measures.compared(v.measure for v in values) if not plain else None
     found = counts.without_gradient(computed(*values, measure=entries))
@@ -165,7 +167,7 @@ def _all_deps(values: list[Value]) -> frozenset[Thing]:
 def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
     value = m.evaluate(f, node.operand)
     if isinstance(node.op, ast.Not) and value.known:
-        return constant(not value.const)
+        return constant(not value.const).but(setting=value.setting)
     if isinstance(node.op, ast.USub) and isinstance(value.const, (int, float)):
         return constant(-value.const)
     return computed(value, measure=value.measure).but(rows=value.rows)
@@ -173,7 +175,7 @@ def _unary(m: Machine, f: Frame, node: ast.UnaryOp) -> Value:
 
 def _ifexp(m: Machine, f: Frame, node: ast.IfExp) -> Value:
     test = m.evaluate(f, node.test)
-    if test.known:
+    if test.decided:
         return m.evaluate(f, node.body if test.const else node.orelse)
     model = unwrapped_model(node)
     if model is not None:

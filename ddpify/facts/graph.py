@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from ddpify.facts import roles
 from ddpify.facts.events import Forward
@@ -79,8 +80,35 @@ def _class_reason(info: ClassInfo) -> str:
     made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
     used = {n.attr for n in _own(info.node) if isinstance(n.ctx, ast.Load)}
     layers = {name for name in made - used if _makes_layer(init, name)}
-    whole = any(isinstance(n, ast.Call) and _walks_modules(n) for n in ast.walk(forward))
-    return f"`{sorted(layers)[0]}` is never used" if layers and not whole else ""
+    if any(isinstance(n, ast.Call) and _walks_modules(n) for n in ast.walk(forward)):
+        return ""
+    if layers:
+        return f"`{sorted(layers)[0]}` is never used"
+    elsewhere = {n.attr for m in methods if m not in (forward, init) for n in _own(m)}
+    asked = {name for name in made & used - elsewhere if _is_optional(name, forward, init)}
+    return f"`{sorted(asked)[0]}` is used under a condition only" if asked else ""
+
+
+def _is_optional(name: str, forward: ast.FunctionDef, init: ast.FunctionDef) -> bool:
+    """``if USE_AUX: return x, self.aux(x)``, of a layer that is always made."""
+    tests = [test for test, body in _branches(forward) if any(n.attr == name for n in _own(body))]
+    uses = sum(n.attr == name for n in _own(forward))
+    inside = sum(n.attr == name for _, body in _branches(forward) for n in _own(body))
+    if not tests or inside < uses or not _makes_layer(init, name, always=True):
+        return False
+    asked = {n.attr for test in tests for n in _own(test)}
+    return len(tests) == 1 and not asked & {name, "training"}
+
+
+def _branches(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.Module]]:
+    """The tests of a function, and what stands under one side of each."""
+    for node in ast.walk(function):
+        if isinstance(node, ast.If):
+            yield node.test, ast.Module(node.body, [])
+            yield node.test, ast.Module(node.orelse, [])
+        elif isinstance(node, ast.IfExp):
+            yield node.test, ast.Module([ast.Expr(node.body)], [])
+            yield node.test, ast.Module([ast.Expr(node.orelse)], [])
 
 
 def _own(scope: ast.AST) -> list[ast.Attribute]:
@@ -89,9 +117,9 @@ def _own(scope: ast.AST) -> list[ast.Attribute]:
     return [n for n in found if isinstance(n.value, ast.Name) and n.value.id == "self"]
 
 
-def _makes_layer(init: ast.FunctionDef, name: str) -> bool:
-    """Whether ``self.name = nn.Something(...)`` with parameters."""
-    for node in ast.walk(init):
+def _makes_layer(init: ast.FunctionDef, name: str, *, always: bool = False) -> bool:
+    """Whether ``self.name = nn.Something(...)`` with parameters, under no condition."""
+    for node in init.body if always else ast.walk(init):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == f"self.{name}":
             text = ast.unparse(node.value)
             return text.startswith("nn.") and text.split("(")[0].endswith(WITH_PARAMETERS)

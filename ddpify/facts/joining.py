@@ -40,6 +40,8 @@ def _join2(a: Value, b: Value) -> Value:
         deps = deps | b.deps
     same = things == a.things and deps is a.deps and a.measure is b.measure
     same = same and a.rows == b.rows and a.blocks == b.blocks
+    setting = a.setting or b.setting
+    same = same and a.setting is setting
     if same and things == b.things and deps == b.deps and a.const == b.const:
         return a
     tallies = things and bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY))
@@ -51,7 +53,7 @@ def _join2(a: Value, b: Value) -> Value:
         return a
     measure = join_measure(a.measure, b.measure)
     blocks = a.blocks if a.blocks == b.blocks else 0
-    return Value(things, deps, measure, const, a.rows and b.rows, blocks)
+    return Value(things, deps, measure, const, a.rows and b.rows, blocks, setting)
 
 
 def _same_const(a: Value, b: Value) -> bool:

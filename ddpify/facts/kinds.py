@@ -36,7 +36,7 @@ def kind_of(value: Value, depth: int = DEPTH) -> Hashable:
     """What a function can tell of a value: not which array it is. Raises Tracked."""
     if value.measure is not Measure.UNIFORM or value.rows:
         raise Tracked
-    const: Hashable = (type(value.const), value.const)
+    const: Hashable = (type(value.const), value.const, value.setting)
     if not value.things and not value.deps:
         return const
     things = frozenset(_kind_of_thing(thing, depth) for thing in value.things)

@@ -35,7 +35,7 @@ def bind(m: Machine, f: Frame, pattern: ast.pattern, subject: Value) -> bool | N
 
 
 def _equal(subject: Value, wanted: Value) -> bool | None:
-    return bool(subject.const == wanted.const) if subject.known and wanted.known else None
+    return bool(subject.const == wanted.const) if subject.decided and wanted.decided else None
 
 
 def _as(m: Machine, f: Frame, pattern: ast.MatchAs, subject: Value) -> bool | None:

@@ -81,7 +81,7 @@ def _as_load(target: ast.expr) -> ast.expr:
 
 def _if(m: Machine, f: Frame, node: ast.If) -> bool:
     test = m.evaluate(f, node.test)
-    if test.known:
+    if test.decided:
         return execute(m, f, node.body if test.const else node.orelse)
     site = m.site(f, node.test)
     before = dict(f.env)
@@ -247,7 +247,7 @@ def _matches(m: Machine, f: Frame, case: ast.match_case, subject: Value) -> bool
     guard = m.evaluate(f, case.guard) if case.guard is not None and holds is not False else None
     if guard is None or holds is False:
         return holds
-    return False if guard.known and not guard.const else (holds if guard.known else None)
+    return False if guard.decided and not guard.const else (holds if guard.decided else None)
 
 
 HANDLERS: dict[type[ast.stmt], Callable[[Any, Frame, Any], bool | None]] = {

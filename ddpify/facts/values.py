@@ -163,11 +163,18 @@ class Value:
     const: Any = NO_CONST
     rows: bool = False  # one per sample of a batch, in their order; of a number: so many
     blocks: int = 0  # so many batches end to end, each with rows: `torch.cat([view, other])`
+    setting: bool = field(default=False, compare=False)  # a constant that is another one tomorrow
 
     @property
     def known(self) -> bool:
         """True when the value is one Python constant."""
         return self.const is not NO_CONST
+
+    @property
+    def decided(self) -> bool:
+        """True when a branch on it goes one way, whoever runs the program: ``USE_AUX = False`` at
+        the top of a script is a setting, and both of its values are followed."""
+        return self.known and not self.setting
 
     def of(self, *kinds: Kind) -> tuple[Thing, ...]:
         """The things of these kinds the value may be."""

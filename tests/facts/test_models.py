@@ -198,3 +198,42 @@ def test_a_frozen_model_of_a_pair_is_not_among_the_trained(tmp_path: Path) -> No
         tmp_path,
     )
     assert places(t.born for m in facts.models for t in m.things) == {"main.py:5"}
+
+
+TWO_HEADS = """AUX = False
+
+class Net(nn.Module):
+    def __init__(self, wide=False):
+        super().__init__()
+        self.layer = nn.Linear(4, 1)
+        {made}
+
+    def forward(self, x):
+        {used}
+        return self.layer(x)
+
+"""
+ALWAYS = "self.aux = nn.Linear(4, 1)"
+HEADS = {
+    "setting": (ALWAYS, "if AUX: x = self.aux(x)", "used under a condition only"),
+    "ternary": (ALWAYS, "x = self.aux(x) if x.sum() > 0 else x", "used under a condition only"),
+    "other-side": (ALWAYS, "if AUX: x = x * 2\n        else: x = self.aux(x)", "used under"),
+    "never": (ALWAYS, "x = x * 2", "never used"),
+    "always": (ALWAYS, "x = self.aux(x)", ""),
+    "both-sides": (ALWAYS, "x = self.aux(x) if AUX else self.aux(x * 2)", ""),
+    "where-it-is": (
+        f"self.aux = None\n        if wide: {ALWAYS}",
+        "if self.aux: x = self.aux(x)",
+        "",
+    ),
+    "where-made": (f"if wide: {ALWAYS}", "if self.wide: x = self.aux(x)", ""),
+    "in-training": (ALWAYS, "if self.training: x = self.aux(x)", ""),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_a_part_without_gradients_is_told_to_the_wrapper(name: str, tmp_path: Path) -> None:
+    made, used, said = HEADS[name]
+    text = TWO_HEADS.format(made=made, used=used)
+    (model,) = facts_of(f"{text}{DATA}net = Net()\n{SGD}{TRAIN}", tmp_path).models
+    assert (said in model.unused) if said else not model.unused
