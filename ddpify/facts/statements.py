@@ -12,8 +12,10 @@ from ddpify.facts.conditions import passed
 from ddpify.facts.joining import join
 from ddpify.facts.loops import for_loop, merge, while_loop
 from ddpify.facts.protocol import Machine
+from ddpify.facts.ruled_out import other_branch
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, Loop
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Thing, Value, constant, one
+from ddpify.source import Site
 
 
 def execute(m: Machine, f: Frame, body: Sequence[ast.stmt]) -> bool:
@@ -81,9 +83,11 @@ def _as_load(target: ast.expr) -> ast.expr:
 
 def _if(m: Machine, f: Frame, node: ast.If) -> bool:
     test = m.evaluate(f, node.test)
-    if test.known:
-        return execute(m, f, node.body if test.const else node.orelse)
     site = m.site(f, node.test)
+    if test.known:
+        holds = bool(test.const)
+        _look_into(m, f, other_branch(m, f, node, holds), site, not holds)
+        return execute(m, f, node.body if holds else node.orelse)
     before = dict(f.env)
     with m.guarded(f, test, site, True):
         left = execute(m, f, node.body)
@@ -98,6 +102,20 @@ def _if(m: Machine, f: Frame, node: ast.If) -> bool:
         m.hold(f, test, site, True)
     merge(f, after_body if not left else None, None if right and not left else dict(f.env))
     return left and right
+
+
+def _look_into(
+    m: Machine, f: Frame, body: Sequence[ast.stmt], site: Site, holds: bool
+) -> None:
+    """What a branch does that is not taken, for its effects: the names stay what they are."""
+    if not body:
+        return
+    env, returns, skips = dict(f.env), list(f.returns), list(f.skips)
+    with m.guarded(f, NOTHING, site, holds):
+        execute(m, f, body)
+    f.env.clear()
+    f.env.update(env)
+    f.returns[:], f.skips[:] = returns, skips
 
 
 def _raises(body: Sequence[ast.stmt]) -> bool:
