@@ -23,7 +23,9 @@ class Fixed:
     left: tuple[str, ...] = ()
 
 
-def fix(findings: Iterable[Finding], read: Callable[[str], bytes], line_length: int | None) -> Fixed:
+def fix(
+    findings: Iterable[Finding], read: Callable[[str], bytes], line_length: int | None
+) -> Fixed:
     """Fix what has a fix; ``read`` gives a file's bytes by its path in the findings.
 
     Edits that exclude each other are not made, nor those of a file that cannot be rewritten: the

@@ -1,4 +1,4 @@
-"""Branches that a setting rules out today: `SAVE = False` at the top of a script is true tomorrow."""
+"""Branches that a setting rules out today: `SAVE = False` at a script's top is true tomorrow."""
 
 from __future__ import annotations
 

@@ -104,9 +104,7 @@ def _if(m: Machine, f: Frame, node: ast.If) -> bool:
     return left and right
 
 
-def _look_into(
-    m: Machine, f: Frame, body: Sequence[ast.stmt], site: Site, holds: bool
-) -> None:
+def _look_into(m: Machine, f: Frame, body: Sequence[ast.stmt], site: Site, holds: bool) -> None:
     """What a branch does that is not taken, for its effects: the names stay what they are."""
     if not body:
         return

@@ -23,7 +23,9 @@ def new_statements(code: str, layout: Layout, width: int) -> tuple[Statement, ..
     """The statements of an edit, formatted."""
     normalize = not layout.style.skip_string_normalization
     if layout.fills_lines:
-        filled = wrapped(_black(code, _ENDLESS, normalize), lambda line: columns(line) > width, width)
+        filled = wrapped(
+            _black(code, _ENDLESS, normalize), lambda line: columns(line) > width, width
+        )
         if filled is not None:
             return layout.parse(filled)
     return layout.parse(_black(code, width, normalize))

@@ -111,4 +111,3 @@ def _is_index(tokens: list[tokenize.TokenInfo], start: int) -> bool:
     if tokens[start].string != "[" or before is None:
         return False
     return before.type == tokenize.NAME or before.string in (")", "]")
-

@@ -22,7 +22,8 @@ CASES = [
     ),
     pytest.param(
         "loader = Loader(\n    data, size=share(64), shuffle=sampler is None,\n    workers=2)\n",
-        "loader = Loader(\n    data, size=share(64),\n    shuffle=sampler is None,\n    workers=2)\n",
+        "loader = Loader(\n    data, size=share(64),\n    shuffle=sampler is None,\n"
+        "    workers=2)\n",
         id="in the line's own indentation",
     ),
     pytest.param(

@@ -145,7 +145,10 @@ RULE = Rule(
         *CORRECT,
         changed(  # nothing wraps the models whose checkpoints these are
             TRAINER,
-            ('load_state_dict(without_module_prefix(kept["pupil"]))', 'load_state_dict(kept["pupil"])'),
+            (
+                'load_state_dict(without_module_prefix(kept["pupil"]))',
+                'load_state_dict(kept["pupil"])',
+            ),
         ),
         changed(
             SCRIPT,

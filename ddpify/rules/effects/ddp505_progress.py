@@ -36,7 +36,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             fix,
             "" if fix else "pass disable=rank != 0",
         )
-    for site, calls in once(facts.named(*OLD_BARS)).items():
+    for calls in once(facts.named(*OLD_BARS)).values():
         if "file" not in calls[0].kwargs and not calls[0].where.one_rank():
             yield from _drawn_by_all(facts, calls[0])
 

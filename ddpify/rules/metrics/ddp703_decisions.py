@@ -114,7 +114,10 @@ COLLECTED = (
     ("def accuracy", "def share(found):\n    return found[-1].mean()\n\n\ndef accuracy"),
     ("    right, seen = 0, 0\n", "    found = []\n"),
     ("            right += (guess == label.cuda()).sum().item()\n", "            print(guess)\n"),
-    ("            seen += len(label)\n", "            found.append(guess.squeeze_(0).cpu().numpy())\n"),
+    (
+        "            seen += len(label)\n",
+        "            found.append(guess.squeeze_(0).cpu().numpy())\n",
+    ),
     ("    return right / seen\n", "    mean = share(found)\n    return mean\n"),
     (
         '        print("round", round_, "accuracy", accuracy(net, holdout))\n',

@@ -74,12 +74,12 @@ def _after(tree: Tree, node: ast.stmt) -> list[ast.stmt]:
 def _made_of(statement: ast.stmt, lists: set[str]) -> Iterator[ast.Call]:
     made = statement.value if isinstance(statement, ast.Assign) else None
     inner = made.args[0] if isinstance(made, ast.Call) and made.args else None
-    for made in (made, inner):
-        if not isinstance(made, ast.Call):
+    for call in (made, inner):
+        if not isinstance(call, ast.Call):
             continue
-        given = {argument.id for argument in made.args if isinstance(argument, ast.Name)}
+        given = {argument.id for argument in call.args if isinstance(argument, ast.Name)}
         if given & lists:
-            yield made
+            yield call
 
 
 def _gone_through(statement: ast.stmt) -> Iterator[ast.AST]:
