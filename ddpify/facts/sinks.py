@@ -86,9 +86,10 @@ def meters(
     if node is None:
         return []
     loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
-    known = {n for e in ends if (e.loop.site, e.loop.frame.stack) in loops for n in e.held}
-    same = {e.loop.frame.stack for e in ends} & {call.where.stack}
-    held = known if same else set()
+    over = [e for e in ends if (e.loop.site, e.loop.frame.stack) in loops]
+    if not over or call.where.stack not in {e.loop.frame.stack for e in ends}:
+        return []
+    held = {name for e in over for name in e.held}
     found: list[Part] = []
     for name in ast.walk(node):
         if isinstance(name, ast.Name) and isinstance(tree.parent(name), (ast.keyword, ast.Call)):

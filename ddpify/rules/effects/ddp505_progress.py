@@ -12,7 +12,7 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, once
-from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
@@ -125,9 +125,10 @@ RULE = Rule(
             ),
         ),
         changed(
-            SCRIPT,
-            ("import torch\nimport", "import torch\nfrom progress.bar import Bar\nimport"),
-            ("for n in range(20):\n", 'bar = Bar("now", max=20)  # DDP505\nfor n in range(20):\n'),
+            SINGLE,
+            ("import argparse\n", "import argparse\n\nfrom progress.bar import Bar\n"),
+            ("        net.train()\n", '        net.train()\n        bar = Bar("now")  # DDP505\n'),
+            ("            adam.step()\n", "            adam.step()\n            bar.next()\n"),
         ),
         changed(
             SCRIPT,
