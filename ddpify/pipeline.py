@@ -218,7 +218,7 @@ def _rendered(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) 
             return replace(outcome, refusals=(_as_refusal(copy),))
         outcome = replace(outcome, findings=(*outcome.findings, copy))
         plan = Plan.of(outcome.findings, sources)
-    style = Style(settings.line_length, skip_string_normalization=True)
+    style = Style.of(settings.line_length)
     try:
         sources |= _text_sources(outcome.root, plan)
         return replace(outcome, changes=render(plan, sources, style))

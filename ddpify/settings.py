@@ -50,7 +50,7 @@ class Settings:
     per_file_ignores: tuple[tuple[str, tuple[str, ...]], ...] = ()
     exclude: tuple[str, ...] = ()
     accept: tuple[str, ...] = ()
-    line_length: int = 88
+    line_length: int | None = None
 
     def wants(self, rule: str) -> bool:
         """Whether the rule with this id is switched on: the longest prefix that fits decides."""
@@ -135,7 +135,7 @@ def _read(found: Sequence[tuple[Path, Mapping[str, Any]]]) -> Settings:
         raise SettingsError(f"{where}has no key {unknown[0]!r}; keys are {', '.join(known)}")
     values = {known[key]: _frozen(value) for key, value in table.items()}
     lengths = (_formatter_line_length(tool) for _, tool in found)
-    values.setdefault("line_length", next(filter(None, lengths), Settings.line_length))
+    values.setdefault("line_length", next(filter(None, lengths), None))
     return checked(replace(Settings(), **values), where)
 
 
@@ -191,7 +191,7 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "per_file_ignores": ("a table of file patterns, each with a list of rule codes", _is_ignores),
     "exclude": ("a list of file patterns", _is_codes),
     "accept": ("a list of refusals, each RULE@file:line as the refusal says", _is_accepted),
-    "line_length": ("a whole number from 20 to 500", _is_length),
+    "line_length": ("a whole number from 20 to 500", lambda n: n is None or _is_length(n)),
 }
 
 

@@ -23,7 +23,9 @@ class Fixed:
     left: tuple[str, ...] = ()
 
 
-def fix(findings: Iterable[Finding], read: Callable[[str], bytes], line_length: int) -> Fixed:
+def fix(
+    findings: Iterable[Finding], read: Callable[[str], bytes], line_length: int | None
+) -> Fixed:
     """Fix what has a fix; ``read`` gives a file's bytes by its path in the findings.
 
     Edits that exclude each other are not made, nor those of a file that cannot be rewritten: the
@@ -36,7 +38,7 @@ def fix(findings: Iterable[Finding], read: Callable[[str], bytes], line_length: 
     originals = _sources((*wanted, *comments), read, left)
     wanted, comments = (_within(group, originals) for group in (wanted, comments))
     bare = _without(comments, originals)
-    style = Style(line_length, skip_string_normalization=True)
+    style = Style.of(line_length)
     while True:
         plan = Plan.of(wanted, bare)
         if plan.clashes:

@@ -92,7 +92,8 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
 
 def _parts(m: Machine, facts: Facts, call: Call, own: Own) -> tuple[Part, ...]:
     tree = facts.tree(call.site)
-    return (*parts(tree, call, m.values, own), *meters(tree, call, facts.ends))
+    shown = parts(tree, call, m.values, own)
+    return (*shown, *meters(tree, call, facts.ends, m.values, own))
 
 
 def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:

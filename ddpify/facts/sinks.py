@@ -75,17 +75,35 @@ def parts(tree: Tree, call: Call, values: dict[Site, Value], local: Own) -> list
     return list(unique.values())
 
 
-def meters(tree: Tree, call: Call, ends: Iterable[LoopEnd]) -> list[Part]:
-    """The average meters that a sink in a loop over batches is given whole: ``loss=losses``."""
+def meters(
+    tree: Tree, call: Call, ends: Iterable[LoopEnd], values: dict[Site, Value], local: Own
+) -> list[Part]:
+    """The average meters that a sink in a loop over batches is given whole: ``loss=losses``.
+
+    And objects that keep something else of this rank's samples, which nobody can combine.
+    """
     node = tree.expression(call.site)
-    loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
-    held = {n for e in ends if (e.loop.site, e.loop.frame.stack) in loops for n in e.held}
-    same = {e.loop.frame.stack for e in ends} & {call.where.stack}
-    if node is None or not held or not same:
+    if node is None:
         return []
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in held)
-    whole = [n for n in names if isinstance(tree.parent(n), (ast.keyword, ast.Call))]
-    return [Part(tree.site(n), n.id, "global_meter") for n in whole]
+    loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
+    over = [e for e in ends if (e.loop.site, e.loop.frame.stack) in loops]
+    if not over or call.where.stack not in {e.loop.frame.stack for e in ends}:
+        return []
+    held = {name for e in over for name in e.held}
+    found: list[Part] = []
+    for name in ast.walk(node):
+        if isinstance(name, ast.Name) and isinstance(tree.parent(name), (ast.keyword, ast.Call)):
+            site = tree.site(name)
+            if name.id in held or _keeps(values.get(site), local):
+                found.append(Part(site, name.id, "global_meter" if name.id in held else ""))
+    return found
+
+
+def _keeps(value: Value | None, local: Own) -> bool:
+    """Whether an object of the project keeps numbers of this rank's samples."""
+    things = value.of(Kind.INSTANCE) if value is not None else ()
+    kept = (attribute for thing in things for attribute in thing.attrs.values())
+    return any(one.measure is not Measure.SAMPLES and depends(one, local.read) for one in kept)
 
 
 def _visit(

@@ -21,6 +21,7 @@ from ddpify.rewrite.layout import Layout, Style
 from ddpify.rewrite.legacy import parsed
 from ddpify.rewrite.locate import locate
 from ddpify.rewrite.transformer import Rewriter
+from ddpify.rewrite.wrapping import sets_one_item_a_line
 from ddpify.rules.base import How
 from ddpify.source import Source
 
@@ -89,7 +90,9 @@ def _rewritten(source: Source, planned: Sequence[PlannedEdit], style: Style) -> 
 def _fitting(style: Style, source: Source) -> Style:
     """A file that is written wider than the project's line length stays as wide."""
     longest = max(map(len, source.lines), default=0)
-    return replace(style, line_length=max(style.line_length, min(longest, WIDEST)))
+    fills = style.fills_lines and not sets_one_item_a_line(source.text)
+    wide = max(style.line_length, min(longest, WIDEST))
+    return replace(style, line_length=wide, fills_lines=fills)
 
 
 def _parse(source: Source) -> cst.Module:

@@ -6,17 +6,29 @@ and put back as a tree; the text around it is never handed to black.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import black
 import libcst as cst
 from black.parsing import InvalidInput
 
 from ddpify.rewrite.errors import CodeError
 from ddpify.rewrite.layout import Layout, Statement, columns, with_lead
+from ddpify.rewrite.wrapping import wrapped
+
+_ENDLESS = 10_000
 
 
 def new_statements(code: str, layout: Layout, width: int) -> tuple[Statement, ...]:
     """The statements of an edit, formatted."""
-    return layout.parse(_black(code, width, not layout.style.skip_string_normalization))
+    normalize = not layout.style.skip_string_normalization
+    if layout.fills_lines:
+        filled = wrapped(
+            _black(code, _ENDLESS, normalize), lambda line: columns(line) > width, width
+        )
+        if filled is not None:
+            return layout.parse(filled)
+    return layout.parse(_black(code, width, normalize))
 
 
 def new_block(head: str, layout: Layout, width: int) -> cst.BaseCompoundStatement:
@@ -32,22 +44,24 @@ def refit(before: Statement, after: Statement, layout: Layout, width: int) -> St
     if isinstance(after, cst.Try | cst.TryStar | cst.Match):
         return after
     old, new = _text(before), _text(after)
-    if not _grew(old, new, width):
+    has_grown = _growth(old, new, width)
+    if not any(map(has_grown, new.splitlines())):
         return after
+    text = wrapped(new, has_grown, width) if layout.fills_lines else None
     try:
-        text = _black(new, width, normalize=False)
+        text = text or _black(new, width, normalize=False)
     except CodeError:
         return after
     (formatted,) = layout.parse(text)
     return _like(formatted, after)
 
 
-def _grew(old: str, new: str, width: int) -> bool:
+def _growth(old: str, new: str, width: int) -> Callable[[str], bool]:
     """Whether a changed line is over the width and longer than any it took the place of."""
     before, after = old.splitlines(), new.splitlines()
     longest = max((columns(line) for line in before if line not in after), default=0)
     limit = max(width, longest)
-    return any(columns(line) > limit for line in after if line not in before)
+    return lambda line: columns(line) > limit and line not in before
 
 
 def _text(statement: Statement) -> str:

@@ -20,10 +20,16 @@ _TAB = 4
 
 @dataclass(frozen=True)
 class Style:
-    """The project's own ``[tool.black]``, as far as it matters for new code."""
+    """The project's own ``[tool.black]``, or a file's ways, as far as they matter for new code."""
 
     line_length: int = 88
     skip_string_normalization: bool = False
+    fills_lines: bool = False  # instead of one item to a line, as black has it
+
+    @classmethod
+    def of(cls, line_length: int | None) -> Style:
+        """For a project that has a line length, or None."""
+        return cls(line_length or cls.line_length, True, fills_lines=line_length is None)
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,11 @@ class Layout:
         """What the file uses itself, as libcst found it."""
         indent = module.default_indent
         return cls(indent if not indent.strip(" \t") else " " * 4, module.default_newline, style)
+
+    @property
+    def fills_lines(self) -> bool:
+        """Whether long lines are broken where they are: alignment is counted in spaces."""
+        return self.style.fills_lines and self.unit == " " * _TAB
 
     def room(self, indent: str, levels: int = 0) -> int:
         """Columns left for code at this indentation."""

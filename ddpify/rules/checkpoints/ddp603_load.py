@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
-from ddpify.facts.values import Kind
+from ddpify.facts.values import Kind, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.checkpoints.states import (
@@ -73,12 +73,20 @@ def _into_inner(facts: Facts, calls: list[Call]) -> tuple[Edit, ...]:
 
 
 def _may_have_prefix(facts: Facts, call: Call) -> bool:
-    """A trained model's checkpoint may be of the DataParallel era, with `module.` keys."""
-    receiver = call.receiver.things if call.receiver is not None else ()
-    trained = {t.born for model in facts.models for t in model.things}
-    if not any(whole(thing).born in trained for thing in receiver):
+    """Where nn.DataParallel wrapped this model, checkpoints of then have `module.` keys."""
+    parallel = {c.site: c for model in facts.models for c in model.data_parallel}.values()
+    if not parallel or call.receiver is None or any(map(_is_public, call.args)):
+        return False
+    had = {t.born for model in facts.models for t in model.things}
+    had |= {whole(t).born for c in parallel for value in c.args[:1] for t in value.things}
+    if not any(whole(thing).born in had for thing in call.receiver.things):
         return False
     return "without_module_prefix" not in facts.text(call.arg_sites[0])
+
+
+def _is_public(state: Value) -> bool:
+    """Weights from the web, which are a bare model's."""
+    return any(kept.name.endswith(".load_url") for kept in state.dep(Kind.CHECKPOINT))
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -125,19 +133,23 @@ RULE = Rule(
                 "fork_random_streams()\nfor",
             ),
         ),
-        changed(
-            TRAINER,
-            (
-                'load_state_dict(without_module_prefix(kept["pupil"]))',
-                'load_state_dict(kept["pupil"])  # DDP603',
-            ),
-        ),
         marked(LEGACY, "DDP603", 'torch.load("judge.pt"))'),
+        changed(
+            LEGACY,
+            ('torch.load("judge.pt"))', 'torch.load("judge.pt", map_location="cuda"))  # DDP603'),
+        ),
     ),
     lint=lint,
     words=("load_state_dict",),
     good=(
         *CORRECT,
+        changed(  # nothing wraps the models whose checkpoints these are
+            TRAINER,
+            (
+                'load_state_dict(without_module_prefix(kept["pupil"]))',
+                'load_state_dict(kept["pupil"])',
+            ),
+        ),
         changed(
             SCRIPT,
             ("unwrap,\n", "unwrap, without_module_prefix,\n"),

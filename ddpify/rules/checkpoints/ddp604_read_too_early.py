@@ -55,7 +55,20 @@ def _meetings(facts: Facts) -> list[int]:
 
 
 def _overtakes(write: Call, load: Call, meetings: list[int]) -> bool:
-    return write.order < load.order and not any(write.order < m < load.order for m in meetings)
+    if write.order > load.order or any(write.order < m < load.order for m in meetings):
+        return False
+    return not _in_one_run_or_the_other(write, load)
+
+
+def _in_one_run_or_the_other(write: Call, load: Call) -> bool:
+    """``if mode == "train": train() else: test()``, which no loop repeats."""
+    loops = [loop.site for loop in load.where.loops()]
+    held = {guard.site: guard.holds for guard in write.where.guards}
+    return any(
+        held.get(guard.site, guard.holds) is not guard.holds
+        for guard in load.where.guards
+        if not any(guard.site.within(loop) for loop in loops)
+    )
 
 
 def _fix(facts: Facts, write: Call, load: Call) -> tuple[Edit, ...]:
@@ -127,6 +140,19 @@ RULE = Rule(
                 '    shutil.copyfile("net.pt", "best.pt")\n'
                 "barrier()\n"
                 'kept = torch.load("best.pt", map_location=device)\n',
+            ),
+        ),
+        changed(  # one run writes, another one loads
+            SCRIPT,
+            ("import torch\nimport", "import shutil\nimport sys\n\nimport torch\nimport"),
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n',
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n'
+                "if len(sys.argv) > 1:\n"
+                "    if is_main_process():\n"
+                '        shutil.copyfile("net.pt", "best.pt")\n'
+                "else:\n"
+                '    kept = torch.load("best.pt", map_location=device)\n',
             ),
         ),
         changed(  # the file is of the run before

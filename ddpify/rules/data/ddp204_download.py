@@ -102,11 +102,13 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _inline(facts: Facts) -> set[Site]:
-    """Data sets written inside an unsharded training loader: hoisted with their sampler."""
+    """Data sets written inside a loader that gets a sampler, and hoisted with that."""
     found: set[Site] = set()
     for loader in facts.loaders:
         site = loader.call.arg_site(0, "dataset")
-        if Role.TRAINING in loader.roles and "sampler" not in loader.call.kwargs and site:
+        shared = loader.roles == {Role.EVALUATION} and loader.call.site in facts.sharded
+        dealt = shared or Role.TRAINING in loader.roles
+        if dealt and "sampler" not in loader.call.kwargs and site:
             found.add(site)
     return found
 

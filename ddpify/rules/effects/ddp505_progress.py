@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.edits import edit, once
-from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
+from ddpify.rules.edits import MAIN, edit, once
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
@@ -35,6 +36,27 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             fix,
             "" if fix else "pass disable=rank != 0",
         )
+    for calls in once(facts.named(*OLD_BARS)).values():
+        if "file" not in calls[0].kwargs and not calls[0].where.one_rank():
+            yield from _drawn_by_all(facts, calls[0])
+
+
+def _drawn_by_all(facts: Facts, call: Call) -> Iterable[Finding]:
+    """A bar of the package `progress`, which writes to a file; and the numbers it is given."""
+    silent = edit(facts, How.ARGUMENT, call.site, f"stderr if {MAIN} else NullWriter()", "file")
+    silent = replace(silent, imports=(*silent.imports, Import("sys", "stderr")))
+    message = "every rank would draw a progress bar"
+    yield Finding("DDP505", call.site, message, Severity.WARNING, (silent,))
+    frames = [loop.batch.frame for loop in facts.training]
+    if any(call.where.stack == frame.stack for frame in frames):
+        yield Finding(
+            "DDP505",
+            call.site,
+            "the numbers that this bar shows while training would be of one rank's samples only",
+            Severity.NOTE,
+            (),
+            "rank 0's bar shows its own: others would cost a message in every step",
+        )
 
 
 def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
@@ -44,6 +66,18 @@ def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
     return (edit(facts, How.ARGUMENT, call.site, code, "disable"),)
 
 
+OLD_BARS = tuple(
+    f"progress.bar.{name}"
+    for name in (
+        "Bar",
+        "ChargingBar",
+        "FillingCirclesBar",
+        "FillingSquaresBar",
+        "IncrementalBar",
+        "PixelBar",
+        "ShadyBar",
+    )
+)
 BARS = frozenset(
     f"{place}{name}"
     for place in ("tqdm.", "tqdm.auto.", "tqdm.std.", "tqdm.notebook.", "tqdm.rich.")
@@ -89,6 +123,12 @@ RULE = Rule(
                 'tqdm(self.streams["past"], disable=not is_main_process()):',
                 'tqdm(self.streams["past"]):  # DDP505',
             ),
+        ),
+        changed(
+            SINGLE,
+            ("import argparse\n", "import argparse\n\nfrom progress.bar import Bar\n"),
+            ("        net.train()\n", '        net.train()\n        bar = Bar("now")  # DDP505\n'),
+            ("            adam.step()\n", "            adam.step()\n            bar.next()\n"),
         ),
         changed(
             SCRIPT,

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import accumulates
 from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Measure, Value
-from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
+from ddpify.rules.metrics.deciding import left_behind, results
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -28,20 +28,33 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     decided = _decided_from(facts)
     done: set[Site] = set()
     for end in facts.replicated:
-        names = _names(facts, end)
+        names = left_behind(facts, end)
         loaders = {t.born for t in loaders_in(end.loop.over)}
         if end.loop.site in done or not names or not loaders & decided:
             continue
         done.add(end.loop.site)
-        joined = ", ".join(names)
-        given = f"({joined})" if len(names) > 1 else joined
+        told = tuple(_told(facts, end, names))
+        if not told:
+            continue
         yield Finding(
             "DDP703",
             end.loop.site,
-            f"a decision is made from {joined}: ranks may differ in the last digit and part ways",
+            f"a decision is made from {', '.join(names)}: ranks may differ in the last digit and"
+            " part ways",
             Severity.ERROR,
-            (edit(facts, How.AFTER, end.loop.site, f"{joined} = broadcast({given})"),),
+            told,
         )
+
+
+def _told(facts: Facts, end: LoopEnd, names: tuple[str, ...]) -> Iterable[Edit]:
+    """Rank 0's numbers for all: what is added up, and the results of what is collected."""
+    calls, lists = results(facts, end, names)
+    for site in calls:
+        yield edit(facts, How.REPLACE, site, "broadcast({})")
+    rest = [name for name in names if name not in lists]
+    given = f"({', '.join(rest)})" if len(rest) > 1 else "".join(rest)
+    if rest:
+        yield edit(facts, How.AFTER, end.loop.site, f"{', '.join(rest)} = broadcast({given})")
 
 
 def _scheduled(facts: Facts) -> Iterable[Finding]:
@@ -69,14 +82,6 @@ def _scheduler_steps(facts: Facts) -> list[Call]:
     return [c for c in steps if c.receiver is not None and c.receiver.of(Kind.SCHEDULER)]
 
 
-def _names(facts: Facts, end: LoopEnd) -> tuple[str, ...]:
-    node = facts.tree(end.loop.site).statement(end.loop.site)
-    if node is None:
-        return ()
-    summed = tuple(name for name in end.others if accumulates(node, name))
-    return (*end.sums, *end.means, *summed)
-
-
 def _decided_from(facts: Facts) -> set[Site]:
     """Loaders whose batches reach a condition on a collective, or a scheduler."""
     values: list[Value] = []
@@ -101,6 +106,22 @@ PLATEAU = (
     (
         '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
         "        slow.step(sum(shown))\n",
+    ),
+)
+
+# The whole lists are for a function of the project; rank 0's result of it decides.
+COLLECTED = (
+    ("def accuracy", "def share(found):\n    return found[-1].mean()\n\n\ndef accuracy"),
+    ("    right, seen = 0, 0\n", "    found = []\n"),
+    ("            right += (guess == label.cuda()).sum().item()\n", "            print(guess)\n"),
+    (
+        "            seen += len(label)\n",
+        "            found.append(guess.squeeze_(0).cpu().numpy())\n",
+    ),
+    ("    return right / seen\n", "    mean = share(found)\n    return mean\n"),
+    (
+        '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+        "        if accuracy(net, holdout) > 0.9:\n            break\n",
     ),
 )
 
@@ -137,6 +158,7 @@ RULE = Rule(
                 "        if accuracy(net, holdout) > 0.9:\n            torch",
             ),
         ),
+        changed(SINGLE, *COLLECTED, ("in pairs:\n", "in pairs:  # DDP703\n")),
         changed(
             SINGLE,
             *PLATEAU,

@@ -4,14 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts
+from ddpify.facts.roles import whole
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.rules.examples import SINGLE, changed
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, rewrapped, wraps
+from ddpify.settings import Settings
 
 _CASTS = frozenset({"half", "double", "bfloat16"})
 _MOVES = frozenset({"to", "cuda", "cpu"})
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per move to the CPU of a model that trains on afterwards."""
+    passes = {loop.batch.site for loop in facts.training}
+    passes |= {loop.epoch.site for loop in facts.training if loop.epoch is not None}
+    trained = {t.born for model in facts.models for t in model.things}
+    for site, calls in once(tuple(c for c in facts.calls if _goes_to_cpu(c))).items():
+        receiver, of = calls[0].receiver, calls[0].receiver_site
+        if receiver is None or of is None or not calls[0].alone:
+            continue
+        if not any(whole(t).born in trained for t in receiver.things):
+            continue
+        if passes.isdisjoint(loop.site for loop in calls[0].where.loops()):
+            continue
+        yield Finding(
+            "DDP309",
+            site,
+            "a model that goes to the CPU and back gets new storage: its gradients would no longer"
+            " be averaged (what is saved meanwhile is saved from where it is)",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, site, facts.text(of)),),
+        )
+
+
+def _goes_to_cpu(call: Call) -> bool:
+    if call.name == ".cpu":
+        return True
+    place = call.arg(0, "device") if call.name == ".to" else None
+    return place is not None and place.known and place.const == "cpu"
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -116,8 +152,19 @@ RULE = Rule(
     " were. Casting the model or sending it away and back gives them new storage: measured, the"
     " ranks then had gradients of 1 and 2 with no error.",
     "pytorch#104336; DistributedDataParallel docstring; BUGS G17",
+    check,
     lint=lint,
     bad=(
+        changed(
+            SINGLE,
+            (
+                '        print("round"',
+                "        net.eval().cpu()  # DDP309\n"
+                '        torch.save(net.state_dict(), "now.pth")\n'
+                "        net.cuda()\n"
+                '        print("round"',
+            ),
+        ),
         trained(
             """
             model = DDP(nn.Linear(16, 4))
@@ -133,6 +180,7 @@ RULE = Rule(
         ),
     ),
     good=(
+        changed(SINGLE, ("    torch.save(net", "    net.eval().cpu()\n    torch.save(net")),
         trained(
             """
             model = DDP(nn.Linear(16, 4).double())

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.model import Facts
+from ddpify.facts.model import Facts, TrainingLoop
+from ddpify.facts.scopes import Loop
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.rules.process.draws import same_draws
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 FORK = "ddpify.runtime.fork_random_streams"
 
@@ -37,13 +39,33 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         outer = loop.batch
         while outer.parent is not None:
             outer = outer.parent
+        place = _first_pass(facts, loop, outer) or outer.site
         yield Finding(
             "DDP111",
             outer.site,
             "all ranks would draw the same augmentation and dropout",
             Severity.WARNING,
-            (edit(facts, How.BEFORE, outer.site, "fork_random_streams()"),),
+            (edit(facts, How.BEFORE, place, "fork_random_streams()"),),
         )
+
+
+def _first_pass(facts: Facts, loop: TrainingLoop, outer: Loop) -> Site | None:
+    """``batches = iter(loader)`` before the loop: there the workers get their seed.
+
+    Unless a model is made only after it, which has to be drawn alike.
+    """
+    homes = [model.home.statement for model in facts.models if model.home is not None]
+    for call in facts.named("builtins.iter"):
+        begun = any(t in value.things for value in call.args[:1] for t in loop.loaders)
+        same = call.where.stack == outer.frame.stack and not call.where.loops()
+        after = all(_is_before(home, call.site) for home in homes)
+        if begun and same and after and _is_before(call.site, outer.site):
+            return call.where.statement
+    return None
+
+
+def _is_before(one: Site, other: Site) -> bool:
+    return one.path == other.path and one.span.line < other.span.line
 
 
 RULE = Rule(
