@@ -232,6 +232,8 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     if tensor_calls.mixes_samples(name, call, 0):
         mixed = computed(*values, measure=measures.MIXED)
         return tensor_calls.pair(call, mixed) if name in measures.RANKINGS or call.args else mixed
+    if tensor_calls.of_each(name, call, 0):
+        return computed(*values, measure=receiver.measure)
     if name in measures.KEEPS_BATCH_AXIS:
         part = computed(*values, measure=receiver.measure)
         return (
