@@ -18,7 +18,6 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Measure, Thing, Value, constant
 
-
 # What torch's signatures take after the tensors that are compared: two, or as many as `_TENSORS`.
 _PLAIN = "size_average reduce reduction"
 _CLASSES = "weight size_average ignore_index reduce reduction"

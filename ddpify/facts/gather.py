@@ -18,6 +18,7 @@ from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
 from ddpify.facts.sinks import Own, Part, meters, parts, sinks
+from ddpify.facts.texts import Tellers, told
 from ddpify.facts.values import Kind, Thing
 from ddpify.project import Project
 from ddpify.source import Site
@@ -80,19 +81,21 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     effects = tuple(effect for effect in known if effect is not None)
     helpers = io_helpers(facts.calls, effects, facts.trees)
     shown = sinks(facts.calls, effects, helpers)
+    tellers = told(shown, facts.calls, facts.trees)
+    shown = (*shown, *(call for call in facts.calls if call.target in tellers))
     own = Own(m, frozenset(t.born for loop in facts.training for t in loop.loaders))
     return replace(
         facts,
         effects=effects,
         helpers=helpers,
         preparations=sites,
-        sinks=tuple((call, _parts(m, facts, call, own)) for call in shown),
+        sinks=tuple((call, _parts(m, facts, call, own, tellers)) for call in shown),
     )
 
 
-def _parts(m: Machine, facts: Facts, call: Call, own: Own) -> tuple[Part, ...]:
+def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:
     tree = facts.tree(call.site)
-    return (*parts(tree, call, m.values, own), *meters(tree, call, facts.ends))
+    return (*parts(tree, call, m.values, own, tellers), *meters(tree, call, facts.ends))
 
 
 def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:

@@ -108,6 +108,7 @@ _DATA = frozenset(
         Kind.RATIO,
         Kind.UNREAD,
         Kind.COUPLED,
+        Kind.AVERAGED,
     }
 )
 

@@ -108,6 +108,11 @@ KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose 
 # Functions that look along an axis, and where it is given, the tensor not counted.
 EXTREMES = {"max": 0, "min": 0, "argmax": 0, "argmin": 0}
 RANKINGS = {"topk": 1, "sort": 0, "argsort": 0}
+# What a tensor is, whichever samples it has: attributes and methods.
+TRAITS = frozenset(
+    """device dtype is_cuda ndim requires_grad layout is_sparse dim ndimension get_device
+    is_floating_point is_complex element_size""".split()
+)
 # Functions of all entries along an axis, and its place after the tensor.
 NORMS = {"norm": 1, "std": 0, "var": 0, "logsumexp": 0, "prod": 0}
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ddpify.facts import texts
 from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.texts import Tellers
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Value
 from ddpify.source import Site
@@ -33,12 +35,14 @@ class Own:
 class Part:
     """A sub-expression of a sink that ranks must combine first.
 
-    ``how`` is the helper, ``COUNTED`` what it has to be multiplied by, and "" where it is unknown.
+    ``how`` is the helper, ``COUNTED`` what it has to be multiplied by, and "" where it is unknown;
+    ``made`` is the statement that puts it into words, where that comes before.
     """
 
     site: Site
     text: str
     how: str
+    made: Site | None = None
 
 
 def sinks(
@@ -63,15 +67,26 @@ def _shows(call: Call) -> bool:
     return bool(receiver.of(*SHOWN)) or bool(receiver.dep(Kind.FILE, Kind.TRACKER))
 
 
-def parts(tree: Tree, call: Call, values: dict[Site, Value], local: Own) -> list[Part]:
-    """The smallest named parts of a sink's arguments that only this rank computed."""
+def parts(
+    tree: Tree, call: Call, values: dict[Site, Value], local: Own, tellers: Tellers
+) -> list[Part]:
+    """The smallest named parts of a sink's arguments that only this rank computed.
+
+    What a function is given to show is what its callers show; of their calls, only that counts.
+    """
     node = tree.expression(call.site)
     if not isinstance(node, ast.Call):
         return []
     found: list[Part] = []
-    for argument in (*node.args, *[k.value for k in node.keywords]):
+    arguments: list[ast.expr] = [*node.args, *[k.value for k in node.keywords]]
+    if call.target in tellers:
+        told = {tree.expression(site) for site in texts.given(call, tellers)}
+        arguments = [argument for argument in arguments if argument in told]
+    for argument in arguments:
         _visit(tree, argument, values, local, found)
-    unique = {(p.text, p.how, p.site): p for p in found}
+    function = call.where.function
+    handed_on = tellers.get(function, ()) if function is not None else ()
+    unique = {(p.text, p.how, p.site): p for p in found if p.text not in handed_on}
     return list(unique.values())
 
 
@@ -98,20 +113,33 @@ def _visit(
             if isinstance(part, ast.FormattedValue):
                 _visit(tree, part.value, values, local, found)
         return
+    own: list[Part] = []
     if value is None or not depends(value, local.read) or _of_all(tree, node, values):
         return
+    made = _made_before(tree, node, value, local)
+    if made is not None:
+        _visit(tree, made.value, values, local, own)
+        found += [replace(part, made=part.made or tree.site(made)) for part in own]
+        return
     inner = _inside(node)
-    whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
+    made_up = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call)  # Table(x).text
+    whole = (isinstance(node, (ast.Name, ast.Attribute)) and not made_up) or _is_number_call(node)
     if whole or not inner or (isinstance(node, ast.Subscript) and _how(value, local.trained)):
         if value.measure is not Measure.SAMPLES:  # pictures and the like are not numbers
             found.append(Part(site, tree.text(node), _how(value, local.trained)))
         return
-    own: list[Part] = []
     for child in inner:
         _visit(tree, child, values, local, own)
     if _ratio(node) and len({bool(p.how) for p in own}) > 1:
         own = [Part(site, tree.text(node), "")]  # one rank's part of all ranks' count is no mean
     found += own
+
+
+def _made_before(tree: Tree, node: ast.expr, value: Value, local: Own) -> ast.Assign | None:
+    """The statement that made the text that a name stands for."""
+    if not isinstance(node, ast.Name) or _how(value, local.trained):
+        return None
+    return texts.made_before(tree, node)
 
 
 def _of_all(tree: Tree, node: ast.expr, values: dict[Site, Value]) -> bool:

@@ -112,7 +112,10 @@ CACHED = (
     ),
 )
 AGREED = (
-    ('if not os.path.exists("rows.pkl"):  # DDP608', 'if broadcast(not os.path.exists("rows.pkl")):'),
+    (
+        'if not os.path.exists("rows.pkl"):  # DDP608',
+        'if broadcast(not os.path.exists("rows.pkl")):',
+    ),
     ("    begin_epoch,\n", "    begin_epoch,\n    broadcast,\n"),
 )
 LATER = (

@@ -8,7 +8,7 @@ from ddpify.facts.coupling import certain
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Share
 from ddpify.facts.roles import backwards
-from ddpify.facts.values import Kind, Measure, Thing
+from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -38,7 +38,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             )
         elif loss.dep(Kind.RATIO):
             yield from (_varying(call, ratio) for ratio in loss.dep(Kind.RATIO))
-        elif loss.measure is not Measure.MEAN and loss.dep(Kind.BATCH):
+        elif _is_unproven(loss):
             yield _unproven(call)
 
 
@@ -68,6 +68,11 @@ def _varying(call: Call, ratio: Thing) -> Finding:
         " number, in a statement that every rank comes by",
         ((ratio.born, "divided"),),
     )
+
+
+def _is_unproven(loss: Value) -> bool:
+    known = loss.measure is Measure.MEAN and not loss.dep(Kind.AVERAGED)
+    return not known and bool(loss.dep(Kind.BATCH))
 
 
 def _unproven(call: Call) -> Finding:

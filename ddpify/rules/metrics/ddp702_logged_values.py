@@ -44,18 +44,30 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         done.add(call.site)
         if facts.status is Status.MIGRATED and _is_redrawn(call):
             continue  # it was said when it was migrated
-        place = _before(facts, call)
-        why_not = _why_not(facts, call, parts, place)
-        fix = () if why_not or place is None else _fix(facts, place, parts, known)
+        groups = _groups(facts, call, parts)
+        why_not = _why_not(facts, call, parts, None not in groups)
+        made = (_fix(facts, at, of, known) for at, of in groups.items() if at is not None)
+        fix = () if why_not else tuple(dict.fromkeys(one for edits in made for one in edits))
         message = "the numbers shown would be of one rank's samples only"
         severity = Severity.WARNING if fix else Severity.NOTE
         yield Finding("DDP702", call.site, message, severity, fix, why_not)
 
 
-def _before(facts: Facts, call: Call) -> Site | None:
-    """The statement before which all ranks come by: outside of `if`s on the rank."""
+def _groups(
+    facts: Facts, call: Call, parts: tuple[Part, ...]
+) -> dict[Site | None, tuple[Part, ...]]:
+    """The parts by the statement before which all ranks come by."""
+    found: dict[Site | None, tuple[Part, ...]] = {}
+    for part in parts:
+        place = _before(facts, call, part.made or call.site)
+        found[place] = (*found.get(place, ()), part)
+    return found
+
+
+def _before(facts: Facts, call: Call, site: Site) -> Site | None:
+    """The statement at ``site``, or what is around it, outside of `if`s on the rank."""
     on_rank = {guard.site for guard in call.where.guards if guard.test.dep(Kind.RANK)}
-    statement = statement_of(facts, call.site)
+    statement = statement_of(facts, site)
     tree = facts.tree(statement)
     node = tree.statement(statement)
     for above in tree.ancestors(node) if node is not None else ():
@@ -74,7 +86,7 @@ def _unknown(parts: tuple[Part, ...]) -> str:
     return ", ".join(dict.fromkeys(part.text for part in parts if part.how != COUNTED))
 
 
-def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], place: Site | None) -> str:
+def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], together: bool) -> str:
     for guard in call.where.guards:
         if is_local(facts, guard.test) or guard.test.dep(Kind.CLOCK):
             return "ranks may differ on whether this runs: rank 0 shows its own numbers"
@@ -83,7 +95,7 @@ def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], place: Site | No
     unknown = _unknown(parts)
     if unknown:
         return f"rank 0 shows its own {unknown}: reduce it by hand if it matters"
-    return "" if place is not None else "reduce them on all ranks before rank 0 goes its own way"
+    return "" if together else "reduce them on all ranks before rank 0 goes its own way"
 
 
 def _is_redrawn(call: Call) -> bool:

@@ -54,7 +54,9 @@ def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         early = [
             write
             for write, where in written
-            if write.order < call.order and one_path(where, path) and not _excludes(run, write, call)
+            if write.order < call.order
+            and one_path(where, path)
+            and not _excludes(run, write, call)
         ]
         if early and _overtakes(early[-1], call, meets) and not _asked(run, early[-1], call, path):
             yield call, early[-1]
