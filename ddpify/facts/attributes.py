@@ -110,6 +110,6 @@ def _known_attribute(
 
 
 def _attribute_measure(base: Value, name: str) -> Measure:
-    if base.measure is Measure.UNIFORM:
+    if base.measure is Measure.UNIFORM or name in measures.TRAITS:
         return Measure.UNIFORM
     return base.measure if name in ("data", "T", "shape") else Measure.MIXED

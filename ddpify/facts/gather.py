@@ -81,9 +81,13 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     effects = tuple(effect for effect in known if effect is not None)
     helpers = io_helpers(facts.calls, effects, facts.trees)
     shown = sinks(facts.calls, effects, helpers)
-    tellers = told(shown, facts.calls, facts.trees)
-    shown = (*shown, *(call for call in facts.calls if call.target in tellers))
     own = Own(m, frozenset(t.born for loop in facts.training for t in loop.loaders))
+    first = [(call, _parts(m, facts, call, own, {})) for call in shown]
+    asking = {c.where.function for c, found in first if not all(p.how for p in found)}
+    unclear = frozenset(f for f in asking if f is not None)
+    tellers = told(shown, unclear, facts.calls, facts.trees)
+    telling = (c for c in facts.calls if c.target in tellers and c.where.function not in helpers)
+    shown = tuple(sorted(dict.fromkeys((*shown, *telling)), key=lambda call: call.order))
     return replace(
         facts,
         effects=effects,

@@ -49,8 +49,8 @@ def sinks(
     calls: tuple[Call, ...], effects: tuple[Effect, ...], helpers: frozenset[FunctionInfo]
 ) -> tuple[Call, ...]:
     """Calls for their own sake that show or store numbers."""
-    visible = (EffectKind.CONSOLE, EffectKind.TRACKER, EffectKind.FILE)
-    found = [e.call for e in effects if e.kind in visible and e.call.alone]
+    kinds = (EffectKind.CONSOLE, EffectKind.TRACKER, EffectKind.FILE, EffectKind.CHECKPOINT)
+    found = [e.call for e in effects if e.kind in kinds and e.call.alone]
     for call in calls:
         if call.target in helpers or (call.alone and _shows(call)):
             found.append(call)
@@ -85,9 +85,16 @@ def parts(
     for argument in arguments:
         _visit(tree, argument, values, local, found)
     function = call.where.function
-    handed_on = tellers.get(function, ()) if function is not None else ()
-    unique = {(p.text, p.how, p.site): p for p in found if p.text not in handed_on}
+    handed_on = tellers.get(function, frozenset()) if function is not None else frozenset()
+    own = (p for p in found if handed_on.isdisjoint(_names(tree, p.site)))
+    unique = {(p.text, p.how, p.site): p for p in own}
     return list(unique.values())
+
+
+def _names(tree: Tree, site: Site) -> set[str]:
+    node = tree.expression(site)
+    inner = ast.walk(node) if node is not None else ()
+    return {n.id for n in inner if isinstance(n, ast.Name)}
 
 
 def meters(tree: Tree, call: Call, ends: Iterable[LoopEnd]) -> list[Part]:

@@ -23,42 +23,55 @@ Tellers = dict[FunctionInfo, frozenset[str]]
 DEPTH = 4  # of functions that hand on what they are given
 
 
-def told(shown: Iterable[Call], calls: tuple[Call, ...], trees: Mapping[str, Tree]) -> Tellers:
-    """The functions that do nothing with some of their parameters but show them, and these."""
+def told(
+    shown: Iterable[Call],
+    unclear: frozenset[FunctionInfo],
+    calls: tuple[Call, ...],
+    trees: Mapping[str, Tree],
+) -> Tellers:
+    """The functions that do nothing with some of their parameters but show them, and these.
+
+    ``unclear`` are those that show numbers of which it is not known there what they are.
+    """
     found: Tellers = {}
-    showing = {call.site: call for call in shown}
+    places: dict[FunctionInfo | None, list[Site]] = {}
+    for call in shown:
+        places.setdefault(call.where.function, []).append(call.site)
+    todo = unclear
     for _ in range(DEPTH):
-        known = len(showing)
-        for function in {call.where.function for call in showing.values()} - {None}:
-            if function is not None and not isinstance(function.node, ast.Lambda):
-                names = frozenset(_only_shown(function, trees[function.site.path], showing))
-                if names:
-                    found[function] = names
-        showing |= {call.site: call for call in calls if call.target in found}
-        if len(showing) == known:
-            break
-    called = {call.target for call in calls}
-    return {function: names for function, names in found.items() if function in called}
+        new = {f: n for f in todo if (n := _only_shown(f, trees[f.site.path], places[f]))}
+        telling = [call for call in calls if call.target in new]
+        new = {f: n for f, n in new.items() if _is_called_plainly(f, telling)}
+        found |= new
+        for call in telling:
+            places.setdefault(call.where.function, []).extend(given(call, new))
+        callers = {call.where.function for call in telling if call.target in new}
+        todo = frozenset(f for f in callers if f is not None and f not in found)
+    return found
 
 
-def _only_shown(function: FunctionInfo, tree: Tree, showing: Mapping[Site, Call]) -> Iterator[str]:
-    places = [site for site, call in showing.items() if call.where.function is function]
+def _is_called_plainly(function: FunctionInfo, calls: Iterable[Call]) -> bool:
+    mine = [call for call in calls if call.target is function]
+    return bool(mine) and not any(call.star or call.bound for call in mine)
+
+
+def _only_shown(function: FunctionInfo, tree: Tree, places: Iterable[Site]) -> frozenset[str]:
+    found: set[str] = set()
     for name in _parameters(function):
         names = _with_entries(tree, function, name)
         used = [n for n in tree.nodes(function.node) if isinstance(n, ast.Name) and n.id in names]
         heads = [n for n in used if isinstance(tree.parent(n), ast.For) and n.id == name]
         if used and all(n in heads or _is_within(tree, n, places) for n in used):
-            yield from names
+            found |= names
+    return frozenset(found)
 
 
-def _with_entries(tree: Tree, function: FunctionInfo, name: str) -> list[str]:
+def _with_entries(tree: Tree, function: FunctionInfo, name: str) -> set[str]:
     """A name, and those that loops over what it stands for give its entries."""
     loops = (n for n in tree.nodes(function.node) if isinstance(n, ast.For))
-    over = (n for n in loops if isinstance(n.iter, ast.Name) and n.iter.id == name)
-    return [
-        name,
-        *(n.id for loop in over for n in ast.walk(loop.target) if isinstance(n, ast.Name)),
-    ]
+    over = (n.target for n in loops if isinstance(n.iter, ast.Name) and n.iter.id == name)
+    entries = (n for target in over for n in ast.walk(target))
+    return {name, *(n.id for n in entries if isinstance(n, ast.Name))}
 
 
 def _is_within(tree: Tree, node: ast.Name, places: Iterable[Site]) -> bool:
@@ -76,6 +89,8 @@ def _is_target(tree: Tree, node: ast.Name) -> bool:
 
 def _parameters(function: FunctionInfo) -> list[str]:
     """The names that positional arguments get."""
+    if isinstance(function.node, ast.Lambda):
+        return []
     given = function.node.args
     names = [argument.arg for argument in (*given.posonlyargs, *given.args)]
     bound = function.owner is not None and not function.decorated_with("builtins.staticmethod")
@@ -95,14 +110,25 @@ def made_before(tree: Tree, node: ast.Name) -> ast.Assign | None:
     """The statement before, in the same block, that puts into words what a name stands for."""
     statement = tree.statement(tree.site(node))
     block = tree.block(statement) if statement is not None else []
-    for other in reversed(block[: block.index(statement)] if statement in block else []):
-        stored = (n for n in ast.walk(other) if isinstance(n, ast.Name) and n.id == node.id)
-        if any(isinstance(n.ctx, (ast.Store, ast.Del)) for n in stored):
-            alone = isinstance(other, ast.Assign) and [type(t) for t in other.targets] == [ast.Name]
-            return (
-                other if alone and isinstance(other, ast.Assign) and _is_text(other.value) else None
-            )
+    before = block[: block.index(statement)] if statement in block else []
+    for other in reversed(before):
+        if any(isinstance(n.ctx, (ast.Store, ast.Del)) for n in _named(other, node.id)):
+            made = other if isinstance(other, ast.Assign) and len(other.targets) == 1 else None
+            alone = made is not None and isinstance(made.targets[0], ast.Name)
+            return made if made is not None and alone and _shows(tree, made, node.id) else None
     return None
+
+
+def _named(scope: ast.AST, name: str) -> Iterator[ast.Name]:
+    return (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name)
+
+
+def _shows(tree: Tree, made: ast.Assign, name: str) -> bool:
+    """Whether a value is a text, or a list that is read in one place only: where it is shown."""
+    if _is_text(made.value):
+        return True
+    reads = [n for n in _named(tree.function(made), name) if isinstance(n.ctx, ast.Load)]
+    return isinstance(made.value, (ast.List, ast.Tuple, ast.Dict)) and len(reads) == 1
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -112,7 +138,7 @@ def _is_text(node: ast.expr) -> bool:
         return isinstance(node.op, ast.Mod) and _is_string(node.left)
     if isinstance(node, ast.Call):
         return isinstance(node.func, ast.Attribute) and node.func.attr == "format"
-    return isinstance(node, (ast.JoinedStr, ast.List, ast.Tuple, ast.Dict))
+    return isinstance(node, ast.JoinedStr)
 
 
 def _is_string(node: ast.expr) -> bool:
