@@ -158,6 +158,19 @@ RULE = Rule(
             ),
             ("    adam = ", "    LOSS = nn.CrossEntropyLoss(ignore_index=3)\n    adam = "),
         ),
+        changed(  # older flags, by their place: a sum
+            SINGLE,
+            ("nn.functional.cross_entropy(", "nn.NLLLoss(None, False)("),
+            ("objective.backward()\n", "objective.backward()  # DDP401\n"),
+        ),
+        changed(
+            SINGLE,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "LOSS(net(signal.cuda()), label.cuda())  # DDP401\n",
+            ),
+            ("    adam = ", "    LOSS = nn.CrossEntropyLoss(None, None, 3)\n    adam = "),
+        ),
         changed(  # weights that may be missing: the sum of weights cannot be written
             SINGLE,
             ("nn.functional.cross_entropy(", "nn.CrossEntropyLoss(torch.ones(4).cuda())("),
@@ -227,6 +240,28 @@ RULE = Rule(
                 "            mixed = 0.3 * signal.cuda() + 0.7 * signal.cuda()[order]\n"
                 "            other = nn.functional.cross_entropy(net(mixed), label.cuda()[order])\n"
                 "            objective = 0.7 * other + 0.3 * ",
+            ),
+        ),
+        changed(  # the older flags
+            SINGLE,
+            ("nn.functional.cross_entropy(", "nn.NLLLoss(None, True)("),
+        ),
+        changed(
+            SINGLE,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "nn.NLLLoss(None, False)(net(signal.cuda()), label.cuda()) / len(label)\n",
+            ),
+        ),
+        changed(  # something of each sample, whatever device it is on
+            SINGLE,
+            (
+                "            objective = ",
+                "            feature = net(signal.cuda())[:, :, None]\n"
+                "            eye = torch.eye(4)\n"
+                "            if feature.is_cuda:\n                eye = eye.cuda()\n"
+                "            square = torch.bmm(feature, feature.transpose(2, 1)) - eye\n"
+                "            objective = torch.norm(square, dim=(1, 2)).mean() + ",
             ),
         ),
         changed(  # a sum per sample over a count per sample

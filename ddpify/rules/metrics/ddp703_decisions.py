@@ -137,6 +137,25 @@ RULE = Rule(
                 "        if accuracy(net, holdout) > 0.9:\n            torch",
             ),
         ),
+        changed(  # lists in a dict
+            SINGLE,
+            (
+                "in pairs:\n            guess = net(signal.cuda()).argmax(1)\n",
+                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n"
+                '            found["all"].append(guess.float().mean().item())\n',
+            ),
+            ("    right, seen = 0, 0\n", '    found = {"all": []}\n'),
+            (
+                "            right += (guess == label.cuda()).sum().item()\n"
+                "            seen += len(label)\n",
+                "",
+            ),
+            ("    return right / seen\n", '    return max(found["all"])\n'),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        if accuracy(net, holdout) > 0.9:\n            break\n",
+            ),
+        ),
         changed(
             SINGLE,
             *PLATEAU,
