@@ -9,7 +9,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.preparation import prepared
 from ddpify.facts.scopes import Guard
-from ddpify.facts.values import OF_ONE_RANK, Kind
+from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
 from ddpify.python import writers
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, is_whole_test, statement_of
@@ -26,7 +26,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     reads = tuple(_reads(facts))
     done: set[Site] = set()
     for write, path in _writes(facts):
-        guard = _asking(facts, write)
+        guard = _asking(facts, write, path)
         again = [read for read, other in reads if _same(facts, (write, path), (read, other))]
         if guard is None or guard.site in done or not again:
             continue
@@ -70,14 +70,23 @@ def _same(facts: Facts, write: tuple[Call, Site], read: tuple[Call, Site]) -> bo
     return together and facts.text(write[1]) == facts.text(read[1])
 
 
-def _asking(facts: Facts, write: Call) -> Guard | None:
-    """The condition on files under which a file is written, where all ranks come by it."""
+def _asking(facts: Facts, write: Call, path: Site) -> Guard | None:
+    """The condition under which a file is written that asks for it, where all ranks come by it."""
     guards = write.where.guards
     for number, guard in reversed(list(enumerate(guards))):
-        if {thing.kind for thing in guard.test.dep(*OF_ONE_RANK)} == {Kind.FILES}:
+        asked = guard.test.dep(*OF_ONE_RANK)
+        if {thing.kind for thing in asked} == {Kind.FILES}:
             own = (g.test.dep(*OF_ONE_RANK) or is_local(facts, g.test) for g in guards[:number])
-            return None if is_local(facts, guard.test) or any(own) else guard
+            apart = is_local(facts, guard.test) or any(own)
+            return guard if not apart and any(_asks_for(facts, t, path) for t in asked) else None
     return None
+
+
+def _asks_for(facts: Facts, asked: Thing, path: Site) -> bool:
+    """Whether what is asked for is that path, or the folder it is written as a part of."""
+    calls = [call for call in facts.calls if call.site == asked.born]
+    sites = {c.receiver_site if c.name[:1] == "." else c.arg_site(0, "path") for c in calls}
+    return any(site is not None and facts.text(site) in facts.text(path) for site in sites)
 
 
 def _fix(facts: Facts, guard: Guard, write: Call, reads: list[Call]) -> tuple[Edit, ...]:
@@ -140,6 +149,12 @@ RULE = Rule(
         *CORRECT,
         changed(SCRIPT, *CACHED, *AGREED),
         changed(SCRIPT, *CACHED, *AGREED, *LATER, *WAITED),
+        changed(  # another file: both are there from the beginning
+            SCRIPT,
+            *CACHED,
+            ('exists("rows.pkl"):  # DDP608', 'exists("options.txt"):'),
+            ('else:\n    with open("rows.pkl"', 'else:\n    with open("old.pkl"'),
+        ),
         changed(  # an option decides, alike on all ranks
             SCRIPT,
             *CACHED,
