@@ -13,6 +13,7 @@ from ddpify.facts.values import Kind, Measure, Value
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
+from ddpify.rules.examples.single import METER
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -74,7 +75,7 @@ def _names(facts: Facts, end: LoopEnd) -> tuple[str, ...]:
     if node is None:
         return ()
     summed = tuple(name for name in end.others if accumulates(node, name))
-    return (*end.sums, *end.means, *summed)
+    return (*end.sums, *end.means, *end.meters, *summed)
 
 
 def _decided_from(facts: Facts) -> set[Site]:
@@ -135,6 +136,27 @@ RULE = Rule(
             (
                 '        print("round", round_, "accuracy", accuracy(net, holdout))\n    torch',
                 "        if accuracy(net, holdout) > 0.9:\n            torch",
+            ),
+        ),
+        changed(  # an average meter
+            SINGLE,
+            ("def accuracy", f"{METER}def accuracy"),
+            ("    right, seen = 0, 0\n", "    meter = Meter()\n"),
+            (
+                "in pairs:\n            guess = net(signal.cuda()).argmax(1)\n",
+                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n"
+                "            print(guess)\n",
+            ),
+            (
+                "            right += (guess == label.cuda()).sum().item()\n"
+                "            seen += len(label)\n",
+                "            hits = (guess == label.cuda()).float().mean().item()\n"
+                "            meter.update(hits, len(label))\n",
+            ),
+            ("    return right / seen\n", "    return meter.avg\n"),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        if accuracy(net, holdout) > 0.9:\n            break\n",
             ),
         ),
         changed(  # lists in a dict
