@@ -77,13 +77,11 @@ def parts(
     node = tree.expression(call.site)
     if not isinstance(node, ast.Call):
         return []
-    found: list[Part] = []
     arguments: list[ast.expr] = [*node.args, *[k.value for k in node.keywords]]
     if call.target in tellers:
         told = {tree.expression(site) for site in texts.given(call, tellers)}
         arguments = [argument for argument in arguments if argument in told]
-    for argument in arguments:
-        _visit(tree, argument, values, local, found)
+    found = [part for one in arguments for part in _visit(tree, one, values, local)]
     function = call.where.function
     handed_on = tellers.get(function, frozenset()) if function is not None else frozenset()
     own = (p for p in found if handed_on.isdisjoint(_names(tree, p.site)))
@@ -110,36 +108,38 @@ def meters(tree: Tree, call: Call, ends: Iterable[LoopEnd]) -> list[Part]:
     return [Part(tree.site(n), n.id, "global_meter") for n in whole]
 
 
-def _visit(
-    tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own, found: list[Part]
-) -> None:
-    site = tree.site(node)
-    value = values.get(site)
+def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:
     if isinstance(node, ast.JoinedStr):
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                _visit(tree, part.value, values, local, found)
-        return
-    own: list[Part] = []
+        inner = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        return [found for part in inner for found in _visit(tree, part, values, local)]
+    value = values.get(tree.site(node))
     if value is None or not depends(value, local.read) or _of_all(tree, node, values):
-        return
+        return []
     made = _made_before(tree, node, value, local)
     if made is not None:
-        _visit(tree, made.value, values, local, own)
-        found += [replace(part, made=part.made or tree.site(made)) for part in own]
-        return
-    inner = _inside(node)
-    made_up = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Call)  # Table(x).text
-    whole = (isinstance(node, (ast.Name, ast.Attribute)) and not made_up) or _is_number_call(node)
-    if whole or not inner or (isinstance(node, ast.Subscript) and _how(value, local.trained)):
-        if value.measure is not Measure.SAMPLES:  # pictures and the like are not numbers
-            found.append(Part(site, tree.text(node), _how(value, local.trained)))
-        return
-    for child in inner:
-        _visit(tree, child, values, local, own)
-    if _ratio(node) and len({bool(p.how) for p in own}) > 1:
-        own = [Part(site, tree.text(node), "")]  # one rank's part of all ranks' count is no mean
-    found += own
+        said = _visit(tree, made.value, values, local)
+        return [replace(part, made=part.made or tree.site(made)) for part in said]
+    whole = [Part(tree.site(node), tree.text(node), _how(value, local.trained))]
+    if _is_whole(node, bool(whole[0].how)):
+        return whole if value.measure is not Measure.SAMPLES else []  # pictures are not numbers
+    own = [found for child in _inside(node) for found in _visit(tree, child, values, local)]
+    known = {bool(part.how) for part in own}
+    if isinstance(node, ast.Call) and whole[0].how and known != {True}:  # `sum(hits)`
+        return whole
+    if isinstance(node, ast.Attribute) and not own:
+        return whole
+    if _ratio(node) and len(known) > 1:
+        return [replace(whole[0], how="")]  # one rank's part of all ranks' count is no mean
+    return own
+
+
+def _is_whole(node: ast.expr, known: bool) -> bool:
+    """Whether a number is not looked into; ``known``: it is known what to do with it."""
+    if isinstance(node, ast.Attribute):
+        return not isinstance(node.value, ast.Call)  # `Table(x).text`
+    if isinstance(node, ast.Name) or _is_number_call(node) or not _inside(node):
+        return True
+    return isinstance(node, ast.Subscript) and known
 
 
 def _made_before(tree: Tree, node: ast.expr, value: Value, local: Own) -> ast.Assign | None:

@@ -13,12 +13,11 @@ from ddpify.facts.details import (
     FirstEntry,
 )
 from ddpify.facts.events import Call
-from ddpify.facts.joining import computed, flat_measure, parts_of
+from ddpify.facts.joining import computed, flat_measure, listed
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Measure, Thing, Value
 
-LISTS = (Kind.TUPLE, Kind.ITERATOR)
 # Of each sequence as many entries as it is long: those that are not padding.
 PACKS = frozenset({"pack_padded_sequence", "pack_sequence"})
 
@@ -55,7 +54,7 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
     if tail in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
-        measure = _of_list(first) or flat_measure(first)
+        measure = listed(first) or flat_measure(first)
         return reduced(m, f, tail, measure, measures.axis_of(axis), call, call.args)
     if tail in rows.CUTS:
         return computed(first, measure=first.measure)
@@ -68,18 +67,6 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         if found is not None:
             return found
     return _put_together(name, tail, call)
-
-
-def _of_list(value: Value) -> Measure | None:
-    """The measure of the numbers of a list, one for each batch; None where it holds others.
-
-    Each rank has as many: a loop over shares that are not alike must leave no list of numbers.
-    """
-    if value.rows or not value.things or value.of(*LISTS) != value.things:
-        return None
-    entries = {part.measure for thing in value.things for part in parts_of(thing)}
-    single = entries.pop() if len(entries) == 1 else None
-    return single if single in (Measure.SUM, Measure.MEAN) else None
 
 
 def _put_together(name: str, tail: str, call: Call) -> Value | None:
