@@ -20,7 +20,6 @@ from ddpify.facts.values import NOTHING, Kind, Measure, Value
 from ddpify.source import Site
 
 LINEAR = (ast.Add, ast.Sub)
-SCALED = (ast.Mult, ast.Div)
 
 
 def addends(m: Machine) -> frozenset[Site]:
@@ -72,17 +71,16 @@ class _Addends:
 
     def _operands(self, tree: Tree, node: ast.BinOp) -> None:
         sides = [node.left, node.right]
-        if isinstance(node.op, SCALED):
-            sides = [s for s in sides if self._value(tree, s).measure is not Measure.UNIFORM]
-        if isinstance(node.op, (*LINEAR, *SCALED)) and (len(sides) == 1 or self._adds(node)):
+        fixed = [self._value(tree, side).measure is Measure.UNIFORM for side in sides]
+        if isinstance(node.op, (ast.Mult, ast.Div)) and fixed[1]:
+            self.visit(tree, node.left)
+        elif isinstance(node.op, ast.Mult) and fixed[0]:
+            self.visit(tree, node.right)
+        elif isinstance(node.op, LINEAR):
             for side in sides:
                 self.visit(tree, side)
         else:
             self.sites.add(tree.site(node))
-
-    @staticmethod
-    def _adds(node: ast.BinOp) -> bool:
-        return isinstance(node.op, LINEAR)
 
     def _name(self, tree: Tree, node: ast.Name, index: int | None) -> None:
         scope = tree.function(node)

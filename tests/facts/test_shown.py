@@ -105,6 +105,7 @@ ADDENDS = {
     "an addend": ("(loss + 0.1 * odd).backward()", "print(odd.item())", {"odd.item()"}),
     "scaled": ("whole = odd\nwhole /= 2\nwhole.backward()", "print(whole)", {"whole"}),
     "no addend": ("loss.backward()", "print(odd.item())", set()),
+    "a divisor": ("(1 / odd).backward()", "print(odd.item())", set()),
     "a factor": ("(loss * odd).backward()", "print(odd.item())", set()),
 }
 
