@@ -62,8 +62,7 @@ class ProgramReader(ReadingRecord):
         super().__init__(project)
         self.wraps = dict(target.wraps)
         self.drop_data_parallel = target.drop_data_parallel
-        self.sharded = target.sharded
-        self.spared = target.spared
+        self.sharded, self.spared = target.sharded, target.spared
         self.unwraps, self.shares = target.unwraps, target.shares
         self.dealt, self.whole, self.sized = target.dealt, target.whole, target.sized
         self.averaged, self.trained = target.averaged, target.trained

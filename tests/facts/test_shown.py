@@ -85,7 +85,9 @@ OTHERWISE = {
     "also trained with": "learn_from(loss)",
     "also kept": "keep(loss)",
     "a list that is trained with": "terms = [loss, odd]\nsum(terms).backward()\nprint(terms)",
-    "a text of a condition": 'text = ""\nif len(x) > 1:\n    text = "%f" % loss.item()\nprint(text)',
+    "a text of a condition": (
+        'text = ""\nif len(x) > 1:\n    text = "%f" % loss.item()\nprint(text)'
+    ),
 }
 
 

@@ -25,6 +25,8 @@ from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_
 from ddpify.settings import Settings
 from ddpify.source import Site
 
+_Groups = dict[Site | None, tuple[Part, ...]]
+
 
 @dataclass
 class _Reductions:
@@ -53,11 +55,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         yield Finding("DDP702", call.site, message, severity, fix, why_not)
 
 
-def _groups(
-    facts: Facts, call: Call, parts: tuple[Part, ...]
-) -> dict[Site | None, tuple[Part, ...]]:
+def _groups(facts: Facts, call: Call, parts: tuple[Part, ...]) -> _Groups:
     """The parts by the statement before which all ranks come by."""
-    found: dict[Site | None, tuple[Part, ...]] = {}
+    found: _Groups = {}
     for part in parts:
         place = _before(facts, call, part.made or call.site)
         found[place] = (*found.get(place, ()), part)
@@ -181,20 +181,11 @@ def _changes_later(facts: Facts, statement: Site, text: str) -> bool:
     node = tree.statement(statement)
     names = set(re.findall(r"[A-Za-z_]\w*", text))
     later = tree.following(node) if node is not None else []
-    stored = {
-        n.id
-        for s in later
-        for n in ast.walk(s)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    called = {
-        n.func.value.id
-        for s in later
-        for n in ast.walk(s)
-        if isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Attribute)
-        and isinstance(n.func.value, ast.Name)
-    }
+    inner = [n for statement in later for n in ast.walk(statement)]
+    stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    methods = (n.func for n in inner if isinstance(n, ast.Call))
+    owners = (method.value for method in methods if isinstance(method, ast.Attribute))
+    called = {node.id for node in owners if isinstance(node, ast.Name)}
     owner = {text.partition(".")[0]} if "." in text and not text.endswith(".item()") else set()
     return bool(stored & names or called & owner)
 
