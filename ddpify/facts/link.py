@@ -75,7 +75,7 @@ def _as_migrated(
     """Read the program as it will be: a trial shards all evaluation, the last what bears it."""
     divided = frozenset(one.statement for one in wrapped.divisions) | own_shares.divided(bare)
     shared_before = sharding.presharded(bare) | divided
-    trained = wrapped.sharded | divided
+    averaged, trained = objective.addends(bare), wrapped.sharded | divided
     sharded = wrapped.sharded | shared_before
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
     sizes = sized(bare)
@@ -93,8 +93,8 @@ def _as_migrated(
         unwraps=frozenset(site for site, _ in unwraps),
         shares=frozenset(share.site for share in of_all),
         whole=gathering,
-        averaged=objective.addends(bare),
-        trained=trained,
+        averaged=averaged,
+        trained=trained if averaged else frozenset(),
     )
     rest = sharding.dealable(trial, wanted - shared_out - sharded)
     if rest:

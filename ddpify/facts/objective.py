@@ -27,7 +27,8 @@ def addends(m: Machine) -> frozenset[Site]:
     found = _Addends(m)
     for call in roles.backwards(roles.calls_of(m)):
         loss, site = call.receiver, call.receiver_site
-        if loss is not None and site is not None and loss.dep(Kind.BATCH):
+        followed = loss is None or loss.measure is not Measure.MIXED
+        if not followed and site is not None:
             found.visit(m.tree(site.path), m.tree(site.path).expression(site))
     return frozenset(found.sites)
 
