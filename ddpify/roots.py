@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+# What an archive of a project has at its top, which has no `.git`.
+ARCHIVE_MARKS = ("LICENSE", "LICENSE.txt", "LICENSE.md", "LICENCE", "COPYING")
 SKIPPED = frozenset("node_modules site-packages __pycache__ build dist venv env".split())
 
 
 def project_root(entry: Path) -> Path:
     """The nearest folder above ``entry`` that looks like a project's top, else its own folder."""
     home = entry.resolve().parent
-    for folder in (home, *home.parents):
-        if any((folder / mark).exists() for mark in ROOT_MARKS):
-            return folder
+    for marks in (ROOT_MARKS, ARCHIVE_MARKS):
+        for folder in (home, *home.parents):
+            if any((folder / mark).exists() for mark in marks):
+                return folder
     return home
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ddpify.checking.ignored import Ignored, Patterns, above
 from ddpify.checking.model import CheckError
-from ddpify.roots import ROOT_MARKS, SKIPPED
+from ddpify.roots import ARCHIVE_MARKS, ROOT_MARKS, SKIPPED
 
 Excluded = Callable[[Path], tuple[Patterns, ...]]
 _WEAK = "requirements.txt"  # examples within a project have one, too
@@ -50,7 +50,9 @@ class _Places:
             weak = (one for one in chain if os.path.exists(one / _WEAK))
             named = (one for one in self.named if folder.is_relative_to(one))
             strong = (one for one in chain if any(os.path.exists(one / mark) for mark in _STRONG))
-            found = next(strong, None) or next(weak, None) or next(named, None)
+            archived = (o for o in chain if any(os.path.exists(o / m) for m in ARCHIVE_MARKS))
+            ways = (strong, weak, archived, named)
+            found = next((one for way in ways for one in way), None)
             self.known[folder] = found or folder
         return self.known[folder]
 

@@ -189,9 +189,13 @@ def _added_to(target: ast.expr) -> tuple[str, ...]:
 
 
 def _changed_by(call: ast.Call) -> tuple[str, ...]:
-    """``total`` for ``total.add_(…)`` and ``np.add.at(total, …)``."""
+    """``total`` for ``total.add_(…)``, ``total[i].append(…)`` and ``np.add.at(total, …)``."""
     owner = call.func.value if isinstance(call.func, ast.Attribute) else call.func
-    return tuple(ast.unparse(node) for node in (owner, *call.args[:1]))
+    grows = isinstance(call.func, ast.Attribute) and call.func.attr in growth.MUTATES
+    whole = owner
+    while grows and isinstance(whole, ast.Subscript):
+        whole = whole.value
+    return tuple(ast.unparse(node) for node in (owner, whole, *call.args[:1]))
 
 
 def _get(f: Frame, name: str) -> Value | None:

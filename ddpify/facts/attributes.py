@@ -42,7 +42,7 @@ def any_member(m: Machine, base: Value, site: Site) -> Value | None:
 def _plain_attribute(base: Value, name: str) -> Value:
     if name == "shape":
         return base.but(const=NO_CONST)
-    if name in ("device", "dtype"):
+    if name in measures.TRAITS:
         return NOTHING
     keep = name in measures.KEEPS_ANY or name in ("T", "mT")
     return computed(base, measure=base.measure if keep else None)
@@ -110,6 +110,6 @@ def _known_attribute(
 
 
 def _attribute_measure(base: Value, name: str) -> Measure:
-    if base.measure is Measure.UNIFORM:
+    if base.measure is Measure.UNIFORM or name in measures.TRAITS:
         return Measure.UNIFORM
     return base.measure if name in ("data", "T", "shape") else Measure.MIXED

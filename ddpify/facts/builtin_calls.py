@@ -11,7 +11,7 @@ from ddpify.facts.attributes import any_member
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
-from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.joining import computed, flat_deps, join, listed
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
@@ -130,6 +130,8 @@ def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:
     for thing in value.things:
         if thing.items is not None and thing.inner is None:
             return constant(len(thing.items))
+    if listed(value) is not None:  # as many as there were batches, on each rank
+        return computed(value, measure=Measure.UNIFORM)
     return computed(value, measure=value.measure if value.measure is Measure.COUNT else None)
 
 

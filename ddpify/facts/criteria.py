@@ -18,12 +18,65 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Measure, Thing, Value, constant
 
+# What torch's signatures take after the tensors that are compared: two, or as many as `_TENSORS`.
+_PLAIN = "size_average reduce reduction"
+_CLASSES = "weight size_average ignore_index reduce reduction"
+_WEIGHED = "weight size_average reduce reduction"
+_MARGIN = "margin size_average reduce reduction"
+_SETTINGS = {
+    **dict.fromkeys(("mse", "l1", "smoothl1", "kldiv", "softmargin", "multilabelmargin"), _PLAIN),
+    "crossentropy": _CLASSES,
+    "nll": _CLASSES,
+    "nllloss2d": _CLASSES,
+    "binarycrossentropy": _WEIGHED,
+    "binarycrossentropywithlogits": _WEIGHED,
+    "bce": _WEIGHED,
+    "bcewithlogits": _WEIGHED,
+    "multilabelsoftmargin": _WEIGHED,
+    "ctc": "blank reduction zero_infinity",
+    "huber": "reduction delta",
+    "poissonnll": "log_input full size_average eps reduce reduction",
+    "marginranking": _MARGIN,
+    "cosineembedding": _MARGIN,
+    "hingeembedding": _MARGIN,
+    "tripletmargin": "margin p eps swap size_average reduce reduction",
+    "multimargin": "p margin weight size_average reduce reduction",
+}
+_TENSORS = {"cosineembedding": 3, "marginranking": 3, "tripletmargin": 3, "ctc": 4}
+_COUNTS = frozenset({"crossentropy", "nll", "nllloss2d"})
+
+
+def _loss_name(call: Call) -> str:
+    """``crossentropy`` of ``F.cross_entropy`` and of ``nn.CrossEntropyLoss``."""
+    tail = call.name.rsplit(".", 1)[-1].lower().replace("_", "")
+    return tail.removesuffix("loss")
+
+
+def place_of(call: Call, setting: str) -> int:
+    """The position of a setting of one of torch's losses; beyond all where it has none."""
+    name = _loss_name(call)
+    settings = _SETTINGS.get(name, "").split() if call.name.startswith("torch.nn.") else []
+    if setting not in settings:
+        return len(call.args)
+    function = call.name.startswith("torch.nn.functional.")
+    return settings.index(setting) + (_TENSORS.get(name, 2) if function else 0)
+
+
+def _setting(call: Call, name: str) -> Value | None:
+    """What a loss is told, None where it is not or is told ``None``."""
+    value = call.arg(place_of(call, name), name)
+    return None if value == constant(None) else value
+
 
 def reduction_of(call: Call) -> Measure:
-    given = call.kwargs.get("reduction")
-    for old in ("size_average", "reduce"):
-        if old in call.kwargs and call.kwargs[old].known:
-            return Measure.MEAN if call.kwargs[old].const else Measure.SUM
+    """How a loss makes one number of those of a batch: by `reduction` or the older flags."""
+    flags = [_setting(call, name) for name in ("size_average", "reduce")]
+    if any(flag is not None for flag in flags):
+        if not all(flag is None or flag.known for flag in flags):
+            return Measure.MIXED
+        average, reduced = (flag is None or bool(flag.const) for flag in flags)
+        return (Measure.MEAN if average else Measure.SUM) if reduced else Measure.SAMPLES
+    given = _setting(call, "reduction")
     if given is None:
         return Measure.MEAN
     names = {"mean": Measure.MEAN, "sum": Measure.SUM, "none": Measure.SAMPLES}
@@ -34,30 +87,26 @@ def criterion_result(m: Machine, f: Frame, thing: Thing, call: Call) -> Value:
     """The loss a criterion object gives for a batch."""
     reduction = thing.detail(Reduction)
     loss = loss_of(call, reduction.measure if reduction is not None else Measure.MIXED)
-    return over_count(m, f, loss, call, call_that_made(thing), 0)
+    return over_count(m, f, loss, call, call_that_made(thing))
 
 
-def over_count(
-    m: Machine, f: Frame, loss: Value, call: Call, made: Call | None, weight: int
-) -> Value:
+def over_count(m: Machine, f: Frame, loss: Value, call: Call, made: Call | None) -> Value:
     """A loss, as a mean over a count that differs between ranks where it is one."""
-    varies = made is not None and varying_count(made, weight)
+    varies = made is not None and varying_count(made)
     if loss.measure is Measure.RATIO or (loss.measure is Measure.MEAN and varies):
         mean = CountMean(m.where(f), call=call, made=made if varies else None)
         return counts.over(m, f, loss, call.site, mean)
     return loss
 
 
-def varying_count(call: Call, weight: int) -> bool:
+def varying_count(call: Call) -> bool:
     """Whether a cross entropy divides by class weights or by the targets not ignored.
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
     """
-    tail = call.name.rsplit(".", 1)[-1].lower().replace("_", "")
-    if tail not in ("crossentropyloss", "nllloss", "crossentropy"):
+    if _loss_name(call) not in _COUNTS:
         return False
-    given = (call.arg(weight, "weight"), call.kwargs.get("ignore_index"))
-    return any(value is not None and value != constant(None) for value in given)
+    return any(_setting(call, name) is not None for name in ("weight", "ignore_index"))
 
 
 def loss_of(call: Call, reduction: Measure) -> Value:

@@ -12,6 +12,7 @@ from ddpify.facts import (
     coupling,
     dealing,
     measures,
+    objective,
     rows,
     sized,
     special,
@@ -45,6 +46,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
         value = coupling.gathered(value, f.no_grad)
     if m.dealt:
         value = dealing.measured(m, value)
+    if m.averaged and m.site(f, node) in m.averaged:
+        value = objective.averaged(m, f, value, m.site(f, node))
     m.remember(f, node, value)
     if m.unwraps and m.site(f, node) in m.unwraps:
         return wrapping.unwrapped(value)

@@ -18,6 +18,7 @@ from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
 from ddpify.facts.sinks import Own, Part, meters, parts, sinks
+from ddpify.facts.texts import Tellers, told
 from ddpify.facts.values import Kind, Thing
 from ddpify.project import Project
 from ddpify.source import Site
@@ -81,18 +82,24 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     helpers = io_helpers(facts.calls, effects, facts.trees)
     shown = sinks(facts.calls, effects, helpers)
     own = Own(m, frozenset(t.born for loop in facts.training for t in loop.loaders))
+    first = [(call, _parts(m, facts, call, own, {})) for call in shown]
+    asking = {c.where.function for c, found in first if not all(p.how for p in found)}
+    unclear = frozenset(f for f in asking if f is not None)
+    tellers = told(shown, unclear, facts.calls, facts.trees)
+    telling = (c for c in facts.calls if c.target in tellers and c.where.function not in helpers)
+    shown = tuple(sorted(dict.fromkeys((*shown, *telling)), key=lambda call: call.order))
     return replace(
         facts,
         effects=effects,
         helpers=helpers,
         preparations=sites,
-        sinks=tuple((call, _parts(m, facts, call, own)) for call in shown),
+        sinks=tuple((call, _parts(m, facts, call, own, tellers)) for call in shown),
     )
 
 
-def _parts(m: Machine, facts: Facts, call: Call, own: Own) -> tuple[Part, ...]:
+def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:
     tree = facts.tree(call.site)
-    shown = parts(tree, call, m.values, own)
+    shown = parts(tree, call, m.values, own, tellers)
     return (*shown, *meters(tree, call, facts.ends, m.values, own))
 
 

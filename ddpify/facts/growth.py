@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ddpify.facts import carried
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Bind, Call
-from ddpify.facts.joining import flat_deps, flat_measure, join
+from ddpify.facts.joining import flat_deps, flat_measure, join, parts_of
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows, per_sample
 from ddpify.facts.scopes import Frame, Loop
@@ -23,6 +23,7 @@ from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 LISTS = (Kind.TUPLE, Kind.ITERATOR)
+CONTAINERS = (*LISTS, Kind.DICT)
 OF_ONE = (Measure.ENTRY, Measure.UNIFORM)
 MUTATES = frozenset("append extend insert pop remove clear sort reverse".split())
 
@@ -131,8 +132,16 @@ def _grown_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
     return [
         name
         for name, value in f.env.items()
-        if things & set(value.things) or (name in added and _list(m, value) is not None)
+        if _holds(value, things) or (name in added and _list(m, value) is not None)
     ]
+
+
+def _holds(value: Value, lists: set[Thing], depth: int = 2) -> bool:
+    """Whether a value is one of these lists, or a container of some: ``found[name].append(x)``."""
+    if not lists.isdisjoint(value.things):
+        return True
+    inner = (part for t in value.of(*CONTAINERS) for part in parts_of(t)) if depth else ()
+    return any(_holds(part, lists, depth - 1) for part in inner)
 
 
 def _which(m: Machine, f: Frame, node: ast.stmt, grown: Growth) -> str:

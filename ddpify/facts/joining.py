@@ -110,6 +110,7 @@ _DATA = frozenset(
         Kind.RATIO,
         Kind.UNREAD,
         Kind.COUPLED,
+        Kind.AVERAGED,
     }
 )
 
@@ -151,3 +152,15 @@ def parts_of(thing: Thing) -> tuple[Value, ...]:
     """The values a container thing holds."""
     parts = tuple(thing.items or ()) + tuple((thing.keys or {}).values())
     return parts + ((thing.inner,) if thing.inner is not None else ())
+
+
+def listed(value: Value) -> Measure | None:
+    """The measure of the numbers of a list, one for each batch; None where it holds others.
+
+    Each rank has as many: a loop over shares that are not alike must leave no list of numbers.
+    """
+    if value.rows or not value.things or value.of(Kind.TUPLE, Kind.ITERATOR) != value.things:
+        return None
+    entries = {part.measure for thing in value.things for part in parts_of(thing)}
+    single = entries.pop() if len(entries) == 1 else None
+    return single if single in (Measure.SUM, Measure.MEAN) else None

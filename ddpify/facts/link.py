@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpify.facts import division, evaluation, groups, own_shares, roles, sharding
+from ddpify.facts import division, evaluation, groups, objective, own_shares, roles, sharding
 from ddpify.facts.coupling import coupled
 from ddpify.facts.distributed import mentions
 from ddpify.facts.escapes import with_escapes
@@ -75,6 +75,7 @@ def _as_migrated(
     """Read the program as it will be: a trial shards all evaluation, the last what bears it."""
     divided = frozenset(one.statement for one in wrapped.divisions) | own_shares.divided(bare)
     shared_before = sharding.presharded(bare) | divided
+    averaged, trained = objective.addends(bare), wrapped.sharded | divided
     sharded = wrapped.sharded | shared_before
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
     sizes = sized(bare)
@@ -92,6 +93,8 @@ def _as_migrated(
         unwraps=frozenset(site for site, _ in unwraps),
         shares=frozenset(share.site for share in of_all),
         whole=gathering,
+        averaged=averaged,
+        trained=trained if averaged else frozenset(),
     )
     rest = sharding.dealable(trial, wanted - shared_out - sharded)
     if rest:

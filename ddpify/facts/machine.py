@@ -62,10 +62,10 @@ class ProgramReader(ReadingRecord):
         super().__init__(project)
         self.wraps = dict(target.wraps)
         self.drop_data_parallel = target.drop_data_parallel
-        self.sharded = target.sharded
-        self.spared = target.spared
+        self.sharded, self.spared = target.sharded, target.spared
         self.unwraps, self.shares = target.unwraps, target.shares
         self.dealt, self.whole, self.sized = target.dealt, target.whole, target.sized
+        self.averaged, self.trained = target.averaged, target.trained
         self.divided = {division.statement: division for division in target.divisions}
         self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called

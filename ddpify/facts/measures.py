@@ -108,6 +108,19 @@ KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose 
 # Functions that look along an axis, and where it is given, the tensor not counted.
 EXTREMES = {"max": 0, "min": 0, "argmax": 0, "argmin": 0}
 RANKINGS = {"topk": 1, "sort": 0, "argsort": 0}
+# What a tensor is, whichever samples it has: attributes and methods.
+TRAITS = frozenset(
+    """device dtype is_cuda ndim requires_grad layout is_sparse dim ndimension get_device
+    is_floating_point is_complex element_size""".split()
+)
+# Functions of all entries along an axis, and its place after the tensor.
+NORMS = {"norm": 1, "std": 0, "var": 0, "logsumexp": 0, "prod": 0}
+
+
+def along_others(axis: object) -> bool:
+    """Whether a reduction leaves the first axis, that of the batch, alone."""
+    axes = axis if isinstance(axis, tuple) else (axis,)
+    return all(isinstance(one, int) and one > 0 for one in axes)
 
 
 def mixes_samples(name: str, axis: Value | None) -> bool:
@@ -136,7 +149,7 @@ def reduce_samples(measure: Measure, how: str, axis: object) -> Measure:
     if measure in (U, ENTRY):
         return measure
     if measure in ENTRIES:
-        if isinstance(axis, tuple) and all(isinstance(a, int) and a > 0 for a in axis):
+        if isinstance(axis, tuple) and along_others(axis):
             return measure
         if axis in (None, 0) or (isinstance(axis, tuple) and 0 in axis):
             mean = MEAN if measure is SAMPLES else RATIO

@@ -206,6 +206,8 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
         return tensor_calls.reduced(m, f, name, measure, measures.axis_of(axis), call, values)
     if name == "size":
         return _size(m, f, receiver, call)
+    if name in measures.TRAITS:
+        return NOTHING
     if measure in measures.ENTRIES:
         found = _on_entries(m, f, receiver, name, call)
         if found is not None:
@@ -214,8 +216,6 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
     if summed or name in measures.KEEPS_ANY:
         return computed(receiver, measure=measure)
     if name in ("mul_", "mul", "div_", "div") and call.args:
-        import ast
-
         op: ast.operator = ast.Mult() if name.startswith("mul") else ast.Div()
         value = computed(*values, measure=measures.binary(op, receiver, call.args[0]))
         divides = name.startswith("div") and call.arg_sites
@@ -232,6 +232,8 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     if tensor_calls.mixes_samples(name, call, 0):
         mixed = computed(*values, measure=measures.MIXED)
         return tensor_calls.pair(call, mixed) if name in measures.RANKINGS or call.args else mixed
+    if tensor_calls.of_each(name, call, 0):
+        return computed(*values, measure=receiver.measure)
     if name in measures.KEEPS_BATCH_AXIS:
         part = computed(*values, measure=receiver.measure)
         return (

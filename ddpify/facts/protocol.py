@@ -30,6 +30,8 @@ class Machine(Protocol):
     divided: dict[Site, Division]
     whole: frozenset[Site]
     sized: frozenset[Site]
+    averaged: frozenset[Site]
+    trained: frozenset[Site]
     drop_data_parallel: bool
     # -- what happened so far
     now: int

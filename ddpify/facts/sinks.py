@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ddpify.facts import texts
 from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.texts import Tellers
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Value
 from ddpify.source import Site
@@ -33,20 +35,22 @@ class Own:
 class Part:
     """A sub-expression of a sink that ranks must combine first.
 
-    ``how`` is the helper, ``COUNTED`` what it has to be multiplied by, and "" where it is unknown.
+    ``how`` is the helper, ``COUNTED`` what it has to be multiplied by, and "" where it is unknown;
+    ``made`` is the statement that puts it into words, where that comes before.
     """
 
     site: Site
     text: str
     how: str
+    made: Site | None = None
 
 
 def sinks(
     calls: tuple[Call, ...], effects: tuple[Effect, ...], helpers: frozenset[FunctionInfo]
 ) -> tuple[Call, ...]:
     """Calls for their own sake that show or store numbers."""
-    visible = (EffectKind.CONSOLE, EffectKind.TRACKER, EffectKind.FILE)
-    found = [e.call for e in effects if e.kind in visible and e.call.alone]
+    kinds = (EffectKind.CONSOLE, EffectKind.TRACKER, EffectKind.FILE, EffectKind.CHECKPOINT)
+    found = [e.call for e in effects if e.kind in kinds and e.call.alone]
     for call in calls:
         if call.target in helpers or (call.alone and _shows(call)):
             found.append(call)
@@ -63,16 +67,32 @@ def _shows(call: Call) -> bool:
     return bool(receiver.of(*SHOWN)) or bool(receiver.dep(Kind.FILE, Kind.TRACKER))
 
 
-def parts(tree: Tree, call: Call, values: dict[Site, Value], local: Own) -> list[Part]:
-    """The smallest named parts of a sink's arguments that only this rank computed."""
+def parts(
+    tree: Tree, call: Call, values: dict[Site, Value], local: Own, tellers: Tellers
+) -> list[Part]:
+    """The smallest named parts of a sink's arguments that only this rank computed.
+
+    What a function is given to show is what its callers show; of their calls, only that counts.
+    """
     node = tree.expression(call.site)
     if not isinstance(node, ast.Call):
         return []
-    found: list[Part] = []
-    for argument in (*node.args, *[k.value for k in node.keywords]):
-        _visit(tree, argument, values, local, found)
-    unique = {(p.text, p.how, p.site): p for p in found}
+    arguments: list[ast.expr] = [*node.args, *[k.value for k in node.keywords]]
+    if call.target in tellers:
+        told = {tree.expression(site) for site in texts.given(call, tellers)}
+        arguments = [argument for argument in arguments if argument in told]
+    found = [part for one in arguments for part in _visit(tree, one, values, local)]
+    function = call.where.function
+    handed_on = tellers.get(function, frozenset()) if function is not None else frozenset()
+    own = (p for p in found if handed_on.isdisjoint(_names(tree, p.site)))
+    unique = {(p.text, p.how, p.site): p for p in own}
     return list(unique.values())
+
+
+def _names(tree: Tree, site: Site) -> set[str]:
+    node = tree.expression(site)
+    inner = ast.walk(node) if node is not None else ()
+    return {n.id for n in inner if isinstance(n, ast.Name)}
 
 
 def meters(
@@ -106,30 +126,45 @@ def _keeps(value: Value | None, local: Own) -> bool:
     return any(one.measure is not Measure.SAMPLES and depends(one, local.read) for one in kept)
 
 
-def _visit(
-    tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own, found: list[Part]
-) -> None:
-    site = tree.site(node)
-    value = values.get(site)
+def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:
     if isinstance(node, ast.JoinedStr):
-        for part in node.values:
-            if isinstance(part, ast.FormattedValue):
-                _visit(tree, part.value, values, local, found)
-        return
+        inner = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        return [found for part in inner for found in _visit(tree, part, values, local)]
+    value = values.get(tree.site(node))
     if value is None or not depends(value, local.read) or _of_all(tree, node, values):
-        return
-    inner = _inside(node)
-    whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
-    if whole or not inner or (isinstance(node, ast.Subscript) and _how(value, local.trained)):
-        if value.measure is not Measure.SAMPLES:  # pictures and the like are not numbers
-            found.append(Part(site, tree.text(node), _how(value, local.trained)))
-        return
-    own: list[Part] = []
-    for child in inner:
-        _visit(tree, child, values, local, own)
-    if _ratio(node) and len({bool(p.how) for p in own}) > 1:
-        own = [Part(site, tree.text(node), "")]  # one rank's part of all ranks' count is no mean
-    found += own
+        return []
+    made = _made_before(tree, node, value, local)
+    if made is not None:
+        said = _visit(tree, made.value, values, local)
+        return [replace(part, made=part.made or tree.site(made)) for part in said]
+    whole = [Part(tree.site(node), tree.text(node), _how(value, local.trained))]
+    if _is_whole(node, bool(whole[0].how)):
+        return whole if value.measure is not Measure.SAMPLES else []  # pictures are not numbers
+    own = [found for child in _inside(node) for found in _visit(tree, child, values, local)]
+    known = {bool(part.how) for part in own}
+    if isinstance(node, ast.Call) and whole[0].how and known != {True}:  # `sum(hits)`
+        return whole
+    if isinstance(node, ast.Attribute) and not own:
+        return whole
+    if _ratio(node) and len(known) > 1:
+        return [replace(whole[0], how="")]  # one rank's part of all ranks' count is no mean
+    return own
+
+
+def _is_whole(node: ast.expr, known: bool) -> bool:
+    """Whether a number is not looked into; ``known``: it is known what to do with it."""
+    if isinstance(node, ast.Attribute):
+        return not isinstance(node.value, ast.Call)  # `Table(x).text`
+    if isinstance(node, ast.Name) or _is_number_call(node) or not _inside(node):
+        return True
+    return isinstance(node, ast.Subscript) and known
+
+
+def _made_before(tree: Tree, node: ast.expr, value: Value, local: Own) -> ast.Assign | None:
+    """The statement that made the text that a name stands for."""
+    if not isinstance(node, ast.Name) or _how(value, local.trained):
+        return None
+    return texts.made_before(tree, node)
 
 
 def _of_all(tree: Tree, node: ast.expr, values: dict[Site, Value]) -> bool:

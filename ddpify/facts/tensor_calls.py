@@ -13,7 +13,7 @@ from ddpify.facts.details import (
     FirstEntry,
 )
 from ddpify.facts.events import Call
-from ddpify.facts.joining import computed, flat_measure
+from ddpify.facts.joining import computed, flat_measure, listed
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Measure, Thing, Value
@@ -51,10 +51,11 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         return None
     first = call.args[0]
     if name.startswith("torch.nn.functional.") and is_loss(tail):
-        return over_count(m, f, loss_of(call, reduction_of(call)), call, call, 2)
+        return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
     if tail in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
-        return reduced(m, f, tail, flat_measure(first), measures.axis_of(axis), call, call.args)
+        measure = listed(first) or flat_measure(first)
+        return reduced(m, f, tail, measure, measures.axis_of(axis), call, call.args)
     if tail in rows.CUTS:
         return computed(first, measure=first.measure)
     if tail in measures.CREATES and _counted(call):
@@ -93,6 +94,8 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if mixes_samples(tail, call, 1):
         mixed = computed(*call.args, *call.kwargs.values(), measure=Measure.MIXED)
         return pair(call, mixed) if tail in measures.RANKINGS or len(call.args) > 1 else mixed
+    if of_each(tail, call, 1):
+        return computed(*call.args, measure=first.measure)
     if tail in measures.ELEMENTWISE_FUNCTIONS:
         part = computed(*call.args, measure=first.measure)
         return pair(call, part) if tail in measures.PAIR_RESULTS and len(call.args) > 1 else part
@@ -126,6 +129,18 @@ def mixes_samples(name: str, call: Call, given: int) -> bool:
         return False
     axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
     return measures.mixes_samples(name, axis)
+
+
+def of_each(name: str, call: Call, given: int) -> bool:
+    """Whether a call makes something of each sample alone: a norm along its own axes, `bmm`."""
+    if name == "bmm":
+        operands = (*call.args, *((call.receiver,) if call.receiver and not given else ()))
+        return all(value.measure in (Measure.SAMPLES, Measure.UNIFORM) for value in operands)
+    place = measures.NORMS.get(name)
+    if place is None:
+        return False
+    axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
+    return axis is not None and measures.along_others(measures.axis_of(axis))
 
 
 def pair(call: Call, part: Value) -> Value:

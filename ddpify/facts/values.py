@@ -57,6 +57,7 @@ class Kind(Enum):
     TALLY = "count that differs between ranks"
     RATIO = "mean over such a count"
     UNREAD = "what unread code made of samples"
+    AVERAGED = "a loss that is not known to be a mean, and is averaged over the ranks"
     COUPLED = "samples of a batch compared with each other"
     UNKNOWN = "unknown"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
 from ddpify.facts.events import Call
@@ -32,6 +33,13 @@ def statement_of(facts: Facts, site: Site) -> Site:
     tree = facts.tree(site)
     node = tree.statement(site)
     return tree.site(node) if node is not None else site
+
+
+def is_whole_test(facts: Facts, site: Site) -> bool:
+    """Whether an expression is all that an `if` or `while` asks."""
+    tree = facts.tree(site)
+    node = tree.statement(site)
+    return isinstance(node, (ast.If, ast.While)) and tree.site(node.test) == site
 
 
 def gate(facts: Facts, statement: Site) -> Edit:

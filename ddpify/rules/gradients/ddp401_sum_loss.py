@@ -8,7 +8,7 @@ from ddpify.facts.coupling import certain
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Share
 from ddpify.facts.roles import backwards
-from ddpify.facts.values import Kind, Measure, Thing
+from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -38,7 +38,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             )
         elif loss.dep(Kind.RATIO):
             yield from (_varying(call, ratio) for ratio in loss.dep(Kind.RATIO))
-        elif loss.measure is not Measure.MEAN and loss.dep(Kind.BATCH):
+        elif _is_unproven(loss):
             yield _unproven(call)
 
 
@@ -68,6 +68,11 @@ def _varying(call: Call, ratio: Thing) -> Finding:
         " number, in a statement that every rank comes by",
         ((ratio.born, "divided"),),
     )
+
+
+def _is_unproven(loss: Value) -> bool:
+    known = loss.measure is Measure.MEAN and not loss.dep(Kind.AVERAGED)
+    return not known and bool(loss.dep(Kind.BATCH))
 
 
 def _unproven(call: Call) -> Finding:
@@ -153,6 +158,19 @@ RULE = Rule(
             ),
             ("    adam = ", "    LOSS = nn.CrossEntropyLoss(ignore_index=3)\n    adam = "),
         ),
+        changed(  # older flags, by their place: a sum
+            SINGLE,
+            ("nn.functional.cross_entropy(", "nn.NLLLoss(None, False)("),
+            ("objective.backward()\n", "objective.backward()  # DDP401\n"),
+        ),
+        changed(
+            SINGLE,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "LOSS(net(signal.cuda()), label.cuda())  # DDP401\n",
+            ),
+            ("    adam = ", "    LOSS = nn.CrossEntropyLoss(None, None, 3)\n    adam = "),
+        ),
         changed(  # weights that may be missing: the sum of weights cannot be written
             SINGLE,
             ("nn.functional.cross_entropy(", "nn.CrossEntropyLoss(torch.ones(4).cuda())("),
@@ -222,6 +240,28 @@ RULE = Rule(
                 "            mixed = 0.3 * signal.cuda() + 0.7 * signal.cuda()[order]\n"
                 "            other = nn.functional.cross_entropy(net(mixed), label.cuda()[order])\n"
                 "            objective = 0.7 * other + 0.3 * ",
+            ),
+        ),
+        changed(  # the older flags
+            SINGLE,
+            ("nn.functional.cross_entropy(", "nn.NLLLoss(None, True)("),
+        ),
+        changed(
+            SINGLE,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "nn.NLLLoss(None, False)(net(signal.cuda()), label.cuda()) / len(label)\n",
+            ),
+        ),
+        changed(  # something of each sample, whatever device it is on
+            SINGLE,
+            (
+                "            objective = ",
+                "            feature = net(signal.cuda())[:, :, None]\n"
+                "            eye = torch.eye(4)\n"
+                "            if feature.is_cuda:\n                eye = eye.cuda()\n"
+                "            square = torch.bmm(feature, feature.transpose(2, 1)) - eye\n"
+                "            objective = torch.norm(square, dim=(1, 2)).mean() + ",
             ),
         ),
         changed(  # a sum per sample over a count per sample

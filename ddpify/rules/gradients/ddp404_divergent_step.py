@@ -10,7 +10,7 @@ from ddpify.facts.events import Call, Where
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
-from ddpify.rules.edits import edit, is_local
+from ddpify.rules.edits import edit, is_local, is_whole_test
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
 from ddpify.rules.gradients.rounds import EQUAL_ROUNDS, OWN_ROUNDS, uneven
 from ddpify.rules.shared.alone import Alone, spoken
@@ -70,8 +70,7 @@ class _Decided:
     otherwise: set[str]
 
     def finding(self, facts: Facts, at: Site) -> Finding:
-        node = facts.tree(at).statement(at)
-        tests = isinstance(node, (ast.If, ast.While)) and facts.tree(at).site(node.test) == at
+        tests = is_whole_test(facts, at)
         return Finding(
             "DDP404",
             at,

@@ -25,6 +25,8 @@ from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_
 from ddpify.settings import Settings
 from ddpify.source import Site
 
+_Groups = dict[Site | None, tuple[Part, ...]]
+
 
 @dataclass
 class _Reductions:
@@ -44,18 +46,28 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         done.add(call.site)
         if facts.status is Status.MIGRATED and _is_redrawn(call):
             continue  # it was said when it was migrated
-        place = _before(facts, call)
-        why_not = _why_not(facts, call, parts, place)
-        fix = () if why_not or place is None else _fix(facts, place, parts, known)
+        groups = _groups(facts, call, parts)
+        why_not = _why_not(facts, call, parts, None not in groups)
+        made = (_fix(facts, at, of, known) for at, of in groups.items() if at is not None)
+        fix = () if why_not else tuple(dict.fromkeys(one for edits in made for one in edits))
         message = "the numbers shown would be of one rank's samples only"
         severity = Severity.WARNING if fix else Severity.NOTE
         yield Finding("DDP702", call.site, message, severity, fix, why_not)
 
 
-def _before(facts: Facts, call: Call) -> Site | None:
-    """The statement before which all ranks come by: outside of `if`s on the rank."""
+def _groups(facts: Facts, call: Call, parts: tuple[Part, ...]) -> _Groups:
+    """The parts by the statement before which all ranks come by."""
+    found: _Groups = {}
+    for part in parts:
+        place = _before(facts, call, part.made or call.site)
+        found[place] = (*found.get(place, ()), part)
+    return found
+
+
+def _before(facts: Facts, call: Call, site: Site) -> Site | None:
+    """The statement at ``site``, or what is around it, outside of `if`s on the rank."""
     on_rank = {guard.site for guard in call.where.guards if guard.test.dep(Kind.RANK)}
-    statement = statement_of(facts, call.site)
+    statement = statement_of(facts, site)
     tree = facts.tree(statement)
     node = tree.statement(statement)
     for above in tree.ancestors(node) if node is not None else ():
@@ -74,7 +86,7 @@ def _unknown(parts: tuple[Part, ...]) -> str:
     return ", ".join(dict.fromkeys(part.text for part in parts if part.how != COUNTED))
 
 
-def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], place: Site | None) -> str:
+def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], together: bool) -> str:
     for guard in call.where.guards:
         if is_local(facts, guard.test) or guard.test.dep(Kind.CLOCK):
             return "ranks may differ on whether this runs: rank 0 shows its own numbers"
@@ -83,7 +95,7 @@ def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], place: Site | No
     unknown = _unknown(parts)
     if unknown:
         return f"rank 0 shows its own {unknown}: reduce it by hand if it matters"
-    return "" if place is not None else "reduce them on all ranks before rank 0 goes its own way"
+    return "" if together else "reduce them on all ranks before rank 0 goes its own way"
 
 
 def _is_redrawn(call: Call) -> bool:
@@ -169,20 +181,11 @@ def _changes_later(facts: Facts, statement: Site, text: str) -> bool:
     node = tree.statement(statement)
     names = set(re.findall(r"[A-Za-z_]\w*", text))
     later = tree.following(node) if node is not None else []
-    stored = {
-        n.id
-        for s in later
-        for n in ast.walk(s)
-        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
-    }
-    called = {
-        n.func.value.id
-        for s in later
-        for n in ast.walk(s)
-        if isinstance(n, ast.Call)
-        and isinstance(n.func, ast.Attribute)
-        and isinstance(n.func.value, ast.Name)
-    }
+    inner = [n for statement in later for n in ast.walk(statement)]
+    stored = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    methods = (n.func for n in inner if isinstance(n, ast.Call))
+    owners = (method.value for method in methods if isinstance(method, ast.Attribute))
+    called = {node.id for node in owners if isinstance(node, ast.Name)}
     owner = {text.partition(".")[0]} if "." in text and not text.endswith(".item()") else set()
     return bool(stored & names or called & owner)
 

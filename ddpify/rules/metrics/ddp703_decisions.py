@@ -12,6 +12,7 @@ from ddpify.facts.values import Kind, Measure, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
+from ddpify.rules.examples.single import METER
 from ddpify.rules.metrics.deciding import left_behind, results
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -159,6 +160,46 @@ RULE = Rule(
             ),
         ),
         changed(SINGLE, *COLLECTED, ("in pairs:\n", "in pairs:  # DDP703\n")),
+        changed(  # an average meter
+            SINGLE,
+            ("def accuracy", f"{METER}def accuracy"),
+            ("    right, seen = 0, 0\n", "    meter = Meter()\n"),
+            (
+                "in pairs:\n            guess = net(signal.cuda()).argmax(1)\n",
+                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n"
+                "            print(guess)\n",
+            ),
+            (
+                "            right += (guess == label.cuda()).sum().item()\n"
+                "            seen += len(label)\n",
+                "            hits = (guess == label.cuda()).float().mean().item()\n"
+                "            meter.update(hits, len(label))\n",
+            ),
+            ("    return right / seen\n", "    return meter.avg\n"),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        if accuracy(net, holdout) > 0.9:\n            break\n",
+            ),
+        ),
+        changed(  # lists in a dict
+            SINGLE,
+            (
+                "in pairs:\n            guess = net(signal.cuda()).argmax(1)\n",
+                "in pairs:  # DDP703\n            guess = net(signal.cuda()).argmax(1)\n"
+                '            found["all"].append(guess.float().mean().item())\n',
+            ),
+            ("    right, seen = 0, 0\n", '    found = {"all": []}\n'),
+            (
+                "            right += (guess == label.cuda()).sum().item()\n"
+                "            seen += len(label)\n",
+                "",
+            ),
+            ("    return right / seen\n", '    return max(found["all"])\n'),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        if accuracy(net, holdout) > 0.9:\n            break\n",
+            ),
+        ),
         changed(
             SINGLE,
             *PLATEAU,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RANK0, RANK1, RankCall, RankValue
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import same
+from ddpify.ranks.values import same, spread
 from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_OPS, DIST, FILE_TESTS, WRAPPERS
 from ddpify.rules.shared.outputs import (
     OPENS,
@@ -51,9 +51,28 @@ def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
     for call, path in reads(run):
         if own(path):
             continue
-        early = [w for w, where in written if w.order < call.order and one_path(where, path)]
+        early = [
+            write
+            for write, where in written
+            if write.order < call.order
+            and one_path(where, path)
+            and not _excludes(run, write, call)
+        ]
         if early and _overtakes(early[-1], call, meets) and not _asked(run, early[-1], call, path):
             yield call, early[-1]
+
+
+def _excludes(run: Run, a: RankCall, b: RankCall) -> bool:
+    """Whether the ranks agree which of two calls they make, and meet to ask: `if broadcast(x):`."""
+    tests = [
+        guard.site
+        for guard in a.guards
+        for other in b.guards
+        if guard.node is other.node and guard.holds is not other.holds and not spread(guard.test)
+    ]
+    meeting = (call for call in run.calls if call.everywhere and _meets(call))
+    places = [one.site for call in meeting for one in (call, *call.stack)] if tests else []
+    return any(place.within(test) for test in tests for place in places)
 
 
 def at_once(run: Run, call: RankCall) -> bool:

@@ -1,0 +1,147 @@
+"""Numbers that are put into words in one place and shown in another.
+
+A text that is made before it is shown, and a function that shows what it is given::
+
+    text = "loss {:.4f}".format(loss.item())   # the number is here
+    print(text)
+
+    def log(line): logger.info(line); print(line)
+    log("accuracy %f" % accuracy)              # and here
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+
+from ddpify.facts.events import Call
+from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.tree import Tree
+from ddpify.source import Site
+
+Tellers = dict[FunctionInfo, frozenset[str]]
+DEPTH = 4  # of functions that hand on what they are given
+
+
+def told(
+    shown: Iterable[Call],
+    unclear: frozenset[FunctionInfo],
+    calls: tuple[Call, ...],
+    trees: Mapping[str, Tree],
+) -> Tellers:
+    """The functions that do nothing with some of their parameters but show them, and these.
+
+    ``unclear`` are those that show numbers of which it is not known there what they are.
+    """
+    found: Tellers = {}
+    places: dict[FunctionInfo | None, list[Site]] = {}
+    for call in shown:
+        places.setdefault(call.where.function, []).append(call.site)
+    todo = unclear
+    for _ in range(DEPTH):
+        new = {f: n for f in todo if (n := _only_shown(f, trees[f.site.path], places[f]))}
+        telling = [call for call in calls if call.target in new]
+        new = {f: n for f, n in new.items() if _is_called_plainly(f, telling)}
+        found |= new
+        for call in telling:
+            places.setdefault(call.where.function, []).extend(given(call, new))
+        callers = {call.where.function for call in telling if call.target in new}
+        todo = frozenset(f for f in callers if f is not None and f not in found)
+    return found
+
+
+def _is_called_plainly(function: FunctionInfo, calls: Iterable[Call]) -> bool:
+    mine = [call for call in calls if call.target is function]
+    return bool(mine) and not any(call.star or call.bound for call in mine)
+
+
+def _only_shown(function: FunctionInfo, tree: Tree, places: Iterable[Site]) -> frozenset[str]:
+    found: set[str] = set()
+    for name in _parameters(function):
+        names = _with_entries(tree, function, name)
+        used = [n for n in tree.nodes(function.node) if isinstance(n, ast.Name) and n.id in names]
+        heads = [n for n in used if isinstance(tree.parent(n), ast.For) and n.id == name]
+        if used and all(n in heads or _is_within(tree, n, places) for n in used):
+            found |= names
+    return frozenset(found)
+
+
+def _with_entries(tree: Tree, function: FunctionInfo, name: str) -> set[str]:
+    """A name, and those that loops over what it stands for give its entries."""
+    loops = (n for n in tree.nodes(function.node) if isinstance(n, ast.For))
+    over = (n.target for n in loops if isinstance(n.iter, ast.Name) and n.iter.id == name)
+    entries = (n for target in over for n in ast.walk(target))
+    return {name, *(n.id for n in entries if isinstance(n, ast.Name))}
+
+
+def _is_within(tree: Tree, node: ast.Name, places: Iterable[Site]) -> bool:
+    bound = isinstance(node.ctx, ast.Store) and _is_target(tree, node)
+    return bound or any(tree.site(node).within(place) for place in places)
+
+
+def _is_target(tree: Tree, node: ast.Name) -> bool:
+    """Whether a loop binds the name."""
+    above: ast.AST | None = node
+    while isinstance(above, (ast.Name, ast.Tuple)):
+        above = tree.parent(above)
+    return isinstance(above, ast.For)
+
+
+def _parameters(function: FunctionInfo) -> list[str]:
+    """The names that positional arguments get."""
+    if isinstance(function.node, ast.Lambda):
+        return []
+    given = function.node.args
+    names = [argument.arg for argument in (*given.posonlyargs, *given.args)]
+    bound = function.owner is not None and not function.decorated_with("builtins.staticmethod")
+    return names[1:] if bound else names
+
+
+def given(call: Call, tellers: Tellers) -> Iterator[Site]:
+    """The arguments of a call that the function it calls does nothing with but show them."""
+    names = tellers.get(call.target, frozenset()) if call.target is not None else frozenset()
+    for position, name in enumerate(_parameters(call.target) if call.target is not None else ()):
+        site = call.arg_site(position, name) if name in names else None
+        if site is not None:
+            yield site
+
+
+def made_before(tree: Tree, node: ast.Name) -> ast.Assign | None:
+    """The statement before, in the same block, that puts into words what a name stands for."""
+    statement = tree.statement(tree.site(node))
+    block = tree.block(statement) if statement is not None else []
+    before = block[: block.index(statement)] if statement in block else []
+    for other in reversed(before):
+        if any(isinstance(n.ctx, (ast.Store, ast.Del)) for n in _named(other, node.id)):
+            made = other if isinstance(other, ast.Assign) and len(other.targets) == 1 else None
+            alone = made is not None and isinstance(made.targets[0], ast.Name)
+            return made if made is not None and alone and _shows(tree, made, node.id) else None
+    return None
+
+
+def _named(scope: ast.AST, name: str) -> Iterator[ast.Name]:
+    return (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name)
+
+
+def _shows(tree: Tree, made: ast.Assign, name: str) -> bool:
+    """Whether a value is a text, or a list that is read in one place only: where it is shown."""
+    if _is_text(made.value):
+        return True
+    reads = [n for n in _named(tree.function(made), name) if isinstance(n.ctx, ast.Load)]
+    return isinstance(made.value, (ast.List, ast.Tuple, ast.Dict)) and len(reads) == 1
+
+
+def _is_text(node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return _is_text(node.left) or _is_text(node.right)
+    if isinstance(node, ast.BinOp):
+        return isinstance(node.op, ast.Mod) and _is_string(node.left)
+    if isinstance(node, ast.Call):
+        return isinstance(node.func, ast.Attribute) and node.func.attr == "format"
+    return isinstance(node, ast.JoinedStr)
+
+
+def _is_string(node: ast.expr) -> bool:
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )

@@ -1,0 +1,164 @@
+"""DDP608: each rank looks for itself whether a file is there that rank 0 writes if it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ddpify.facts.effects import EffectKind, writes
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts
+from ddpify.facts.preparation import prepared
+from ddpify.facts.scopes import Guard
+from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
+from ddpify.python import writers
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, is_local, is_whole_test, statement_of
+from ddpify.rules.examples import CORRECT, SCRIPT, changed
+from ddpify.rules.shared.meetings import READS
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+_PLACES = {EffectKind.OPEN: (0, "file"), EffectKind.CHECKPOINT: (1, "f")}
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield a finding per test for a file that the same function writes, or else reads."""
+    reads = tuple(_reads(facts))
+    done: set[Site] = set()
+    for write, path in _writes(facts):
+        guard = _asking(facts, write, path)
+        again = [read for read, other in reads if _same(facts, (write, path), (read, other))]
+        if guard is None or guard.site in done or not again:
+            continue
+        done.add(guard.site)
+        fix = _fix(facts, guard, write, again)
+        yield Finding(
+            "DDP608",
+            guard.site,
+            "each rank would look for itself whether this file is there: one that comes late reads"
+            " what is half written",
+            Severity.ERROR,
+            fix,
+            "" if fix else "ask on rank 0 alone, in the test of an `if`, and tell the others",
+            ((write.site, "written here by rank 0"), (again[0].site, "read here")),
+        )
+
+
+def _writes(facts: Facts) -> Iterator[tuple[Call, Site]]:
+    """What writes a file, and its path."""
+    for effect in facts.effects:
+        call = effect.call
+        place = _PLACES.get(effect.kind) or writers.FUNCTIONS.get(call.name)
+        path = call.arg_site(*place) if place is not None else None
+        if path is not None and not prepared(call, facts.preparations):
+            yield call, path
+
+
+def _reads(facts: Facts) -> Iterator[tuple[Call, Site]]:
+    for call in facts.calls:
+        place = READS.get(call.name)
+        if call.name in writers.OPENS and not writes(call):
+            place = (0, "file")
+        path = call.arg_site(*place) if place is not None else None
+        if path is not None and not prepared(call, facts.preparations):
+            yield call, path
+
+
+def _same(facts: Facts, write: tuple[Call, Site], read: tuple[Call, Site]) -> bool:
+    """Whether one function names the path in the same way for both."""
+    together = write[0].where.function is read[0].where.function
+    return together and facts.text(write[1]) == facts.text(read[1])
+
+
+def _asking(facts: Facts, write: Call, path: Site) -> Guard | None:
+    """The condition under which a file is written that asks for it, where all ranks come by it."""
+    guards = write.where.guards
+    for number, guard in reversed(list(enumerate(guards))):
+        asked = guard.test.dep(*OF_ONE_RANK)
+        if {thing.kind for thing in asked} == {Kind.FILES}:
+            own = (g.test.dep(*OF_ONE_RANK) or is_local(facts, g.test) for g in guards[:number])
+            apart = is_local(facts, guard.test) or any(own)
+            return guard if not apart and any(_asks_for(facts, t, path) for t in asked) else None
+    return None
+
+
+def _asks_for(facts: Facts, asked: Thing, path: Site) -> bool:
+    """Whether what is asked for is that path, or the folder it is written as a part of."""
+    calls = [call for call in facts.calls if call.site == asked.born]
+    sites = {c.receiver_site if c.name[:1] == "." else c.arg_site(0, "path") for c in calls}
+    return any(site is not None and facts.text(site) in facts.text(path) for site in sites)
+
+
+def _fix(facts: Facts, guard: Guard, write: Call, reads: list[Call]) -> tuple[Edit, ...]:
+    """Rank 0's answer for all; the others wait for what it writes where they read it after that."""
+    if not is_whole_test(facts, guard.site):
+        return ()
+    statement = statement_of(facts, guard.site)
+    edits = [edit(facts, How.REPLACE, guard.site, "broadcast({})")]
+    later = [r for r in reads if r.order > write.order and not _excludes(guard, r)]
+    if later and write.name != "torch.save":
+        inside = all(read.site.within(statement) for read in later)
+        after = write.where.statement if inside else statement
+        edits.append(edit(facts, How.AFTER, after, "barrier()"))
+    return tuple(edits)
+
+
+def _excludes(guard: Guard, read: Call) -> bool:
+    """Whether a read is in the other branch."""
+    return any(g.site == guard.site and g.holds is not guard.holds for g in read.where.guards)
+
+
+CACHED = (
+    ("import torch\nimport", "import os\nimport pickle\n\nimport torch\nimport"),
+    (
+        "rows = TensorDataset(torch.randn(4096, 20), torch.randint(0, 2, (4096,)))\n",
+        'if not os.path.exists("rows.pkl"):  # DDP608\n'
+        "    rows = TensorDataset(torch.randn(4096, 20), torch.randint(0, 2, (4096,)))\n"
+        "    if is_main_process():\n"
+        '        with open("rows.pkl", "wb") as kept:\n            pickle.dump(rows, kept)\n'
+        "else:\n"
+        '    with open("rows.pkl", "rb") as kept:\n        rows = pickle.load(kept)\n',
+    ),
+)
+AGREED = (
+    (
+        'if not os.path.exists("rows.pkl"):  # DDP608',
+        'if broadcast(not os.path.exists("rows.pkl")):',
+    ),
+    ("    begin_epoch,\n", "    begin_epoch,\n    broadcast,\n"),
+)
+LATER = (
+    ("else:\n    with open", "with open"),
+    ('"rb") as kept:\n        rows', '"rb") as kept:\n    rows'),
+)
+WAITED = (
+    ("pickle.dump(rows, kept)\n", "pickle.dump(rows, kept)\nbarrier()\n"),
+    ("    begin_epoch,\n", "    barrier,\n    begin_epoch,\n"),
+)
+
+RULE = Rule(
+    "DDP608",
+    "asked-while-written",
+    "A cache is written where it is missing: rank 0 writes while the others still ask. One that"
+    " comes late finds half a file, or goes on with other random numbers than those that computed."
+    " Rank 0's answer is for all.",
+    "PATTERNS, one-time preparation; BUGS K03, K09",
+    check,
+    bad=(changed(SCRIPT, *CACHED), changed(SCRIPT, *CACHED, *LATER)),
+    good=(
+        *CORRECT,
+        changed(SCRIPT, *CACHED, *AGREED),
+        changed(SCRIPT, *CACHED, *AGREED, *LATER, *WAITED),
+        changed(  # another file: both are there from the beginning
+            SCRIPT,
+            *CACHED,
+            ('exists("rows.pkl"):  # DDP608', 'exists("options.txt"):'),
+            ('else:\n    with open("rows.pkl"', 'else:\n    with open("old.pkl"'),
+        ),
+        changed(  # an option decides, alike on all ranks
+            SCRIPT,
+            *CACHED,
+            ('if not os.path.exists("rows.pkl"):  # DDP608', 'if os.environ.get("FRESH"):'),
+        ),
+    ),
+)

@@ -1,0 +1,129 @@
+"""Numbers that are shown: which of them are this rank's, and how they become those of all ranks.
+
+A number that is sent before it is used for training trains something else, so that every way to
+hand one on that is not just for showing it has a row.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from textwrap import indent
+
+import pytest
+
+from tests.facts.marks import facts_of
+
+PROGRAM = """
+import numpy as np
+import torch.nn.functional as F
+from torch.utils.tensorboard import SummaryWriter
+
+board = SummaryWriter()
+kept = []
+def show(line):
+    print(line)
+def pass_on(line):
+    show(line)
+def show_all(pairs):
+    for name, number in pairs:
+        board.add_scalar(name, number)
+def learn_from(number):
+    print(number)
+    number.backward()
+def keep(number):
+    print(number)
+    kept.append(number)
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.zeros(8).long()), 2)
+losses, hits = [], []
+for x, y in loader:
+    out = net(x)
+    loss = F.cross_entropy(out, y)
+    right = (out.argmax(1) == y).sum()
+    odd = out.sort(0)[0][0].sum()
+    losses.append(loss.item())
+    hits.append(right.item() / 8)
+{body}
+    optimizer.step()
+{end}
+"""
+
+
+def shown(tmp_path: Path, body: str, end: str = "") -> set[tuple[str, str]]:
+    """What is shown of this rank's numbers, and the helper that puts it together."""
+    text = PROGRAM.format(body=indent(body, " " * 4), end=end)
+    facts = facts_of(text, tmp_path)
+    return {(part.text, part.how) for _, parts in facts.sinks for part in parts}
+
+
+LOSS = ("loss.item()", "reduce_mean")
+TEXTS = {
+    "in place": 'print("%f" % loss.item())',
+    "a text made before": 'text = "%f" % loss.item()\nprint(text)',
+    "format": 'text = "{:f}".format(loss.item())\nprint(text)\nboard.add_text("x", text)',
+    "parts of a text": 'text = "a " + f"{loss.item()}"\nprint(text)',
+    "a list that is shown": 'row = [("loss", loss.item())]\nboard.add_scalars(row)',
+    "a text for a function": 'text = f"{loss.item():.3f}"\nshow(text)',
+    "through two functions": 'pass_on("%f" % loss.item())',
+    "entries of what is given": 'show_all([("loss", f"{loss.item()}")])',
+    "entries of a list made before": 'rows = [("loss", f"{loss.item()}")]\nshow_all(rows)',
+}
+
+
+@pytest.mark.parametrize("body", TEXTS.values(), ids=TEXTS)
+def test_a_number_is_found_where_it_is_put_into_words(body: str, tmp_path: Path) -> None:
+    assert shown(tmp_path, f"loss.backward()\n{body}") == {LOSS}
+
+
+def test_a_function_that_shows_numbers_puts_them_together_itself(tmp_path: Path) -> None:
+    found = shown(tmp_path, "loss.backward()\nshow(loss.item())\nshow(loss.item() * 2)")
+    assert found == {("line", "reduce_mean")}
+
+
+OTHERWISE = {
+    "also trained with": "learn_from(loss)",
+    "also kept": "keep(loss)",
+    "a list that is trained with": "terms = [loss, odd]\nsum(terms).backward()\nprint(terms)",
+    "a text of a condition": (
+        'text = ""\nif len(x) > 1:\n    text = "%f" % loss.item()\nprint(text)'
+    ),
+}
+
+
+@pytest.mark.parametrize("body", OTHERWISE.values(), ids=OTHERWISE)
+def test_what_is_not_just_shown_is_not_sent_where_it_is_given(body: str, tmp_path: Path) -> None:
+    assert LOSS not in shown(tmp_path, body)
+    assert ("loss", "reduce_mean") not in shown(tmp_path, body)
+
+
+ADDENDS = {
+    "the loss": (
+        "(loss + odd).backward()",
+        "print((loss + odd).item())",
+        {"(loss + odd).item()"},
+    ),
+    "its name": ("whole = loss + odd\nwhole.backward()", "print(whole.item())", {"whole.item()"}),
+    "an addend": ("(loss + 0.1 * odd).backward()", "print(odd.item())", {"odd.item()"}),
+    "scaled": ("whole = odd\nwhole /= 2\nwhole.backward()", "print(whole)", {"whole"}),
+    "no addend": ("loss.backward()", "print(odd.item())", set()),
+    "a divisor": ("(1 / odd).backward()", "print(odd.item())", set()),
+    "a factor": ("(loss * odd).backward()", "print(odd.item())", set()),
+}
+
+
+@pytest.mark.parametrize("case", ADDENDS.values(), ids=ADDENDS)
+def test_addends_of_a_loss_that_is_not_followed_are_averaged(
+    case: tuple[str, str, set[str]], tmp_path: Path
+) -> None:
+    trained, printed, averaged = case
+    found = shown(tmp_path, f"{trained}\n{printed}")
+    assert {text for text, how in found if how == "reduce_mean"} == averaged
+
+
+def test_numbers_of_batches_in_a_list(tmp_path: Path) -> None:
+    end = "mean = np.mean(losses)\nshare = np.mean(hits)\nprint(mean, share)\n"
+    found = shown(tmp_path, "loss.backward()", end)
+    assert found == {("mean", "reduce_mean"), ("share", "reduce_sum")}
+    found = shown(tmp_path, "loss.backward()", "print(sum(hits) / len(hits), np.mean(losses))\n")
+    assert found == {("sum(hits)", "reduce_sum"), ("np.mean(losses)", "reduce_mean")}
