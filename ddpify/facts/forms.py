@@ -17,8 +17,9 @@ class Target:
     whose loaders give each rank its share but for those on the ways ``spared``, ``unwraps`` the
     expressions that will name the inner module, ``shares`` the counts and means that will be of
     all ranks, ``dealt`` those of ``sharded`` that deal whole batches, ``divisions`` where ranks
-    take shares of a batch, ``whole`` what will be that of the whole batch, and ``sized`` the batch
-    size as a number that will be that of a rank.
+    take shares of a batch, ``whole`` what will be that of the whole batch, ``sized`` the batch
+    size as a number that will be that of a rank, and ``agreed`` the means over a batch in
+    conditions that will be those of all ranks.
     """
 
     wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
@@ -31,6 +32,7 @@ class Target:
     divisions: tuple[Division, ...] = ()
     whole: frozenset[Site] = frozenset()
     sized: frozenset[Site] = frozenset()
+    agreed: frozenset[Site] = frozenset()
 
 
 AS_IT_STANDS = Target()

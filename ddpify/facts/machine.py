@@ -64,7 +64,7 @@ class ProgramReader(ReadingRecord):
         self.drop_data_parallel = target.drop_data_parallel
         self.sharded = target.sharded
         self.spared = target.spared
-        self.unwraps, self.shares = target.unwraps, target.shares
+        self.unwraps, self.shares, self.agreed = target.unwraps, target.shares, target.agreed
         self.dealt, self.whole, self.sized = target.dealt, target.whole, target.sized
         self.divided = {division.statement: division for division in target.divisions}
         self.distributed = False  # whether a file that was read is of a distributed program

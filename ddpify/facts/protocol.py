@@ -30,6 +30,7 @@ class Machine(Protocol):
     divided: dict[Site, Division]
     whole: frozenset[Site]
     sized: frozenset[Site]
+    agreed: frozenset[Site]
     drop_data_parallel: bool
     # -- what happened so far
     now: int

@@ -16,6 +16,8 @@ from ddpify.facts.values import Kind, Measure, Value
 from ddpify.source import Site
 
 SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
+# What draws numbers into a picture that is saved or shown later.
+PLOTS = frozenset("plot scatter bar hist semilogx semilogy loglog errorbar".split())
 SUMS = (Measure.SUM, Measure.COUNT)
 # How a count of samples is that of all ranks: of a loader that trains they have equally many.
 COUNTED = "get_world_size()"
@@ -56,11 +58,16 @@ def sinks(
 
 def _shows(call: Call) -> bool:
     receiver = call.receiver
-    if call.name.startswith("logging."):
+    if call.name.startswith("logging.") or _plots(call):
         return True
     if receiver is None or call.target is not None:
         return False
     return bool(receiver.of(*SHOWN)) or bool(receiver.dep(Kind.FILE, Kind.TRACKER))
+
+
+def _plots(call: Call) -> bool:
+    owner, _, name = call.name.rpartition(".")
+    return name in PLOTS and call.target is None and owner in ("", "matplotlib.pyplot")
 
 
 def parts(tree: Tree, call: Call, values: dict[Site, Value], local: Own) -> list[Part]:
@@ -68,6 +75,10 @@ def parts(tree: Tree, call: Call, values: dict[Site, Value], local: Own) -> list
     node = tree.expression(call.site)
     if not isinstance(node, ast.Call):
         return []
+    if _plots(call):
+        given = zip(call.arg_sites, call.args, strict=False)
+        own = [at for at, value in given if _of_one(value, local.read)]
+        return [Part(at, tree.source.segment(at.span), "") for at in own]
     found: list[Part] = []
     for argument in (*node.args, *[k.value for k in node.keywords]):
         _visit(tree, argument, values, local, found)
@@ -103,7 +114,8 @@ def _visit(
     inner = _inside(node)
     whole = isinstance(node, (ast.Name, ast.Attribute)) or _is_number_call(node)
     if whole or not inner or (isinstance(node, ast.Subscript) and _how(value, local.trained)):
-        if value.measure is not Measure.SAMPLES:  # pictures and the like are not numbers
+        # Pictures and the like are not numbers; what `.item()` gives of a model's output is one.
+        if value.measure is not Measure.SAMPLES or _is_item(node):
             found.append(Part(site, tree.text(node), _how(value, local.trained)))
         return
     own: list[Part] = []
@@ -131,8 +143,11 @@ def depends(value: Value, m: Sharded) -> bool:
     """Whether a value, or what it holds, comes from a sharded loader's batches."""
     if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
         return False
-    if flat_measure(value) is Measure.UNIFORM:
-        return False
+    return flat_measure(value) is not Measure.UNIFORM and _of_one(value, m)
+
+
+def _of_one(value: Value, m: Sharded) -> bool:
+    """Whether there is a share of the samples behind a value."""
     return any(
         is_shared_out(m, t)
         for d in flat_deps(value)
@@ -148,6 +163,11 @@ def _is_number_call(node: ast.expr) -> bool:
     if isinstance(node.func, ast.Attribute):
         return node.func.attr in ("item", "size") and not isinstance(node.func.value, ast.Constant)
     return isinstance(node.func, ast.Name) and node.func.id == "len"
+
+
+def _is_item(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr == "item"
 
 
 def _inside(node: ast.expr) -> list[ast.expr]:

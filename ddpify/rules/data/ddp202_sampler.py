@@ -8,7 +8,7 @@ from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Thing, Value
+from ddpify.facts.values import Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.loaders import (
@@ -18,6 +18,7 @@ from ddpify.rules.data.loaders import (
     shuffled,
     training_condition,
 )
+from ddpify.rules.data.orders import deals, draws_itself, share, why_not
 from ddpify.rules.data.undealt import undealt
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import (
@@ -72,32 +73,19 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _sharded(loader: Loader) -> bool:
     """Whether a sampler or the data set itself gives each rank its share."""
-    for thing in loader.things:
-        given = loader_arguments(thing).samplers
-        if any(_shares(sampler) for value in given for sampler in value.things):
-            return True
-    return False
-
-
-def _shares(sampler: Thing) -> bool:
-    """torch's DistributedSampler, a class that inherits it, or the runtime's."""
-    names: tuple[str, ...] = (sampler.name,)
-    if isinstance(sampler.ref, ClassInfo):
-        names = sampler.ref.external_bases()
-    torchs = [n for n in names if n.startswith("torch.") and n.endswith(".DistributedSampler")]
-    return bool(torchs) or sampler.name == "ddpify.runtime.distributed_sampler"
+    given = (value for thing in loader.things for value in loader_arguments(thing).samplers)
+    return any(deals(sampler) for value in given for sampler in value.things)
 
 
 def _unsupported(loader: Loader) -> str:
     for thing in loader.things:
         arguments = loader_arguments(thing)
-        for name in ("sampler", "batch_sampler"):
-            given: Value | None = getattr(arguments, name)
-            if given is not None and not (given.known and given.const is None):
-                return (
-                    f"it has its own `{name}`: give each rank its share of that order by hand"
-                    " (same seed everywhere, every world_size-th index)"
-                )
+        batches = arguments.batch_sampler
+        if batches is not None and not (batches.known and batches.const is None):
+            return (
+                "it has its own `batch_sampler`: give each rank its share of that order by hand"
+                " (same seed everywhere, every world_size-th index of each batch)"
+            )
         dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
@@ -114,7 +102,11 @@ def _iterable(thing: Thing) -> bool:
 def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
     statement = statement_of(facts, call.site)
-    if not direct(facts, call):
+    own = any(draws_itself(thing) for thing in loader.things)
+    why_not_own = why_not(facts, loader) if own else ""
+    if why_not_own:
+        return (), why_not_own
+    if not own and not direct(facts, call):
         return (), "made inside an expression: give it a statement of its own, then run again"
     condition = ""
     if loader.roles != {Role.TRAINING}:
@@ -130,6 +122,8 @@ def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
                 " make them in two calls"
             )
         condition = found
+    if own:
+        return share(facts, loader, condition), ""
     return _edits(facts, call, statement, condition), ""
 
 
