@@ -23,6 +23,10 @@ from ddpify.rules.examples import (
 from ddpify.settings import Settings
 
 SPLIT = "ddpify.runtime.per_rank_batch_size"
+SINGLE_BATCH = (
+    "a batch of one sample cannot be divided: make it as many samples as there are ranks, or a"
+    " multiple, or keep one on each rank by --batch-size per-rank"
+)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -33,14 +37,24 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if settings.batch_size == "per-rank":
             yield _kept(loader)
             continue
+        single = _is_single(facts, loader)
         yield Finding(
             "DDP203",
             loader.call.site,
             "the batch size is not divided by the number of ranks: the global batch would grow",
             Severity.ERROR,
-            _fix(facts, loader),
-            "divide the batch size by the number of ranks",
+            () if single else _fix(facts, loader),
+            SINGLE_BATCH if single else "divide the batch size by the number of ranks",
         )
+
+
+def _is_single(facts: Facts, loader: Loader) -> bool:
+    """Whether the program says, here and not by a setting, that a batch is one sample."""
+    if "batch_size" not in loader.call.kwargs and len(loader.call.args) < 2:
+        return not loader.call.bound
+    site = loader.call.arg_site(1, "batch_size")
+    node = facts.tree(site).expression(site) if site is not None else None
+    return isinstance(node, ast.Constant) and node.value == 1
 
 
 def _kept(loader: Loader) -> Finding:
