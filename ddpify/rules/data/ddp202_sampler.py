@@ -11,6 +11,7 @@ from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     dataset_name,
     direct,
@@ -60,6 +61,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         why_not = _unsupported(loader)
         if not why_not:
             fix, why_not = _fix(facts, loader)
+            fix = (*fix, *of_all_ranks(facts, loader)) if fix else ()
         yield Finding(
             "DDP202",
             loader.call.site,
@@ -195,10 +197,43 @@ RULE = Rule(
             ("opt.bs, shuffle=True)", "opt.bs, sampler=order, shuffle=(order is None))  # DDP202"),
             ("    fitting = ", "    order = None\n    fitting = "),
         ),
+        changed(  # an order of its own: each rank gets every N-th index of rank 0's
+            SINGLE,
+            ("import DataLoader, ", "import DataLoader, SubsetRandomSampler, "),
+            ("opt.bs, shuffle=True)", "opt.bs, sampler=SubsetRandomSampler(range(700)))  # DDP202"),
+        ),
+        changed(  # one that follows from what is trained is not rank 0's to say
+            SINGLE,
+            ("import DataLoader, ", "import DataLoader, WeightedRandomSampler, "),
+            (
+                "    fitting = ",
+                "    order = WeightedRandomSampler(torch.ones(800), 800)\n    fitting = ",
+            ),
+            ("opt.bs, shuffle=True)", "opt.bs, sampler=order)  # DDP202"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n            often[0] = objective.item()\n",
+            ),
+        ),
         marked(LEARNER, "DDP202", "batch_size=64, shuffle=True),"),
         marked(LEGACY, "DDP202", "batch_size=128, shuffle=True)"),
     ),
-    good=CORRECT,
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            ("import reduce_mean\n", "import order_share, reduce_mean\n"),
+            ("import DataLoader, ", "import DataLoader, RandomSampler, "),
+            (
+                "distributed_sampler(rows, shuffle=True)\n",
+                "order_share(RandomSampler(rows, replacement=True))\n",
+            ),
+            ("    shuffle=row_sampler is None,\n", ""),
+            ("    distributed_sampler,\n", ""),
+            ("    begin_epoch(feed, n)\n", ""),
+            ("    begin_epoch,\n", ""),
+        ),
+    ),
     lint=lint,
     severity=Severity.ERROR,
 )

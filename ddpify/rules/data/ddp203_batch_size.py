@@ -126,6 +126,7 @@ RULE = Rule(
             ("per_rank_batch_size(batch)", "batch"),
         ),
         marked(SINGLE, "DDP203", "opt.bs, shuffle=True)"),
+        changed(SINGLE, ("opt.bs, shuffle=True)", "1, shuffle=True)  # DDP203")),  # not divisible
         marked(LEARNER, "DDP203", "batch_size=64, shuffle=True),"),
     ),
     good=CORRECT,

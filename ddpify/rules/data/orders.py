@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts.details import MakingCall, loader_arguments
-from ddpify.facts.events import Call
+from ddpify.facts.events import Bind, Call
 from ddpify.facts.model import Facts, Loader
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.rules.base import Edit, How
+from ddpify.rules.data.lengths import used_otherwise
 from ddpify.rules.edits import edit, statement_of
 from ddpify.source import Site
 
@@ -47,6 +48,8 @@ def why_not(facts: Facts, loader: Loader) -> str:
         why = _unfollowed(thing) or _changed(facts, thing)
         if why:
             return f"it has its own `sampler`, {why}: shard it by hand"
+    if used_otherwise(facts, loader):
+        return "its `sampler` is asked for, which is a share of the order then: keep it in a name"
     if any(_taken_apart(facts, call, loader) for call in facts.named("builtins.iter")):
         return "its sampler's order is of all ranks: begin each pass over it by a `for` loop"
     return ""
@@ -99,21 +102,32 @@ def _unfollowed(sampler: Thing) -> str:
 
 
 def _changed(facts: Facts, sampler: Thing) -> str:
-    """Whether the program tells a sampler more than how it was made, and the epoch."""
-    for call in facts.calls:
-        told = call.receiver is not None and sampler in call.receiver.things
-        if told and call.name != ".set_epoch" and call.where.frame.self_thing is not sampler:
-            return f"whose `{call.name[1:]}` is called"
+    """Whether the program may tell a sampler more than how it was made, and the epoch."""
     for access in facts.accesses:
-        own = access.where.frame.self_thing is sampler
-        if access.stored and sampler in access.base.things and not own:
-            return f"whose `{access.attribute}` is set"
+        outside = access.where.frame.self_thing is not sampler
+        if outside and sampler in access.base.things and access.attribute != "set_epoch":
+            return f"whose `{access.attribute}` is used"
+    made = sampler.detail(MakingCall)
+    sites = (*made.call.arg_sites, *made.call.kwarg_sites.values()) if made is not None else ()
+    for site in sites:  # `weights`, which the sampler keeps, may be written to
+        node = facts.tree(site).expression(site)
+        names = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)} if node else set()
+        if any(_follows(bind, site.path, names) for bind in facts.binds):
+            return "which follows from what is trained"
     return ""
+
+
+def _follows(bind: Bind, path: str, names: set[str]) -> bool:
+    return bind.target in names and bind.site.path == path and bool(bind.value.dep(*_OF_TRAINING))
+
+
+def _is(value: Value, loader: Loader) -> bool:
+    return any(thing in loader.things for thing in value.things)
 
 
 def _taken_apart(facts: Facts, call: Call, loader: Loader) -> bool:
     """``next(iter(loader))`` in a statement that one rank alone may come to run."""
-    if not any(t in loader.things for v in call.args for t in v.things):
+    if not any(_is(value, loader) for value in call.args):
         return False
     node = facts.tree(call.site).statement(statement_of(facts, call.site))
     return not (

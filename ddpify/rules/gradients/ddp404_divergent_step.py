@@ -138,8 +138,7 @@ def _goes_on(node: ast.Try) -> bool:
 
 
 def _collectives(facts: Facts) -> list[Call]:
-    backward = [loop.backward for loop in facts.training]
-    return [*backward, *facts.steps, *facts.named(*COLLECTIVE)]
+    return [*(loop.backward for loop in facts.training), *facts.steps, *facts.named(*COLLECTIVE)]
 
 
 RULE = Rule(
