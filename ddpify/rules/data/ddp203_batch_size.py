@@ -50,11 +50,18 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _is_single(facts: Facts, loader: Loader) -> bool:
     """Whether the program says, here and not by a setting, that a batch is one sample."""
-    if "batch_size" not in loader.call.kwargs and len(loader.call.args) < 2:
-        return not loader.call.bound
-    site = loader.call.arg_site(1, "batch_size")
-    node = facts.tree(site).expression(site) if site is not None else None
-    return isinstance(node, ast.Constant) and node.value == 1
+    call = loader.call
+    tree = facts.tree(call.site)
+    node = tree.expression(call.site)
+    if not isinstance(node, ast.Call) or call.bound:
+        return False
+    if any(isinstance(given, ast.Starred) for given in node.args):
+        return False
+    site = call.arg_site(1, "batch_size")
+    if site is None:
+        return call.arg(1, "batch_size") is None and all(word.arg for word in node.keywords)
+    size = tree.expression(site)
+    return isinstance(size, ast.Constant) and size.value == 1
 
 
 def _kept(loader: Loader) -> Finding:
