@@ -21,8 +21,9 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "gather_batches",
         "gather_samples",
         "global_mean",
-        "own_share",
         "global_meter",
+        "order_share",
+        "own_share",
         "per_rank_count",
         "reduce_mean",
         "reduce_meter",
@@ -33,7 +34,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
-COLLECTIVES: Final[frozenset[str]] = METRICS_NAMES | {
+COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share"}) | {
     "barrier",
     "broadcast",
     "cleanup_distributed",
@@ -66,6 +67,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "is_distributed",
     "is_main_process",
     "local_device",
+    "order_share",
     "per_rank_batch_size",
     "unwrap",
     "without_module_prefix",

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
+import warnings
+from collections.abc import Iterator
 from numbers import Real
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.utils.data import Sampler
 
-from .ddp_utils import gather_objects, get_rank, get_world_size, is_main_process
+from .ddp_utils import broadcast, gather_objects, get_rank, get_world_size, is_main_process
 
 
 # ---- Sums and means
@@ -97,6 +101,40 @@ def _cut_again(shares: Any) -> list[Any]:
     if isinstance(batches[0], torch.Tensor):
         return [torch.stack(batch) for batch in cut]
     return [sys.modules["numpy"].stack(batch) for batch in cut]
+
+
+# ---- Orders that a sampler draws
+def order_share(sampler: Any, drop_last: bool = False) -> Any:
+    """Every N-th index of rank 0's ``sampler``; each pass over it is a broadcast, for all ranks."""
+    return _OrderShare(sampler, drop_last) if get_world_size() > 1 else sampler
+
+
+class _OrderShare(Sampler[Any]):
+    """Indices r, r + N, r + 2N ... of rank r, padded or cut as DistributedSampler does."""
+
+    def __init__(self, sampler: Any, drop_last: bool) -> None:
+        self.sampler, self.drop_last = sampler, drop_last
+        length, ranks = len(sampler), get_world_size()
+        if length % ranks and not drop_last and is_main_process():
+            repeated = f"each epoch repeats {-length % ranks} of them"
+            warnings.warn(f"{length} samples, {ranks} ranks: {repeated}", stacklevel=3)
+
+    def __iter__(self) -> Iterator[Any]:
+        ranks = get_world_size()
+        first: list[Any] = []
+        order = iter(self.sampler)  # all ranks draw, and so as often
+        while block := broadcast(list(itertools.islice(order, 4096 * ranks))):  # it may not end
+            first = first or block[:ranks]
+            whole = len(block) // ranks * ranks
+            if self.drop_last:
+                del block[whole:]
+            elif whole < len(block):
+                block += itertools.islice(itertools.cycle(first), whole + ranks - len(block))
+            yield from block[get_rank() :: ranks]
+
+    def __len__(self) -> int:
+        length, ranks = len(self.sampler), get_world_size()
+        return length // ranks if self.drop_last else -(-length // ranks)
 
 
 # ---- Batches that every rank makes

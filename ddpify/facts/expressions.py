@@ -44,6 +44,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
         value = sized.rows_of(m, value)
     if m.whole and m.site(f, node) in m.whole:
         value = coupling.gathered(value, f.no_grad)
+    if m.agreed and m.site(f, node) in m.agreed:
+        value = value.reduced()
     if m.dealt:
         value = dealing.measured(m, value)
     if m.averaged and m.site(f, node) in m.averaged:

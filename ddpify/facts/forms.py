@@ -19,7 +19,8 @@ class Target:
     all ranks, ``dealt`` those of ``sharded`` that deal whole batches, ``divisions`` where ranks
     take shares of a batch, ``whole`` what will be that of the whole batch, ``sized`` the batch
     size as a number that will be that of a rank, ``averaged`` losses that are not known to be means
-    of batches of the loaders ``trained``.
+    of batches of the loaders ``trained``, and ``agreed`` the means over a batch in conditions that
+    will be those of all ranks.
     """
 
     wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
@@ -34,6 +35,7 @@ class Target:
     sized: frozenset[Site] = frozenset()
     averaged: frozenset[Site] = frozenset()
     trained: frozenset[Site] = frozenset()
+    agreed: frozenset[Site] = frozenset()
 
 
 AS_IT_STANDS = Target()

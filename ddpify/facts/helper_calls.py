@@ -20,6 +20,7 @@ MADE = {
     "distributed_sampler": Kind.SAMPLER,
     "evaluation_sampler": Kind.SAMPLER,
     "evaluation_share": Kind.SAMPLER,
+    "order_share": Kind.SAMPLER,
 }
 
 

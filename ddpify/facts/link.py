@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpify.facts import division, evaluation, groups, objective, own_shares, roles, sharding
+from ddpify.facts.agreements import agreements, own_tests
 from ddpify.facts.coupling import coupled
 from ddpify.facts.distributed import mentions
 from ddpify.facts.escapes import with_escapes
@@ -18,7 +19,7 @@ from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.locality import way_to
 from ddpify.facts.machine import ProgramReader
-from ddpify.facts.model import Facts, Gather, Home, Model, Status
+from ddpify.facts.model import Agreement, Facts, Gather, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
 from ddpify.facts.sized import sized
@@ -101,13 +102,25 @@ def _as_migrated(
         dealing = replace(migrated, sharded=sharded | shared_out | rest, dealt=dealt | rest)
         rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest
-    target = readings.of(replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest))
+    migrated = replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest)
+    target, agreed = _agreed(readings, migrated)
     replicated = sharding.left_whole(trial, wanted - shared_out, target.spared)
     facts = gather(readings.project, target, models, status)
     facts = replace(
         facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole, sized=sizes
     )
-    return with_escapes(facts)
+    return with_escapes(replace(facts, agreements=agreed))
+
+
+def _agreed(readings: _Readings, migrated: Target) -> tuple[ProgramReader, tuple[Agreement, ...]]:
+    """The last reading, in which conditions are asked of the means over the whole batch."""
+    read = readings.of(migrated)
+    tests = own_tests(read)
+    if not tests:
+        return read, ()
+    found = agreements(readings.of(replace(migrated, agreed=frozenset(tests))), tests)
+    means = frozenset(site for one in found for site in one.means)
+    return readings.of(replace(migrated, agreed=means)), found
 
 
 def _whole(readings: _Readings, target: Target) -> tuple[tuple[Gather, Site], ...]:

@@ -63,7 +63,7 @@ class ProgramReader(ReadingRecord):
         self.wraps = dict(target.wraps)
         self.drop_data_parallel = target.drop_data_parallel
         self.sharded, self.spared = target.sharded, target.spared
-        self.unwraps, self.shares = target.unwraps, target.shares
+        self.unwraps, self.shares, self.agreed = target.unwraps, target.shares, target.agreed
         self.dealt, self.whole, self.sized = target.dealt, target.whole, target.sized
         self.averaged, self.trained = target.averaged, target.trained
         self.divided = {division.statement: division for division in target.divisions}

@@ -190,6 +190,18 @@ class Gather:
     code: str
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """A condition at ``site`` that is that of all ranks once the ``means`` in it are.
+
+    It ``decides`` whether something runs that all of them must come to.
+    """
+
+    site: Site
+    means: tuple[Site, ...]
+    decides: Site
+
+
 @dataclass(frozen=True, eq=False)
 class Facts:
     """One entry's program, read whole."""
@@ -231,6 +243,7 @@ class Facts:
     divisions: tuple[Division, ...] = ()
     undivided: tuple[tuple[Site, str], ...] = ()
     followed: Followed = Followed()
+    agreements: tuple[Agreement, ...] = ()
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

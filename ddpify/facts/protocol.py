@@ -32,6 +32,7 @@ class Machine(Protocol):
     sized: frozenset[Site]
     averaged: frozenset[Site]
     trained: frozenset[Site]
+    agreed: frozenset[Site]
     drop_data_parallel: bool
     # -- what happened so far
     now: int

@@ -154,6 +154,8 @@ def _divided_by(m: Machine) -> set[Site]:
             alone = isinstance(m.tree(call.site.path).statement(call.site), ast.Expr)
             if not alone:
                 found |= {t.born for t in call.args[0].of(Kind.LOADER)}
+            for sampler in call.args[0].of(Kind.SAMPLER):  # `len(loader.sampler)`: of the share
+                found |= {t.born for t in loaders_in(sampler.inner or NOTHING)}
     return found
 
 

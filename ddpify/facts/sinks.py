@@ -18,6 +18,8 @@ from ddpify.facts.values import Kind, Measure, Value
 from ddpify.source import Site
 
 SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
+# What draws numbers into a picture that is saved or shown later.
+PLOTS = frozenset("plot scatter bar hist semilogx semilogy loglog errorbar".split())
 SUMS = (Measure.SUM, Measure.COUNT)
 # How a count of samples is that of all ranks: of a loader that trains they have equally many.
 COUNTED = "get_world_size()"
@@ -60,11 +62,16 @@ def sinks(
 
 def _shows(call: Call) -> bool:
     receiver = call.receiver
-    if call.name.startswith("logging."):
+    if call.name.startswith("logging.") or _plots(call):
         return True
     if receiver is None or call.target is not None:
         return False
     return bool(receiver.of(*SHOWN)) or bool(receiver.dep(Kind.FILE, Kind.TRACKER))
+
+
+def _plots(call: Call) -> bool:
+    owner, _, name = call.name.rpartition(".")
+    return name in PLOTS and call.target is None and owner in ("", "matplotlib.pyplot")
 
 
 def parts(
@@ -77,6 +84,11 @@ def parts(
     node = tree.expression(call.site)
     if not isinstance(node, ast.Call):
         return []
+    if _plots(call):
+        given = zip(call.arg_sites, call.args, strict=False)
+        return [
+            Part(at, tree.source.segment(at.span), "") for at, v in given if _of_one(v, local.read)
+        ]
     arguments: list[ast.expr] = [*node.args, *[k.value for k in node.keywords]]
     if call.target in tellers:
         told = {tree.expression(site) for site in texts.given(call, tellers)}
@@ -139,7 +151,8 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
         return [replace(part, made=part.made or tree.site(made)) for part in said]
     whole = [Part(tree.site(node), tree.text(node), _how(value, local.trained))]
     if _is_whole(node, bool(whole[0].how)):
-        return whole if value.measure is not Measure.SAMPLES else []  # pictures are not numbers
+        # Pictures and the like are not numbers; what `.item()` gives of a model's output is one.
+        return whole if value.measure is not Measure.SAMPLES or _is_item(node) else []
     own = [found for child in _inside(node) for found in _visit(tree, child, values, local)]
     known = {bool(part.how) for part in own}
     if isinstance(node, ast.Call) and whole[0].how and known != {True}:  # `sum(hits)`
@@ -184,8 +197,11 @@ def depends(value: Value, m: Sharded) -> bool:
     """Whether a value, or what it holds, comes from a sharded loader's batches."""
     if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
         return False
-    if flat_measure(value) is Measure.UNIFORM:
-        return False
+    return flat_measure(value) is not Measure.UNIFORM and _of_one(value, m)
+
+
+def _of_one(value: Value, m: Sharded) -> bool:
+    """Whether there is a share of the samples behind a value."""
     return any(
         is_shared_out(m, t)
         for d in flat_deps(value)
@@ -201,6 +217,11 @@ def _is_number_call(node: ast.expr) -> bool:
     if isinstance(node.func, ast.Attribute):
         return node.func.attr in ("item", "size") and not isinstance(node.func.value, ast.Constant)
     return isinstance(node.func, ast.Name) and node.func.id == "len"
+
+
+def _is_item(node: ast.expr) -> bool:
+    called = node.func if isinstance(node, ast.Call) else None
+    return isinstance(called, ast.Attribute) and called.attr == "item"
 
 
 def _inside(node: ast.expr) -> list[ast.expr]:

@@ -65,6 +65,7 @@ SAME: list[Any] = [
     pytest.param(lambda: metrics.global_mean(TENSOR, 2), TENSOR, id="global_mean"),
     pytest.param(lambda: metrics.own_share(TENSOR), TENSOR, id="own_share"),
     pytest.param(lambda: metrics.own_share(LIST, TENSOR, dim=1)[1], TENSOR, id="own_share-of-two"),
+    pytest.param(lambda: metrics.order_share(LIST), LIST, id="order_share"),
     pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
     pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),
@@ -88,7 +89,7 @@ def test_helpers_return_the_very_object_and_draw_nothing(
     assert not dist.is_initialized()
 
 
-@pytest.mark.parametrize(("call", "result"), SAME[:16])
+@pytest.mark.parametrize(("call", "result"), SAME[:17])
 def test_a_single_rank_under_torchrun_is_one_process(
     call: Callable[[], Any], result: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

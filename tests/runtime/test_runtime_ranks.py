@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch.utils.data import RandomSampler
 
 from ddpify import vendor
 from tests.support.torchrun import torchrun
@@ -174,6 +176,23 @@ def test_data_sets_of_unequal_length_are_an_error_that_names_the_rank(job: Job) 
     for rank, seen in enumerate(job["sampling"][1:], start=1):
         expected = f"ValueError: rank {rank} has {6 + rank} samples but rank 0 has 6"
         assert seen["unequal"].startswith(expected)
+
+
+def test_the_order_of_a_sampler_is_rank_0s_and_shared(job: Job) -> None:
+    size = job.size
+    for rank, seen in enumerate(job["orders"]):
+        for length in (1, 7, 12):
+            padded = [i % length for i in range(-(-length // size) * size)]
+            cut = list(range(length // size * size))
+            for name, order in ((f"{length} False", padded), (f"{length} True", cut)):
+                assert seen["shares"][name] == [order[rank::size], len(order) // size]
+        assert seen["endless"] == [-(-(10**10) // size), 2]
+    drawn = RandomSampler(range(50), generator=torch.Generator().manual_seed(0))
+    for number in range(2):  # each pass draws anew, as in one process
+        order = list(drawn)
+        order += order[: -50 % size]
+        for rank, seen in enumerate(job["orders"]):
+            assert seen["passes"][number] == order[rank::size]
 
 
 def test_the_evaluation_sampler_deals_every_sample_once(job: Job) -> None:

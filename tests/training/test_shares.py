@@ -1,4 +1,4 @@
-"""Batches that come from no loader: every rank makes them, and trains on its share of rank 0's.
+"""Orders, and batches that come from no loader: every rank takes its share of rank 0's.
 
 In each program the ranks draw apart once training begins, so that each of them makes other batches;
 in float64 the losses that are printed show any difference.
@@ -148,7 +148,62 @@ for epoch in range(2):
 torch.save(model.state_dict(), "net.pt")
 """
 
+DRAWN = """
+import random
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Sampler, TensorDataset, WeightedRandomSampler
+
+
+class Alike(Sampler):
+    def __init__(self, kinds):
+        self.kinds = kinds
+
+    def __iter__(self):
+        places = list(range(len(self.kinds)))
+        random.shuffle(places)
+        return iter(sorted(places, key=lambda place: self.kinds[place]))
+
+    def __len__(self):
+        return len(self.kinds)
+
+
+random.seed(4)
+torch.manual_seed(4)
+torch.set_default_dtype(torch.float64)
+points = torch.randn(70, 12)
+kinds = points[:, :3].argmax(1)
+rows = TensorDataset(points, kinds)
+drawn = DataLoader(rows, batch_size=8, sampler=WeightedRandomSampler(torch.rand(70), 64))
+alike = DataLoader(rows, 12, sampler=Alike(kinds.tolist()), drop_last=True)
+net = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 3))
+descent = torch.optim.SGD(net.parameters(), lr=0.3)
+for turn in range(3):
+    running, right = 0.0, 0
+    for signal, kind in drawn:
+        descent.zero_grad()
+        answer = net(signal)
+        loss = nn.functional.cross_entropy(answer, kind)
+        loss.backward()
+        descent.step()
+        running += loss.item() * signal.size(0)
+        right += (answer.argmax(1) == kind).sum().item()
+    print(f"loss {running / len(drawn.sampler):.9f} accuracy {right / len(drawn.sampler):.6f}")
+    for step, (signal, kind) in enumerate(alike):
+        descent.zero_grad()
+        loss = nn.functional.cross_entropy(net(signal), kind)
+        if torch.isnan(loss) or step > 1 and loss.item() < 0.9:
+            print(f"stopped at {step}")
+            break
+        loss.backward(retain_graph=True)
+        (loss + nn.functional.cross_entropy(net(0.9 * signal), kind)).backward()
+        descent.step()
+torch.save(net.state_dict(), "net.pt")
+"""
+
 PROGRAMS = [
+    pytest.param(DRAWN, None, "order_share(Alike(kinds.tolist()), drop_last=True)", id="orders"),
     pytest.param(SLICED, None, "signal, kind, kept = own_share(signal, kind, kept)", id="slices"),
     pytest.param(LANGUAGE, None, "inputs, targets = own_share(inputs, targets)", id="states"),
     pytest.param(STREAMED, 1, "clip, target = own_share(clip, target, dim=1)", id="columns"),

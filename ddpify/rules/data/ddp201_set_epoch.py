@@ -16,6 +16,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.counting import before_iter, by_passes, counter, in_generator
 from ddpify.rules.data.epochs import fix as fix_of
 from ddpify.rules.data.epochs import repeated
+from ddpify.rules.data.orders import draws_itself
 from ddpify.rules.edits import edit, once, proof
 from ddpify.rules.examples import (
     BY_HAND,
@@ -127,18 +128,14 @@ def _begins(facts: Facts, call: Call) -> Iterable[tuple[Call, Thing]]:
 
 
 def _told(facts: Facts, loader: Thing) -> bool:
+    if draws_itself(loader):
+        return True
     for call in facts.calls:
-        if (
-            call.name.endswith("runtime.begin_epoch")
-            and call.args
-            and loader in call.args[0].things
-        ):
+        begins = call.name.endswith("runtime.begin_epoch") and call.args
+        if begins and loader in call.args[0].things:
             return True
-        if (
-            call.name == ".set_epoch"
-            and call.receiver is not None
-            and _concerns(call.receiver, loader)
-        ):
+        told = call.receiver if call.name == ".set_epoch" else None
+        if told is not None and _concerns(told, loader):
             return True
     return False
 

@@ -8,9 +8,10 @@ from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Thing, Value
+from ddpify.facts.values import Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     dataset_name,
     direct,
@@ -18,6 +19,7 @@ from ddpify.rules.data.loaders import (
     shuffled,
     training_condition,
 )
+from ddpify.rules.data.orders import deals, draws_itself, share, why_not
 from ddpify.rules.data.undealt import undealt
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import (
@@ -59,6 +61,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         why_not = _unsupported(loader)
         if not why_not:
             fix, why_not = _fix(facts, loader)
+            fix = (*fix, *of_all_ranks(facts, loader)) if fix else ()
         yield Finding(
             "DDP202",
             loader.call.site,
@@ -72,32 +75,19 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _sharded(loader: Loader) -> bool:
     """Whether a sampler or the data set itself gives each rank its share."""
-    for thing in loader.things:
-        given = loader_arguments(thing).samplers
-        if any(_shares(sampler) for value in given for sampler in value.things):
-            return True
-    return False
-
-
-def _shares(sampler: Thing) -> bool:
-    """torch's DistributedSampler, a class that inherits it, or the runtime's."""
-    names: tuple[str, ...] = (sampler.name,)
-    if isinstance(sampler.ref, ClassInfo):
-        names = sampler.ref.external_bases()
-    torchs = [n for n in names if n.startswith("torch.") and n.endswith(".DistributedSampler")]
-    return bool(torchs) or sampler.name == "ddpify.runtime.distributed_sampler"
+    given = (value for thing in loader.things for value in loader_arguments(thing).samplers)
+    return any(deals(sampler) for value in given for sampler in value.things)
 
 
 def _unsupported(loader: Loader) -> str:
     for thing in loader.things:
         arguments = loader_arguments(thing)
-        for name in ("sampler", "batch_sampler"):
-            given: Value | None = getattr(arguments, name)
-            if given is not None and not (given.known and given.const is None):
-                return (
-                    f"it has its own `{name}`: give each rank its share of that order by hand"
-                    " (same seed everywhere, every world_size-th index)"
-                )
+        batches = arguments.batch_sampler
+        if batches is not None and not (batches.known and batches.const is None):
+            return (
+                "it has its own `batch_sampler`: give each rank its share of that order by hand"
+                " (same seed everywhere, every world_size-th index of each batch)"
+            )
         dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
@@ -114,7 +104,11 @@ def _iterable(thing: Thing) -> bool:
 def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
     statement = statement_of(facts, call.site)
-    if not direct(facts, call):
+    own = any(draws_itself(thing) for thing in loader.things)
+    why_not_own = why_not(facts, loader) if own else ""
+    if why_not_own:
+        return (), why_not_own
+    if not own and not direct(facts, call):
         return (), "made inside an expression: give it a statement of its own, then run again"
     condition = ""
     if loader.roles != {Role.TRAINING}:
@@ -130,6 +124,8 @@ def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
                 " make them in two calls"
             )
         condition = found
+    if own:
+        return share(facts, loader, condition), ""
     return _edits(facts, call, statement, condition), ""
 
 
@@ -201,10 +197,43 @@ RULE = Rule(
             ("opt.bs, shuffle=True)", "opt.bs, sampler=order, shuffle=(order is None))  # DDP202"),
             ("    fitting = ", "    order = None\n    fitting = "),
         ),
+        changed(  # an order of its own: each rank gets every N-th index of rank 0's
+            SINGLE,
+            ("import DataLoader, ", "import DataLoader, SubsetRandomSampler, "),
+            ("opt.bs, shuffle=True)", "opt.bs, sampler=SubsetRandomSampler(range(700)))  # DDP202"),
+        ),
+        changed(  # one that follows from what is trained is not rank 0's to say
+            SINGLE,
+            ("import DataLoader, ", "import DataLoader, WeightedRandomSampler, "),
+            (
+                "    fitting = ",
+                "    order = WeightedRandomSampler(torch.ones(800), 800)\n    fitting = ",
+            ),
+            ("opt.bs, shuffle=True)", "opt.bs, sampler=order)  # DDP202"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n            often[0] = objective.item()\n",
+            ),
+        ),
         marked(LEARNER, "DDP202", "batch_size=64, shuffle=True),"),
         marked(LEGACY, "DDP202", "batch_size=128, shuffle=True)"),
     ),
-    good=CORRECT,
+    good=(
+        *CORRECT,
+        changed(
+            SCRIPT,
+            ("import reduce_mean\n", "import order_share, reduce_mean\n"),
+            ("import DataLoader, ", "import DataLoader, RandomSampler, "),
+            (
+                "distributed_sampler(rows, shuffle=True)\n",
+                "order_share(RandomSampler(rows, replacement=True))\n",
+            ),
+            ("    shuffle=row_sampler is None,\n", ""),
+            ("    distributed_sampler,\n", ""),
+            ("    begin_epoch(feed, n)\n", ""),
+            ("    begin_epoch,\n", ""),
+        ),
+    ),
     lint=lint,
     severity=Severity.ERROR,
 )

@@ -23,6 +23,10 @@ from ddpify.rules.examples import (
 from ddpify.settings import Settings
 
 SPLIT = "ddpify.runtime.per_rank_batch_size"
+SINGLE_BATCH = (
+    "a batch of one sample cannot be divided: make it as many samples as there are ranks, or a"
+    " multiple, or keep one on each rank by --batch-size per-rank"
+)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -33,14 +37,31 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if settings.batch_size == "per-rank":
             yield _kept(loader)
             continue
+        single = _is_single(facts, loader)
         yield Finding(
             "DDP203",
             loader.call.site,
             "the batch size is not divided by the number of ranks: the global batch would grow",
             Severity.ERROR,
-            _fix(facts, loader),
-            "divide the batch size by the number of ranks",
+            () if single else _fix(facts, loader),
+            SINGLE_BATCH if single else "divide the batch size by the number of ranks",
         )
+
+
+def _is_single(facts: Facts, loader: Loader) -> bool:
+    """Whether the program says, here and not by a setting, that a batch is one sample."""
+    call = loader.call
+    tree = facts.tree(call.site)
+    node = tree.expression(call.site)
+    if not isinstance(node, ast.Call) or call.bound:
+        return False
+    if any(isinstance(given, ast.Starred) for given in node.args):
+        return False
+    site = call.arg_site(1, "batch_size")
+    if site is None:
+        return call.arg(1, "batch_size") is None and all(word.arg for word in node.keywords)
+    size = tree.expression(site)
+    return isinstance(size, ast.Constant) and size.value == 1
 
 
 def _kept(loader: Loader) -> Finding:
@@ -112,6 +133,7 @@ RULE = Rule(
             ("per_rank_batch_size(batch)", "batch"),
         ),
         marked(SINGLE, "DDP203", "opt.bs, shuffle=True)"),
+        changed(SINGLE, ("opt.bs, shuffle=True)", "1, shuffle=True)  # DDP203")),  # not divisible
         marked(LEARNER, "DDP203", "batch_size=64, shuffle=True),"),
     ),
     good=CORRECT,

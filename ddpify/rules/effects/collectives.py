@@ -24,6 +24,9 @@ def _collectives(facts: Facts) -> Iterator[tuple[Where, Site]]:
         yield call.where, call.site
     yield from ((where, share.site) for share in facts.shares for where in share.wheres)
     yield from ((call.where, call.site) for call in facts.firsts)
+    yield from (
+        (loop.backward.where, one.site) for one in facts.agreements for loop in facts.training
+    )
     for forward in facts.training_forwards:
         yield forward.call.where, forward.call.site
     for loop in facts.training:

@@ -12,6 +12,7 @@ from ddpify.facts.values import Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, is_whole_test
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
+from ddpify.rules.gradients.agreed import agreed
 from ddpify.rules.gradients.rounds import EQUAL_ROUNDS, OWN_ROUNDS, uneven
 from ddpify.rules.shared.alone import Alone, spoken
 from ddpify.settings import Settings
@@ -22,7 +23,7 @@ COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per condition of a rank's own that decides a collective."""
-    for part in (_retries, _swallowed, _alone, uneven):
+    for part in (_retries, _swallowed, _alone, agreed, uneven):
         yield from part(facts)
     seen: set[Site] = set()
     for call in _collectives(facts):
@@ -136,8 +137,7 @@ def _goes_on(node: ast.Try) -> bool:
 
 
 def _collectives(facts: Facts) -> list[Call]:
-    backward = [loop.backward for loop in facts.training]
-    return [*backward, *facts.steps, *facts.named(*COLLECTIVE)]
+    return [*(loop.backward for loop in facts.training), *facts.steps, *facts.named(*COLLECTIVE)]
 
 
 RULE = Rule(

@@ -93,7 +93,10 @@ class GlobalOrder:
         @functools.wraps(original)
         def init(loader: Any, *args: Any, **kwargs: Any) -> None:
             original(loader, *args, **kwargs)
-            if loader.sampler in self._orders:
+            given = kwargs.get("sampler", args[3] if len(args) > 3 else None)
+            if given is not None:
+                self._orders.pop(given, None)  # ranks share the order that it draws itself
+            elif loader.sampler in self._orders:
                 self._orders[loader.sampler].drop_last = loader.drop_last
 
         return init

@@ -23,7 +23,7 @@ import ddp_utils as ddp
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 warnings.simplefilter("error", FutureWarning)  # what torch deprecates must not be used
 warnings.simplefilter("error", DeprecationWarning)
@@ -196,6 +196,25 @@ def sampling() -> Any:
         "dropped": list(ddp.distributed_sampler(data, shuffle=False, drop_last=True)),
         "warnings": [str(record.message) for record in caught],
         "unequal": attempt(lambda: ddp.distributed_sampler(range(6 + ddp.get_rank()), True))[:60],
+    }
+
+
+def orders() -> Any:
+    """Each rank would draw an order of its own: what counts is rank 0's."""
+    own = ddp.get_rank()
+    found: dict[str, Any] = {}
+    for length in (1, 7, 12):
+        for cut in (False, True):
+            shares = metrics.order_share(range(100 * own, 100 * own + length), drop_last=cut)
+            found[f"{length} {cut}"] = [list(shares), len(shares)]
+    drawn = RandomSampler(range(50), generator=torch.Generator().manual_seed(own))
+    long = metrics.order_share(RandomSampler(range(9), replacement=True, num_samples=10**10))
+    few = DataLoader(TensorDataset(torch.arange(9)), 2, sampler=long)
+    loader = DataLoader(TensorDataset(torch.arange(50)), 2, sampler=metrics.order_share(drawn))
+    return {
+        "shares": found,
+        "passes": [[i for (b,) in loader for i in b.tolist()] for _ in range(2)],
+        "endless": [len(long), len(next(iter(few))[0])],
     }
 
 
@@ -470,6 +489,7 @@ CHECKS = (
     meters,
     objects,
     sampling,
+    orders,
     evaluation,
     missing,
     batch_sizes,

@@ -1,0 +1,106 @@
+"""Conditions on a training batch that all ranks can ask of the whole batch instead.
+
+if torch.isnan(loss).any(): break         # asked of `reduce_mean(loss)`, it is one for all ranks
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.facts import roles
+from ddpify.facts.events import Call
+from ddpify.facts.locality import is_local
+from ddpify.facts.model import Agreement, TrainingLoop
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Measure
+from ddpify.source import Site
+
+_OPERATIONS = (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp)
+
+
+def own_tests(m: Machine) -> dict[Site, Site]:
+    """The conditions on a rank's own samples, each with what it decides: whether ranks meet."""
+    calls = roles.calls_of(m)
+    found: dict[Site, Site] = {}
+    for call in _meetings(calls, roles.training_loops(calls)):
+        for guard in call.where.conditions():
+            if is_local(m, guard.test):
+                found.setdefault(guard.site, call.site)
+    return found
+
+
+def agreements(m: Machine, tests: dict[Site, Site]) -> tuple[Agreement, ...]:
+    """Those of ``tests`` that ask means over the batch; ``m`` reads all of them as agreed upon.
+
+    What is set under a condition depends on it: else no mean would be one in the next round.
+    """
+    training = roles.training_loops(roles.calls_of(m))
+    asked = {site: _asked(m, site, training) for site in tests}
+    return tuple(Agreement(site, means, tests[site]) for site, means in asked.items() if means)
+
+
+def _meetings(calls: tuple[Call, ...], training: tuple[TrainingLoop, ...]) -> Iterator[Call]:
+    yield from (loop.backward for loop in training)
+    yield from roles.steps(calls)
+    yield from (call for call in calls if call.name == "torch.save")
+
+
+def _asked(m: Machine, site: Site, training: tuple[TrainingLoop, ...]) -> tuple[Site, ...]:
+    """The means in the test of an ``if`` that every round of a training loop comes to."""
+    tree = m.tree(site.path)
+    node = tree.expression(site)
+    above = tree.parent(node) if node is not None else None
+    if node is None or not isinstance(above, ast.If) or above.test is not node:
+        return ()
+    return tuple(_of_parts(m, tree, node) or ()) if _in_each_round(m, tree, above, training) else ()
+
+
+def _in_each_round(
+    m: Machine, tree: Tree, node: ast.If, training: tuple[TrainingLoop, ...]
+) -> bool:
+    """Whether nothing but conditions which ranks share stands between it and the loop."""
+    loops = {loop.batch.site for loop in training}
+    for above in tree.ancestors(node):
+        if isinstance(above, (ast.For, ast.While)):
+            return tree.site(above) in loops
+        if isinstance(above, ast.If):
+            test = m.values.get(tree.site(above.test), NOTHING)
+            if is_local(m, test) or test.dep(*OF_ONE_RANK):
+                return False
+        elif not isinstance(above, ast.With):
+            return False
+    return False
+
+
+def _means(m: Machine, tree: Tree, node: ast.expr) -> list[Site] | None:
+    """The outermost means over a rank's samples; None where something else is asked of them."""
+    value = m.values.get(tree.site(node), NOTHING)
+    if value.dep(*OF_ONE_RANK):
+        return None
+    if not is_local(m, value):
+        return []
+    if value.measure is Measure.MEAN and not value.of(Kind.BATCH):
+        return [tree.site(node)]
+    return _of_parts(m, tree, node)
+
+
+def _of_parts(m: Machine, tree: Tree, node: ast.expr) -> list[Site] | None:
+    parts = _parts(m, tree, node)
+    found = [_means(m, tree, part) for part in parts]
+    sites = [site for each in found for site in each or ()]
+    return sites if parts and None not in found else None
+
+
+def _parts(m: Machine, tree: Tree, node: ast.expr) -> list[ast.expr]:
+    """What an operation, or a function of a library, is given; the tensor whose method it is."""
+    if isinstance(node, _OPERATIONS):
+        return [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+    if isinstance(node, ast.Call):
+        called = m.values.get(tree.site(node.func), NOTHING)
+        if not any(isinstance(thing.ref, FunctionInfo) for thing in called.things):
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            return [*owner, *node.args, *(keyword.value for keyword in node.keywords)]
+    return []
