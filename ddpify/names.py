@@ -68,6 +68,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "local_device",
     "per_rank_batch_size",
     "unwrap",
+    "whole_loader",
     "without_module_prefix",
 }
 

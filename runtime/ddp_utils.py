@@ -222,6 +222,18 @@ def fork_random_streams(seed: int | None = None) -> None:
         numpy.random.seed(seed)
 
 
+def whole_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A training loader as one process has it, for an evaluation: all samples, none repeated."""
+    sampler = loader.sampler
+    if not isinstance(sampler, DistributedSampler) or loader.batch_size is None:
+        return loader
+    kept = "num_workers collate_fn pin_memory drop_last timeout worker_init_fn generator"
+    more = "multiprocessing_context prefetch_factor persistent_workers"
+    options = {name: getattr(loader, name) for name in f"{kept} {more}".split()}
+    size = loader.batch_size * get_world_size()
+    return DataLoader(loader.dataset, size, sampler.shuffle, **options)
+
+
 def evaluation_share(dataset: Sized) -> range | None:
     """This rank's samples for an evaluation without collectives; None in one process."""
     ranks = get_world_size()

@@ -11,12 +11,12 @@ from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
 from ddpify.rules.data.loaders import (
     dataset_name,
     direct,
     sampler_name,
     shuffled,
-    training_condition,
 )
 from ddpify.rules.data.undealt import undealt
 from ddpify.rules.edits import edit, fresh, proof, statement_of
@@ -58,7 +58,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         fix: tuple[Edit, ...] = ()
         why_not = _unsupported(loader)
         if not why_not:
-            fix, why_not = _fix(facts, loader)
+            fix, why_not = _fix(facts, loader, settings)
         yield Finding(
             "DDP202",
             loader.call.site,
@@ -111,26 +111,24 @@ def _iterable(thing: Thing) -> bool:
     return any(base.endswith("IterableDataset") for base in bases)
 
 
-def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
+def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
     statement = statement_of(facts, call.site)
     if not direct(facts, call):
         return (), "made inside an expression: give it a statement of its own, then run again"
-    condition = ""
-    if loader.roles != {Role.TRAINING}:
-        if set(loader.calls) == set(loader.training):
-            return (), (
-                "the same loader is evaluated too, and its shares are padded with repeated samples:"
-                " evaluate a loader of its own over the same data set"
-            )
-        found = training_condition(loader)
-        if found is None:
-            return (), (
-                "one call makes the training and another loader and no argument tells them apart:"
-                " make them in two calls"
-            )
-        condition = found
-    return _edits(facts, call, statement, condition), ""
+    if is_evaluated(loader):
+        return (), (
+            "the same loader is evaluated too, and its shares are padded with repeated samples:"
+            " evaluate a loader of its own over the same data set"
+        )
+    apart = told_apart(loader)
+    again = whole_again(facts, loader, apart.alike)
+    if again is None or (apart.alike and settings.batch_size != "global"):
+        return (), (
+            "one call makes the training and another loader and no argument tells them apart:"
+            " make them in two calls"
+        )
+    return (*_edits(facts, call, statement, apart.condition), *again), ""
 
 
 def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[Edit, ...]:
