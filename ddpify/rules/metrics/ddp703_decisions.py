@@ -74,7 +74,7 @@ def _names(facts: Facts, end: LoopEnd) -> tuple[str, ...]:
     if node is None:
         return ()
     summed = tuple(name for name in end.others if accumulates(node, name))
-    return (*end.sums, *end.means, *summed)
+    return tuple(dict.fromkeys((*end.sums, *end.means, *summed, *end.samples, *end.batches)))
 
 
 def _decided_from(facts: Facts) -> set[Site]:
