@@ -224,13 +224,14 @@ def fork_random_streams(seed: int | None = None) -> None:
 
 def whole_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
     """A training loader as one process has it, for an evaluation: all samples, none repeated."""
-    sampler = loader.sampler
-    if not isinstance(sampler, DistributedSampler) or loader.batch_size is None:
+    ranks = get_world_size()
+    if ranks == 1:
         return loader
+    sampler: Any = loader.sampler  # what distributed_sampler gave
     kept = "num_workers collate_fn pin_memory drop_last timeout worker_init_fn generator"
-    more = "multiprocessing_context prefetch_factor persistent_workers"
-    options = {name: getattr(loader, name) for name in f"{kept} {more}".split()}
-    size = loader.batch_size * get_world_size()
+    kept += " multiprocessing_context prefetch_factor persistent_workers"
+    options = {name: getattr(loader, name) for name in kept.split()}
+    size = (loader.batch_size or 1) * ranks
     return DataLoader(loader.dataset, size, sampler.shuffle, **options)
 
 

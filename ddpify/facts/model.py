@@ -83,8 +83,8 @@ class Loader:
     """A call that makes loaders: one thing per call of a factory.
 
     ``training`` are the calls (of ``calls``) whose loader trains, ``idle`` those from whose loader
-    nothing takes a batch, ``by_hand`` those from whose something else does than ``evaluations``, the
-    loops that do not train.
+    nothing takes a batch, ``by_hand`` those from whose loader something else takes one than a loop.
+    ``evaluations`` are the loops that do not train.
     """
 
     call: Call

@@ -39,11 +39,13 @@ def told_apart(loader: Loader) -> Apart:
         for one in given if rest else ():
             if one.tells(loader.training, rest):
                 return Apart(one.condition(loader.training))
-    for one in given:
-        alike = tuple(c for c in busy if one.of(c) in one.among(loader.training))
-        left = [c for c in busy if c not in alike]
-        if left and one.tells(loader.training, left):
-            return Apart(one.condition(loader.training), alike)
+    for rest in (others, busy):
+        for one in given:
+            alike = [c for c in rest if one.of(c) in one.among(loader.training)]
+            left = [c for c in rest if c not in alike]
+            if left and one.tells(loader.training, left):
+                again = tuple(c for c in alike if c in busy)
+                return Apart(one.condition(loader.training), again)
     return Apart("", tuple(busy))
 
 
@@ -99,12 +101,13 @@ def whole_again(facts: Facts, loader: Loader, alike: tuple[Call, ...]) -> tuple[
     """Let the loops that evaluate on such loaders go through all samples; None where one cannot."""
     if not set(alike).isdisjoint(loader.by_hand):
         return None
-    again, trained = _made(alike), _made(loader.training)
+    again = {t for x in facts.loaders if x.training for t in _made(told_apart(x).alike)}
     edits: list[Edit] = []
     for loop in loader.evaluations:
-        sites = [*_carriers(facts, loop)] if again & set(loaders_in(loop.over)) else None
+        mine = _made(alike) & set(loaders_in(loop.over))
+        sites = [*_carriers(facts, loop)] if mine else None
         over = {t for site in sites or () for t in facts.values[site].of(Kind.LOADER)}
-        if sites == [] or over & trained:
+        if sites == [] or not over <= again:
             return None
         edits += [edit(facts, How.REPLACE, site, "whole_loader({})") for site in sites or ()]
     return tuple(dict.fromkeys(edits))
