@@ -171,3 +171,43 @@ def _migrated(text: str, folder: Path) -> str:
     assert outcome.refusals == ()
     after = next(change.after.decode() for change in outcome.changes if change.path == "train.py")
     return after.replace('"', "'")
+
+
+DERIVED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Feed(DataLoader):
+    def __init__(self, folder, batch_size):
+        rows = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 2))
+        super().__init__(rows, batch_size, shuffle=True)
+
+
+net = nn.Linear(4, 2)
+feed = Feed("data", 8)
+adam = torch.optim.Adam(net.parameters())
+for x, y in feed:
+    adam.zero_grad()
+    nn.functional.mse_loss(net(x), y).backward()
+    adam.step()
+"""
+
+
+def test_a_class_that_makes_its_loader_itself_is_named(tmp_path: Path) -> None:
+    outcome = migrate([put({"train.py": DERIVED}, tmp_path) / "train.py"], Settings())
+    assert any("`Feed` makes its loader itself" in one.message for one in outcome.refusals)
+
+
+def test_a_class_that_hands_on_what_it_is_given_takes_a_sampler(tmp_path: Path) -> None:
+    plain = DERIVED.replace(
+        "        rows = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 2))\n"
+        "        super().__init__(rows, batch_size, shuffle=True)\n",
+        "        super().__init__(dataset, **options)\n",
+    )
+    plain = plain.replace("self, folder, batch_size", "self, dataset, **options").replace(
+        'Feed("data", 8)',
+        "Feed(TensorDataset(torch.zeros(64, 4), torch.zeros(64, 2)), batch_size=8)",
+    )
+    assert "sampler=" in _migrated(plain, tmp_path)

@@ -11,7 +11,7 @@ from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
+from ddpify.rules.data.apart import is_evaluated, makes_its_own, told_apart, whole_again
 from ddpify.rules.data.loaders import (
     dataset_name,
     direct,
@@ -33,6 +33,9 @@ from ddpify.rules.examples import (
 )
 from ddpify.settings import Settings
 from ddpify.source import Site
+
+# Data pipes, which have no length.
+STREAMS = ("torchtext.datasets.", "torchdata.datapipes.iter.", "webdataset.")
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -98,9 +101,20 @@ def _unsupported(loader: Loader) -> str:
                     f"it has its own `{name}`: give each rank its share of that order by hand"
                     " (same seed everywhere, every world_size-th index)"
                 )
+        if makes_its_own(thing):
+            return (
+                f"`{thing.name}` makes its loader itself: give what it hands to DataLoader a"
+                " distributed sampler, and this rank's part of the batch size, by hand"
+            )
         dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
+        streams = [t.name for t in dataset.things if t.name.startswith(STREAMS)] if dataset else []
+        if streams:
+            return (
+                f"`{streams[0]}` gives a stream of samples, which takes no sampler: let it give"
+                " each rank its own ones, by rank and worker"
+            )
     if loader.call.bound:
         return "it is made through functools.partial: call DataLoader itself, then run again"
     return ""
