@@ -22,7 +22,9 @@ COPIES = frozenset(
     "shutil.copy shutil.copy2 shutil.copyfile shutil.move os.rename os.replace".split()
 )
 
-LISTS = ("os.listdir", "os.scandir", "glob.glob")
+_MADE = (EffectKind.DIRECTORY, EffectKind.FILE)
+# What looks into a folder, and what has to be done by then: a pattern fits nothing without one.
+LISTS = {"os.listdir": _MADE, "os.scandir": _MADE, "glob.glob": (EffectKind.FILE,)}
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -46,15 +48,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _listed(facts: Facts) -> Iterable[Finding]:
     """Folders that a function looks into which it has let rank 0 make or fill."""
-    kinds, meetings = (EffectKind.DIRECTORY, EffectKind.FILE), _meetings(facts)
-    made = [e.call for e in facts.effects if e.kind in kinds]
+    meetings = _meetings(facts)
     done: set[Site] = set()
     for listing in facts.named(*LISTS):
         where = listing.where
         writes = [
-            write
-            for write in made
-            if write.where.stack == where.stack and _overtakes(write, listing, meetings)
+            effect.call
+            for effect in facts.effects
+            if effect.kind in LISTS[listing.name] and effect.call.where.stack == where.stack
+            if _overtakes(effect.call, listing, meetings)
         ]
         if not writes or where.one_rank() or where.statement in done:
             continue
