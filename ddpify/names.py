@@ -70,6 +70,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "order_share",
     "per_rank_batch_size",
     "unwrap",
+    "whole_loader",
     "without_module_prefix",
 }
 

@@ -222,6 +222,19 @@ def fork_random_streams(seed: int | None = None) -> None:
         numpy.random.seed(seed)
 
 
+def whole_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A training loader as one process has it, for an evaluation: all samples, none repeated."""
+    ranks = get_world_size()
+    if ranks == 1:
+        return loader
+    sampler: Any = loader.sampler  # what distributed_sampler gave
+    kept = "num_workers collate_fn pin_memory drop_last timeout worker_init_fn generator"
+    kept += " multiprocessing_context prefetch_factor persistent_workers"
+    options = {name: getattr(loader, name) for name in kept.split()}
+    size = (loader.batch_size or 1) * ranks
+    return DataLoader(loader.dataset, size, sampler.shuffle, **options)
+
+
 def evaluation_share(dataset: Sized) -> range | None:
     """This rank's samples for an evaluation without collectives; None in one process."""
     ranks = get_world_size()

@@ -166,13 +166,14 @@ def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> No
 
 def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Value) -> None:
     """`matrix[truth, guess] += 1`: the whole tensor comes from the samples from here on."""
-    if value.measure is Measure.UNIFORM or not isinstance(target.value, ast.Name):
+    plain = value.measure is Measure.UNIFORM
+    if (plain and not value.dep(Kind.FORWARD)) or not isinstance(target.value, ast.Name):
         return
     if any(t.keys is not None or t.kind is Kind.DICT for t in base.things):
         return
     name = target.value
     rows = base.measure is Measure.SAMPLES  # `mask[i, y, x] = True`: still a row per sample
-    measure = Measure.SAMPLES if rows else Measure.MIXED
+    measure = base.measure if plain else Measure.SAMPLES if rows else Measure.MIXED
     whole = Value(base.things, base.deps | flat_deps(value), measure)
     f.bind(name.id, whole)
     m.record(Bind(m.tick(), name.id, whole, m.where(f), m.site(f, name)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddpify.facts import counts, coupling, growth, own_shares, wrapping
-from ddpify.facts.details import made_by
+from ddpify.facts.details import loader_arguments, made_by
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
@@ -33,6 +35,8 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return wrapping.unwrapped(first)
     if tail == "own_share":
         return _own_share(m, f, call)
+    if tail == "whole_loader":
+        return _whole_loader(m, f, first, call)
     if tail == "without_module_prefix":
         return first
     combined = _combined(f, tail, first, call)
@@ -41,6 +45,14 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
     made_by(made, call)
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
+
+
+def _whole_loader(m: Machine, f: Frame, loader: Value, call: Call) -> Value:
+    """A loader over the same data set, which gives every rank all samples."""
+    made = m.make(Kind.LOADER, f, call.site, f"{INSTALLED}.whole_loader")
+    for thing in loader.of(Kind.LOADER):
+        made.describe(replace(loader_arguments(thing), sampler=None))
+    return one(made)
 
 
 def _combined(f: Frame, tail: str, first: Value, call: Call) -> Value | None:

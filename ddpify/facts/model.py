@@ -82,7 +82,9 @@ class TrainingLoop:
 class Loader:
     """A call that makes loaders: one thing per call of a factory.
 
-    ``training`` are the calls (of ``calls``) whose loader trains.
+    ``training`` are the calls (of ``calls``) whose loader trains, ``idle`` those from whose loader
+    nothing takes a batch, ``by_hand`` those from whose loader something else takes one than a loop.
+    ``evaluations`` are the loops that do not train.
     """
 
     call: Call
@@ -90,6 +92,9 @@ class Loader:
     training: tuple[Call, ...]
     roles: frozenset[Role]
     things: tuple[Thing, ...]
+    idle: tuple[Call, ...] = ()
+    by_hand: tuple[Call, ...] = ()
+    evaluations: tuple[Loop, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,8 @@ FIRST = "ddpify.runtime.main_process_first"
 DOWNLOADS = tuple(
     """urllib.request.urlopen urllib.request.urlretrieve torch.hub.download_url_to_file
     torchvision.datasets.utils.download_url torchvision.datasets.utils.download_and_extract_archive
-    gdown.download wget.download nltk.download kaggle.api.dataset_download_files
-    huggingface_hub.snapshot_download huggingface_hub.hf_hub_download""".split()
-)
+    gdown.download wget.download nltk.download kaggle.api.dataset_download_files""".split()
+)  # those of huggingface_hub lock their files
 
 
 def preparations(calls: tuple[Call, ...]) -> frozenset[Site]:

@@ -157,29 +157,61 @@ def loaders(
 ) -> tuple[Loader, ...]:
     """Every call that makes loaders, with what they feed."""
     trained = {t for loop in training for t in loop.loaders}
-    evaluated = {
-        t
-        for loop in m.loops
-        if not loop.frame.yields  # a generator passes the batches on
-        for t in loaders_in(loop.over)
-        if not any(loop.site == other.batch.site for other in training if t in other.loaders)
-    }
-    grouped: dict[object, list[tuple[Call, Thing]]] = {}
+    loops = _evaluations(m, training)
+    taken = _taken(m)
+    grouped: dict[Site, list[tuple[Call, Thing]]] = {}
     for call in calls:
         for thing in call.result.of(Kind.LOADER):
             if call_that_made(thing) is call or thing.born == call.site:
                 grouped.setdefault(call.site, []).append((call, thing))
-    found = []
-    for pairs in grouped.values():
-        things = tuple(dict.fromkeys(t for _, t in pairs))
-        roles = set()
-        if any(t in trained for t in things):
-            roles.add(Role.TRAINING)
-        if any(t in evaluated for t in things):
-            roles.add(Role.EVALUATION)
-        if any(t not in trained and t not in evaluated for t in things):
-            roles.add(Role.OTHER)
-        made = tuple(dict.fromkeys(c for c, _ in pairs))
-        training_calls = tuple(dict.fromkeys(c for c, t in pairs if t in trained))
-        found.append(Loader(pairs[0][0], made, training_calls, frozenset(roles), things))
-    return tuple(found)
+    return tuple(_loader(pairs, trained, loops, taken) for pairs in grouped.values())
+
+
+def _evaluations(m: Machine, training: tuple[TrainingLoop, ...]) -> dict[Thing, list[Loop]]:
+    """The loops over each loader that do not train with it."""
+    found: dict[Thing, list[Loop]] = {}
+    for loop in m.loops:
+        if loop.frame.yields:  # a generator passes the batches on
+            continue
+        for thing in loaders_in(loop.over):
+            if not any(loop.site == x.batch.site for x in training if thing in x.loaders):
+                found.setdefault(thing, []).append(loop)
+    return found
+
+
+def _taken(m: Machine) -> dict[Thing, set[Site]]:
+    """The statements that take batches from each loader."""
+    found: dict[Thing, set[Site]] = {}
+    for batch in m.made(Kind.BATCH):
+        for thing in batch.inner.things if batch.inner is not None else ():
+            found.setdefault(thing, set()).add(batch.born)
+    return found
+
+
+def _loader(
+    pairs: list[tuple[Call, Thing]],
+    trained: set[Thing],
+    loops: dict[Thing, list[Loop]],
+    taken: dict[Thing, set[Site]],
+) -> Loader:
+    things = tuple(dict.fromkeys(t for _, t in pairs))
+    roles = set()
+    if any(t in trained for t in things):
+        roles.add(Role.TRAINING)
+    if any(t in loops for t in things):
+        roles.add(Role.EVALUATION)
+    if any(t not in trained and t not in loops for t in things):
+        roles.add(Role.OTHER)
+    used = {c for c, t in pairs if t in trained or t in loops or t in taken}
+    by_hand = {c for c, t in pairs if taken.get(t, set()) - {x.site for x in loops.get(t, ())}}
+    made = tuple(dict.fromkeys(c for c, _ in pairs))
+    return Loader(
+        pairs[0][0],
+        made,
+        tuple(dict.fromkeys(c for c, t in pairs if t in trained)),
+        frozenset(roles),
+        things,
+        tuple(c for c in made if c not in used),
+        tuple(c for c in made if c in by_hand),
+        tuple(dict.fromkeys(loop for t in things for loop in loops.get(t, ()))),
+    )

@@ -17,7 +17,7 @@ from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Share, TrainingLoop
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Loop
+from ddpify.facts.scopes import Guard, Loop
 from ddpify.facts.uses import only_divides
 from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
 from ddpify.source import Site
@@ -129,16 +129,24 @@ def _in_comprehension(above: Iterable[ast.AST]) -> bool:
 
 
 def once_per_batch(m: Machine, training: tuple[TrainingLoop, ...], where: Where) -> bool:
-    """Whether all ranks come by here in each pass of a training loop."""
-    for guard in where.conditions():
-        if is_local(m, guard.test) or guard.test.dep(*OF_ONE_RANK):
-            return False
+    """Whether all ranks come by here in each pass of a training loop.
+
+    What ends the loop around that one ends the backward passes, too, which are those of all ranks.
+    """
+    if _differs(m, where.guards):
+        return False
     for loop in where.loops():
+        if _differs(m, loop.exits):
+            return False
         if any(_same(loop, other.batch) for other in training):
             return True
         if not _written_out(loop):
             return False
     return False
+
+
+def _differs(m: Machine, guards: Iterable[Guard]) -> bool:
+    return any(is_local(m, one.test) or one.test.dep(*OF_ONE_RANK) for one in guards)
 
 
 def _same(loop: Loop, other: Loop) -> bool:

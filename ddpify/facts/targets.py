@@ -130,7 +130,7 @@ def _plain(tree: Tree, site: Site | None) -> str | None:
 
 
 def _cheap(node: ast.AST | None) -> bool:
-    """A name, an attribute, an entry, a slice or a constant: no call, no arithmetic."""
+    """A name, an attribute, an entry, a slice, a constant, or two of them compared."""
     if isinstance(node, ast.UnaryOp):
         return isinstance(node.operand, ast.Constant)
     if isinstance(node, ast.Attribute):
@@ -139,6 +139,8 @@ def _cheap(node: ast.AST | None) -> bool:
         return _cheap(node.value) and _cheap(node.slice)
     if isinstance(node, ast.Tuple):
         return all(_cheap(part) for part in node.elts)
+    if isinstance(node, ast.Compare):
+        return all(_cheap(part) for part in (node.left, *node.comparators))
     if isinstance(node, ast.Slice):
         bounds = (node.lower, node.upper, node.step)
         return all(part is None or _cheap(part) for part in bounds)

@@ -155,7 +155,9 @@ def dealt(over: RankValue, loop: RankLoop) -> str | None:
     making is not seen: a distributed program that trains on the same batches everywhere is another
     rule's finding.
     """
-    loaders = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
+    found = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
+    # a loader over the data set of another deals its own way
+    loaders = [t for t in found if t in over.things] or found
     for loader in loaders:
         assert loader.call is not None
         for position, keyword in ((3, "sampler"), (4, "batch_sampler")):

@@ -60,3 +60,154 @@ def test_what_only_evaluates_is_gone_through_whole_and_decided_from_once(tmp_pat
     )
     assert "\n        score = broadcast(score)\n" in after, "x, which each round binds, stays"
     assert "save_on_main(unwrap(net).state_dict()" in after
+
+
+EXPERIMENT = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def provide(flag):
+    rows = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 2))
+    return rows, DataLoader(rows, batch_size=8, shuffle=flag == "train")
+
+
+class Fit:
+    def __init__(self):
+        self.model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 2)).cuda()
+
+    def data(self, flag):
+        rows, feed = provide(flag)
+        return rows, feed
+
+    def predict(self, x):
+        return self.model(x.cuda())
+
+    def validate(self, hold):
+        self.model.eval()
+        losses = []
+        for x, y in hold:
+            losses.append((self.predict(x).cpu() - y).square().mean().item())
+        self.model.train()
+        return sum(losses)
+
+    def look(self, x):
+        self.model.eval()
+        with torch.no_grad():
+            shown = torch.zeros(64, 2)
+            shown[:] = self.model(x.cuda()).cpu()
+        self.model.train()
+        return shown.mean()
+
+    def train(self):
+        rows, feed = self.data("train")
+        _, hold = self.data("val")
+        adam = torch.optim.Adam(self.model.parameters())
+        best = 1e9
+        for epoch in range(5):
+            for x, y in feed:
+                adam.zero_grad()
+                nn.functional.mse_loss(self.predict(x), y.cuda()).backward()
+                adam.step()
+            score = self.validate(hold)
+            seen = self.look(rows.tensors[0])
+            if score + seen < best:
+                best = score + seen
+                torch.save(self.model.state_dict(), "best.pt")
+
+    def test(self):
+        _, feed = self.data("train")
+        self.model.eval()
+        seen = 0
+        for x, y in feed:
+            seen += (self.predict(x).cpu() > y).sum().item()
+        print(seen)
+
+    def describe(self):
+        rows, _ = self.data("train")
+        print(rows.tensors[0].shape)
+
+
+if __name__ == "__main__":
+    fit = Fit()
+    fit.train()
+    fit.test()
+    fit.describe()
+"""
+
+
+def test_a_training_loader_that_is_made_again_evaluates_on_all_samples(tmp_path: Path) -> None:
+    after = _migrated(EXPERIMENT, tmp_path)
+    assert "distributed_sampler(rows, shuffle=flag == 'train') if flag == 'train'" in after
+    assert "per_rank_batch_size(8) if flag == 'train' else 8" in after
+    assert "for x, y in whole_loader(feed):\n" in after
+    assert after.count("whole_loader(") == 1, "not where it trains, nor for the other split"
+
+
+def test_the_model_has_the_name_that_the_class_keeps_it_by(tmp_path: Path) -> None:
+    after = _migrated(EXPERIMENT, tmp_path)
+    assert "sync_buffers(self.model)\n        for x, y in hold:" in after
+    assert "sync_buffers(self.model)\n        for x, y in whole_loader(feed):" in after
+
+
+def test_what_no_loader_gave_is_decided_from_once(tmp_path: Path) -> None:
+    after = _migrated(EXPERIMENT, tmp_path)
+    assert "            seen = broadcast(seen)\n" in after
+
+
+def test_batches_taken_by_hand_are_no_loop_to_mend(tmp_path: Path) -> None:
+    taken = EXPERIMENT.replace(
+        "        for x, y in feed:\n            seen",
+        "        for x, y in [next(iter(feed))]:\n            seen",
+    )
+    assert taken != EXPERIMENT
+    outcome = migrate([put({"train.py": taken}, tmp_path) / "train.py"], Settings())
+    assert any("no argument tells them apart" in one.message for one in outcome.refusals)
+
+
+def _migrated(text: str, folder: Path) -> str:
+    outcome = migrate([put({"train.py": text}, folder) / "train.py"], Settings())
+    assert outcome.refusals == ()
+    after = next(change.after.decode() for change in outcome.changes if change.path == "train.py")
+    return after.replace('"', "'")
+
+
+DERIVED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Feed(DataLoader):
+    def __init__(self, folder, batch_size):
+        rows = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 2))
+        super().__init__(rows, batch_size, shuffle=True)
+
+
+net = nn.Linear(4, 2)
+feed = Feed("data", 8)
+adam = torch.optim.Adam(net.parameters())
+for x, y in feed:
+    adam.zero_grad()
+    nn.functional.mse_loss(net(x), y).backward()
+    adam.step()
+"""
+
+
+def test_a_class_that_makes_its_loader_itself_is_named(tmp_path: Path) -> None:
+    outcome = migrate([put({"train.py": DERIVED}, tmp_path) / "train.py"], Settings())
+    assert any("`Feed` makes its loader itself" in one.message for one in outcome.refusals)
+
+
+def test_a_class_that_hands_on_what_it_is_given_takes_a_sampler(tmp_path: Path) -> None:
+    plain = DERIVED.replace(
+        "        rows = TensorDataset(torch.zeros(64, 4), torch.zeros(64, 2))\n"
+        "        super().__init__(rows, batch_size, shuffle=True)\n",
+        "        super().__init__(dataset, **options)\n",
+    )
+    plain = plain.replace("self, folder, batch_size", "self, dataset, **options").replace(
+        'Feed("data", 8)',
+        "Feed(TensorDataset(torch.zeros(64, 4), torch.zeros(64, 2)), batch_size=8)",
+    )
+    assert "sampler=" in _migrated(plain, tmp_path)

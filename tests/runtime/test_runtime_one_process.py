@@ -52,6 +52,7 @@ MODEL = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
 TENSOR = torch.ones(2, requires_grad=True)
 VALUE = {"path": object()}
 LIST = [TENSOR]
+LOADER = DataLoader(LIST, 1)
 SAME: list[Any] = [
     pytest.param(lambda: ddp.wrap_model(MODEL, sync_batchnorm=True), MODEL, id="wrap_model"),
     pytest.param(lambda: ddp.unwrap(MODEL), MODEL, id="unwrap"),
@@ -69,6 +70,7 @@ SAME: list[Any] = [
     pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
     pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),
+    pytest.param(lambda: ddp.whole_loader(LOADER), LOADER, id="whole_loader"),
     pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
     pytest.param(lambda: ddp.is_main_process(), True, id="is_main_process"),
     pytest.param(lambda: ddp.setup_distributed(), None, id="setup_distributed"),

@@ -200,6 +200,9 @@ def test_the_evaluation_sampler_deals_every_sample_once(job: Job) -> None:
     assert sorted(index for share in shares for index in share) == list(range(7))
     assert [seen["batches"] for seen in job["evaluation"]] == [-(-len(s) // 2) for s in shares]
     assert [seen["older"] for seen in job["evaluation"]] == shares
+    size = 2 * len(shares)
+    whole = [list(range(start, min(start + size, 7))) for start in range(0, 7, size)]
+    assert all(seen["whole"] == whole for seen in job["evaluation"])
 
 
 def test_the_evaluation_sampler_deals_whole_batches(job: Job) -> None:

@@ -22,9 +22,14 @@ COPIES = frozenset(
     "shutil.copy shutil.copy2 shutil.copyfile shutil.move os.rename os.replace".split()
 )
 
+_MADE = (EffectKind.DIRECTORY, EffectKind.FILE)
+# What looks into a folder, and what has to be done by then: a pattern fits nothing without one.
+LISTS = {"os.listdir": _MADE, "os.scandir": _MADE, "glob.glob": (EffectKind.FILE,)}
+
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per load on all ranks that may overtake a write on one rank."""
+    yield from _listed(facts)
     loads = tuple(c for c in facts.named("torch.load") if not c.where.one_rank())
     writes, meetings = list(_writes(facts)), _meetings(facts)
     for load in loads:
@@ -39,6 +44,32 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 "let all ranks wait (barrier) between the write and the load",
                 because=((early[-1].site, "written here by rank 0 alone"),),
             )
+
+
+def _listed(facts: Facts) -> Iterable[Finding]:
+    """Folders that a function looks into which it has let rank 0 make or fill."""
+    meetings = _meetings(facts)
+    done: set[Site] = set()
+    for listing in facts.named(*LISTS):
+        where = listing.where
+        writes = [
+            effect.call
+            for effect in facts.effects
+            if effect.kind in LISTS[listing.name] and effect.call.where.stack == where.stack
+            if _overtakes(effect.call, listing, meetings)
+        ]
+        if not writes or where.one_rank() or where.statement in done:
+            continue
+        done.add(where.statement)
+        yield Finding(
+            "DDP604",
+            where.statement,
+            "other ranks may look into this folder before rank 0 has made or filled it",
+            Severity.ERROR,
+            _fix(facts, writes[-1], listing),
+            "let all ranks wait (barrier) before they look",
+            because=((writes[-1].site, "written here by rank 0 alone"),),
+        )
 
 
 def _writes(facts: Facts) -> Iterable[Call]:
@@ -116,6 +147,17 @@ RULE = Rule(
                 "if is_main_process():\n"
                 '    shutil.copyfile("net.pt", "best.pt")\n'
                 'kept = torch.load("best.pt", map_location=device)  # DDP604\n',
+            ),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n',
+                'save_on_main(unwrap(net).state_dict(), "net.pt")\n'
+                "if is_main_process():\n"
+                '    os.makedirs("shown", exist_ok=True)\n'
+                'shown = len(os.listdir("shown"))  # DDP604\n',
             ),
         ),
         changed(

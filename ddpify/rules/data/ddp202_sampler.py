@@ -11,13 +11,13 @@ from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data.apart import is_evaluated, makes_its_own, told_apart, whole_again
 from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     dataset_name,
     direct,
     sampler_name,
     shuffled,
-    training_condition,
 )
 from ddpify.rules.data.orders import deals, draws_itself, share, why_not
 from ddpify.rules.data.undealt import undealt
@@ -35,6 +35,9 @@ from ddpify.rules.examples import (
 )
 from ddpify.settings import Settings
 from ddpify.source import Site
+
+# Data pipes, which have no length.
+STREAMS = ("torchtext.datasets.", "torchdata.datapipes.iter.", "webdataset.")
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -60,7 +63,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         fix: tuple[Edit, ...] = ()
         why_not = _unsupported(loader)
         if not why_not:
-            fix, why_not = _fix(facts, loader)
+            fix, why_not = _fix(facts, loader, settings)
             fix = (*fix, *of_all_ranks(facts, loader)) if fix else ()
         yield Finding(
             "DDP202",
@@ -88,9 +91,20 @@ def _unsupported(loader: Loader) -> str:
                 "it has its own `batch_sampler`: give each rank its share of that order by hand"
                 " (same seed everywhere, every world_size-th index of each batch)"
             )
+        if makes_its_own(thing):
+            return (
+                f"`{thing.name}` makes its loader itself: give what it hands to DataLoader a"
+                " distributed sampler, and this rank's part of the batch size, by hand"
+            )
         dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
+        streams = [t.name for t in dataset.things if t.name.startswith(STREAMS)] if dataset else []
+        if streams:
+            return (
+                f"`{streams[0]}` gives a stream of samples, which takes no sampler: let it give"
+                " each rank its own ones, by rank and worker"
+            )
     if loader.call.bound:
         return "it is made through functools.partial: call DataLoader itself, then run again"
     return ""
@@ -101,7 +115,7 @@ def _iterable(thing: Thing) -> bool:
     return any(base.endswith("IterableDataset") for base in bases)
 
 
-def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
+def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
     statement = statement_of(facts, call.site)
     own = any(draws_itself(thing) for thing in loader.things)
@@ -110,23 +124,21 @@ def _fix(facts: Facts, loader: Loader) -> tuple[tuple[Edit, ...], str]:
         return (), why_not_own
     if not own and not direct(facts, call):
         return (), "made inside an expression: give it a statement of its own, then run again"
-    condition = ""
-    if loader.roles != {Role.TRAINING}:
-        if set(loader.calls) == set(loader.training):
-            return (), (
-                "the same loader is evaluated too, and its shares are padded with repeated samples:"
-                " evaluate a loader of its own over the same data set"
-            )
-        found = training_condition(loader)
-        if found is None:
-            return (), (
-                "one call makes the training and another loader and no argument tells them apart:"
-                " make them in two calls"
-            )
-        condition = found
+    if is_evaluated(loader):
+        return (), (
+            "the same loader is evaluated too, and its shares are padded with repeated samples:"
+            " evaluate a loader of its own over the same data set"
+        )
+    apart = told_apart(loader)
+    again = whole_again(facts, loader, apart.alike)
+    if again is None or (apart.alike and (own or settings.batch_size != "global")):
+        return (), (
+            "one call makes the training and another loader and no argument tells them apart:"
+            " make them in two calls"
+        )
     if own:
-        return share(facts, loader, condition), ""
-    return _edits(facts, call, statement, condition), ""
+        return share(facts, loader, apart.condition), ""
+    return (*_edits(facts, call, statement, apart.condition), *again), ""
 
 
 def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[Edit, ...]:

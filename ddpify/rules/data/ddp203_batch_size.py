@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.values import Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.data.loaders import option_site, spread, training_condition
+from ddpify.rules.data.apart import told_apart
+from ddpify.rules.data.loaders import option_site, spread
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import (
     CORRECT,
@@ -88,10 +89,8 @@ def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
     if call.bound:
         return ()
     code = "per_rank_batch_size({})"
-    if Role.EVALUATION in loader.roles:
-        condition = training_condition(loader)
-        if condition is None:
-            return ()
+    condition = told_apart(loader).condition
+    if condition:
         code += f" if {condition} else {{}}"
     site = call.arg_site(1, "batch_size")
     if site is not None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Loader
+from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit, fresh
@@ -24,30 +24,6 @@ def spread(facts: Facts, call: Call, key: str) -> Site | None:
         if keyword.arg is None and isinstance(keyword.value, ast.Name):
             return tree.site(keyword.value)
     return None
-
-
-def training_condition(loader: Loader) -> str | None:
-    """A parameter of the factory that is one constant for training and another otherwise."""
-    training = [c for c in loader.calls if c in loader.training]
-    others = [c for c in loader.calls if c not in training]
-    if not training or not others:
-        return None
-    for name in training[0].where.frame.parameters:
-        yes = {_given(c, name) for c in training}
-        no = {_given(c, name) for c in others}
-        if None in yes | no or yes & no or len(yes) != 1:
-            continue
-        (wanted,) = yes
-        if wanted in ("True", "False"):
-            return name if wanted == "True" else f"not {name}"
-        return f"{name} == {wanted}"
-    return None
-
-
-def _given(call: Call, name: str) -> str | None:
-    value = call.where.frame.env.get(name)
-    known = value is not None and value.known and isinstance(value.const, (bool, str))
-    return repr(value.const) if known and value is not None else None
 
 
 def direct(facts: Facts, call: Call) -> bool:

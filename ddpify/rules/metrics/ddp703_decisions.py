@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.events import Call, LoopEnd
+from ddpify.facts.events import Bind, Call, Forward, LoopEnd
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind, Measure, Value
+from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
@@ -26,6 +26,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     And one per number of a rank's own samples that a scheduler is given.
     """
     yield from _scheduled(facts)
+    yield from _of_no_loader(facts)
     decided = _decided_from(facts)
     done: set[Site] = set()
     for end in facts.replicated:
@@ -56,6 +57,56 @@ def _told(facts: Facts, end: LoopEnd, names: tuple[str, ...]) -> Iterable[Edit]:
     given = f"({', '.join(rest)})" if len(rest) > 1 else "".join(rest)
     if rest:
         yield edit(facts, How.AFTER, end.loop.site, f"{', '.join(rest)} = broadcast({given})")
+
+
+def _of_no_loader(facts: Facts) -> Iterable[Finding]:
+    """``score = evaluate(model, everything)``: decided from what each rank computed at once."""
+    outside = {f.output for f in facts.evaluation_forwards if not _over_batches(f)}
+    decisive = _asked(facts, outside) if outside else set()
+    done: set[Site] = set()
+    for forward in facts.evaluation_forwards if decisive else ():
+        bind = _received(facts, forward) if forward.output in decisive else None
+        if bind is None or bind.where.statement in done:
+            continue
+        done.add(bind.where.statement)
+        code = f"{bind.target} = broadcast({bind.target})"
+        yield Finding(
+            "DDP703",
+            bind.where.statement,
+            f"a decision is made from {bind.target}: ranks may differ in the last digit, or in"
+            " their batch norm, and part ways",
+            Severity.ERROR,
+            (edit(facts, How.AFTER, bind.where.statement, code),),
+            because=((forward.call.site, "the model is called here"),),
+        )
+
+
+def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
+    """Those that a condition looks at, whatever else it does."""
+    tests = {guard.site for call in facts.calls for guard in call.where.conditions()}
+    asked: set[Thing] = set()
+    for site, value in facts.values.items():
+        found = flat_deps(value) & outputs
+        if found and any(site.within(test) for test in tests):
+            asked |= found
+    return asked
+
+
+def _over_batches(forward: Forward) -> bool:
+    return any(loaders_in(loop.over) for loop in forward.call.where.loops())
+
+
+def _received(facts: Facts, forward: Forward) -> Bind | None:
+    """Where the function that calls the model has given what it computed."""
+    inside = forward.call.where.stack
+    for bind in facts.binds:
+        outer = bind.where.stack
+        came = len(outer) < len(inside) and inside[: len(outer)] == outer
+        here = came and inside[len(outer)].within(bind.where.statement)
+        here = here and not bind.where.one_rank()
+        if here and bind.target.isidentifier() and forward.output in flat_deps(bind.value):
+            return bind
+    return None
 
 
 def _scheduled(facts: Facts) -> Iterable[Finding]:

@@ -21,7 +21,7 @@ def left_behind(facts: Facts, end: LoopEnd) -> tuple[str, ...]:
     if node is None:
         return ()
     summed = tuple(name for name in end.others if accumulates(node, name))
-    names = (*end.sums, *end.means, *end.meters, *summed)
+    names = (*end.sums, *end.means, *end.meters, *summed, *end.samples, *end.batches)
     return tuple(dict.fromkeys(_owner(end, name, names) for name in names))
 
 

@@ -23,6 +23,11 @@ from ddpify.rules.examples import (
 from ddpify.settings import Settings
 from ddpify.source import Site
 
+OPTIONS = {  # in the order in which they are written
+    "sync_batchnorm": True,
+    "broadcast_buffers": False,
+    "find_unused_parameters": True,
+}
 RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
 
@@ -34,8 +39,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         home = model.home
         fix: tuple[Edit, ...] = ()
         if home is not None:
-            code = f"{home.target} = wrap_model({home.target}{_options(facts, model, settings)})"
-            code += f"  # {model.unused}" if model.unused else ""
+            alike = [m for m in facts.models if m.home == home and not m.wrapped]
+            code = f"{home.target} = wrap_model({home.target}{_options(facts, alike, settings)})"
+            unused = next((m.unused for m in alike if m.unused), "")
+            code += f"  # {unused}" if unused else ""
             fix = (edit(facts, How.AFTER, home.statement, code),)
         if model.batch_norm and settings.sync_batchnorm is None:
             yield from _without_sync(facts, model)
@@ -50,17 +57,25 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
-def _options(facts: Facts, model: Model, settings: Settings) -> str:
+def _options(facts: Facts, models: list[Model], settings: Settings) -> str:
+    """What the wrapper is told; of models that get one name, what any of them needs."""
+    wanted = {one for model in models for one in _of_one(facts, model, settings)}
+    return "".join(f", {name}={value}" for name, value in OPTIONS.items() if name in wanted)
+
+
+def _of_one(facts: Facts, model: Model, settings: Settings) -> Iterable[str]:
     """A single-GPU script's batch norm saw the whole batch; DataParallel's saw one replica's."""
     wanted = settings.sync_batchnorm
     if wanted is None:
         whole_batch = not model.data_parallel or _synchronised_by_hand(facts)
         alone = _shown_by_one_rank(facts, model) or _told_by_class(facts) is not None
         wanted = whole_batch and not alone
-    options = ", sync_batchnorm=True" if wanted and model.batch_norm else ""
+    if wanted and model.batch_norm:
+        yield "sync_batchnorm"
     if model.repeated and model.buffers:  # a broadcast between forwards would change the graph
-        options += ", broadcast_buffers=False"
-    return options + (", find_unused_parameters=True" if model.unused else "")
+        yield "broadcast_buffers"
+    if model.unused:
+        yield "find_unused_parameters"
 
 
 def _synchronised_by_hand(facts: Facts) -> bool:

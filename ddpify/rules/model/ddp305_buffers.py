@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ddpify.facts.events import Forward
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import FunctionInfo, Loop
+from ddpify.facts.values import Value
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.model import RankLoop as RankLoop
@@ -65,17 +66,28 @@ def _synchronised(facts: Facts, function: FunctionInfo | None) -> bool:
 
 def _model_name(facts: Facts, forward: Forward, loop: Loop) -> str | None:
     """What the model is called where the loop is."""
+
+    def same(value: Value) -> bool:
+        return bool(value.things) and all(whole(t).born in alike for t in value.things)
+
+    model = whole(forward.model).born
+    alternatives = ({t.born for t in m.things} for m in facts.models)
+    alike = next((one for one in alternatives if model in one), {model})
     tree = facts.tree(forward.call.site)
     node = tree.expression(forward.call.owner_site)
     if isinstance(node, ast.Call) and node.args:  # unwrap(net)(inputs)
         node = node.args[0]
     if isinstance(node, (ast.Name, ast.Attribute)) and forward.call.where.function is loop.function:
         return ast.unparse(node)
-    model = whole(forward.model)
-    for name, value in loop.frame.env.items():
-        if value.things and all(whole(t) is model for t in value.things):
-            return name
-    return None
+    names = (*loop.frame.env.items(), *_fields(loop))
+    return next((name for name, value in names if same(value)), None)
+
+
+def _fields(loop: Loop) -> Iterator[tuple[str, Value]]:
+    """What the object whose method the loop is in keeps: ``self.model``."""
+    me, own = loop.frame.self_thing, next(iter(loop.frame.parameters), "")
+    for field, kept in me.attrs.items() if me is not None else ():
+        yield f"{own}.{field}", kept
 
 
 def lint(run: Run) -> Iterable[Finding]:

@@ -226,7 +226,9 @@ def evaluation() -> Any:
         dealt = DataLoader(data, size, sampler=ddp.evaluation_sampler(data, size))
         first = ddp.broadcast(next(iter(dealt), None))
         found[size] = [[b.tolist() for (b,) in dealt], len(dealt), first[0].tolist()]
+    fed = DataLoader(data, 2, sampler=ddp.distributed_sampler(data, False, drop_last=True))
     return {
+        "whole": [b.tolist() for (b,) in ddp.whole_loader(fed)],
         "shard": [int(i) for (b,) in loader for i in b],
         "batches": len(loader),
         "older": [int(i) for (b,) in older for i in b],
