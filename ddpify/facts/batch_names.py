@@ -35,6 +35,7 @@ class BatchNames:
 
     m: Machine
     training: TrainingLoop
+    flat: bool = False  # whether they may be flattened, as what they are taken from is not
 
     @property
     def tree(self) -> Tree:
@@ -52,7 +53,7 @@ class BatchNames:
             return f"`{name}` is drawn by each rank"
         if self.tree.read_after(node, name):
             return f"`{name}` is read after the loop, whole"
-        if any(merges_axes(part) for part in makers):
+        if not self.flat and any(merges_axes(part) for part in makers):
             return f"`{name}` has no axis of samples: it is flattened before the model is called"
         return None
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddpify.facts import roles, torchtext
 from ddpify.facts.axes import parallel_axes, unfollowed
@@ -25,6 +25,7 @@ from ddpify.facts.bodies import (
     targets_of,
 )
 from ddpify.facts.carried import read_early
+from ddpify.facts.columns import Columns
 from ddpify.facts.details import Divided
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Forward
@@ -74,6 +75,7 @@ class _Loop:
     first: Machine
     m: Machine
     training: TrainingLoop
+    flat: bool = False
 
     def division(self, asked: int | None) -> Division | Why:
         """Where and how its batches are divided, or why they are not."""
@@ -90,8 +92,23 @@ class _Loop:
         for place in self._places(node, cut):
             made = self._divided_at(node, place, forwards, asked)
             if isinstance(made, Division):
-                break
-        return made
+                return made
+        return self._by_columns(node, cut, forwards, asked) or made
+
+    def _by_columns(
+        self, node: ast.For | ast.While, cut: int, forwards: tuple[Forward, ...], asked: int | None
+    ) -> Division | None:
+        """How the data of all batches are divided, where a batch is flattened as it is taken."""
+        made = replace(self, flat=True)._divided_at(node, cut, forwards, asked)
+        if isinstance(made, str):
+            return None
+        split = CutBody(node.body[:cut], node.body[cut:], stored(targets_of(node)))
+        given = {n for f in forwards for n in self._given(f)}
+        data = Columns(self.m, self.tree, made.axis, given).made(split, made.names)
+        if data is None:
+            return None
+        done = isinstance(data, ast.Call) and self._bound.called(data).endswith(".own_share")
+        return replace(made, columns=self.tree.site(data), done=done)
 
     def _places(self, node: ast.For | ast.While, cut: int) -> Iterable[int]:
         """Where the batch may be divided: no later than right before the model is called."""
@@ -147,7 +164,7 @@ class _Loop:
 
     @property
     def _bound(self) -> BatchNames:
-        return BatchNames(self.m, self.training)
+        return BatchNames(self.m, self.training, self.flat)
 
     @property
     def tree(self) -> Tree:

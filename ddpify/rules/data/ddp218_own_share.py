@@ -17,13 +17,14 @@ from ddpify.settings import Settings
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per training loop whose batches can only be divided once they are made."""
-    for division in facts.divisions:
+    for division in (one for one in facts.divisions if not one.done):
         per_rank = settings.batch_size == "per-rank"
+        batch = "every rank makes this batch and would train on all of it: it takes its own share"
+        data = "every rank makes these data and would train on all of them: it keeps its columns"
         yield Finding(
             "DDP218",
-            division.statement,
-            "every rank makes this batch and would train on all of it: it takes its own share"
-            " (loading is not divided)",
+            division.columns or division.statement,
+            f"{data if division.columns else batch} (loading is not divided)",
             Severity.ERROR,
             () if per_rank else _fix(facts, division),
             "a batch that is made whole is divided: leave out --batch-size per-rank",
@@ -60,8 +61,10 @@ def _fix(facts: Facts, division: Division) -> tuple[Edit, ...]:
     dim = f", dim={division.axis}" if division.axis else ""
     sizes = dict.fromkeys(division.sizes)
     states = (edit(facts, How.REPLACE, size, "per_rank_batch_size({})") for size in sizes)
-    share = f"{names} = own_share({names}{dim})"
-    return (edit(facts, How.BEFORE, division.statement, share), *states)
+    share = edit(facts, How.BEFORE, division.statement, f"{names} = own_share({names}{dim})")
+    if division.columns is not None:
+        share = edit(facts, How.REPLACE, division.columns, f"own_share({{}}{dim})")
+    return (share, *states)
 
 
 _SLICED = Example(
