@@ -8,11 +8,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from ddpify.facts import roles
 from ddpify.facts.bodies import Block
 from ddpify.facts.events import Forward
+from ddpify.facts.fresh import method_of
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
 
 SIZE = "batch_size"
 # What a batch has besides its fields.
@@ -54,11 +53,8 @@ def _read(
 
 def _read_by(forward: Forward, position: int) -> list[str] | None:
     """The fields that a model reads of the batch that it is given."""
-    model = roles.whole(forward.model)
-    method = model.ref.lookup("forward") if isinstance(model.ref, ClassInfo) else None
-    infos = [t.ref for t in method.things] if method is not None else []
-    info = infos[0] if len(infos) == 1 else None
-    if not isinstance(info, FunctionInfo) or isinstance(info.node, ast.Lambda):
+    info = method_of(forward.model, "forward")
+    if info is None or isinstance(info.node, ast.Lambda):
         return None
     names = [argument.arg for argument in info.node.args.args]
     if len(names) <= position + 1:

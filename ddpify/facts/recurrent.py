@@ -13,8 +13,9 @@ from ddpify.facts import roles
 from ddpify.facts.bodies import loaded, stored
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Forward
+from ddpify.facts.fresh import method_of
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.values import NOTHING, Thing
 
 RECURRENT = frozenset({"torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN"})
@@ -39,7 +40,7 @@ def takes_state(m: Machine, forward: Forward, name: str) -> bool:
     """Whether a call hands the state on: not to a model whose one tensor is no output and state."""
     call = m.tree(forward.call.site.path).expression(forward.call.site)
     given = (*call.args, *call.keywords) if isinstance(call, ast.Call) else ()
-    info = _method(roles.whole(forward.model), "forward")
+    info = method_of(forward.model, "forward")
     returned = [n.value for n in ast.walk(info.node) if isinstance(n, ast.Return)] if info else []
     single = bool(returned) and all(_is_tensor(info, value) for value in returned)
     return any(name in loaded(one) for one in given) and not single
@@ -56,16 +57,10 @@ def _is_tensor(info: FunctionInfo | None, value: ast.expr | None) -> bool:
     )
 
 
-def _method(model: Thing, name: str) -> FunctionInfo | None:
-    method = model.ref.lookup(name) if isinstance(model.ref, ClassInfo) else None
-    infos = [t.ref for t in method.things] if method is not None else []
-    return infos[0] if len(infos) == 1 and isinstance(infos[0], FunctionInfo) else None
-
-
 def layer_of(m: Machine, forward: Forward, name: str) -> Layer | None:
     """The recurrent layer that a model gives the states to, and gives back those of."""
     model = roles.whole(forward.model)
-    info = _method(model, "forward")
+    info = method_of(model, "forward")
     call = m.tree(forward.call.site.path).expression(forward.call.site)
     if info is None or not isinstance(call, ast.Call):
         return None

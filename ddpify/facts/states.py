@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ddpify.facts import roles
 from ddpify.facts.bodies import stored
 from ddpify.facts.events import Forward
+from ddpify.facts.fresh import MOVES, VARIABLE, factories
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import layer_of, takes_state
 from ddpify.facts.scopes import Frame, FunctionInfo
@@ -25,8 +26,6 @@ ZEROS = frozenset({"torch.zeros"})
 # What may be done to a state between two batches.
 HANDED_ON = frozenset("detach detach_ data to cuda cpu clone requires_grad_".split())
 HELPERS = frozenset("tuple list isinstance type map".split())
-MOVES = frozenset("to cuda cpu double float half".split())
-VARIABLE = "torch.autograd.Variable"
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def _sizes(m: Machine, tree: Tree, value: ast.expr | None) -> Iterator[ast.expr 
     while isinstance(value, ast.Call):
         method = value.func.attr if isinstance(value.func, ast.Attribute) else ""
         if method == "new_zeros" or _is_external(m, tree, value.func, ZEROS):
-            yield value.args[1] if len(value.args) == 3 else None
+            yield _samples(value)
             return
         if method in MOVES and isinstance(value.func, ast.Attribute):
             value = value.func.value
@@ -148,16 +147,23 @@ def _sizes(m: Machine, tree: Tree, value: ast.expr | None) -> Iterator[ast.expr 
     yield None
 
 
+def _samples(call: ast.Call) -> ast.expr | None:
+    """Of ``torch.zeros(layers, samples, width)`` the second argument."""
+    zeros = isinstance(call.func, ast.Attribute) and call.func.attr in ("zeros", "new_zeros")
+    return call.args[1] if zeros and len(call.args) == 3 else None
+
+
 def _given_size(m: Machine, tree: Tree, call: ast.Call) -> ast.expr | None:
     """What a function is given as the number of samples of all states that it makes."""
     found = {c.target for c in roles.calls_of(m) if c.site == tree.site(call)}
     info = found.pop() if len(found) == 1 else None
     if info is None or isinstance(info.node, ast.Lambda):
         return None
-    own = m.tree(info.module.source.path)
-    nodes = own.nodes(info.node)
-    returned = [n.value for n in nodes if isinstance(n, ast.Return)]
-    sizes = [size for value in returned for size in _sizes(m, own, value)]
+    nodes = m.tree(info.module.source.path).nodes(info.node)
+    made = [one if one is None else _samples(one) for one in factories(info)]
+    sizes = [size for size in made if size is not None]
+    if len(sizes) < len(made):
+        return None
     parameters = [each.arg for each in info.node.args.args][info.owner is not None :]
     names = {size.id if isinstance(size, ast.Name) else "" for size in sizes}
     name = names.pop() if len(names) == 1 else ""
