@@ -75,26 +75,30 @@ class Columns:
 
     def _is_part(self, info: FunctionInfo, value: ast.expr, parameter: str, whole: bool) -> bool:
         """Whether a value is a part of the data; flattened only where it need not be ``whole``."""
-        if isinstance(value, ast.Name):
-            bound = [n for n in ast.walk(info.node) if isinstance(n, ast.stmt)]
-            made = [n for n in bound if not isinstance(n, FUNCTIONS) and value.id in _binds(n)]
-            if len(made) != 1 or not isinstance(made[0], ast.Assign):
+        seen: set[str] = set()
+        while not isinstance(value, ast.Subscript):
+            if isinstance(value, ast.Name):
+                made = [n for n in ast.walk(info.node) if _binds(n, value.id)]
+                if value.id in seen or len(made) != 1 or not isinstance(made[0], ast.Assign):
+                    return False
+                seen.add(value.id)
+                value = made[0].value
+                continue
+            method = value.func if isinstance(value, ast.Call) else None
+            if not isinstance(method, ast.Attribute):
                 return False
-            value = made[0].value
-        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-            merges = value.func.attr in MERGES and merges_axes(ast.Expression(value))
-            if value.func.attr not in KEEPS and not (merges and not whole):
+            merges = method.attr in MERGES and merges_axes(ast.Expression(value))
+            if method.attr not in KEEPS and not (merges and not whole):
                 return False
-            value = value.func.value
-        data = value.value if isinstance(value, ast.Subscript) else None
-        return isinstance(data, ast.Name) and data.id == parameter
+            value = method.value
+        return isinstance(value.value, ast.Name) and value.value.id == parameter
 
     # -- the data
 
     def _source(self, argument: ast.Name, call: ast.Call) -> ast.expr | None:
         """Where the data are made, if nothing else reads them along the axis."""
         own = self.tree.function(argument)
-        scope = own if argument.id in _bound(self.tree, own) else self.tree.module
+        scope = own if argument.id in self.tree.bound(own) else self.tree.module
         names = [n for n in self._of_scope(scope, argument.id) if n is not argument]
         stores = [n for n in names if not isinstance(n.ctx, ast.Load)]
         loads = [n for n in names if isinstance(n.ctx, ast.Load)]
@@ -111,7 +115,7 @@ class Columns:
         for node in self.tree.nodes(scope):
             if isinstance(node, ast.Name) and node.id == name:
                 within = self.tree.function(node)
-                while within is not scope and name not in _bound(self.tree, within):
+                while within is not scope and name not in self.tree.bound(within):
                     within = self.tree.function(within)
                 if within is scope:
                     yield node
@@ -143,14 +147,7 @@ class Columns:
         return isinstance(own, ast.Slice) and not (own.lower or own.upper or own.step)
 
 
-def _binds(statement: ast.stmt) -> set[str]:
-    compound = (ast.For, ast.While, ast.If, ast.With, ast.Try)
-    return set() if isinstance(statement, compound) else stored([statement])
-
-
-def _bound(tree: Tree, scope: ast.AST) -> set[str]:
-    """The names of a function's own."""
-    inside = [n for n in tree.nodes(scope) if tree.function(n) is scope]
-    shared = {name for n in inside if isinstance(n, (ast.Global, ast.Nonlocal)) for name in n.names}
-    own = {n.id for n in inside if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
-    return (own | {n.arg for n in tree.nodes(scope) if isinstance(n, ast.arg)}) - shared
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether this statement binds a name, and not only one of a block in it."""
+    whole = (ast.For, ast.While, ast.If, ast.With, ast.Try, *FUNCTIONS)
+    return isinstance(node, ast.stmt) and not isinstance(node, whole) and name in stored([node])

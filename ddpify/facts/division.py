@@ -138,7 +138,7 @@ class _Loop:
         axis = _the_axis(names, said | {asked})
         if isinstance(axis, str):
             return axis
-        if unfollowed(split.rest, axis):
+        if unfollowed(self.m, self.training.batch.site, axis, forwards):
             return f"what is computed along an axis is not followed where samples lie along {axis}"
         numbers = tuple(site for one in carried.values() for site in one.sizes)
         of_objects = (sizes(split.rest, name) for name in objects)

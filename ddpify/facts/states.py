@@ -28,6 +28,10 @@ HANDED_ON = frozenset("detach detach_ data to cuda cpu clone requires_grad_".spl
 HELPERS = frozenset("tuple list isinstance type map".split())
 
 
+# What is in their blocks is looked at by itself, and is another scope's in the last two.
+COMPOUND = (ast.For, ast.With, ast.If, ast.While, ast.Try, ast.FunctionDef, ast.ClassDef)
+
+
 @dataclass(frozen=True)
 class States:
     """A name that is carried from batch to batch: ``sizes`` are how many samples it begins with.
@@ -53,12 +57,15 @@ def states(
     here = [n for n in tree.nodes(scope) if isinstance(n, (ast.Name, ast.stmt))]
     here = [n for n in here if tree.function(n) is scope]
     uses = [n for n in here if isinstance(n, ast.Name) and n.id == name]
+    around = {tree.function(n) for n in tree.nodes() if isinstance(n, ast.Name) and n.id == name}
+    if any(name not in tree.bound(each) for each in around):  # another function reads or sets it
+        return None
     if any(isinstance(n.ctx, ast.Load) and n not in inside for n in uses):
         return None
     calls = {n for x in forwards if (n := tree.expression(x.call.site)) is not None}
     begun: list[ast.expr] = []
     for statement in (n for n in here if isinstance(n, ast.stmt)):
-        if isinstance(statement, (ast.For, ast.With, ast.If, ast.While, ast.Try)):
+        if isinstance(statement, COMPOUND):
             if name in stored(_bound_by(statement)):
                 return None
         elif name in stored([statement]):

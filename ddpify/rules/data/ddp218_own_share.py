@@ -137,6 +137,47 @@ if __name__ == "__main__":
     )
 )
 
+_SIDE_BY_SIDE = Example(
+    (
+        (
+            "main.py",
+            """import torch
+from torch import nn
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.gru, self.head = nn.Embedding(50, 8), nn.GRU(8, 8), nn.Linear(8, 50)
+
+    def forward(self, words, memory):
+        read, memory = self.gru(self.embed(words), memory)
+        return self.head(read).view(-1, 50), memory
+
+    def blank(self, streams):
+        return torch.zeros(1, streams, 8)
+
+
+def window(stream, at):
+    return stream[at : at + 10], stream[at + 1 : at + 11].reshape(-1)
+
+
+text = torch.randint(0, 50, (20, 401)).t()  # DDP218
+reader = Reader()
+rule = torch.optim.SGD(reader.parameters(), lr=0.5)
+for lap in range(3):
+    memory = reader.blank(20)
+    for at in range(0, len(text) - 11, 10):
+        words, following = window(text, at)
+        guess, memory = reader(words, memory)
+        memory = memory.detach()
+        rule.zero_grad()
+        nn.functional.cross_entropy(guess, following).backward()
+        rule.step()
+""",
+        ),
+    )
+)
 _MIGRATED = Example(
     (
         (
@@ -180,10 +221,12 @@ RULE = Rule(
     "What slices, iterators of one's own or a library make into batches, no sampler can deal. Every"
     " rank then makes the same batch, as nn.DataParallel did, and takes its equal part of it right"
     " before the model is called; rank 0's batch counts, so that ranks may shuffle each in its own"
-    " way. The axis of samples is the one that DataParallel divided, or that --batch-dim names.",
+    " way. Data that hold the samples of all batches side by side are divided once, where they are"
+    " made. The axis of samples is the one that DataParallel divided, that of a recurrent layer, or"
+    " what --batch-dim names.",
     "torch.nn.DataParallel; CONTRACT: Data",
     check,
-    bad=(_SLICED, _STREAMED),
+    bad=(_SLICED, _STREAMED, _SIDE_BY_SIDE),
     good=(*CORRECT, _MIGRATED),
     lint=lint,
     words=("own_share(",),
