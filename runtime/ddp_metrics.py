@@ -103,7 +103,7 @@ def _cut_again(shares: Any) -> list[Any]:
 def own_share(*tensors: Any, dim: int = 0) -> Any:
     """This rank's equal part of rank 0's batch: of each of its ``tensors`` (*collective*).
 
-    ``dim`` is the axis of samples; beside tensors that have it, one number per sample is divided, too.
+    ``dim`` is the axis of samples. Beside tensors with it, one number per sample is divided, too.
     """
     if get_world_size() > 1:
         _check_divisible(tensors, dim)
