@@ -139,7 +139,10 @@ class _OrderShare(Sampler[Any]):
 
 # ---- Batches that every rank makes
 def own_share(*tensors: Any, dim: int = 0) -> Any:
-    """This rank's equal part of rank 0's batch: of each of its ``tensors`` (*collective*)."""
+    """This rank's equal part of rank 0's batch: of each of its ``tensors`` (*collective*).
+
+    ``dim`` is the axis of samples. Beside tensors with it, one number per sample is divided, too.
+    """
     if get_world_size() > 1:
         _check_divisible(tensors, dim)
         tensors = tuple(_own_part(tensor, dim) for tensor in tensors)
@@ -152,11 +155,12 @@ def _check_divisible(tensors: tuple[Any, ...], dim: int) -> None:
     of_all = gather_objects(shapes)
     if any(other != of_all[0] for other in of_all):
         raise ValueError(f"the ranks made different batches: {' and '.join(map(str, of_all))}")
-    if any(not hasattr(one, "__array__") or one.ndim <= dim for one in tensors):
+    axes = [getattr(one, "ndim", 0) if hasattr(one, "__array__") else 0 for one in tensors]
+    if max(axes) <= dim or any(many <= dim and many != 1 for many in axes):
         raise TypeError(f"only tensors with an axis {dim} can be divided, not {shapes}")
     if any(getattr(one, "grad_fn", None) is not None for one in tensors):
         raise ValueError("divide what a model is given, not what one has computed")
-    sizes, ranks = sorted({one.shape[dim] for one in tensors}), get_world_size()
+    sizes, ranks = sorted({one.shape[_axis(one, dim)] for one in tensors}), get_world_size()
     if len(sizes) > 1:
         raise ValueError(f"axis {dim} is not that of the samples in all of {shapes}")
     if sizes[0] % ranks or not sizes[0]:
@@ -164,13 +168,18 @@ def _check_divisible(tensors: tuple[Any, ...], dim: int) -> None:
         raise SystemExit(sentence if is_main_process() else 1)  # one line, no tracebacks
 
 
+def _axis(tensor: Any, dim: int) -> int:
+    return 0 if tensor.ndim == 1 else dim
+
+
 def _own_part(batch: Any, dim: int) -> Any:
     if not isinstance(batch, torch.Tensor):
         return _own_part(torch.as_tensor(batch), dim).numpy()
     whole = batch.detach().clone(memory_format=torch.contiguous_format)
     dist.broadcast(whole, src=0)  # ranks shuffle, or order a set, each in its own way
-    size = whole.shape[dim] // get_world_size()
-    own = whole.narrow(dim, get_rank() * size, size).contiguous()
+    axis = _axis(whole, dim)
+    size = whole.shape[axis] // get_world_size()
+    own = whole.narrow(axis, get_rank() * size, size).contiguous()
     return own.requires_grad_(batch.requires_grad)
 
 

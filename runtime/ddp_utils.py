@@ -275,6 +275,8 @@ def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
             model = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
         if len(devices) == 1:
             ddp_kwargs.setdefault("device_ids", [devices.pop().index])
+    for buffer in model.buffers():  # DDP fails to copy a lone one of other strides onto itself
+        buffer.data = buffer.detach().clone(memory_format=torch.contiguous_format)
     return DistributedDataParallel(model, **ddp_kwargs)  # type: ignore[return-value]
 
 

@@ -101,12 +101,6 @@ def _targets(statement: ast.stmt) -> set[str]:
     return {n for one in targets if one is not None for n in _names(one)}
 
 
-def calls_along(block: Block, names: frozenset[str]) -> bool:
-    """Whether a method or function of these names is told an axis."""
-    called = (n for n in _nodes(block) if isinstance(n, ast.Call) and (n.args or n.keywords))
-    return any(isinstance(n.func, ast.Attribute) and n.func.attr in names for n in called)
-
-
 def takes_or_shapes(block: Block, name: str) -> bool:
     """Whether a number picks samples, or shapes what is made, in these statements."""
     for inner in _nodes(block):

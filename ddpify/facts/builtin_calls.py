@@ -14,6 +14,7 @@ from ddpify.facts.iteration import iterates
 from ddpify.facts.joining import computed, flat_deps, join, listed
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.unread import is_bound_nowhere
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
@@ -36,7 +37,7 @@ def call_builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail in SCOPES:
         space = f.module.globals if tail == "globals" else f.env
         return one(Thing(Kind.DICT, call.site, keys=cast("dict[object, Value]", space)))
-    if tail in PLAIN:
+    if tail in PLAIN or is_bound_nowhere(call):
         return NOTHING
     if tail == "range":
         return _range(m, f, call)

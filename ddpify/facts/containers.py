@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from typing import Final
 
+from ddpify.facts import torchtext
 from ddpify.facts.details import FirstEntry
 from ddpify.facts.joining import join, parts_of
 from ddpify.facts.scopes import Frame
@@ -41,7 +42,8 @@ def item_of(thing: Thing, index: Value) -> Value | None:
     if thing.kind is Kind.ITERATOR and thing.inner is not None:
         first = thing.detail(FirstEntry)
         return first.value if first is not None and index.const == 0 else thing.inner
-    return None
+    split = torchtext.one_of_several(thing)
+    return one(split) if split is not None else None
 
 
 def _slot(key: object) -> object:

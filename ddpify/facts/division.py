@@ -8,49 +8,38 @@ model or the loss; where anything else goes there that may be of samples, nothin
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from ddpify.facts import roles
+from ddpify.facts import roles, torchtext
+from ddpify.facts.axes import parallel_axes, unfollowed
+from ddpify.facts.batch_fields import fields, sizes
+from ddpify.facts.batch_names import BatchNames
 from ddpify.facts.bodies import (
     Block,
     CutBody,
-    assigned,
-    calls_along,
     counts,
     flows,
-    is_taken_apart,
     loaded,
-    merges_axes,
     stored,
-    takes_or_shapes,
     targets_of,
 )
 from ddpify.facts.carried import read_early
+from ddpify.facts.columns import Columns
 from ddpify.facts.details import Divided
 from ddpify.facts.effects import effect_of
-from ddpify.facts.events import Call, Forward
+from ddpify.facts.events import Forward
 from ddpify.facts.model import Division, TrainingLoop
+from ddpify.facts.places import places, turns
 from ddpify.facts.protocol import Machine
 from ddpify.facts.states import States, states
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Value
-from ddpify.python import words
+from ddpify.facts.values import OF_ONE_RANK, Kind, Value
 from ddpify.source import Site
 
 Why = str
-# What is no tensor, however it is used.
-NUMBERS = frozenset(
-    """builtins.len builtins.int builtins.float builtins.str builtins.bool builtins.range
-    random.random random.randint random.uniform random.gauss .size .item""".split()
-)
 # Kinds of values that an argument may hold besides the batch: the same for every sample.
 SETTINGS = (Kind.ARGUMENT, Kind.DEVICE, Kind.EXTERNAL, Kind.MODULE, Kind.FUNCTION, Kind.CLASS)
-# With another axis than the first, what looks along axes is not followed.
-ALONG = frozenset(
-    """sum mean prod std var norm max min argmax argmin topk sort softmax log_softmax cumsum
-    logsumexp split chunk unbind""".split()
-)
 
 
 def divisions(
@@ -86,6 +75,7 @@ class _Loop:
     first: Machine
     m: Machine
     training: TrainingLoop
+    flat: bool = False
 
     def division(self, asked: int | None) -> Division | Why:
         """Where and how its batches are divided, or why they are not."""
@@ -99,6 +89,42 @@ class _Loop:
         cut = self._cut(node, forwards)
         if cut is None:
             return "its body does not call both the model and backward()"
+        for place in self._places(node, cut):
+            made = self._divided_at(node, place, forwards, asked)
+            if isinstance(made, Division):
+                return made
+        return self._by_columns(node, cut, forwards, asked) or made
+
+    def _by_columns(
+        self, node: ast.For | ast.While, cut: int, forwards: tuple[Forward, ...], asked: int | None
+    ) -> Division | None:
+        """How the data of all batches are divided, where a batch is flattened as it is taken."""
+        made = replace(self, flat=True)._divided_at(node, cut, forwards, asked)
+        if isinstance(made, str):
+            return None
+        split = CutBody(node.body[:cut], node.body[cut:], stored(targets_of(node)))
+        given = {n for f in forwards for n in self._given(f)}
+        data = Columns(self.m, self.tree, made.axis, given).made(split, made.names)
+        if data is None:
+            return None
+        done = isinstance(data, ast.Call) and self._bound.called(data).endswith(".own_share")
+        return replace(made, columns=self.tree.site(data), done=done)
+
+    def _places(self, node: ast.For | ast.While, cut: int) -> Iterable[int]:
+        """Where the batch may be divided: no later than right before the model is called."""
+        targets = stored(targets_of(node))
+        objects = {name for name in targets if self._is_object(name)}
+        if not objects:
+            return places(node.body, cut, targets, self._bound)
+        return [n for n in range(cut + 1) if objects & set(loaded(node.body[n]))][:1] or [cut]
+
+    def _is_object(self, name: str) -> bool:
+        return torchtext.is_batch(self.training.batch.frame.lookup(name))
+
+    def _divided_at(
+        self, node: ast.For | ast.While, cut: int, forwards: tuple[Forward, ...], asked: int | None
+    ) -> Division | Why:
+        """How batches are divided before a statement of the body, or why they are not there."""
         split = CutBody(node.body[:cut], node.body[cut:], stored(targets_of(node)))
         carried = self._states(node, split, forwards)
         if isinstance(carried, str):
@@ -106,19 +132,39 @@ class _Loop:
         names = self._names(node, split, forwards, set(carried))
         if isinstance(names, str):
             return names
-        axes = self._axes(forwards) | {one.axis for one in carried.values()} | {asked}
-        known = {one for one in axes if one is not None}
-        if len(known) > 1:
-            return "along which axis samples lie is said in different ways"
-        axis = known.pop() if known else None
-        if axis is None:
-            said = " and ".join(f"`{name}`" for name in names)
-            return f"nothing says along which axis {said} hold samples (--batch-dim 0 would)"
-        if axis and calls_along(split.rest, ALONG):
+        objects = [name for name in names if self._is_object(name)]
+        names = tuple(part for name in names for part in self._parts(name, split, forwards))
+        said = set() if objects or self._turns(forwards) else self._said(forwards, carried)
+        axis = _the_axis(names, said | {asked})
+        if isinstance(axis, str):
+            return axis
+        if unfollowed(self.m, self.training.batch.site, axis, forwards):
             return f"what is computed along an axis is not followed where samples lie along {axis}"
+        numbers = tuple(site for one in carried.values() for site in one.sizes)
+        of_objects = (sizes(split.rest, name) for name in objects)
+        numbers += tuple(self.tree.site(node) for found in of_objects for node in found)
         statement = self.tree.site(split.rest[0])
-        sizes = tuple(site for one in carried.values() for site in one.sizes)
-        return Division(self.training.batch.site, statement, names, axis, sizes)
+        return Division(self.training.batch.site, statement, names, axis, numbers)
+
+    def _said(self, forwards: tuple[Forward, ...], carried: dict[str, States]) -> set[int | None]:
+        """The axes that DataParallel divides and that recurrent layers have."""
+        return parallel_axes(self.first, forwards) | {one.axis for one in carried.values()}
+
+    def _turns(self, forwards: tuple[Forward, ...]) -> bool:
+        """Whether a model is given ``x.t()``: its axes are not those of ``x``."""
+        nodes = (self.tree.expression(f.call.site) for f in forwards)
+        calls = (node for node in nodes if isinstance(node, ast.Call))
+        return any(turns(given) for call in calls for given in (*call.args, *call.keywords))
+
+    def _parts(self, name: str, split: CutBody, forwards: tuple[Forward, ...]) -> tuple[str, ...]:
+        """What is divided of it: the tensor, or the fields of an object."""
+        if not self._is_object(name):
+            return (name,)
+        return fields(self.m, split.rest, name, forwards) or ()
+
+    @property
+    def _bound(self) -> BatchNames:
+        return BatchNames(self.m, self.training, self.flat)
 
     @property
     def tree(self) -> Tree:
@@ -172,7 +218,10 @@ class _Loop:
                 return f"`{name}`, which the model is given, is not made anew for each batch"
         wanted = [name for name in split.live if name in loss | given and name not in states]
         for name in list(wanted):
-            why = self._no_tensor(name, node, split)
+            if self._is_object(name):
+                why = None if self._parts(name, split, forwards) else f"`{name}` is used as a whole"
+            else:
+                why = self._bound.why_not(name, node, split)
             if why == "":
                 wanted.remove(name)
             elif why is not None:
@@ -222,77 +271,13 @@ class _Loop:
                     found |= sources
         return found
 
-    def _no_tensor(self, name: str, node: ast.For | ast.While, split: CutBody) -> Why | None:
-        """Why a name cannot be divided, "" where it need not be, None where it can."""
-        if self._numbers_passes(name, node, split) or self._is_number(name, split):
-            indexing = takes_or_shapes(split.rest, name)
-            return f"`{name}` is used after the model is called to take samples" if indexing else ""
-        if is_taken_apart(split.rest, name) or self._is_display(name, split):
-            return f"`{name}` is no tensor but holds several: unpack it before the model is called"
-        makers = tuple(self._makers(name, node, split))
-        if any(self._draws(part) for part in makers):
-            return f"`{name}` is drawn by each rank"
-        if self.tree.read_after(node, name):
-            return f"`{name}` is read after the loop, whole"
-        if any(merges_axes(part) for part in makers):
-            return f"`{name}` has no axis of samples: it is flattened before the model is called"
-        return None
 
-    def _makers(self, name: str, node: ast.For | ast.While, split: CutBody) -> Iterator[ast.AST]:
-        """The expressions that make a tensor, and the functions that they call."""
-        made = [value for names, value in assigned(split.made_by) if name in names]
-        made += [node.iter] if isinstance(node, ast.For) and name in split.targets else []
-        yield from made
-        sites = {self.tree.site(n) for v in made for n in ast.walk(v) if isinstance(n, ast.Call)}
-        for call in roles.calls_of(self.m):
-            if call.site in sites and call.target is not None:
-                yield call.target.node
-
-    def _numbers_passes(self, name: str, node: ast.For | ast.While, split: CutBody) -> bool:
-        """``for i in range(…)``, ``for i, batch in enumerate(…)``."""
-        if not isinstance(node, ast.For) or name in stored(split.made_by):
-            return False
-        if isinstance(node.target, ast.Name):
-            return node.target.id == name and roles.counts(self.training.batch)
-        first = node.target.elts[0] if isinstance(node.target, ast.Tuple) else None
-        value = self.training.batch.frame.lookup(name) or NOTHING
-        numbered = any(t.name == "enumerate" for t in value.of(Kind.INDEX))
-        return isinstance(first, ast.Name) and first.id == name and numbered
-
-    def _is_number(self, name: str, split: CutBody) -> bool:
-        values = [value for names, value in assigned(split.made_by) if name in names]
-        return bool(values) and all(self._gives_number(value) for value in values)
-
-    def _is_display(self, name: str, split: CutBody) -> bool:
-        displays = (ast.Tuple, ast.List, ast.Dict, ast.ListComp, ast.DictComp)
-        alone = [value for names, value in assigned(split.made_by) if names == {name}]
-        return any(isinstance(value, displays) for value in alone)
-
-    def _gives_number(self, node: ast.expr) -> bool:
-        if not isinstance(node, ast.Call):
-            return isinstance(node, ast.Constant) or ast.unparse(node) in ("[]", "{}")
-        site = self.tree.site(node)
-        return any(
-            c.name in NUMBERS | words.CLOCKS for c in roles.calls_of(self.m) if c.site == site
-        )
-
-    def _draws(self, node: ast.AST) -> bool:
-        site = self.tree.site(node) if isinstance(node, ast.Call) else None
-        calls = roles.calls_of(self.m)
-        drawn = tuple(start for start, library in words.DRAWS if library == words.NUMPY)
-        return site is not None and any(c.site == site and c.name.startswith(drawn) for c in calls)
-
-    def _axes(self, forwards: tuple[Forward, ...]) -> set[int | None]:
-        """The axes along which DataParallel divides what these calls are given."""
-        sites = {f.call.site for f in forwards}
-        found = [f for f in roles.forwards_of(self.first) if f.call.site in sites]
-        wrapped = {f.call.site for f in found if f.model.kind is Kind.WRAPPED}
-        calls = [c for c in roles.calls_of(self.first) if c.name.endswith(".DataParallel")]
-        return {_dim(call) for call in calls} if wrapped == sites else set()
-
-
-def _dim(call: Call) -> int | None:
-    given = call.arg(3, "dim")
-    if given is None:
-        return 0
-    return given.const if given.known and isinstance(given.const, int) else None
+def _the_axis(names: tuple[str, ...], said: set[int | None]) -> int | Why:
+    """The one axis that is said, or why none is."""
+    known = sorted(one for one in said if one is not None)
+    if len(known) > 1:
+        return "along which axis samples lie is said in different ways"
+    if not known:
+        every = " and ".join(f"`{name}`" for name in names)
+        return f"nothing says along which axis {every} hold samples (--batch-dim 0 says the first)"
+    return known[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ddpify.facts import torchtext
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
@@ -42,6 +43,8 @@ def _element(m: Machine, f: Frame, thing: Thing, depth: int) -> Value | None:
         return Value((), frozenset({thing}))
     if isinstance(thing.ref, ClassInfo):
         return _instance_element(m, thing, f, depth)
+    if torchtext.makes_batches(thing):
+        return one(m.make(Kind.UNKNOWN, f, f.statement or thing.born, torchtext.BATCH))
     return None
 
 

@@ -89,7 +89,7 @@ KEEPS_BATCH_AXIS = frozenset(
     abs clamp clamp_ add sub mul div add_ sub_ mul_ div_ neg round floor requires_grad_
     pin_memory numpy tolist expand gather masked_fill logical_and logical_or logical_not
     bfloat16 byte short expand_as repeat chunk split unbind copy astype float32 ravel square flip
-    roll fill_ zero_ uniform_ normal_ random_""".split()
+    roll fill_ zero_ uniform_ normal_ random_ scatter scatter_""".split()
 )
 CREATES = frozenset(
     "randn rand zeros ones full empty randint normal Tensor FloatTensor LongTensor".split()
@@ -101,12 +101,12 @@ ELEMENTWISE_FUNCTIONS = frozenset(
     """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt
     clamp round flatten squeeze unsqueeze where one_hot pad interpolate normalize gelu
     logical_and logical_or square logsigmoid softplus dropout Tensor FloatTensor DoubleTensor
-    LongTensor from_numpy as_tensor tensor""".split()
+    LongTensor from_numpy as_tensor tensor zeros_like ones_like full_like empty_like""".split()
 )
 # What a sum over samples that is an array stays, however its entries are laid out.
 KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose permute".split())
 # Functions that look along an axis, and where it is given, the tensor not counted.
-EXTREMES = {"max": 0, "min": 0, "argmax": 0, "argmin": 0}
+EXTREMES = {"max": 0, "min": 0, "argmax": 0, "argmin": 0, "scatter": 0, "scatter_": 0}
 RANKINGS = {"topk": 1, "sort": 0, "argsort": 0}
 # What a tensor is, whichever samples it has: attributes and methods.
 TRAITS = frozenset(

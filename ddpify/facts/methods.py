@@ -8,6 +8,7 @@ from ddpify.facts import containers, counts, fields, measures, rows, tensor_call
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
 from ddpify.facts.events import Call
+from ddpify.facts.fresh import able, makes_anew
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -29,7 +30,7 @@ def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
 
 
 def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value:
-    results = [_on_thing(m, f, thing, name, call) for thing in receiver.things]
+    results = [_on_thing(m, f, thing, name, call) for thing in able(receiver, name)]
     found = [r for r in results if r is not None]
     if found:
         return join(*found)
@@ -147,6 +148,8 @@ def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:
     """A method or part of a model is called: a forward that the wrapper does not see."""
     made = m.make(Kind.UNKNOWN, f, call.site, f"{thing.name}.{name}()")
     made.part_of = thing
+    if makes_anew(thing, name):
+        return Value((), frozenset({thing}))
     output = m.make(Kind.FORWARD, f, call.site, f"bypass {thing.serial}")
     output.describe(Bypass(call))
     values = (*call.args, *call.kwargs.values())

@@ -102,7 +102,8 @@ class Division:
     """Where the batches of a ``loop`` that every rank makes are divided: before ``statement``.
 
     ``names`` hold the tensors of a batch, whose samples lie along ``axis``; ``sizes`` are numbers
-    of samples for which states begin that go from one batch to the next.
+    of samples for which states begin that go from one batch to the next. ``columns``: instead, the
+    data of all batches are divided, once, where they are made; ``done``: they are already.
     """
 
     loop: Site
@@ -110,6 +111,8 @@ class Division:
     names: tuple[str, ...]
     axis: int
     sizes: tuple[Site, ...] = ()
+    columns: Site | None = None
+    done: bool = False
 
 
 @dataclass(frozen=True)

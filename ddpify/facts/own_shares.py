@@ -19,10 +19,23 @@ from ddpify.source import Site
 
 def divide(m: Machine, f: Frame, division: Division) -> None:
     """Before a statement where a batch is to be divided: its names hold this rank's share."""
-    values = [f.lookup(name) or NOTHING for name in division.names]
+    values = [_read(f, name) for name in division.names]
     own = shares(m, f, division.statement, values, division.axis)
     for name, value in zip(division.names, own, strict=True):
-        f.bind(name, value)
+        owner, _, field = name.rpartition(".")
+        for thing in (f.lookup(owner) or NOTHING).things if owner else ():
+            thing.attrs[field] = value
+        if not owner:
+            f.bind(name, value)
+
+
+def _read(f: Frame, name: str) -> Value:
+    """The tensor that has this name, or is in this field of a batch: ``batch.text``."""
+    owner, _, field = name.rpartition(".")
+    if not owner:
+        return f.lookup(name) or NOTHING
+    held = [thing.attrs.get(field, NOTHING) for thing in (f.lookup(owner) or NOTHING).things]
+    return join(*held)
 
 
 def shares(

@@ -111,6 +111,15 @@ class Tree:
         found = {n.id for n in self.nodes(scope) if isinstance(n, ast.Name)}
         return frozenset(found | {n.arg for n in self.nodes(scope) if isinstance(n, ast.arg)})
 
+    def bound(self, scope: ast.AST) -> frozenset[str]:
+        """The names that are a function's own (or a module's)."""
+        own = [n for n in self.nodes(scope) if self.function(n) is scope]
+        shared = {s for n in own if isinstance(n, (ast.Global, ast.Nonlocal)) for s in n.names}
+        names = {n.id for n in own if isinstance(n, ast.Name) and not isinstance(n.ctx, ast.Load)}
+        return (
+            frozenset(names | {n.arg for n in self.nodes(scope) if isinstance(n, ast.arg)}) - shared
+        )
+
     def read_after(self, node: ast.stmt, name: str) -> bool:
         """Whether ``name`` (or ``self.x``) is read after a statement in the same function."""
         end = self.source.span(node)

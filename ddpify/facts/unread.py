@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
+
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import ClassInfo, FunctionInfo
@@ -27,6 +30,8 @@ DEPTH = 6  # calls between an object and the name of its library
 
 def unread_by(callee: Value, receiver: Value | None, call: Call) -> str:
     """Who runs a call, in words, where that code is not read."""
+    if is_bound_nowhere(call):
+        return ""
     found = [_unread_callable(thing) for thing in callee.things]
     if not found and call.name.startswith("."):
         found = [_unread_owner(thing) for thing in (receiver or NOTHING).things]
@@ -34,6 +39,15 @@ def unread_by(callee: Value, receiver: Value | None, call: Call) -> str:
     elif not found:
         found = [LATE]
     return next(filter(None, found), "")
+
+
+def is_bound_nowhere(call: Call) -> bool:
+    """Whether nothing has the name of what is called: it raises a NameError, and runs no code."""
+    library, _, name = call.name.partition(".")
+    if library != "builtins" or hasattr(builtins, name.partition(".")[0]):
+        return False
+    imports = (n for n in ast.walk(call.where.frame.module.tree) if isinstance(n, ast.ImportFrom))
+    return not any(n.names[0].name == "*" for n in imports)
 
 
 def _keeps_something(name: str, receiver: Value) -> bool:

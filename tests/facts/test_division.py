@@ -59,6 +59,14 @@ DIVIDED = [
     ),
     pytest.param("x, y = read(i)\n" + CALL, ("x", "y"), id="unpacked"),
     pytest.param(SLICES + "x, y = map(torch.tensor, (x, y))\n" + CALL, ("x", "y"), id="mapped"),
+    pytest.param(SLICES + "y = y.view(-1)\n" + CALL, ("x", "y"), id="flattened-here"),
+    pytest.param(
+        SLICES
+        + "if size:\n    x, y = x.cuda(), y.cuda().view(-1)\nelse:\n    y = Vector(y)\n"
+        + CALL,
+        ("x", "y"),
+        id="moved-or-raises",
+    ),
 ]
 LEFT = [
     pytest.param(
@@ -128,6 +136,106 @@ def test_sums_along_an_axis_are_not_followed_where_samples_lie_along_another(
     assert not facts_of(body, tmp_path / "second", 1).divisions
 
 
+def test_what_is_flattened_is_divided_above(tmp_path: Path) -> None:
+    facts = facts_of(SLICES + "y = y.cuda()\ny = y.view(-1)\n" + CALL, tmp_path, 0)
+    (division,) = facts.divisions
+    assert facts.text(division.statement) == "y = y.view(-1)"
+
+
+def test_what_a_function_computes_along_an_axis_is_not_followed_either(tmp_path: Path) -> None:
+    text = PROGRAM.replace(
+        "def apply(", "def cost(a, b):\n    return (a - b).sum(0)\n\n\ndef apply("
+    )
+    body = (SLICES + "loss = cost(net(x), y).mean()").replace("\n", "\n        ")
+    entry = put({"main.py": text.replace("BODY", body)}, tmp_path) / "main.py"
+    for axis, divided in ((0, True), (1, False)):
+        facts = analyze(Project.of(entry), batch_dim=axis)
+        assert facts is not None
+        assert bool(facts.divisions) is divided
+
+
+def test_the_axis_that_is_divided_is_not_that_of_what_is_turned(tmp_path: Path) -> None:
+    text = PROGRAM.replace("nn.Linear(12, 3)", "nn.DataParallel(nn.Linear(12, 3))")
+    for call, divided in ((CALL, True), (CALL.replace("net(x)", "net(x.t())"), False)):
+        body = (SLICES + call).replace("\n", "\n        ")
+        entry = put({"main.py": text.replace("BODY", body)}, tmp_path / str(divided)) / "main.py"
+        facts = analyze(Project.of(entry))
+        assert facts is not None
+        assert bool(facts.divisions) is divided
+
+
+TRANSLATION = """import torch
+from torch import nn
+from torchtext.data import BucketIterator
+from corpus import net, train, valid
+
+batches, _ = BucketIterator.splits((train, valid), batch_size=32)
+adam = torch.optim.Adam(net.parameters())
+
+
+def turned(words):
+    return words.transpose(0, 1)
+
+
+for turn in range(5):
+    seen = 0
+    for number, batch in enumerate(batches):
+        words, label = turned(batch.text), batch.label.view(-1)
+        loss = nn.functional.cross_entropy(net(words), label)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        seen += batch.batch_size
+    print(turn, seen)
+"""
+NET = """from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, words):
+        return self.out(words.float())
+
+
+net, train, valid = Net(), [], []
+"""
+KEPT_WHOLE = [
+    pytest.param(("label = turned", "label = batch, turned"), id="kept"),
+    pytest.param(("turned(batch.text)", "turned(batch.text + batch.fields)"), id="not-a-field"),
+    pytest.param(("net(words), label)", "net(words), batch)"), id="given-away"),
+    pytest.param(("torchtext.data import", "iterators import"), id="other-iterator"),
+]
+
+
+def translation(folder: Path, *change: str) -> Path:
+    text = TRANSLATION.replace(*change) if change else TRANSLATION
+    return put({"main.py": text, "corpus.py": NET}, folder) / "main.py"
+
+
+def test_batches_of_torchtext_are_divided_by_their_fields(tmp_path: Path) -> None:
+    entry = translation(tmp_path)
+    facts = analyze(Project.of(entry), batch_dim=1)
+    assert facts is not None
+    (division,) = facts.divisions
+    assert (division.names, division.axis) == (("batch.text", "batch.label"), 1)
+    assert [facts.text(size) for size in division.sizes] == ["batch.batch_size"]
+    unsaid = analyze(Project.of(entry))
+    assert unsaid is not None
+    assert "`batch.text` and `batch.label`" in unsaid.undivided[0][1]
+
+
+@pytest.mark.parametrize("change", KEPT_WHOLE)
+def test_a_batch_that_is_used_otherwise_than_by_its_fields_is_not_divided(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    facts = analyze(Project.of(translation(tmp_path, *change)), batch_dim=1)
+    assert facts is not None
+    assert not facts.divisions
+
+
 LANGUAGE = """import torch
 from torch import nn
 from elsewhere import ids
@@ -170,6 +278,10 @@ NOT_STATES = [
     pytest.param(("return self.out(x), h", "return h, self.out(x)"), id="other-place"),
     pytest.param(("    for i in", "    print(states)\n    for i in"), id="read-elsewhere"),
     pytest.param(("nn.LSTM(8", "nn.Bilinear(8"), id="no-recurrent-layer"),
+    pytest.param(
+        ("def detach", "def renew():\n    global states\n    states = None\n\n\ndef detach"),
+        id="set-by-a-function",
+    ),
 ]
 
 
@@ -218,3 +330,103 @@ def test_a_batch_that_is_made_whole_cannot_be_kept_per_rank(tmp_path: Path) -> N
     outcome = migrate([entry], Settings(batch_size="per-rank", batch_dim=0))
     assert ["DDP218" in one.message for one in outcome.refusals] == [True]
     assert not outcome.changes
+
+
+COLUMNS = """import torch
+from torch import nn
+from elsewhere import corpus, kind, rows
+
+
+class Words(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.embed = nn.Embedding(100, 8)
+        self.rnn = getattr(nn, kind)(8, 16, num_layers=2)
+        self.out = nn.Linear(16, 100)
+
+    def forward(self, x, h):
+        x = self.embed(x)
+        x, h = self.rnn(x, h)
+        return self.out(x).view(-1, 100), h
+
+    def begin(self, many):
+        state = next(self.parameters())
+        return state.new_zeros(2, many, 16), state.new_zeros(2, many, 16)
+
+
+def take(source, i):
+    y = source[i + 1 : i + 31]
+    return source[i : i + 30], y.reshape(-1)
+
+
+def detach(h):
+    return h.detach() if isinstance(h, torch.Tensor) else tuple(detach(v) for v in h)
+
+
+ids = corpus("train").view(rows, -1).t()
+model = Words(kind)
+adam = torch.optim.Adam(model.parameters())
+
+
+def train():
+    states = model.begin(rows)
+    for i in range(0, len(ids) - 31, 30):
+        x, y = take(ids, i)
+        states = detach(states)
+        out, states = model(x, states)
+        loss = nn.functional.cross_entropy(out, y)
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+
+
+for turn in range(5):
+    train()
+"""
+NOT_COLUMNS = [
+    pytest.param(("    train()\n", "    train()\n    print(ids.size(1))\n"), id="counted"),
+    pytest.param(("    train()\n", "    train()\n    print(ids[:, :2])\n"), id="shown"),
+    pytest.param(("    train()\n", "    train()\n    ids = ids[3:]\n"), id="bound-again"),
+    pytest.param(("source[i : i + 30], y", "source[i : i + 30].t(), y"), id="turned"),
+    pytest.param(("source[i : i + 30], y", "source[:30, i].view(-1), y"), id="along-the-axis"),
+    pytest.param(("source[i : i + 30], y", "source[i : i + 30].view(-1), y"), id="flat-input"),
+    pytest.param(("y = source[i + 1 : i + 31]", "y = y.to(source)"), id="from-itself"),
+]
+NOT_ZEROS = [
+    pytest.param(("state.new_zeros(2, many, 16), state", "state * many, state"), id="computed"),
+    pytest.param(("state.new_zeros(2, many, 16), state", "state.new_zeros(many), state"), id="3"),
+    pytest.param(("(2, many, 16), state", "(2, many, many), state"), id="used-twice"),
+    pytest.param(("num_layers=2", "2"), id="another-layer"),
+]
+
+
+def test_data_that_hold_all_batches_are_divided_where_they_are_made(tmp_path: Path) -> None:
+    entry = put({"main.py": COLUMNS}, tmp_path) / "main.py"
+    facts = analyze(Project.of(entry))
+    assert facts is not None
+    (division,) = facts.divisions
+    assert division.columns is not None, facts.undivided
+    assert facts.text(division.columns) == 'corpus("train").view(rows, -1).t()'
+    assert [facts.text(size) for size in division.sizes] == ["rows"]
+    assert (division.axis, division.done) == (1, False)
+
+
+@pytest.mark.parametrize("change", NOT_COLUMNS)
+def test_data_that_are_used_along_the_samples_are_left(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    assert change[0] in COLUMNS
+    facts = analyze(Project.of(put({"main.py": COLUMNS.replace(*change)}, tmp_path) / "main.py"))
+    assert facts is not None
+    assert not facts.divisions
+
+
+@pytest.mark.parametrize("change", NOT_ZEROS)
+def test_a_method_that_makes_no_zeros_makes_no_states(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    assert change[0] in COLUMNS
+    facts = analyze(Project.of(put({"main.py": COLUMNS.replace(*change)}, tmp_path) / "main.py"))
+    assert facts is not None
+    assert not facts.divisions
+    assert "`states` is carried over" in facts.undivided[0][1]

@@ -239,6 +239,7 @@ def test_every_rank_takes_its_part_of_the_batch_that_rank_0_made(job: Job) -> No
         assert seen["rows"] == [[2 * row, 2 * row + 1] for row in rows]
         assert seen["flags"] == [[True, False]] * size
         assert seen["columns"] == ["ndarray", [2 * row for row in rows]]
+        assert seen["labels"] == list(rows)
         assert seen["kept"]
 
 
@@ -246,9 +247,10 @@ def test_what_cannot_be_divided_alike_stops_every_rank(job: Job) -> None:
     for rank, seen in enumerate(job["shares_of_one_batch"]):
         sentence = f"a batch of {job.size + 1} samples cannot be split evenly over {job.size} ranks"
         assert seen["uneven"] == (1 if rank else sentence)
-        assert [seen[name] for name in ("other", "axes", "number")] == [
+        assert [seen[name] for name in ("other", "axes", "number", "flat")] == [
             "ValueError",
             "ValueError",
+            "TypeError",
             "TypeError",
         ]
         assert (

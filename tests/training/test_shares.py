@@ -202,8 +202,82 @@ for turn in range(3):
 torch.save(net.state_dict(), "net.pt")
 """
 
+COLUMNS = """
+import math
+
+import torch
+from torch import nn
+
+
+class Words(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.width = width
+        self.embed, self.rnn = nn.Embedding(20, 6), nn.LSTM(6, width)
+        self.out = nn.Linear(width, 20)
+
+    def forward(self, x, hidden):
+        seen, hidden = self.rnn(self.embed(x), hidden)
+        return self.out(seen).view(-1, 20), hidden
+
+    def init_hidden(self, streams):
+        weight = next(self.parameters())
+        return weight.new_zeros(1, streams, self.width), weight.new_zeros(1, streams, self.width)
+
+
+def batchify(data, streams):
+    length = data.size(0) // streams
+    return data.narrow(0, 0, length * streams).view(streams, -1).t().contiguous()
+
+
+def get_batch(source, i):
+    length = min(bptt, len(source) - 1 - i)
+    return source[i : i + length], source[i + 1 : i + 1 + length].view(-1)
+
+
+def repackage(h):
+    return h.detach() if isinstance(h, torch.Tensor) else tuple(repackage(v) for v in h)
+
+
+def evaluate(source):
+    hidden, total = model.init_hidden(3), 0.0
+    with torch.no_grad():
+        for i in range(0, source.size(0) - 1, bptt):
+            data, targets = get_batch(source, i)
+            output, hidden = model(data, hidden)
+            total += len(data) * criterion(output, targets).item()
+    return total / (len(source) - 1)
+
+
+torch.manual_seed(4)
+torch.set_default_dtype(torch.float64)
+bptt, batch_size, lr, best = 7, 8, 0.5, None
+train = batchify(torch.randint(0, 20, (503,)), batch_size)
+valid = batchify(torch.randint(0, 20, (100,)), 3)
+model, criterion = Words(12), nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+for epoch in range(2):
+    hidden = model.init_hidden(batch_size)
+    total = 0.0
+    for number, i in enumerate(range(0, train.size(0) - 1, bptt)):
+        data, targets = get_batch(train, i)
+        hidden = repackage(hidden)
+        optimizer.zero_grad()
+        output, hidden = model(data, hidden)
+        loss = criterion(output, targets)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        if number % 3 == 2:
+            print(f"batch {number} of {len(train) // bptt} ppl {math.exp(total / 3):.9f}")
+            total = 0.0
+    print(f"epoch {epoch} valid {evaluate(valid):.9f}")
+torch.save(model.state_dict(), "net.pt")
+"""
+
 PROGRAMS = [
     pytest.param(DRAWN, None, "order_share(Alike(kinds.tolist()), drop_last=True)", id="orders"),
+    pytest.param(COLUMNS, None, "train = own_share(batchify(torch.randint(", id="side-by-side"),
     pytest.param(SLICED, None, "signal, kind, kept = own_share(signal, kind, kept)", id="slices"),
     pytest.param(LANGUAGE, None, "inputs, targets = own_share(inputs, targets)", id="states"),
     pytest.param(STREAMED, 1, "clip, target = own_share(clip, target, dim=1)", id="columns"),

@@ -17,13 +17,14 @@ from ddpify.settings import Settings
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per training loop whose batches can only be divided once they are made."""
-    for division in facts.divisions:
+    for division in (one for one in facts.divisions if not one.done):
         per_rank = settings.batch_size == "per-rank"
+        batch = "every rank makes this batch and would train on all of it: it takes its own share"
+        data = "every rank makes these data and would train on all of them: it keeps its columns"
         yield Finding(
             "DDP218",
-            division.statement,
-            "every rank makes this batch and would train on all of it: it takes its own share"
-            " (loading is not divided)",
+            division.columns or division.statement,
+            f"{data if division.columns else batch} (loading is not divided)",
             Severity.ERROR,
             () if per_rank else _fix(facts, division),
             "a batch that is made whole is divided: leave out --batch-size per-rank",
@@ -60,8 +61,10 @@ def _fix(facts: Facts, division: Division) -> tuple[Edit, ...]:
     dim = f", dim={division.axis}" if division.axis else ""
     sizes = dict.fromkeys(division.sizes)
     states = (edit(facts, How.REPLACE, size, "per_rank_batch_size({})") for size in sizes)
-    share = f"{names} = own_share({names}{dim})"
-    return (edit(facts, How.BEFORE, division.statement, share), *states)
+    share = edit(facts, How.BEFORE, division.statement, f"{names} = own_share({names}{dim})")
+    if division.columns is not None:
+        share = edit(facts, How.REPLACE, division.columns, f"own_share({{}}{dim})")
+    return (share, *states)
 
 
 _SLICED = Example(
@@ -134,6 +137,47 @@ if __name__ == "__main__":
     )
 )
 
+_SIDE_BY_SIDE = Example(
+    (
+        (
+            "main.py",
+            """import torch
+from torch import nn
+
+
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.gru, self.head = nn.Embedding(50, 8), nn.GRU(8, 8), nn.Linear(8, 50)
+
+    def forward(self, words, memory):
+        read, memory = self.gru(self.embed(words), memory)
+        return self.head(read).view(-1, 50), memory
+
+    def blank(self, streams):
+        return torch.zeros(1, streams, 8)
+
+
+def window(stream, at):
+    return stream[at : at + 10], stream[at + 1 : at + 11].reshape(-1)
+
+
+text = torch.randint(0, 50, (20, 401)).t()  # DDP218
+reader = Reader()
+rule = torch.optim.SGD(reader.parameters(), lr=0.5)
+for lap in range(3):
+    memory = reader.blank(20)
+    for at in range(0, len(text) - 11, 10):
+        words, following = window(text, at)
+        guess, memory = reader(words, memory)
+        memory = memory.detach()
+        rule.zero_grad()
+        nn.functional.cross_entropy(guess, following).backward()
+        rule.step()
+""",
+        ),
+    )
+)
 _MIGRATED = Example(
     (
         (
@@ -177,10 +221,12 @@ RULE = Rule(
     "What slices, iterators of one's own or a library make into batches, no sampler can deal. Every"
     " rank then makes the same batch, as nn.DataParallel did, and takes its equal part of it right"
     " before the model is called; rank 0's batch counts, so that ranks may shuffle each in its own"
-    " way. The axis of samples is the one that DataParallel divided, or that --batch-dim names.",
+    " way. Data that hold the samples of all batches side by side are divided once, where they are"
+    " made. The axis of samples is the one that DataParallel divided, that of a recurrent layer, or"
+    " what --batch-dim names.",
     "torch.nn.DataParallel; CONTRACT: Data",
     check,
-    bad=(_SLICED, _STREAMED),
+    bad=(_SLICED, _STREAMED, _SIDE_BY_SIDE),
     good=(*CORRECT, _MIGRATED),
     lint=lint,
     words=("own_share(",),

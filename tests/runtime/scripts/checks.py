@@ -282,6 +282,7 @@ def shares_of_one_batch() -> Any:
     kept = rows.clone()
     first, flags = metrics.own_share(rows, rows % 2 == 0)
     column = metrics.own_share(rows.numpy().T[:, :, None], dim=1)
+    _, labels = metrics.own_share(rows.T, torch.arange(6), dim=1)
     uneven = torch.zeros(ranks + 1)
     try:
         metrics.own_share(uneven)
@@ -292,10 +293,12 @@ def shares_of_one_batch() -> Any:
         "rows": first.tolist(),
         "flags": flags.tolist(),
         "columns": [type(column).__name__, column[0, :, 0].tolist()],
+        "labels": labels.tolist(),
         "kept": bool((rows == kept).all()),
         "uneven": stopped,
         "other": attempt(lambda: metrics.own_share(torch.zeros(ranks * (own + 1)))).split(":")[0],
         "axes": attempt(lambda: metrics.own_share(rows, rows.view(-1))).split(":")[0],
+        "flat": attempt(lambda: metrics.own_share(rows.view(-1), dim=1)).split(":")[0],
         "number": attempt(lambda: metrics.own_share(rows, 3)).split(":")[0],
         "computed": attempt(lambda: metrics.own_share(rows * torch.ones((), requires_grad=True))),
     }
@@ -436,6 +439,11 @@ def wrapping() -> Any:
         model: Any = ddp.wrap_model(nn.BatchNorm1d(2), **options)
         return bool(model.will_sync_module_buffers())
 
+    places: Any = nn.Linear(3, 1)
+    places.register_buffer("of_words", torch.randn(4, 3).unsqueeze(0).transpose(0, 1))
+    told = ddp.wrap_model(places)
+    told(places.of_words)
+    told(places.of_words)  # now the buffers are sent, without the weights
     synced = ddp.wrap_model(nn.BatchNorm1d(2), sync_batchnorm=True)
     return {
         "buffers": [buffers(), buffers(broadcast_buffers=False)],

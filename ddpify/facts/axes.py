@@ -1,0 +1,76 @@
+"""Along which axis a model's input holds samples, by what is done with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from ddpify.facts import roles
+from ddpify.facts.events import Call, Forward
+from ddpify.facts.fresh import method_of
+from ddpify.facts.joining import flat_deps
+from ddpify.facts.protocol import Machine
+from ddpify.facts.values import NOTHING, Kind
+from ddpify.source import Site
+
+# With another axis than the first, what looks along axes is not followed.
+ALONG = frozenset(
+    """sum mean prod std var norm max min argmax argmin topk sort softmax log_softmax cumsum
+    logsumexp split chunk unbind""".split()
+)
+
+
+def parallel_axes(first: Machine, forwards: Sequence[Forward]) -> set[int | None]:
+    """The axes along which DataParallel divides what these calls are given."""
+    sites = {f.call.site for f in forwards}
+    found = [f for f in roles.forwards_of(first) if f.call.site in sites]
+    wrapped = {f.call.site for f in found if f.model.kind is Kind.WRAPPED}
+    calls = [c for c in roles.calls_of(first) if c.name.endswith(".DataParallel")]
+    return {_dim(call) for call in calls} if wrapped == sites else set()
+
+
+def _dim(call: Call) -> int | None:
+    given = call.arg(3, "dim")
+    if given is None:
+        return 0
+    return given.const if given.known and isinstance(given.const, int) else None
+
+
+def unfollowed(m: Machine, loop: Site, axis: int, forwards: Sequence[Forward]) -> bool:
+    """Whether what a pass computes along an axis may be along that of the samples.
+
+    Not where a model gives ``x.view(-1, classes)``: nothing made of that has such an axis.
+    """
+    flat = all(_gives_rows(forward) for forward in forwards)
+    outputs = {forward.output for forward in forwards}
+    inside = {forward.call.site for forward in forwards}
+    for call in roles.calls_of(m) if axis else ():
+        within = any(each.site == loop for each in call.where.loops())
+        if not within or call.where.no_grad or inside & set(call.where.stack):
+            continue
+        own = call.receiver if call.name.startswith(".") else call.arg(0, "input")
+        tensor = own or NOTHING
+        if _looks_along(call) and not (flat and outputs & flat_deps(tensor)):
+            return True
+    return False
+
+
+def _looks_along(call: Call) -> bool:
+    library, _, name = call.name.rpartition(".")
+    told = len(call.args) > (library != "") or bool(call.kwargs)
+    return name in ALONG and library.partition(".")[0] in ("", "torch", "numpy") and told
+
+
+def _gives_rows(forward: Forward) -> bool:
+    """Whether a model puts the steps of all samples one below the other."""
+    info = method_of(forward.model, "forward")
+    nodes = ast.walk(info.node) if info is not None else ()
+    returned = [node.value for node in nodes if isinstance(node, ast.Return)]
+    return bool(returned) and all(
+        isinstance(value, ast.Call)
+        and isinstance(value.func, ast.Attribute)
+        and value.func.attr in ("view", "reshape")
+        and len(value.args) == 2
+        and ast.unparse(value.args[0]) == "-1"
+        for value in returned
+    )
