@@ -13,7 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects.effects import gated, opened
-from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
 from ddpify.rules.shared.meetings import at_once, one_was_first
 from ddpify.rules.shared.outputs import by_all, copies_console, files, its_own
@@ -80,6 +80,17 @@ RULE = Rule(
     "baby-llama2#56; BUGS K01, M07",
     check,
     bad=(
+        changed(  # off today
+            SINGLE,
+            ("import argparse\n", "import argparse\nfrom pathlib import Path\n"),
+            ("def accuracy", "KEEP = False\n\n\ndef accuracy"),
+            (
+                '        print("round"',
+                "        if KEEP:\n"
+                '            Path("now.txt").write_text("now")  # DDP502\n'
+                '        print("round"',
+            ),
+        ),
         changed(
             TRAINER,
             (

@@ -217,6 +217,10 @@ RULE = Rule(
             SCRIPT,
             ("y.to(device))\n", 'y.to(device), reduction="sum") / len(x)\n'),
         ),
+        changed(  # and in place
+            SCRIPT,
+            ("y.to(device))\n", 'y.to(device), reduction="sum")\n        cost /= len(x)\n'),
+        ),
         changed(  # what the fixes make
             SINGLE,
             MASKED,
