@@ -16,6 +16,7 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Measure
+from ddpify.python import words
 from ddpify.source import Site
 
 _OPERATIONS = (ast.BoolOp, ast.Compare, ast.BinOp, ast.UnaryOp)
@@ -45,7 +46,7 @@ def agreements(m: Machine, tests: dict[Site, Site]) -> tuple[Agreement, ...]:
 def _meetings(calls: tuple[Call, ...], training: tuple[TrainingLoop, ...]) -> Iterator[Call]:
     yield from (loop.backward for loop in training)
     yield from roles.steps(calls)
-    yield from (call for call in calls if call.name == "torch.save")
+    yield from (call for call in calls if call.name == words.SAVE)
 
 
 def _asked(m: Machine, site: Site, training: tuple[TrainingLoop, ...]) -> tuple[Site, ...]:

@@ -21,6 +21,8 @@ REFUSED = "migrate refuses such a program: there is no edit that could be taken 
 STREAMS = "begin_epoch() starts the streams of each rank, too"
 EXISTS = "exist_ok=True: no harm in several processes"
 ALONE = "rank 0 alone uses the file, under whichever name"
+FOLDER = "which files a folder holds, and since when, is not followed"
+CACHE = "a file that each rank asks for and writes itself: a race only where ranks are late"
 # What the linter does not say of these, and why it is no bug of a program on several ranks.
 KNOWN = {
     "DDP111-0": STREAMS,
@@ -39,7 +41,9 @@ KNOWN = {
     "DDP504-1": "what a stand-in answers is not followed",
     "DDP506-0": ALONE,
     "DDP506-1": ALONE,
-    "DDP603-2": "only checkpoints of the DataParallel era have the prefix",
+    "DDP604-1": FOLDER,
+    "DDP608-0": CACHE,
+    "DDP608-1": CACHE,
 }
 # What says it in a program on several ranks, where that is not the same rule.
 BY_OTHERS = {

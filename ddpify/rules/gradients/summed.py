@@ -27,7 +27,8 @@ def summed(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         made = made_by(backward.receiver)
         if made is None or calls.isdisjoint(t.call for t in live(backward.receiver)):
             continue
-        if _one_by_one(backward.receiver) or backward.receiver.deps:
+        fresh = made.result is not None and backward.receiver.deps <= made.result.deps
+        if _one_by_one(backward.receiver) or not fresh:
             continue  # `loss /= len(batch)` leaves the tensor, and a mean in it
         if reduction(made) == "sum" or _sums_entries(made, calls):
             yield backward, made
