@@ -44,6 +44,7 @@ from .ddp_utils import (
     setup_distributed,
     sync_buffers,
     unwrap,
+    whole_loader,
     without_module_prefix,
     wrap_model,
 )
@@ -85,6 +86,7 @@ __all__ = [
     "sync_buffers",
     "unwrap",
     "whole_batch",
+    "whole_loader",
     "without_module_prefix",
     "wrap_model",
 ]

@@ -32,7 +32,6 @@ def line(text: str, what: str) -> int:
             "SEEN = {",
             id="config",
         ),
-        pytest.param(((GIVEN + ", ", ""),), 1, "DataLoader(data", id="torch's default"),
         pytest.param(
             ((GIVEN, "batch_size=args.batch_size // 2"),), None, "args.batch_size //", id="computed"
         ),

@@ -16,7 +16,7 @@ from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
-from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, TRAINER, changed
+from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -74,6 +74,8 @@ def _module_attribute(facts: Facts) -> Iterable[Finding]:
     for access in facts.accesses:
         if access.attribute != "module" or not access.base.of(Kind.WRAPPED, Kind.MODEL):
             continue
+        if any("module" in thing.attrs for thing in access.base.of(Kind.MODEL)):
+            continue  # the model's own part of that name
         tree = facts.tree(access.base_site)
         inner = tree.expression(access.base_site)
         outer = tree.parent(inner) if inner is not None else None
@@ -261,6 +263,19 @@ RULE = Rule(
         ),
         changed(
             SCRIPT, ("    running = reduce", "    net.requires_grad_(True)\n    running = reduce")
+        ),
+        changed(  # a model with a part of that name
+            SINGLE,
+            (
+                "def accuracy",
+                "class Held(nn.Module):\n    def __init__(self, module):\n"
+                "        super().__init__()\n        self.module = module\n\n"
+                "    def forward(self, x):\n        return self.module(x)\n\n\ndef accuracy",
+            ),
+            (
+                "nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))",
+                "Held(nn.Linear(16, 4))",
+            ),
         ),
     ),
 )
