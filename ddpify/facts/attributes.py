@@ -6,6 +6,7 @@ import ast
 from typing import cast
 
 from ddpify.facts import (
+    axes,
     lookups,
     measures,
     special,
@@ -42,10 +43,11 @@ def any_member(m: Machine, base: Value, site: Site) -> Value | None:
 def _plain_attribute(base: Value, name: str) -> Value:
     if name == "shape":
         return base.but(const=NO_CONST)
-    if name in ("device", "dtype"):
+    if name in axes.BARE:
         return NOTHING
     keep = name in measures.KEEPS_ANY or name in ("T", "mT")
-    return computed(base, measure=base.measure if keep else None)
+    plain = computed(base, measure=base.measure if keep else None)
+    return axes.moved(name, None, 0, base, plain)
 
 
 def _thing_attribute(

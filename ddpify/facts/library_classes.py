@@ -41,7 +41,7 @@ def class_kind(name: str) -> Kind | None:
 def _nn_kind(tail: str) -> Kind | None:
     if tail in ("Parameter", "DataParallel", "DistributedDataParallel"):
         return None
-    return Kind.CRITERION if tail.endswith("Loss") else Kind.MODEL
+    return Kind.CRITERION if tail.endswith(("Loss", "Loss2d")) else Kind.MODEL
 
 
 def _data_kind(tail: str) -> Kind | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import containers, counts, fields, measures, rows, tensor_calls
+from ddpify.facts import axes, containers, counts, fields, measures, rows, tensor_calls
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
 from ddpify.facts.events import Call
@@ -34,7 +34,7 @@ def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Val
     if found:
         return join(*found)
     plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
-    return rows.method(receiver, name, call, plain)
+    return axes.moved(name, call, 0, receiver, rows.method(receiver, name, call, plain))
 
 
 def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
@@ -229,7 +229,13 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
 def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value | None:
     """A method of a tensor with entries of samples, None when it is not followed."""
     values = (receiver, *call.args, *call.kwargs.values())
-    if tensor_calls.mixes_samples(name, call, 0):
+    if name in axes.PRODUCTS and call.args:
+        measure = axes.products(receiver, call.args[0], name == "bmm")
+        return computed(*values, measure=measure)
+    reduction = axes.along(name, call, 0, receiver)
+    if reduction is not None:
+        return reduction
+    if tensor_calls.mixes_samples(name, call, 0, receiver):
         mixed = computed(*values, measure=measures.MIXED)
         return tensor_calls.pair(call, mixed) if name in measures.RANKINGS or call.args else mixed
     if name in measures.KEEPS_BATCH_AXIS:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.criteria import varying_count
+from ddpify.facts.criteria import option, option_site, varying_count
 from ddpify.facts.details import CountMean, call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Thing, constant
+from ddpify.facts.values import Kind, Thing
 from ddpify.source import Site
 
 # What keeps all entries of a tensor: they are as many without it.
@@ -42,7 +42,7 @@ def _criteria(m: Machine, call: Call) -> list[Call]:
         by = call_that_made(thing)
         if thing.kind is not Kind.CRITERION or thing.ref is not None or by is None:
             return []
-        if by.bound or by.star or not varying_count(by, 0):
+        if by.bound or by.star or not varying_count(by):
             return []
         made.append(by)
     return made
@@ -71,7 +71,7 @@ def _terms(m: Machine, call: Call, made: Call) -> str | None:
 
 def _ignored(m: Machine, call: Call, made: Call) -> str | None:
     """The target that does not count, as the script has it."""
-    site = made.kwarg_sites.get("ignore_index")
+    site = option_site(made, "ignore_index")
     if site is None:
         return IGNORED
     tree = m.tree(site.path)
@@ -88,11 +88,10 @@ def _weight(m: Machine, call: Call, made: Call) -> str | None:
     None where they may be missing, or the targets may be probabilities, which cannot index them:
     only those of NLLLoss, and those of which one is ignored, are surely numbers of classes.
     """
-    position = 2 if made is call else 0
-    value, site = made.arg(position, "weight"), made.arg_site(position, "weight")
-    if value is None or site is None or value == constant(None):
+    value, site = option(made, "weight"), option_site(made, "weight")
+    if value is None or site is None:
         return ""
-    if "ignore_index" not in made.kwargs and "nll" not in made.name.lower():
+    if option(made, "ignore_index") is None and "nll" not in made.name.lower():
         return None
     node = m.tree(site.path).expression(site)
     if made is call:

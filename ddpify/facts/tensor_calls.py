@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddpify.facts import (
+    axes,
     counts,
     measures,
     rows,
@@ -33,6 +34,8 @@ def reduced(
 ) -> Value:
     """``x.sum(axis)`` or ``x.mean(axis)``: perhaps a count, or a mean over one."""
     value = computed(*values, measure=measures.reduce_samples(measure, how, axis))
+    if axis is not None and values[0].turned and measure in measures.ENTRIES:
+        return value.but(measure=Measure.MIXED)
     if value.measure is Measure.RATIO and measure is Measure.PICKED:
         return counts.over(m, f, value, call.site, CountMean(m.where(f), call=call))
     return counts.tally(m, f, value, call.site) if measure in measures.ENTRIES else value
@@ -51,10 +54,13 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         return None
     first = call.args[0]
     if name.startswith("torch.nn.functional.") and is_loss(tail):
-        return over_count(m, f, loss_of(call, reduction_of(call)), call, call, 2)
+        return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
     if tail in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         return reduced(m, f, tail, flat_measure(first), measures.axis_of(axis), call, call.args)
+    if tail in axes.PRODUCTS and len(call.args) == 2:
+        measure = axes.products(*call.args, tail == "bmm")
+        return computed(*call.args, measure=measure)
     if tail in rows.CUTS:
         return computed(first, measure=first.measure)
     if tail in measures.CREATES and _counted(call):
@@ -90,7 +96,10 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:
         counted = counts.without_gradient(computed(first, measure=Measure.SUM))
         return counts.tally(m, f, counted, call.site)
-    if mixes_samples(tail, call, 1):
+    reduction = axes.along(tail, call, 1, first)
+    if reduction is not None:
+        return reduction
+    if mixes_samples(tail, call, 1, first):
         mixed = computed(*call.args, *call.kwargs.values(), measure=Measure.MIXED)
         return pair(call, mixed) if tail in measures.RANKINGS or len(call.args) > 1 else mixed
     if tail in measures.ELEMENTWISE_FUNCTIONS:
@@ -119,13 +128,13 @@ def is_batch_size(value: Value) -> bool:
     return begins.measure is Measure.COUNT
 
 
-def mixes_samples(name: str, call: Call, given: int) -> bool:
+def mixes_samples(name: str, call: Call, given: int, value: Value) -> bool:
     """Whether a call looks along the batch; ``given``: how many arguments come before its own."""
     place = {**measures.EXTREMES, **measures.RANKINGS}.get(name)
     if place is None:
         return False
     axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
-    return measures.mixes_samples(name, axis)
+    return value.turned or measures.mixes_samples(name, axis)
 
 
 def pair(call: Call, part: Value) -> Value:
