@@ -7,6 +7,8 @@ sample, while what takes all entries (a criterion, `x.mean()`) is as it was. A v
 
 from __future__ import annotations
 
+import ast
+
 from ddpify.facts import measures
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure
@@ -50,6 +52,26 @@ def _turns(name: str, call: Call | None, given: int) -> bool:
 def _behind(axis: Value) -> bool:
     """An axis that is certainly not the first one."""
     return isinstance(axis.const, int) and axis.const > 0
+
+
+def keeps(index: ast.Tuple) -> bool:
+    """``x[:, 0]`` has an entry per sample, ``x[0, :]`` is one of them."""
+    first = index.elts[0] if index.elts else None
+    whole = isinstance(first, ast.Slice) or (isinstance(first, ast.Constant) and lifted(index))
+    return whole or (isinstance(first, ast.Constant) and first.value is ...)
+
+
+def indexed(index: ast.expr, result: Value) -> Value:
+    """What an index leaves, with the batch axis further behind where it puts one before it."""
+    if result.measure not in measures.ENTRIES or not lifted(index):
+        return result
+    return result.but(turned=True, rows=False)
+
+
+def lifted(index: ast.expr) -> bool:
+    """``x[None]``: a new axis before that of the batch."""
+    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+    return isinstance(first, ast.Constant) and first.value is None
 
 
 def along(name: str, call: Call, given: int, value: Value) -> Value | None:

@@ -95,7 +95,9 @@ def varying_count(call: Call) -> bool:
 def loss_of(call: Call, reduction: Measure) -> Value:
     values = (*call.args, *call.kwargs.values())
     local = {flat_measure(v) for v in values} - {Measure.UNIFORM}
-    if local == {Measure.PICKED}:  # a term per picked entry
+    target = call.arg(1, "target")
+    both = target is not None and flat_measure(target) is Measure.PICKED  # a model picked, too
+    if local == {Measure.PICKED} or (both and local <= set(measures.ENTRIES)):
         reduction = measures.OF_PICKED.get(reduction, Measure.MIXED)
     elif local - {Measure.SAMPLES}:  # packed, or mixed with a mean: not one term per sample
         reduction = Measure.MIXED

@@ -101,7 +101,8 @@ ELEMENTWISE_FUNCTIONS = frozenset(
     """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt
     clamp round flatten squeeze unsqueeze where one_hot pad interpolate normalize gelu
     logical_and logical_or square logsigmoid softplus dropout Tensor FloatTensor DoubleTensor
-    LongTensor from_numpy as_tensor tensor""".split()
+    LongTensor from_numpy as_tensor tensor zeros_like ones_like full_like rand_like
+    randn_like empty_like""".split()
 )
 # What a sum over samples that is an array stays, however its entries are laid out.
 KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose permute".split())

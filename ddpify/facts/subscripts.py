@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import (
+    axes,
     containers,
     counts,
     library,
@@ -48,7 +49,8 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     if found:
         return join(*found)
     part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
-    return rows.subscript(base, node.slice, index, part)
+    part = rows.subscript(base, node.slice, index, part)
+    return axes.indexed(node.slice, part)
 
 
 def _library(m: Machine, thing: Thing) -> Value:
@@ -100,7 +102,7 @@ def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | 
         if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
             return Measure.PICKED
         whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)
-        sliced = isinstance(index, ast.Tuple) and any(isinstance(e, ast.Slice) for e in index.elts)
+        sliced = isinstance(index, ast.Tuple) and axes.keeps(index)
         return Measure.SAMPLES if whole or sliced else Measure.MIXED
     if base.measure is Measure.UNIFORM:  # `weights[labels]` has an entry per sample
         local = flat_measure(given)

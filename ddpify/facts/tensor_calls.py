@@ -89,8 +89,10 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail in counts.PICKS or (tail == "where" and len(call.args) == 1):
         return picked(call, call.args)
-    if tail in PACKS:
-        return computed(*call.args, measure=Measure.PICKED)
+    if tail in PACKS:  # the entries, and what is not followed
+        part = computed(*call.args, measure=Measure.PICKED)
+        rest = part.but(measure=Measure.MIXED)
+        return part.but(things=(Thing(Kind.TUPLE, call.site, items=(part, rest, rest, rest)),))
     if tail in counts.SIZES:
         return counts.size(m, f, first, call.site)
     if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:
@@ -115,8 +117,9 @@ def _held(value: Value) -> list[Measure]:
 
 
 def _counted(call: Call) -> bool:
-    """Whether a new tensor gets one row per sample of a batch."""
-    return any(is_batch_size(value) for value in (*call.args[:1], *call.kwargs.values()))
+    """Whether a new tensor gets one row per sample of a batch: ``ones(n, 1)``, ``ones(x.shape)``."""
+    given = (*call.args[:1], *call.kwargs.values())
+    return any(is_batch_size(v) or (v.measure is Measure.SAMPLES and not v.turned) for v in given)
 
 
 def is_batch_size(value: Value) -> bool:
