@@ -68,6 +68,13 @@ def indexed(index: ast.expr, result: Value) -> Value:
     return result.but(turned=True, rows=False)
 
 
+def end_of(index: ast.expr) -> ast.expr | None:
+    """``n`` of ``x[:n]`` and ``x[:n, 0]``."""
+    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+    whole = isinstance(first, ast.Slice) and first.lower is None and first.step is None
+    return first.upper if whole and isinstance(first, ast.Slice) else None
+
+
 def lifted(index: ast.expr) -> bool:
     """``x[None]``: a new axis before that of the batch."""
     first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index

@@ -174,9 +174,7 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
     whole = Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
-    number = outputs.number_of(model) if batched else 0
-    tuples = Thing(Kind.TUPLE, event.site, items=(whole,) * number)
-    return whole.but(things=(tuples,)) if number else whole
+    return outputs.separate(model, whole, output) if batched else whole
 
 
 def _is_per_sample(local: list[Value]) -> bool:

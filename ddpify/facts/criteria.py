@@ -19,7 +19,6 @@ from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Measure, Thing, Value, constant
 from ddpify.source import Site
 
-
 # What criteria take by position, a function after the input and the target.
 _LEGACY = ("size_average", "reduce", "reduction")
 _CLASSES = ("weight", "size_average", "ignore_index", "reduce", "reduction")

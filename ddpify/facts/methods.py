@@ -206,6 +206,8 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
         return tensor_calls.reduced(m, f, name, measure, measures.axis_of(axis), call, values)
     if name == "size":
         return _size(m, f, receiver, call)
+    if name == "new_tensor" and call.args:
+        return computed(*call.args)  # of what it is given, as a type of the receiver's
     if measure in measures.ENTRIES:
         found = _on_entries(m, f, receiver, name, call)
         if found is not None:

@@ -36,6 +36,8 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         return library.environment(m, f, index, m.site(f, node))
     if base.of(Kind.MODEL, Kind.WRAPPED):
         m.record(Access(m.tick(), base, m.site(f, node.value), "__getitem__", m.where(f)))
+    if _is_head(m, f, base, node.slice):
+        return computed(base, index, measure=Measure.SAMPLES)
     results = [
         special.special(m, f, thing, "__getitem__", (index,), m.site(f, node))
         or _made_up(m, f, thing, index, m.site(f, node))
@@ -51,6 +53,18 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
     part = rows.subscript(base, node.slice, index, part)
     return axes.indexed(node.slice, part)
+
+
+def _is_head(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
+    """``grams[:len(x)]``: as many rows of what is the same for all samples as a batch has."""
+    upper = axes.end_of(index)
+    if (
+        upper is None
+        or base.measure is not Measure.UNIFORM
+        or len(base.things) > len(base.of(Kind.UNKNOWN))
+    ):
+        return False
+    return m.values.get(m.site(f, upper), NOTHING).measure is Measure.COUNT
 
 
 def _library(m: Machine, thing: Thing) -> Value:

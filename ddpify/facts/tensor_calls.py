@@ -117,7 +117,7 @@ def _held(value: Value) -> list[Measure]:
 
 
 def _counted(call: Call) -> bool:
-    """Whether a new tensor gets one row per sample of a batch: ``ones(n, 1)``, ``ones(x.shape)``."""
+    """Whether a new tensor gets one row per sample of a batch: ``ones(x.shape)``."""
     given = (*call.args[:1], *call.kwargs.values())
     return any(is_batch_size(v) or (v.measure is Measure.SAMPLES and not v.turned) for v in given)
 
