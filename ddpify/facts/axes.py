@@ -16,6 +16,7 @@ from ddpify.facts.values import Kind, Measure, Thing, Value
 
 SWAPS = frozenset("transpose transpose_ swapaxes swapdims movedim moveaxis".split())
 FIRST = frozenset({"permute", "view", "reshape"})  # the first number says what the first axis is
+FLATTENS = frozenset({"view", "reshape", "flatten", "ravel"})
 TURNS = frozenset({"t", "t_", "T", "mT", "H", "mH", "rot90", "unsqueeze"}) | SWAPS | FIRST
 # Reductions whose results say nothing of the sum over the batch: along another axis only.
 REDUCTIONS = {"norm": 1, "vector_norm": 1, "var": 0, "std": 0, "prod": 0, "logsumexp": 0} | {
@@ -28,9 +29,16 @@ BARE = frozenset("is_cuda is_sparse requires_grad ndim device dtype layout items
 
 def moved(name: str, call: Call | None, given: int, value: Value, result: Value) -> Value:
     """``result`` of ``value.name(...)``; ``given``: how many arguments come before its own."""
+    if value.turned and name in FLATTENS and _flattens(name, call, given):
+        return result.but(turned=False)  # one axis with all entries
     if name not in TURNS or value.measure not in measures.ENTRIES or result.turned:
         return result
     return result.but(turned=True, rows=False) if _turns(name, call, given) else result
+
+
+def _flattens(name: str, call: Call | None, given: int) -> bool:
+    numbers = [v.const for v in call.args[given:]] if call is not None else [None]
+    return numbers == ([-1] if name in FIRST else []) and not (call and call.kwargs)
 
 
 def _turns(name: str, call: Call | None, given: int) -> bool:

@@ -111,7 +111,8 @@ def _permutes(index: Value) -> bool:
 
 def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
     if base.measure is Measure.SAMPLES:
-        if _permutes(given):
+        items = given.things[0].items if isinstance(index, ast.Tuple) and given.things else None
+        if _permutes(items[0] if items else given):
             return Measure.SAMPLES
         if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
             return Measure.PICKED
