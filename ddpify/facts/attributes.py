@@ -6,6 +6,7 @@ import ast
 from typing import cast
 
 from ddpify.facts import (
+    batch_axis,
     lookups,
     measures,
     special,
@@ -45,7 +46,8 @@ def _plain_attribute(base: Value, name: str) -> Value:
     if name in measures.TRAITS:
         return NOTHING
     keep = name in measures.KEEPS_ANY or name in ("T", "mT")
-    return computed(base, measure=base.measure if keep else None)
+    plain = computed(base, measure=base.measure if keep else None)
+    return batch_axis.moved(name, None, 0, base, plain)
 
 
 def _thing_attribute(

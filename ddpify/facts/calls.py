@@ -14,6 +14,7 @@ from ddpify.facts import (
     library,
     library_classes,
     methods,
+    outputs,
     sums,
 )
 from ddpify.facts.attributes import attribute
@@ -172,7 +173,8 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
-    return Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
+    whole = Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
+    return outputs.separate(model, whole, output) if batched else whole
 
 
 def _is_per_sample(local: list[Value]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import measures, rows
+from ddpify.facts import batch_axis, measures, rows
 from ddpify.facts.details import CountMean, Tally
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
@@ -105,7 +105,8 @@ def larger(m: Machine, f: Frame, call: Call) -> Value | None:
 
 def arithmetic(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value) -> Value:
     """``left op right``: a mean over a tally says so, a sum of tallies is one."""
-    measure = measures.binary(node.op, left, right)
+    product = batch_axis.products(left, right, False) if isinstance(node.op, ast.MatMult) else None
+    measure = product or measures.binary(node.op, left, right)
     value = computed(left, right, measure=measure)
     if isinstance(node.op, ast.Div):
         return quotient(m, f, value, m.site(f, node), right, m.site(f, node.right))

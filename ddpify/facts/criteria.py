@@ -17,6 +17,7 @@ from ddpify.facts.joining import computed, flat_measure
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Measure, Thing, Value, constant
+from ddpify.source import Site
 
 # What torch's signatures take after the tensors that are compared: two, or as many as `_TENSORS`.
 _PLAIN = "size_average reduce reduction"
@@ -62,21 +63,27 @@ def place_of(call: Call, setting: str) -> int:
     return settings.index(setting) + (_TENSORS.get(name, 2) if function else 0)
 
 
-def _setting(call: Call, name: str) -> Value | None:
-    """What a loss is told, None where it is not or is told ``None``."""
+def option(call: Call, name: str) -> Value | None:
+    """What a criterion was given as this setting; None where it was not, or given None."""
     value = call.arg(place_of(call, name), name)
-    return None if value == constant(None) else value
+    return value if value != constant(None) else None
+
+
+def option_site(call: Call, name: str) -> Site | None:
+    """Where a setting of a criterion stands."""
+    return call.arg_site(place_of(call, name), name)
 
 
 def reduction_of(call: Call) -> Measure:
-    """How a loss makes one number of those of a batch: by `reduction` or the older flags."""
-    flags = [_setting(call, name) for name in ("size_average", "reduce")]
-    if any(flag is not None for flag in flags):
-        if not all(flag is None or flag.known for flag in flags):
+    """What is made of the terms; the old switches go before ``reduction``."""
+    reduce, average = option(call, "reduce"), option(call, "size_average")
+    if reduce is not None or average is not None:
+        if not all(value is None or value.known for value in (reduce, average)):
             return Measure.MIXED
-        average, reduced = (flag is None or bool(flag.const) for flag in flags)
-        return (Measure.MEAN if average else Measure.SUM) if reduced else Measure.SAMPLES
-    given = _setting(call, "reduction")
+        if reduce is not None and not reduce.const:
+            return Measure.SAMPLES
+        return Measure.MEAN if average is None or average.const else Measure.SUM
+    given = option(call, "reduction")
     if given is None:
         return Measure.MEAN
     names = {"mean": Measure.MEAN, "sum": Measure.SUM, "none": Measure.SAMPLES}
@@ -104,15 +111,17 @@ def varying_count(call: Call) -> bool:
 
     https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
     """
-    if _loss_name(call) not in _COUNTS:
-        return False
-    return any(_setting(call, name) is not None for name in ("weight", "ignore_index"))
+    return _loss_name(call) in _COUNTS and any(
+        option(call, name) is not None for name in ("weight", "ignore_index")
+    )
 
 
 def loss_of(call: Call, reduction: Measure) -> Value:
     values = (*call.args, *call.kwargs.values())
     local = {flat_measure(v) for v in values} - {Measure.UNIFORM}
-    if local == {Measure.PICKED}:  # a term per picked entry
+    target = call.arg(1, "target")
+    both = target is not None and flat_measure(target) is Measure.PICKED  # a model picked, too
+    if local == {Measure.PICKED} or (both and local <= set(measures.ENTRIES)):
         reduction = measures.OF_PICKED.get(reduction, Measure.MIXED)
     elif local - {Measure.SAMPLES}:  # packed, or mixed with a mean: not one term per sample
         reduction = Measure.MIXED

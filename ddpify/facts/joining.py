@@ -41,7 +41,8 @@ def _join2(a: Value, b: Value) -> Value:
     same = things == a.things and deps is a.deps and a.measure is b.measure
     same = same and a.rows == b.rows and a.blocks == b.blocks
     setting = a.setting or b.setting
-    same = same and a.setting is setting
+    turned = a.turned or b.turned
+    same = same and a.setting is setting and a.turned is turned
     if same and things == b.things and deps == b.deps and a.const == b.const:
         return a
     tallies = things and bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY))
@@ -53,7 +54,7 @@ def _join2(a: Value, b: Value) -> Value:
         return a
     measure = join_measure(a.measure, b.measure)
     blocks = a.blocks if a.blocks == b.blocks else 0
-    return Value(things, deps, measure, const, a.rows and b.rows, blocks, setting)
+    return Value(things, deps, measure, const, a.rows and b.rows, turned, blocks, setting)
 
 
 def _same_const(a: Value, b: Value) -> bool:
@@ -72,7 +73,7 @@ def computed(*values: Value, measure: Measure | None = None) -> Value:
         measures.append(flat_measure(value))
     if measure is None:
         measure = _mixed(measures)
-    return Value((), frozenset(deps), measure)
+    return Value((), frozenset(deps), measure, turned=any(v.turned for v in values))
 
 
 def _mixed(measures: list[Measure]) -> Measure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpify.facts import (
+    batch_axis,
     builtin_calls,
     commands,
     helper_calls,
@@ -184,9 +185,12 @@ def _function_result(m: Machine, f: Frame, name: str, tail: str, call: Call) -> 
         return one(m.make(Kind.LOGGER, f, call.site, name))
     if name in ("argparse.ArgumentParser", "configargparse.ArgumentParser"):
         return one(m.make(Kind.INSTANCE, f, call.site, name))
+    if name == "torch.autograd.grad":
+        return batch_axis.gradients(call)
     measured = sums.made(name, call) or on_tensors(m, f, name, tail, call)
     if measured is not None:
-        return rows.function(name, tail, call, measured)
+        measured = rows.function(name, tail, call, measured)
+        return batch_axis.moved(tail, call, 1, call.args[0], measured) if call.args else measured
     return call_unknown(m, f, None, call)
 
 

@@ -101,7 +101,8 @@ ELEMENTWISE_FUNCTIONS = frozenset(
     """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt
     clamp round flatten squeeze unsqueeze where one_hot pad interpolate normalize gelu
     logical_and logical_or square logsigmoid softplus dropout Tensor FloatTensor DoubleTensor
-    LongTensor from_numpy as_tensor tensor zeros_like ones_like full_like empty_like""".split()
+    LongTensor from_numpy as_tensor tensor zeros_like ones_like full_like rand_like
+    randn_like empty_like""".split()
 )
 # What a sum over samples that is an array stays, however its entries are laid out.
 KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose permute".split())
@@ -111,10 +112,8 @@ RANKINGS = {"topk": 1, "sort": 0, "argsort": 0}
 # What a tensor is, whichever samples it has: attributes and methods.
 TRAITS = frozenset(
     """device dtype is_cuda ndim requires_grad layout is_sparse dim ndimension get_device
-    is_floating_point is_complex element_size""".split()
+    is_floating_point is_complex element_size itemsize""".split()
 )
-# Functions of all entries along an axis, and its place after the tensor.
-NORMS = {"norm": 1, "std": 0, "var": 0, "logsumexp": 0, "prod": 0}
 
 
 def along_others(axis: object) -> bool:

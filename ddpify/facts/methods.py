@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import containers, counts, fields, measures, rows, tensor_calls
+from ddpify.facts import batch_axis, containers, counts, fields, measures, rows, tensor_calls
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
 from ddpify.facts.events import Call
@@ -35,7 +35,7 @@ def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Val
     if found:
         return join(*found)
     plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
-    return rows.method(receiver, name, call, plain)
+    return batch_axis.moved(name, call, 0, receiver, rows.method(receiver, name, call, plain))
 
 
 def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
@@ -211,6 +211,8 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
         return _size(m, f, receiver, call)
     if name in measures.TRAITS:
         return NOTHING
+    if name == "new_tensor" and call.args:
+        return computed(*call.args)  # of what it is given, as a type of the receiver's
     if measure in measures.ENTRIES:
         found = _on_entries(m, f, receiver, name, call)
         if found is not None:
@@ -232,11 +234,15 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
 def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value | None:
     """A method of a tensor with entries of samples, None when it is not followed."""
     values = (receiver, *call.args, *call.kwargs.values())
-    if tensor_calls.mixes_samples(name, call, 0):
+    if name in batch_axis.PRODUCTS and call.args:
+        measure = batch_axis.products(receiver, call.args[0], name == "bmm")
+        return computed(*values, measure=measure)
+    reduction = batch_axis.along(name, call, 0, receiver)
+    if reduction is not None:
+        return reduction
+    if tensor_calls.mixes_samples(name, call, 0, receiver):
         mixed = computed(*values, measure=measures.MIXED)
         return tensor_calls.pair(call, mixed) if name in measures.RANKINGS or call.args else mixed
-    if tensor_calls.of_each(name, call, 0):
-        return computed(*values, measure=receiver.measure)
     if name in measures.KEEPS_BATCH_AXIS:
         part = computed(*values, measure=receiver.measure)
         return (

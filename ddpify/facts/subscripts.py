@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import (
+    batch_axis,
     containers,
     counts,
     library,
@@ -35,6 +36,8 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         return library.environment(m, f, index, m.site(f, node))
     if base.of(Kind.MODEL, Kind.WRAPPED):
         m.record(Access(m.tick(), base, m.site(f, node.value), "__getitem__", m.where(f)))
+    if _is_head(m, f, base, node.slice):
+        return computed(base, index, measure=Measure.SAMPLES)
     results = [
         special.special(m, f, thing, "__getitem__", (index,), m.site(f, node))
         or _made_up(m, f, thing, index, m.site(f, node))
@@ -48,7 +51,20 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     if found:
         return join(*found)
     part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
-    return rows.subscript(base, node.slice, index, part)
+    part = rows.subscript(base, node.slice, index, part)
+    return batch_axis.indexed(node.slice, part)
+
+
+def _is_head(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
+    """``grams[:len(x)]``: as many rows of what is the same for all samples as a batch has."""
+    upper = batch_axis.end_of(index)
+    if (
+        upper is None
+        or base.measure is not Measure.UNIFORM
+        or len(base.things) > len(base.of(Kind.UNKNOWN))
+    ):
+        return False
+    return m.values.get(m.site(f, upper), NOTHING).measure is Measure.COUNT
 
 
 def _library(m: Machine, thing: Thing) -> Value:
@@ -95,12 +111,13 @@ def _permutes(index: Value) -> bool:
 
 def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
     if base.measure is Measure.SAMPLES:
-        if _permutes(given):
+        items = given.things[0].items if isinstance(index, ast.Tuple) and given.things else None
+        if _permutes(items[0] if items else given):
             return Measure.SAMPLES
         if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
             return Measure.PICKED
         whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)
-        sliced = isinstance(index, ast.Tuple) and any(isinstance(e, ast.Slice) for e in index.elts)
+        sliced = isinstance(index, ast.Tuple) and batch_axis.keeps(index)
         return Measure.SAMPLES if whole or sliced else Measure.MIXED
     if base.measure is Measure.UNIFORM:  # `weights[labels]` has an entry per sample
         local = flat_measure(given)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.criteria import place_of, varying_count
+from ddpify.facts.criteria import option, option_site, varying_count
 from ddpify.facts.details import CountMean, call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Thing, constant
+from ddpify.facts.values import Kind, Thing
 from ddpify.source import Site
 
 # What keeps all entries of a tensor: they are as many without it.
@@ -71,7 +71,7 @@ def _terms(m: Machine, call: Call, made: Call) -> str | None:
 
 def _ignored(m: Machine, call: Call, made: Call) -> str | None:
     """The target that does not count, as the script has it."""
-    site = made.arg_site(place_of(made, "ignore_index"), "ignore_index")
+    site = option_site(made, "ignore_index")
     if site is None:
         return IGNORED
     tree = m.tree(site.path)
@@ -88,12 +88,10 @@ def _weight(m: Machine, call: Call, made: Call) -> str | None:
     None where they may be missing, or the targets may be probabilities, which cannot index them:
     only those of NLLLoss, and those of which one is ignored, are surely numbers of classes.
     """
-    place = place_of(made, "weight")
-    value, site = made.arg(place, "weight"), made.arg_site(place, "weight")
-    if value is None or site is None or value == constant(None):
+    value, site = option(made, "weight"), option_site(made, "weight")
+    if value is None or site is None:
         return ""
-    ignored = made.arg_site(place_of(made, "ignore_index"), "ignore_index")
-    if ignored is None and "nll" not in made.name.lower():
+    if option(made, "ignore_index") is None and "nll" not in made.name.lower():
         return None
     node = m.tree(site.path).expression(site)
     if made is call:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddpify.facts import (
+    batch_axis,
     counts,
     measures,
     rows,
@@ -33,6 +34,8 @@ def reduced(
 ) -> Value:
     """``x.sum(axis)`` or ``x.mean(axis)``: perhaps a count, or a mean over one."""
     value = computed(*values, measure=measures.reduce_samples(measure, how, axis))
+    if axis is not None and values[0].turned and measure in measures.ENTRIES:
+        return value.but(measure=Measure.MIXED)
     if value.measure is Measure.RATIO and measure is Measure.PICKED:
         return counts.over(m, f, value, call.site, CountMean(m.where(f), call=call))
     return counts.tally(m, f, value, call.site) if measure in measures.ENTRIES else value
@@ -56,6 +59,8 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         measure = listed(first) or flat_measure(first)
         return reduced(m, f, tail, measure, measures.axis_of(axis), call, call.args)
+    if tail in batch_axis.PRODUCTS and len(call.args) == 2:
+        return computed(*call.args, measure=batch_axis.products(*call.args, tail == "bmm"))
     if tail in rows.CUTS:
         return computed(first, measure=first.measure)
     if tail in measures.CREATES and _counted(call):
@@ -84,18 +89,21 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail in counts.PICKS or (tail == "where" and len(call.args) == 1):
         return picked(call, call.args)
-    if tail in PACKS:
-        return computed(*call.args, measure=Measure.PICKED)
+    if tail in PACKS:  # the entries, and what is not followed
+        part = computed(*call.args, measure=Measure.PICKED)
+        rest = part.but(measure=Measure.MIXED)
+        return part.but(things=(Thing(Kind.TUPLE, call.site, items=(part, rest, rest, rest)),))
     if tail in counts.SIZES:
         return counts.size(m, f, first, call.site)
     if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:
         counted = counts.without_gradient(computed(first, measure=Measure.SUM))
         return counts.tally(m, f, counted, call.site)
-    if mixes_samples(tail, call, 1):
+    reduction = batch_axis.along(tail, call, 1, first)
+    if reduction is not None:
+        return reduction
+    if mixes_samples(tail, call, 1, first):
         mixed = computed(*call.args, *call.kwargs.values(), measure=Measure.MIXED)
         return pair(call, mixed) if tail in measures.RANKINGS or len(call.args) > 1 else mixed
-    if of_each(tail, call, 1):
-        return computed(*call.args, measure=first.measure)
     if tail in measures.ELEMENTWISE_FUNCTIONS:
         part = computed(*call.args, measure=first.measure)
         return pair(call, part) if tail in measures.PAIR_RESULTS and len(call.args) > 1 else part
@@ -109,8 +117,9 @@ def _held(value: Value) -> list[Measure]:
 
 
 def _counted(call: Call) -> bool:
-    """Whether a new tensor gets one row per sample of a batch."""
-    return any(is_batch_size(value) for value in (*call.args[:1], *call.kwargs.values()))
+    """Whether a new tensor gets one row per sample of a batch: ``ones(x.shape)``."""
+    given = (*call.args[:1], *call.kwargs.values())
+    return any(is_batch_size(v) or (v.measure is Measure.SAMPLES and not v.turned) for v in given)
 
 
 def is_batch_size(value: Value) -> bool:
@@ -122,25 +131,13 @@ def is_batch_size(value: Value) -> bool:
     return begins.measure is Measure.COUNT
 
 
-def mixes_samples(name: str, call: Call, given: int) -> bool:
+def mixes_samples(name: str, call: Call, given: int, value: Value) -> bool:
     """Whether a call looks along the batch; ``given``: how many arguments come before its own."""
     place = {**measures.EXTREMES, **measures.RANKINGS}.get(name)
     if place is None:
         return False
     axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
-    return measures.mixes_samples(name, axis)
-
-
-def of_each(name: str, call: Call, given: int) -> bool:
-    """Whether a call makes something of each sample alone: a norm along its own axes, `bmm`."""
-    if name == "bmm":
-        operands = (*call.args, *((call.receiver,) if call.receiver and not given else ()))
-        return all(value.measure in (Measure.SAMPLES, Measure.UNIFORM) for value in operands)
-    place = measures.NORMS.get(name)
-    if place is None:
-        return False
-    axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
-    return axis is not None and measures.along_others(measures.axis_of(axis))
+    return value.turned or measures.mixes_samples(name, axis)
 
 
 def pair(call: Call, part: Value) -> Value:

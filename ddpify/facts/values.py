@@ -163,6 +163,7 @@ class Value:
     measure: Measure = Measure.UNIFORM
     const: Any = NO_CONST
     rows: bool = False  # one per sample of a batch, in their order; of a number: so many
+    turned: bool = False  # the first axis may not be that of the batch: `x.transpose(0, 1)`
     blocks: int = 0  # so many batches end to end, each with rows: `torch.cat([view, other])`
     setting: bool = field(default=False, compare=False)  # a constant that is another one tomorrow
 

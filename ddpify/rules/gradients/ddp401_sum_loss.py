@@ -20,7 +20,7 @@ from ddpify.settings import Settings
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield a finding per backward of a sum and per mean over a rank's own count.
 
-    A note where the loss is not followed, or its count cannot be made that of all ranks.
+    Without a fix where the loss is not followed, or its count cannot be made that of all ranks.
     """
     yield from (_shared(facts, share) for share in facts.shares)
     for site, calls in once(backwards(facts.calls)).items():
@@ -80,7 +80,7 @@ def _unproven(call: Call) -> Finding:
         "DDP401",
         call.site,
         "the loss could not be shown to be a mean over the batch",
-        Severity.NOTE,
+        Severity.ERROR,
         (),
         "check it: a mean needs nothing, a sum must be multiplied by get_world_size(), and a mean"
         " over a varying count (masks, positives) needs the count of all ranks",
@@ -196,6 +196,22 @@ RULE = Rule(
                 "            objective = objective / used + hard\n",
             ),
             ("import torch\n", "import torch\nfrom mining import hardest\n"),
+            ("objective.backward()\n", "objective.backward()  # DDP401\n"),
+        ),
+        changed(  # what is not read may give a sum
+            SINGLE,
+            ("nn.functional.cross_entropy(", "hardest("),
+            ("import torch\n", "import torch\nfrom mining import hardest\n"),
+            ("objective.backward()\n", "objective.backward()  # DDP401\n"),
+        ),
+        changed(  # a sum that is divided by what is no number of samples
+            SINGLE,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "nn.functional.cross_entropy(\n"
+                '                net(signal.cuda()), label.cuda(), reduction="sum"\n'
+                "            ) / 10\n",
+            ),
             ("objective.backward()\n", "objective.backward()  # DDP401\n"),
         ),
         changed(  # a criterion of one's own, and how many positives there are
