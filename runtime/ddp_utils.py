@@ -139,8 +139,7 @@ def gather_objects(value: Any) -> list[Any]:
     torch.save(value, packed)
     boxes = [b""] * get_world_size()
     dist.all_gather_object(boxes, packed.getvalue())
-    files = map(io.BytesIO, boxes)
-    return [torch.load(file, map_location=_own_gpu, weights_only=False) for file in files]
+    return [torch.load(io.BytesIO(b), map_location=_own_gpu, weights_only=False) for b in boxes]
 
 
 def _own_gpu(storage: Any, location: str) -> Any:
@@ -265,8 +264,8 @@ class _Share(Sampler[int]):
 # ---- Model
 def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
     """``model`` in DistributedDataParallel, after ``.to(device)`` and freezing (*collective*)."""
-    if get_world_size() == 1:
-        return model
+    if get_world_size() == 1 or not any(p.requires_grad for p in model.parameters()):
+        return model  # nothing of a model that is frozen whole is averaged
     if "broadcast_buffers" in ddp_kwargs and torch.__version__ >= "2.13":  # which renamed it
         ddp_kwargs["forward_sync_buffers"] = ddp_kwargs.pop("broadcast_buffers")
     devices = {parameter.device for parameter in model.parameters()}
@@ -277,14 +276,13 @@ def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
             ddp_kwargs.setdefault("device_ids", [devices.pop().index])
     for buffer in model.buffers():  # DDP fails to copy a lone one of other strides onto itself
         buffer.data = buffer.detach().clone(memory_format=torch.contiguous_format)
-    return DistributedDataParallel(model, **ddp_kwargs)  # type: ignore[return-value]
+    return DistributedDataParallel(unwrap(model), **ddp_kwargs)  # type: ignore[return-value]
 
 
 def unwrap(model: M) -> M:
     """The module inside DistributedDataParallel or DataParallel, else ``model`` itself."""
     inner: Any = getattr(model, "_orig_mod", model)
-    wrapped = isinstance(inner, (DistributedDataParallel, DataParallel))
-    return inner.module if wrapped else model
+    return inner.module if isinstance(inner, (DistributedDataParallel, DataParallel)) else model
 
 
 def sync_buffers(model: nn.Module) -> None:

@@ -31,7 +31,7 @@ def assign(
         return
     if isinstance(source, ast.Constant) and _is_setting(f, target, source):
         value = value.but(setting=True)
-    value = value if _starts(m, f, target, value) else conditioned(f, value)
+    value = value if _starts(m, f, target, value) else conditioned(value, f.guards)
     site = m.site(f, target)
     value_site = m.site(f, source) if source is not None else None
     for thing in value.things:

@@ -10,9 +10,9 @@ from ddpify.facts.scopes import Frame, Guard
 from ddpify.facts.values import OF_ONE_RANK, Measure, Value
 
 
-def conditioned(f: Frame, value: Value) -> Value:
+def conditioned(value: Value, guards: Iterable[Guard]) -> Value:
     """A number set under a condition on samples says something about those samples."""
-    tests = [guard.test for guard in f.guards if guard.test.measure is not Measure.UNIFORM]
+    tests = [guard.test for guard in guards if guard.test.measure is not Measure.UNIFORM]
     if not tests or value.things:
         return value
     deps = value.deps.union(*(flat_deps(test) for test in tests))

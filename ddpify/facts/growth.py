@@ -55,7 +55,7 @@ def extended(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
     if known is None or thing is None:
         return False
     added = m.evaluate(f, node.value)
-    thing.inner = join(thing.inner, conditioned(f, m.element_of(f, added)))
+    thing.inner = join(thing.inner, conditioned(m.element_of(f, added), f.guards))
     m.record(Bind(m.tick(), node.target.id, known, m.where(f), m.site(f, node.target)))
     return True
 

@@ -130,9 +130,12 @@ def _moves(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
 
 
 def _moves_it(call: Call, receiver: Value, things: tuple[Thing, ...]) -> bool:
-    """Whether all of the model is moved, or a part of it changed: ``net.head.apply(draw)``."""
+    """Whether all of the model is moved, or a part of it changed: ``net.head.apply(draw)``.
+
+    What is moved may be another model instead, where a branch chose one.
+    """
     parts = call.name in _IN_PLACE and any(whole(t) in things for t in receiver.things)
-    return parts or _is_model(receiver, things)
+    return parts or any(t in things and t.part_of is None for t in receiver.things)
 
 
 def _drawn(m: Machine, things: tuple[Thing, ...]) -> list[Call]:

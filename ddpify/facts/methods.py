@@ -71,7 +71,8 @@ def _on_other(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
 def _on_list(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     if name in containers.GROWS:
         added = call.args[-1] if call.args else NOTHING
-        value = conditioned(f, m.element_of(f, added) if name.startswith("extend") else added)
+        more = m.element_of(f, added) if name.startswith("extend") else added
+        value = conditioned(more, f.guards)
         args = (*call.args[:-1], value) if not name.startswith("extend") else call.args
         containers.grow(f, thing, name, args, value)
         return NOTHING

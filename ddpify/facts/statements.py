@@ -8,7 +8,7 @@ from typing import Any
 
 from ddpify.facts import containers, growth, imports, matching, own_shares, special, sums
 from ddpify.facts.assignments import assign
-from ddpify.facts.conditions import passed
+from ddpify.facts.conditions import conditioned, passed
 from ddpify.facts.joining import join
 from ddpify.facts.loops import for_loop, merge, while_loop
 from ddpify.facts.protocol import Machine
@@ -136,6 +136,7 @@ def _try(m: Machine, f: Frame, node: Any) -> bool:
 
 def _return(m: Machine, f: Frame, node: ast.Return) -> bool:
     value = m.evaluate(f, node.value) if node.value is not None else constant(None)
+    value = conditioned(value, f.guards[f.entered_with :])
     for thing in value.things:
         thing.hop(m.site(f, node), "returned")
     f.returns.append(value)

@@ -48,6 +48,14 @@ FLOWS = [
         id="chosen-by-if-elif",
     ),
     pytest.param(
+        "import sys\n"
+        f'{NET_CLASS}{DATA}if sys.argv[1] == "a":\n    net = Net()\n'
+        "else:\n    net = nn.Linear(4, 1)\n"
+        "optimizer = torch.optim.SGD(list(net.parameters()), lr=0.1)\n"
+        f"net.cuda()  #: home\n{TRAIN}",
+        id="one-of-two-that-is-moved-after-the-optimizer",
+    ),
+    pytest.param(
         f"from nets import build\n{DATA}net = build().cuda()  #: home\n{SGD}{TRAIN}"
         f"## nets.py\n{NET_CLASS}\ndef build():\n    return Net()\n",
         id="factory-in-another-file",

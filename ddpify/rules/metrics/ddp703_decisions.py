@@ -211,6 +211,26 @@ RULE = Rule(
             ),
         ),
         changed(SINGLE, *COLLECTED, ("in pairs:\n", "in pairs:  # DDP703\n")),
+        changed(  # numbers that a function picks by the samples
+            SINGLE,
+            (
+                "def accuracy",
+                "def hit(found):\n    if found > 0:\n        return 1\n    return 0\n\n\n"
+                "def accuracy",
+            ),
+            ("    right, seen = 0, 0\n", "    hits = []\n"),
+            ("in pairs:\n", "in pairs:  # DDP703\n"),
+            (
+                "            right += (guess == label.cuda()).sum().item()\n"
+                "            seen += len(label)\n",
+                "            hits.append(hit((guess == label.cuda()).sum().item()))\n",
+            ),
+            ("    return right / seen\n", "    return sum(hits) / len(hits)\n"),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        if accuracy(net, holdout) > 0.9:\n            break\n",
+            ),
+        ),
         changed(  # an average meter
             SINGLE,
             ("def accuracy", f"{METER}def accuracy"),
