@@ -174,9 +174,10 @@ def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return iterates(m, f, call, one(Thing(Kind.TUPLE, call.site, items=parts)))
     if tail in ("map", "filter"):
         element = m.element_of(f, call.args[-1])
-        if tail == "map" and any(t.kind in APPLIED for t in call.args[0].things):
+        if any(t.kind in APPLIED for t in call.args[0].things):
             each = tuple(m.element_of(f, given) for given in call.args[1:])
-            element = m.apply(f, call.args[0], each, call.site)
+            made = m.apply(f, call.args[0], each, call.site)
+            element = made if tail == "map" else element
         result = iterates(m, f, call, element)
         return result.but(deps=flat_deps(call.args[-1]))
     element = m.element_of(f, call.args[0])

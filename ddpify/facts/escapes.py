@@ -169,9 +169,11 @@ def _callbacks(
 ) -> Iterator[Escape]:
     """Functions that a library calls at a time of its own, and that nothing else calls.
 
-    Not ``net.apply(initialized)``: a model calls it there and then.
+    Not ``net.apply(initialized)`` and ``filter(asked, …)``: these call it there and then.
     """
     if call.receiver is not None and call.receiver.of(*UNDERSTOOD):
+        return
+    if call.name in ("builtins.filter", "builtins.map"):
         return
     for value, site in _given(call):
         for thing in value.things:

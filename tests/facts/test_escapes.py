@@ -81,6 +81,7 @@ FOLLOWED = [
     once("hidden.seed(7)"),
     once("hidden.show(opt.title)"),
     once("nets = {}; nets['a'] = [net]; nets['a'][0].eval()"),
+    once("list(filter(lambda p: p is not net[0].bias, net.parameters()))"),
     (LOSS, f"getattr(nn, opt.loss)()({LOSS}, label.cuda())"),
     (LOSS, f"vars(nn.functional)[opt.loss]({LOSS}, label.cuda())"),
     ("torch.optim.Adam(net", "torch.optim.__dict__[opt.solver](net"),
