@@ -264,8 +264,8 @@ class _Share(Sampler[int]):
 # ---- Model
 def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
     """``model`` in DistributedDataParallel, after ``.to(device)`` and freezing (*collective*)."""
-    if get_world_size() == 1 or not any(p.requires_grad for p in model.parameters()):
-        return model  # nothing of a model that is frozen whole is averaged
+    if get_world_size() == 1:
+        return model
     if "broadcast_buffers" in ddp_kwargs and torch.__version__ >= "2.13":  # which renamed it
         ddp_kwargs["forward_sync_buffers"] = ddp_kwargs.pop("broadcast_buffers")
     devices = {parameter.device for parameter in model.parameters()}
@@ -276,7 +276,7 @@ def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
             ddp_kwargs.setdefault("device_ids", [devices.pop().index])
     for buffer in model.buffers():  # DDP fails to copy a lone one of other strides onto itself
         buffer.data = buffer.detach().clone(memory_format=torch.contiguous_format)
-    return DistributedDataParallel(unwrap(model), **ddp_kwargs)  # type: ignore[return-value]
+    return DistributedDataParallel(model, **ddp_kwargs)  # type: ignore[return-value]
 
 
 def unwrap(model: M) -> M:

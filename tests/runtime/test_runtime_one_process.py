@@ -441,12 +441,3 @@ def test_a_copy_alone_runs_in_an_isolated_interpreter(tmp_path: Path) -> None:
         [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, cwd=tmp_path
     )
     assert (run.stdout, run.stderr) == ("2\n", "")
-
-
-@pytest.mark.usefixtures("launched")
-def test_a_frozen_model_is_not_wrapped() -> None:
-    model = nn.Linear(2, 2).requires_grad_(False)
-    assert ddp.wrap_model(model) is model
-    model.bias.requires_grad_(True)
-    with pytest.raises(ValueError, match="process group"):
-        ddp.wrap_model(model)
