@@ -214,7 +214,7 @@ if __name__ == "__main__":
 )
 
 PROGRAMS = [
-    pytest.param(TAGGER, id="masked-mean"),
+    pytest.param(TAGGER, id="masked-mean", marks=pytest.mark.thorough),
     pytest.param(DETECTOR, id="positives", marks=pytest.mark.thorough),
     pytest.param(SEGMENTER, id="ignored-and-weighted"),
 ]

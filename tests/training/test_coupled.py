@@ -107,8 +107,10 @@ RELATIVISTIC = (
     ("definitions", "loss", "after", "fix"),
     [
         pytest.param(*SUPERVISED_CONTRASTIVE, id="contrastive"),
-        pytest.param(*DICE, id="dice"),
-        pytest.param(*RELATIVISTIC, id="relativistic-root-and-fed-back"),
+        pytest.param(*DICE, id="dice", marks=pytest.mark.thorough),
+        pytest.param(
+            *RELATIVISTIC, id="relativistic-root-and-fed-back", marks=pytest.mark.thorough
+        ),
     ],
 )
 def test_ranks_train_on_the_loss_of_the_whole_batch(

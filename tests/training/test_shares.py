@@ -275,12 +275,17 @@ for epoch in range(2):
 torch.save(model.state_dict(), "net.pt")
 """
 
+THOROUGH = pytest.mark.thorough
 PROGRAMS = [
     pytest.param(DRAWN, None, "order_share(Alike(kinds.tolist()), drop_last=True)", id="orders"),
     pytest.param(COLUMNS, None, "train = own_share(batchify(torch.randint(", id="side-by-side"),
     pytest.param(SLICED, None, "signal, kind, kept = own_share(signal, kind, kept)", id="slices"),
-    pytest.param(LANGUAGE, None, "inputs, targets = own_share(inputs, targets)", id="states"),
-    pytest.param(STREAMED, 1, "clip, target = own_share(clip, target, dim=1)", id="columns"),
+    pytest.param(
+        LANGUAGE, None, "inputs, targets = own_share(inputs, targets)", id="states", marks=THOROUGH
+    ),
+    pytest.param(
+        STREAMED, 1, "clip, target = own_share(clip, target, dim=1)", id="columns", marks=THOROUGH
+    ),
 ]
 
 
