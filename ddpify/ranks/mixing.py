@@ -34,6 +34,7 @@ class Of(Enum):
     COUNT = "how many this rank has, which is the same on each"
     HALF = "made from one of all ranks and one of this rank's samples"
     FOLD = "a sum over the ranks, divided by the count of one"
+    PART = "divided or multiplied in place, by something that is not a constant"
 
 
 _OPERATIONS: Final = {
@@ -157,6 +158,11 @@ def _by_size(value: RankValue, divides: bool, site: Site) -> RankValue:
     """Divided by the number of ranks a sum is a mean; a count times it is that of all."""
     mean = _with(value, Of.MEAN, site) if Of.ALL in marks(value) else value
     return _without(mean, {Of.ALL, Of.FOLD} if divides else {Of.ALL, Of.FOLD, Of.COUNT})
+
+
+def scaled(value: RankValue, site: Site) -> RankValue:
+    """A tensor after ``loss /= len(batch)``, which leaves it the one that a call has made."""
+    return _with(value, Of.PART, site)
 
 
 def _with(value: RankValue, of: Of, site: Site) -> RankValue:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import assigning, calls, containers, naming
+from ddpify.ranks import assigning, calls, containers, mixing, naming
 from ddpify.ranks.attempts import attempt
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.frames import RankFrame
@@ -69,7 +69,9 @@ def _in_place(f: RankFrame, node: ast.AugAssign, value: RankValue) -> RankValue:
         return value
     for thing in old.things:
         thing.synced = thing.synced and not spread(value)
-    return replace(value, things=old.things, deps=value.deps - frozenset(old.things))
+    made = replace(value, things=old.things, deps=value.deps - frozenset(old.things))
+    by_more = isinstance(node.op, (ast.Div, ast.Mult)) and not made.deps <= old.deps
+    return mixing.scaled(made, f.module.site(node)) if by_more else made
 
 
 def _loaded(target: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr:

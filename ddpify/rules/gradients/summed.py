@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks import words
+from ddpify.ranks.mixing import Of, marks
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import constant
@@ -27,9 +28,8 @@ def summed(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
         made = made_by(backward.receiver)
         if made is None or calls.isdisjoint(t.call for t in live(backward.receiver)):
             continue
-        fresh = made.result is not None and backward.receiver.deps <= made.result.deps
-        if _one_by_one(backward.receiver) or not fresh:
-            continue  # `loss /= len(batch)` leaves the tensor, and a mean in it
+        if _one_by_one(backward.receiver) or Of.PART in marks(backward.receiver):
+            continue
         if reduction(made) == "sum" or _sums_entries(made, calls):
             yield backward, made
 
