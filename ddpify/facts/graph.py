@@ -36,11 +36,7 @@ def unused(m: Machine, things: tuple[Thing, ...]) -> str:
     for forward in roles.forwards_of(m):
         if roles.whole(forward.model).born in born and _drops_output(m, forward):
             return "not every output reaches the loss"
-    for info in _classes(things):
-        reason = _class_reason(info)
-        if reason:
-            return reason
-    return ""
+    return next(filter(None, map(_reason, _parts(things))), "")
 
 
 def _drops_output(m: Machine, forward: Forward) -> bool:
@@ -55,19 +51,23 @@ def _drops_output(m: Machine, forward: Forward) -> bool:
     return any(isinstance(n, ast.Name) and n.id == "_" for n in names)
 
 
-def _classes(things: tuple[Thing, ...], depth: int = 4) -> tuple[ClassInfo, ...]:
-    """The project's classes that a model is made of."""
-    found: list[ClassInfo] = []
+def _parts(things: tuple[Thing, ...], depth: int = 4) -> tuple[Thing, ...]:
+    """The models of the project's classes that a model is made of, one of each class."""
+    found: dict[ClassInfo, Thing] = {}
     for thing in things:
-        if isinstance(thing.ref, ClassInfo) and thing.ref not in found:
-            found.append(thing.ref)
+        if isinstance(thing.ref, ClassInfo):
+            found.setdefault(thing.ref, thing)
         if depth:
             parts = tuple(t for v in thing.attrs.values() for t in v.of(Kind.MODEL))
-            found += [c for c in _classes(parts, depth - 1) if c not in found]
-    return tuple(found)
+            for part in _parts(parts, depth - 1):
+                assert isinstance(part.ref, ClassInfo)
+                found.setdefault(part.ref, part)
+    return tuple(found.values())
 
 
-def _class_reason(info: ClassInfo) -> str:
+def _reason(thing: Thing) -> str:
+    info = thing.ref
+    assert isinstance(info, ClassInfo)
     methods = [n for n in info.node.body if isinstance(n, ast.FunctionDef)]
     forward = next((n for n in methods if n.name == "forward"), None)
     init = next((n for n in methods if n.name == "__init__"), None)
@@ -85,7 +85,8 @@ def _class_reason(info: ClassInfo) -> str:
     if layers:
         return f"`{sorted(layers)[0]}` is never used"
     elsewhere = {n.attr for m in methods if m not in (forward, init) for n in _own(m)}
-    asked = {name for name in made & used - elsewhere if _is_optional(name, forward, init)}
+    parts = {name for name in made & used - elsewhere if _is_part(thing, name)}
+    asked = {name for name in parts if _is_optional(name, forward, init)}
     return f"`{sorted(asked)[0]}` is used under a condition only" if asked else ""
 
 
@@ -94,7 +95,7 @@ def _is_optional(name: str, forward: ast.FunctionDef, init: ast.FunctionDef) -> 
     tests = [test for test, body in _branches(forward) if any(n.attr == name for n in _own(body))]
     uses = sum(n.attr == name for n in _own(forward))
     inside = sum(n.attr == name for _, body in _branches(forward) for n in _own(body))
-    if not tests or inside < uses or not _makes_layer(init, name, always=True):
+    if not tests or inside < uses or not _is_always_made(init, name):
         return False
     asked = {n.attr for test in tests for n in _own(test)}
     return len(tests) == 1 and not asked & {name, "training"}
@@ -117,9 +118,22 @@ def _own(scope: ast.AST) -> list[ast.Attribute]:
     return [n for n in found if isinstance(n.value, ast.Name) and n.value.id == "self"]
 
 
-def _makes_layer(init: ast.FunctionDef, name: str, *, always: bool = False) -> bool:
-    """Whether ``self.name = nn.Something(...)`` with parameters, under no condition."""
-    for node in init.body if always else ast.walk(init):
+def _is_part(thing: Thing, name: str) -> bool:
+    """Whether an attribute is a module with parameters: of the project, or of torch."""
+    parts = thing.attrs[name].of(Kind.MODEL) if name in thing.attrs else ()
+    return any(isinstance(p.ref, ClassInfo) or p.name.endswith(WITH_PARAMETERS) for p in parts)
+
+
+def _is_always_made(init: ast.FunctionDef, name: str) -> bool:
+    """Whether the constructor makes it under no condition."""
+    stored = (n for n in init.body if isinstance(n, (ast.Assign, ast.AnnAssign)))
+    made = (n for n in stored if any(a.attr == name for a in _own(n)))
+    return any(isinstance(a.ctx, ast.Store) for n in made for a in _own(n) if a.attr == name)
+
+
+def _makes_layer(init: ast.FunctionDef, name: str) -> bool:
+    """Whether ``self.name = nn.Something(...)`` with parameters."""
+    for node in ast.walk(init):
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == f"self.{name}":
             text = ast.unparse(node.value)
             return text.startswith("nn.") and text.split("(")[0].endswith(WITH_PARAMETERS)

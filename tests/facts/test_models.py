@@ -210,6 +210,14 @@ def test_a_frozen_model_of_a_pair_is_not_among_the_trained(tmp_path: Path) -> No
 
 TWO_HEADS = """AUX = False
 
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.inner(x)
+
 class Net(nn.Module):
     def __init__(self, wide=False):
         super().__init__()
@@ -235,6 +243,12 @@ HEADS = {
         "",
     ),
     "where-made": (f"if wide: {ALWAYS}", "if self.wide: x = self.aux(x)", ""),
+    "of-the-project": (
+        "self.aux = Head()",
+        "if AUX: x = self.aux(x)",
+        "used under a condition only",
+    ),
+    "without-parameters": ("self.aux = nn.ReLU()", "if AUX: x = self.aux(x)", ""),
     "in-training": (ALWAYS, "if self.training: x = self.aux(x)", ""),
 }
 
