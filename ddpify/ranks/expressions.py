@@ -110,7 +110,13 @@ def _unary(m: RankMachine, f: RankFrame, node: ast.UnaryOp) -> RankValue:
 
 
 def _binary(m: RankMachine, f: RankFrame, node: ast.BinOp) -> RankValue:
-    left, right = evaluate(m, f, node.left), evaluate(m, f, node.right)
+    return operation(m, f, node, evaluate(m, f, node.left), evaluate(m, f, node.right))
+
+
+def operation(
+    m: RankMachine, f: RankFrame, node: ast.BinOp, left: RankValue, right: RankValue
+) -> RankValue:
+    """What an operator makes of its two operands."""
     if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
     op = type(node.op).__name__

@@ -10,6 +10,7 @@ from typing import Any
 from ddpify.ranks import assigning, calls, containers, mixing, naming
 from ddpify.ranks.attempts import attempt
 from ddpify.ranks.contexts import entered_context
+from ddpify.ranks.expressions import operation
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.lazily import first_use
 from ddpify.ranks.looping import go_on_while, go_through
@@ -54,18 +55,18 @@ def _ann_assign(m: RankMachine, f: RankFrame, node: ast.AnnAssign) -> None:
 def _aug_assign(m: RankMachine, f: RankFrame, node: ast.AugAssign) -> None:
     binary = ast.BinOp(left=_loaded(node.target), op=node.op, right=node.value)
     ast.copy_location(binary, node)
-    value = m.evaluate(f, binary)
+    old = m.evaluate(f, binary.left)
+    value = operation(m, f, binary, old, m.evaluate(f, node.value))
     if value.known and same(*value.atoms) and m.here.loops:
         value = replace(
             value, atoms=symbol(f"{ast.unparse(node.target)}@{f.module.site(node)}").atoms
         )
-    assigning.assign(m, f, node.target, _in_place(f, node, value))
+    assigning.assign(m, f, node.target, _in_place(f, node, old, value))
 
 
-def _in_place(f: RankFrame, node: ast.AugAssign, value: RankValue) -> RankValue:
+def _in_place(f: RankFrame, node: ast.AugAssign, old: RankValue, value: RankValue) -> RankValue:
     """``total += x`` changes a tensor in place: it stays the same tensor, with more in it."""
-    old = f.names.get(node.target.id) if isinstance(node.target, ast.Name) else None
-    if old is None or value.things or not assigning.is_tensor(old):
+    if isinstance(node.target, ast.Subscript) or value.things or not assigning.is_tensor(old):
         return value
     for thing in old.things:
         thing.synced = thing.synced and not spread(value)
