@@ -132,7 +132,7 @@ def _names(m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: s
         value = _get(f, name)
         if value is None or name in done or not is_local(m, value):
             continue
-        adds, aliased = accumulates(node, name), _aliased(f, tree, node, name)
+        adds, aliased = accumulates(tree, node, name), _aliased(f, tree, node, name)
         if tree.read_after(node, name) or (adds and aliased):
             found.append((name, value.measure if adds and not aliased else Measure.MIXED))
     return found
@@ -156,11 +156,11 @@ def _bound_in(m: Machine, f: Frame, loop: Loop) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def accumulates(node: ast.stmt, name: str) -> bool:
+def accumulates(tree: Tree, node: ast.stmt, name: str) -> bool:
     """Whether the loop adds to ``name`` (rather than binding it anew for each batch)."""
     if isinstance(node, ast.For) and name in _bound_by(node):
         return False
-    for inner in ast.walk(node):
+    for inner in tree.nodes(node):
         if isinstance(inner, ast.AugAssign) and name in _added_to(inner.target):
             return True
         called = inner.value if isinstance(inner, ast.Expr) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Final
 
 from ddpify.facts import roles
 from ddpify.facts.events import Forward
@@ -12,6 +13,14 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing
 from ddpify.source import Site
+
+_WITH_PARAMETERS: Final = frozenset(
+    f"torch.nn.{name}"
+    for name in """Linear Bilinear Embedding EmbeddingBag RNN LSTM GRU RNNCell LSTMCell GRUCell
+    Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d
+    BatchNorm3d LayerNorm GroupNorm PReLU MultiheadAttention Transformer TransformerEncoder
+    TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer Sequential""".split()
+)
 
 
 def repeated(m: Machine) -> frozenset[Site]:
@@ -79,7 +88,7 @@ def _reason(thing: Thing) -> str:
         return "a part runs under no_grad"
     made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
     used = {n.attr for n in _own(info.node) if isinstance(n.ctx, ast.Load)}
-    layers = {name for name in made - used if _makes_layer(init, name)}
+    layers = {name for name in made - used if _is_part(thing, name)}
     if any(isinstance(n, ast.Call) and _walks_modules(n) for n in ast.walk(forward)):
         return ""
     if layers:
@@ -119,9 +128,9 @@ def _own(scope: ast.AST) -> list[ast.Attribute]:
 
 
 def _is_part(thing: Thing, name: str) -> bool:
-    """Whether an attribute is a module with parameters: of the project, or of torch."""
+    """Whether an attribute is a module that has parameters: of the project, or of torch."""
     parts = thing.attrs[name].of(Kind.MODEL) if name in thing.attrs else ()
-    return any(isinstance(p.ref, ClassInfo) or p.name.endswith(WITH_PARAMETERS) for p in parts)
+    return any(isinstance(p.ref, ClassInfo) or p.name in _WITH_PARAMETERS for p in parts)
 
 
 def _is_always_made(init: ast.FunctionDef, name: str) -> bool:
@@ -129,18 +138,6 @@ def _is_always_made(init: ast.FunctionDef, name: str) -> bool:
     stored = (n for n in init.body if isinstance(n, (ast.Assign, ast.AnnAssign)))
     made = (n for n in stored if any(a.attr == name for a in _own(n)))
     return any(isinstance(a.ctx, ast.Store) for n in made for a in _own(n) if a.attr == name)
-
-
-def _makes_layer(init: ast.FunctionDef, name: str) -> bool:
-    """Whether ``self.name = nn.Something(...)`` with parameters."""
-    for node in ast.walk(init):
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == f"self.{name}":
-            text = ast.unparse(node.value)
-            return text.startswith("nn.") and text.split("(")[0].endswith(WITH_PARAMETERS)
-    return False
-
-
-WITH_PARAMETERS = ("Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "LSTM", "GRU", "Sequential")
 
 
 def _walks_modules(call: ast.Call) -> bool:

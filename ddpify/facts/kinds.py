@@ -185,8 +185,9 @@ def copied(value: Value, others: Others) -> Value:
     for thing in value.things:
         container = thing.kind in CONTAINERS
         things += [_copied_container(thing, others)] if container else _instead(thing, others)
-    deps = (new for dep in value.deps for new in _instead(dep, others))
-    return value.but(things=tuple(dict.fromkeys(things)), deps=frozenset(deps))
+    replaced = value.deps & others.keys()
+    deps = value.deps - replaced | {new for dep in replaced for new in _instead(dep, others)}
+    return value.but(things=tuple(dict.fromkeys(things)), deps=deps)
 
 
 def _instead(thing: Thing, others: Others) -> Iterable[Thing]:

@@ -235,6 +235,7 @@ HEADS = {
     "ternary": (ALWAYS, "x = self.aux(x) if x.sum() > 0 else x", "used under a condition only"),
     "other-side": (ALWAYS, "if AUX: x = x * 2\n        else: x = self.aux(x)", "used under"),
     "never": (ALWAYS, "x = x * 2", "never used"),
+    "never-transposed": ("self.up = torch.nn.ConvTranspose2d(4, 1, 2)", "pass", "never used"),
     "always": (ALWAYS, "x = self.aux(x)", ""),
     "both-sides": (ALWAYS, "x = self.aux(x) if AUX else self.aux(x * 2)", ""),
     "where-it-is": (

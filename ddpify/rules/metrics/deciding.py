@@ -17,10 +17,11 @@ from ddpify.source import Site
 
 def left_behind(facts: Facts, end: LoopEnd) -> tuple[str, ...]:
     """What an evaluation adds up; of a meter with several sums the whole."""
-    node = facts.tree(end.loop.site).statement(end.loop.site)
+    tree = facts.tree(end.loop.site)
+    node = tree.statement(end.loop.site)
     if node is None:
         return ()
-    summed = tuple(name for name in end.others if accumulates(node, name))
+    summed = tuple(name for name in end.others if accumulates(tree, node, name))
     names = (*end.sums, *end.means, *end.meters, *summed, *end.samples, *end.batches)
     return tuple(dict.fromkeys(_owner(end, name, names) for name in names))
 
