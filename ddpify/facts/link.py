@@ -22,7 +22,7 @@ from ddpify.facts.machine import ProgramReader
 from ddpify.facts.model import Agreement, Facts, Gather, Home, Model, Status
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
-from ddpify.facts.sized import sized
+from ddpify.facts.sized import sized, whole_shapes
 from ddpify.facts.tracing import is_mean
 from ddpify.facts.values import Kind, Thing
 from ddpify.facts.whole import gathers, losses
@@ -106,9 +106,8 @@ def _as_migrated(
     target, agreed = _agreed(readings, migrated)
     replicated = sharding.left_whole(trial, wanted - shared_out, target.spared)
     facts = gather(readings.project, target, models, status)
-    facts = replace(
-        facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole, sized=sizes
-    )
+    facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
+    facts = replace(facts, sized=sizes, whole_shapes=whole_shapes(bare))
     return with_escapes(replace(facts, agreements=agreed))
 
 

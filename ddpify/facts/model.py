@@ -246,6 +246,7 @@ class Facts:
     shares: tuple[Share, ...] = ()
     whole: tuple[tuple[Gather, Site], ...] = ()
     sized: frozenset[Site] = frozenset()
+    whole_shapes: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
     firsts: tuple[Call, ...] = ()
     divisions: tuple[Division, ...] = ()

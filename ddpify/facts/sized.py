@@ -10,14 +10,14 @@ for each sample of the rank's batch. ::
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ddpify.facts import roles
 from ddpify.facts.events import Call
 from ddpify.facts.model import Role
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, Kind, Measure, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 _TORCH = "randn rand zeros ones full empty eye arange randint randperm".split()
@@ -43,6 +43,28 @@ def sized(m: Machine) -> frozenset[Site]:
     found |= {s for loop in loops for s in _compared(m, loop, sizes)}
     bodies = [*loops, *(c.site for c in shaped)]
     return frozenset(s for s in found if any(s.within(body) for body in bodies))
+
+
+def whole_shapes(m: Machine) -> frozenset[Site]:
+    """The calls in training loops that are given the batch size from an object or a container,
+    where no expression here can be divided: ``torch.zeros(1, self.batch_size, 8)``."""
+    calls = roles.calls_of(m)
+    training = roles.training_loops(calls)
+    loops = {loop.batch.site for loop in training}
+    loaders = roles.loaders(calls, training, m)
+    given = [one.call.arg(1, "batch_size") for one in loaders if Role.TRAINING in one.roles]
+    options = {thing for value in given if value is not None for thing in value.of(Kind.ARGUMENT)}
+    sizes = tuple(_sizes(m, calls)) if options else ()
+    shapes = (c for c in calls if c.name in SHAPED and options & set(_numbers(c.args)))
+    inside = (c for c in shapes if any(loop.site in loops for loop in c.where.loops()))
+    return frozenset(c.site for c in inside if not any(_shapes(m, c, sizes)))
+
+
+def _numbers(values: Iterable[Value]) -> Iterator[Thing]:
+    for value in values:
+        yield from value.of(Kind.ARGUMENT)
+        for entries in value.of(Kind.TUPLE):
+            yield from _numbers(entries.items or ())
 
 
 def rows_of(m: Machine, value: Value) -> Value:

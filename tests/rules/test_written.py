@@ -47,6 +47,26 @@ def test_a_generator_without_end_counts_its_passes(tmp_path: Path) -> None:
     assert not [f for f in judged(read(entry)) if f.rule == "DDP201"]
 
 
+def test_a_loader_that_each_pass_makes_is_told_the_epoch_when_it_is_there(tmp_path: Path) -> None:
+    _, before, after = SINGLE.files[0][1].partition("    fitting = ")
+    made = after.partition("\n")[0]
+    loop = "    for round_ in range(5):\n"
+    entry = put_example(
+        changed(
+            SINGLE,
+            (f"{before}{made}\n", ""),
+            (loop, f"{loop}        fitting = feed(signals, labels, opt)\n"),
+            ("def main", f"def feed(signals, labels, opt):\n    return {made}\n\n\ndef main"),
+        ),
+        tmp_path,
+    )
+    migrated(entry)
+    lines = [line.strip() for line in entry.read_text().splitlines()]
+    at = lines.index("begin_epoch(fitting, round_)")
+    assert lines[at + 1] == "for signal, label in fitting:"
+    assert lines.index("fitting = feed(signals, labels, opt)") < at
+
+
 def test_a_batch_norm_that_met_its_replicas_meets_the_ranks(tmp_path: Path) -> None:
     entry = put({"main.py": OWN_BATCH_NORM}, tmp_path) / "main.py"
     migrated(entry)

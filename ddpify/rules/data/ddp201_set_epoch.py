@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.details import loader_arguments
+from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, TrainingLoop
@@ -176,8 +176,9 @@ def _at_epoch_head(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edi
 
 
 def _made_inside(epoch: Loop, loader: Thing) -> bool:
-    a, b = loader.born, epoch.site
-    return a.path == b.path and b.span.line <= a.span.line <= b.span.end_line
+    """Whether a pass makes it anew: it has no name yet where the first pass begins."""
+    made = call_that_made(loader)
+    return made is not None and made.order >= epoch.first
 
 
 def _before_batches(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:

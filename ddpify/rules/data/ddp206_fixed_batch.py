@@ -32,6 +32,14 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             Severity.ERROR,
             (edit(facts, How.REPLACE, site, "per_rank_batch_size({})"),),
         )
+    for site in sorted(facts.whole_shapes):
+        yield Finding(
+            "DDP206",
+            site,
+            "each rank's batch is smaller than this shape, whose size an object keeps",
+            Severity.ERROR,
+            advice="take the size from the batch itself, or give the object a rank's share of it",
+        )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -67,6 +75,21 @@ def _is_whole(call: RankCall, number: int, size: RankCall) -> bool:
     return equal and (not value.known or ast.unparse(node) == ast.unparse(whole))
 
 
+_KEEPS = """class Recurrent(nn.Module):
+    def __init__(self, net, many):
+        super().__init__()
+        self.net, self.many = net, many
+        self.begin()
+
+    def begin(self, many=None):
+        self.state = torch.zeros(many or self.many, 16)  # DDP206
+
+    def forward(self, x):
+        return self.net(x + self.state)
+
+
+"""
+
 RULE = Rule(
     "DDP206",
     "fixed-batch-shape",
@@ -101,6 +124,15 @@ RULE = Rule(
                 "            adam.zero_grad()\n",
                 "            signal = signal + noise(opt.bs, 16)  # DDP206\n"
                 "            adam.zero_grad()\n",
+            ),
+        ),
+        changed(  # a model keeps it
+            SINGLE,
+            ("def accuracy", f"{_KEEPS}def accuracy"),
+            ("    adam =", "    net = Recurrent(net, opt.bs)\n    adam ="),
+            (
+                "            adam.zero_grad()\n",
+                "            net.begin()\n            adam.zero_grad()\n",
             ),
         ),
         changed(
