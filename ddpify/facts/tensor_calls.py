@@ -17,7 +17,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure, listed
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 
 # Of each sequence as many entries as it is long: those that are not padding.
 PACKS = frozenset({"pack_padded_sequence", "pack_sequence"})
@@ -53,12 +53,16 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
     if not name.startswith(("torch.", "numpy.")) or not call.args:
         return None
     first = call.args[0]
+    if tail.startswith("is_") and tail in measures.TRAITS:
+        return NOTHING
     if name.startswith("torch.nn.functional.") and is_loss(tail):
         return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
-    if tail in ("sum", "mean"):
+    plain = name == "numpy.average" and len(call.args) == 1 and not call.kwargs
+    if tail in ("sum", "mean") or plain:
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         measure = listed(first) or flat_measure(first)
-        return reduced(m, f, tail, measure, measures.axis_of(axis), call, call.args)
+        how = "mean" if plain else tail
+        return reduced(m, f, how, measure, measures.axis_of(axis), call, call.args)
     if tail in batch_axis.PRODUCTS and len(call.args) == 2:
         return computed(*call.args, measure=batch_axis.products(*call.args, tail == "bmm"))
     if tail in rows.CUTS:
