@@ -182,7 +182,8 @@ def _is_per_sample(local: list[Value]) -> bool:
 
 
 def _blocks(local: list[Value]) -> int:
-    return local[0].blocks if len(local) == 1 else 0
+    whole = len(local) == 1 and local[0].measure is Measure.SAMPLES
+    return local[0].blocks if whole else 0
 
 
 def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, event: Call) -> Value:

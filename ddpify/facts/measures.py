@@ -95,7 +95,8 @@ CREATES = frozenset(
     "randn rand zeros ones full empty randint normal Tensor FloatTensor LongTensor".split()
 )
 KEEPS_ANY = frozenset(
-    "item detach cpu cuda to float double half long int clone data numpy tolist astype type_as".split()
+    """item detach cpu cuda to float double half long int clone data numpy tolist astype
+    type_as""".split()
 )
 ELEMENTWISE_FUNCTIONS = frozenset(
     """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt

@@ -17,7 +17,7 @@ from tests.facts.marks import facts_of
 
 PROGRAM = """import argparse
 import collections
-import numpy as np
+import random
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 class Net(nn.Module):
@@ -73,7 +73,16 @@ for x, y, lengths in DataLoader(rows, 2):
     optimizer.step()
 """
 MEAN, SUM, RATIO, MIXED = Measure.MEAN, Measure.SUM, Measure.RATIO, Measure.MIXED
+ENTRY = Measure.ENTRY  # not followed
 FIRST = "loss = asked(x)[0].mean()"
+EACH = """rows = []
+for row in out:
+    {}
+loss = torch.{}.mean()"""
+EITHER = """if random.random() < 0.5:
+        rows.append({})
+    else:
+        rows.append(row[None])"""
 PENALTY = """mix = (x * 2).requires_grad_(True)
 slope = torch.autograd.grad({}, mix, {}create_graph=True)[0]
 loss = ((slope.view(slope.size(0), -1).norm(2, dim=1) - 1) ** 2).mean()"""
@@ -113,6 +122,12 @@ ROWS = [
     ("largest-of-the-turned", "loss = out.transpose(0, 1).max(1)[0].mean()", MIXED),
     ("all-of-the-turned", "loss = out.transpose(0, 1).mean()", MEAN),
     ("first-sample", "loss = out[0, :].mean()", MIXED),
+    ("row-by-row", EACH.format("rows.append(row)", "stack(rows)"), MEAN),
+    ("row-by-row-behind", EACH.format("rows.append(row)", "stack(rows, 1).sum(1)"), ENTRY),
+    ("parts-of-rows", EACH.format("rows.append(row)", "cat(rows)"), RATIO),
+    ("one-row-or-another", EACH.format(EITHER.format("row[None].clone()"), "cat(rows)"), MEAN),
+    ("one-row-or-two", EACH.format(EITHER.format("row.view(2, 1, -1)"), "cat(rows)"), ENTRY),
+    ("some-rows", EACH.format("if x.is_cuda: rows.append(row[None])", "cat(rows)"), ENTRY),
     ("first-where-two", f"loss = out.mean()\nif args.both:\n    {FIRST}", MEAN),
     ("first-where-one", f"loss = out.mean()\nif not args.both:\n    {FIRST}", MIXED),
     ("first-where-the-other", f"loss = out.mean()\nif args.other:\n    {FIRST}", MEAN),
