@@ -151,7 +151,7 @@ def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> No
     base = m.evaluate(f, target.value)
     index = m.evaluate(f, target.slice)
     if flat_measure(index) is not Measure.UNIFORM and not value.things:
-        value = computed(value, index)
+        value = computed(value, index).but(blocks=value.blocks)
     _taint(m, f, target, base, value)
     for thing in base.things:
         if special.special(m, f, thing, "__setitem__", (index, value), m.site(f, target)):

@@ -47,6 +47,8 @@ def _plain_attribute(base: Value, name: str) -> Value:
         return NOTHING
     keep = name in measures.KEEPS_ANY or name in ("T", "mT")
     plain = computed(base, measure=base.measure if keep else None)
+    if name == "data":
+        return plain.but(rows=base.rows, blocks=base.blocks)
     return batch_axis.moved(name, None, 0, base, plain)
 
 

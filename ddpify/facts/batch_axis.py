@@ -30,6 +30,9 @@ def moved(name: str, call: Call | None, given: int, value: Value, result: Value)
     """``result`` of ``value.name(...)``; ``given``: how many arguments come before its own."""
     if value.turned and name in FLATTENS and _flattens(name, call, given):
         return result.but(turned=False)  # one axis with all entries
+    if value.measure is Measure.ENTRY and name == "unsqueeze":
+        axis = call.arg(given, "dim") if call is not None else None
+        return result.but(blocks=1 if axis is not None and axis.const == 0 else 0)
     if name not in TURNS or value.measure not in measures.ENTRIES or result.turned:
         return result
     return result.but(turned=True, rows=False) if _turns(name, call, given) else result
@@ -70,6 +73,8 @@ def keeps(index: ast.Tuple) -> bool:
 
 def indexed(index: ast.expr, result: Value) -> Value:
     """What an index leaves, with the batch axis further behind where it puts one before it."""
+    if result.measure is Measure.ENTRY:
+        return result.but(blocks=1 if lifted(index) else 0)
     if result.measure not in measures.ENTRIES or not lifted(index):
         return result
     return result.but(turned=True, rows=False)

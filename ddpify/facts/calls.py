@@ -174,7 +174,7 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
     whole = Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
-    return outputs.separate(model, whole, output) if batched else whole
+    return outputs.separate(model, whole, output, event.where.guards) if batched else whole
 
 
 def _is_per_sample(local: list[Value]) -> bool:
@@ -182,7 +182,8 @@ def _is_per_sample(local: list[Value]) -> bool:
 
 
 def _blocks(local: list[Value]) -> int:
-    return local[0].blocks if len(local) == 1 else 0
+    whole = len(local) == 1 and local[0].measure is Measure.SAMPLES
+    return local[0].blocks if whole else 0
 
 
 def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, event: Call) -> Value:

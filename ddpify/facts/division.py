@@ -135,7 +135,7 @@ class _Loop:
         objects = [name for name in names if self._is_object(name)]
         names = tuple(part for name in names for part in self._parts(name, split, forwards))
         said = set() if objects or self._turns(forwards) else self._said(forwards, carried)
-        axis = _the_axis(names, said | {asked})
+        axis = _the_axis(names, said | {asked}, bool(objects))
         if isinstance(axis, str):
             return axis
         if unfollowed(self.m, self.training.batch.site, axis, forwards):
@@ -272,12 +272,14 @@ class _Loop:
         return found
 
 
-def _the_axis(names: tuple[str, ...], said: set[int | None]) -> int | Why:
+def _the_axis(names: tuple[str, ...], said: set[int | None], objects: bool) -> int | Why:
     """The one axis that is said, or why none is."""
     known = sorted(one for one in said if one is not None)
     if len(known) > 1:
         return "along which axis samples lie is said in different ways"
     if not known:
         every = " and ".join(f"`{name}`" for name in names)
-        return f"nothing says along which axis {every} hold samples (--batch-dim 0 says the first)"
+        usual = "--batch-dim 1, where torchtext's fields are not `batch_first`"
+        hint = usual if objects else "--batch-dim 0 says the first"
+        return f"nothing says along which axis {every} hold samples ({hint})"
     return known[0]

@@ -8,7 +8,7 @@ for each sample of the batch.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ddpify.facts import carried
@@ -77,13 +77,51 @@ def fill(m: Machine, f: Frame, loop: Loop, node: ast.For | ast.AsyncFor) -> None
     if not isinstance(node, ast.For) or not per_sample(loop.over) or _pairs(m, loop):
         return
     for name, value in _begun(m, f, loop):
-        grown = growth(m.tree(loop.site.path), node, name)
-        if grown is None or grown.inner is not None or grown.how != "append":
+        added = each_pass(node, name)
+        entries = [m.values.get(m.site(f, each)) for each in added]
+        if not added or any(e is None or flat_measure(e) not in OF_ONE for e in entries):
             continue
-        entry = m.values.get(m.site(f, grown.value))
-        fits = entry is not None and flat_measure(entry) in OF_ONE
-        if fits and not carried.depends([node], [grown.value]):
-            f.bind(name, value.but(rows=True))
+        grown = growth(m.tree(loop.site.path), node, name)
+        own = grown is not None and not carried.depends([node], added)
+        f.bind(name, value.but(rows=own, blocks=0 if own else 1))
+
+
+def each_pass(node: ast.For, name: str) -> list[ast.expr]:
+    """What a loop may append to a list, where each pass appends once, whatever it decides."""
+    skips = (ast.Break, ast.Continue, ast.Return, ast.Yield, ast.YieldFrom)
+    if any(isinstance(inner, skips) for inner in ast.walk(node)):
+        return []
+    number, added = _appended(node.body, name)
+    return added if number == 1 else []
+
+
+def _appended(block: Sequence[ast.stmt], name: str) -> tuple[int | None, list[ast.expr]]:
+    """How often statements append to a list, None where that depends; and what."""
+    total, added = 0, list[ast.expr]()
+    for statement in block:
+        mentions = [n for n in ast.walk(statement) if isinstance(n, ast.Name) and n.id == name]
+        called = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(statement, (ast.If, ast.With)):
+            sides = [statement.body, *([statement.orelse] if isinstance(statement, ast.If) else [])]
+            found = [_appended(side, name) for side in sides]
+            inside = [n for side in sides for each in side for n in ast.walk(each)]
+            number = found[0][0] if len({each[0] for each in found}) == 1 else None
+            if number is None or any(mention not in inside for mention in mentions):
+                return None, []
+            total += number
+            added += [value for _, values in found for value in values]
+        elif len(mentions) == 1 and isinstance(called, ast.Call) and _appends(called, mentions[0]):
+            total += 1
+            added += called.args
+        elif mentions:
+            return None, []
+    return total, added
+
+
+def _appends(call: ast.Call, mention: ast.Name) -> bool:
+    method = call.func
+    own = isinstance(method, ast.Attribute) and method.value is mention
+    return own and ast.unparse(method).endswith(".append") and len(call.args) == 1
 
 
 def _pairs(m: Machine, loop: Loop) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind
 from ddpify.python import writers
+from ddpify.source import Site
 
 
 def instance_kind(info: ClassInfo) -> Kind:
@@ -14,6 +17,15 @@ def instance_kind(info: ClassInfo) -> Kind:
         if kind is not None:
             return Kind.CRITERION if kind is Kind.MODEL and base.endswith("Loss") else kind
     return Kind.INSTANCE
+
+
+def handed_on(info: ClassInfo) -> Site | None:
+    """Where a class of the project, or its base, calls the constructor of the library's class."""
+    for base in reversed(info.mro()):
+        for node in ast.walk(base.node):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__":
+                return base.module.source.site(node)
+    return None
 
 
 def class_kind(name: str) -> Kind | None:

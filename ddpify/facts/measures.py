@@ -95,7 +95,8 @@ CREATES = frozenset(
     "randn rand zeros ones full empty randint normal Tensor FloatTensor LongTensor".split()
 )
 KEEPS_ANY = frozenset(
-    "item detach cpu cuda to float double half long int clone data numpy tolist astype".split()
+    """item detach cpu cuda to float double half long int clone data numpy tolist astype
+    type_as""".split()
 )
 ELEMENTWISE_FUNCTIONS = frozenset(
     """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt
@@ -109,10 +110,10 @@ KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose 
 # Functions that look along an axis, and where it is given, the tensor not counted.
 EXTREMES = {"max": 0, "min": 0, "argmax": 0, "argmin": 0, "scatter": 0, "scatter_": 0}
 RANKINGS = {"topk": 1, "sort": 0, "argsort": 0}
-# What a tensor is, whichever samples it has: attributes and methods.
+# What a tensor is, whichever samples it has: attributes, methods and functions.
 TRAITS = frozenset(
     """device dtype is_cuda ndim requires_grad layout is_sparse dim ndimension get_device
-    is_floating_point is_complex element_size itemsize""".split()
+    is_tensor is_floating_point is_complex element_size itemsize""".split()
 )
 
 

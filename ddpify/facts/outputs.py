@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.fresh import method_of
+from ddpify.facts.returns import reached
+from ddpify.facts.scopes import Guard
 from ddpify.facts.values import Kind, Thing, Value
 
 Names = tuple[str, ...]
 
 
-def separate(model: Thing, whole: Value, call: Thing) -> Value:
-    """What a call of a model gives: each output where it always returns so many, else ``whole``."""
-    names = names_of(model)
+def separate(model: Thing, whole: Value, call: Thing, guards: Iterable[Guard]) -> Value:
+    """What a call of a model gives: each output where it returns so many there, else ``whole``."""
+    names = names_of(model, guards)
     if not names:
         return whole
     made = Thing(Kind.TUPLE, call.born, items=(whole,) * len(names))
@@ -20,24 +23,22 @@ def separate(model: Thing, whole: Value, call: Thing) -> Value:
     return whole.but(things=(made,), rows=False, blocks=0)
 
 
-def names_of(model: Thing) -> Names:
+def names_of(model: Thing, guards: Iterable[Guard]) -> Names:
     """A name, or none (""), for each output of a model; () where it may return one tensor."""
     if model.kind is Kind.WRAPPED:
         inner = model.inner.things if model.inner is not None else ()
-        return names_of(inner[0]) if len(inner) == 1 else ()
-    found = model.ref.lookup("forward") if isinstance(model.ref, ClassInfo) else None
-    functions = [thing.ref for thing in found.things] if found is not None else []
-    if len(functions) != 1 or not isinstance(functions[0], FunctionInfo):
+        return names_of(inner[0], guards) if len(inner) == 1 else ()
+    info = method_of(model, "forward")
+    if info is None:
         return ()
-    node = functions[0].node
     bound: dict[str, list[ast.expr]] = {}
-    for each in ast.walk(node):
+    for each in ast.walk(info.node):
         if isinstance(each, ast.Assign):
             for target in each.targets:
                 for name in (n for n in ast.walk(target) if isinstance(n, ast.Name)):
                     whole = target is name
                     bound.setdefault(name.id, []).append(each.value if whole else target)
-    returned = [n.value for n in ast.walk(node) if isinstance(n, ast.Return)]
+    returned = reached(model, info, guards)
     named = {_names(_bound(value, bound), bound) for value in returned}
     return named.pop() if len(named) == 1 else ()
 

@@ -62,23 +62,27 @@ def function(name: str, tail: str, call: Call, result: Value) -> Value:
     if tail in ("stack", "cat", "concatenate"):
         entries = [v for t in call.args[0].things for v in t.items or ()]
         fit = bool(entries) and all(has_rows(v) for v in entries)
-        end_to_end = fit and tail != "stack" and _along_batch(call)
+        end_to_end = fit and tail != "stack" and along_batch(call)
         blocks = len(entries) if end_to_end else 0
         return result.but(rows=fit and _along_another(call, 1), blocks=blocks)
-    if given and (given[0].blocks or tail in CUTS):
+    listed = bool(given) and bool(given[0].of(Kind.TUPLE, Kind.ITERATOR))
+    if given and not listed and (given[0].blocks or tail in CUTS):
         return _of_blocks(given[0], tail, call, 1, result)
     if not given or not has_rows(given[0]):
         return result
     return _with_rows(result) if _keeps(tail, call, 1) else result
 
 
-def _along_batch(call: Call) -> bool:
+def along_batch(call: Call) -> bool:
+    """Whether tensors are put together along the first axis."""
     axis = call.arg(1, "axis" if "axis" in call.kwargs else "dim")
     return axis is None or (axis.known and axis.const == 0)
 
 
 def _of_blocks(given: Value, name: str, call: Call, first: int, result: Value) -> Value:
     """What is done with batches that lie end to end: `chunk(2)` takes two of them apart."""
+    if name in CUTS and given.measure is Measure.ENTRY:
+        return result
     if name in CUTS:
         size = call.arg(first, "chunks" if name == "chunk" else "split_size_or_sections")
         parts = _parts(size, given.blocks, name) if size is not None else 0

@@ -14,10 +14,11 @@ from ddpify.facts.details import (
     FirstEntry,
 )
 from ddpify.facts.events import Call
-from ddpify.facts.joining import computed, flat_measure, listed
+from ddpify.facts.joining import computed, flat_measure, listed, parts_of
 from ddpify.facts.protocol import Machine
+from ddpify.facts.rows import along_batch
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 
 # Of each sequence as many entries as it is long: those that are not padding.
 PACKS = frozenset({"pack_padded_sequence", "pack_sequence"})
@@ -53,12 +54,15 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
     if not name.startswith(("torch.", "numpy.")) or not call.args:
         return None
     first = call.args[0]
+    if tail.startswith("is_") and tail in measures.TRAITS:
+        return NOTHING
     if name.startswith("torch.nn.functional.") and is_loss(tail):
         return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
-    if tail in ("sum", "mean"):
+    how = "mean" if _averages(name, call) else tail
+    if how in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         measure = listed(first) or flat_measure(first)
-        return reduced(m, f, tail, measure, measures.axis_of(axis), call, call.args)
+        return reduced(m, f, how, measure, measures.axis_of(axis), call, call.args)
     if tail in batch_axis.PRODUCTS and len(call.args) == 2:
         return computed(*call.args, measure=batch_axis.products(*call.args, tail == "bmm"))
     if tail in rows.CUTS:
@@ -67,11 +71,21 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail in counts.CLAMPS and first.of(Kind.TALLY):
         return counts.kept(m, f, first, tail, call)
-    if first.measure in measures.ENTRIES:
-        found = _on_entries(m, f, tail, call)
-        if found is not None:
-            return found
+    found = _of_one(tail, first) or _on_entries(m, f, tail, call)
+    if found is not None:
+        return found
     return _put_together(name, tail, call)
+
+
+def _averages(name: str, call: Call) -> bool:
+    """Without weights."""
+    return name == "numpy.average" and len(call.args) == 1 and not call.kwargs
+
+
+def _of_one(tail: str, entry: Value) -> Value | None:
+    """A batch of one sample, in a loop over those of a batch."""
+    lifted = tail == "unsqueeze" and entry.measure is Measure.ENTRY
+    return computed(entry, measure=Measure.ENTRY) if lifted else None
 
 
 def _put_together(name: str, tail: str, call: Call) -> Value | None:
@@ -79,6 +93,8 @@ def _put_together(name: str, tail: str, call: Call) -> Value | None:
     if name not in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
         return None
     local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}
+    if _has_a_row_each(tail, call.args[0]) and local == {Measure.ENTRY} and along_batch(call):
+        return computed(*call.args, measure=Measure.SAMPLES)
     if tail in ("cat", "concatenate") and call.args[0].rows:  # of each sample some, end to end
         return computed(*call.args, measure=Measure.PICKED)
     return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
@@ -87,6 +103,8 @@ def _put_together(name: str, tail: str, call: Call) -> Value | None:
 def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     """A function of a tensor with entries of samples, None when it is not followed."""
     first = call.args[0]
+    if first.measure not in measures.ENTRIES:
+        return None
     if tail in counts.PICKS or (tail == "where" and len(call.args) == 1):
         return picked(call, call.args)
     if tail in PACKS:  # the entries, and what is not followed
@@ -108,6 +126,13 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         part = computed(*call.args, measure=first.measure)
         return pair(call, part) if tail in measures.PAIR_RESULTS and len(call.args) > 1 else part
     return None
+
+
+def _has_a_row_each(tail: str, entries: Value) -> bool:
+    """Whether what is put together is a list of as many rows as there are samples in the batch."""
+    every = entries.rows or entries.blocks == 1
+    parts = [part for thing in entries.things for part in parts_of(thing)]
+    return every and bool(parts) and (tail == "stack" or all(p.blocks == 1 for p in parts))
 
 
 def _held(value: Value) -> list[Measure]:

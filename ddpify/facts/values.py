@@ -164,7 +164,9 @@ class Value:
     const: Any = NO_CONST
     rows: bool = False  # one per sample of a batch, in their order; of a number: so many
     turned: bool = False  # the first axis may not be that of the batch: `x.transpose(0, 1)`
-    blocks: int = 0  # so many batches end to end, each with rows: `torch.cat([view, other])`
+    # So many batches end to end, each with rows: `torch.cat([view, other])`; one of a list that has
+    # an entry for each sample, whosever it is, and of an entry that is a batch of one, `x[None]`.
+    blocks: int = 0
     setting: bool = field(default=False, compare=False)  # a constant that is another one tomorrow
 
     @property

@@ -15,7 +15,9 @@ from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure
 from tests.facts.marks import facts_of
 
-PROGRAM = """import collections
+PROGRAM = """import argparse
+import collections
+import random
 import torch.nn.functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 class Net(nn.Module):
@@ -35,15 +37,33 @@ class Named(Net):
 class Maybe(Net):
     def forward(self, x):
         return (self.body(x), x) if self.training else self.body(x)
+class Asked(Net):
+    def __init__(self, both, config):
+        super().__init__()
+        self.both = both
+        self.other = config.other
+        self.third = config.third
+        self.third = True
+    def forward(self, x):
+        if self.both:
+            return self.body(x), x
+        if not self.other:
+            return self.body(x)
+        return self.body(x), x
 class Old(nn.Module):
     def __init__(self, average=True):
         super().__init__()
         self.inner = nn.NLLLoss2d(None, average, 255)
     def forward(self, out, y):
         return self.inner(F.log_softmax(out, dim=1), y)
+parser = argparse.ArgumentParser()
+parser.add_argument("--both", action="store_true")
+parser.add_argument("--other", action="store_true")
+args = parser.parse_args()
 net, pair, named, maybe, summed = Net(), Pair(), Named(), Maybe(), Old(False)
+asked = Asked(args.both, args)
 optimizer = torch.optim.SGD([*net.parameters(), *pair.parameters(), *named.parameters(),
-                             *maybe.parameters()], lr=0.1)
+                             *maybe.parameters(), *asked.parameters()], lr=0.1)
 rows = TensorDataset(torch.rand(8, 4, 4), torch.zeros(8, 4).long(), torch.ones(8).long())
 fixed = torch.rand(99, 4, 4)
 for x, y, lengths in DataLoader(rows, 2):
@@ -53,6 +73,16 @@ for x, y, lengths in DataLoader(rows, 2):
     optimizer.step()
 """
 MEAN, SUM, RATIO, MIXED = Measure.MEAN, Measure.SUM, Measure.RATIO, Measure.MIXED
+ENTRY = Measure.ENTRY  # not followed
+FIRST = "loss = asked(x)[0].mean()"
+EACH = """rows = []
+for row in out:
+    {}
+loss = torch.{}.mean()"""
+EITHER = """if random.random() < 0.5:
+        rows.append({})
+    else:
+        rows.append(row[None])"""
 PENALTY = """mix = (x * 2).requires_grad_(True)
 slope = torch.autograd.grad({}, mix, {}create_graph=True)[0]
 loss = ((slope.view(slope.size(0), -1).norm(2, dim=1) - 1) ** 2).mean()"""
@@ -92,6 +122,23 @@ ROWS = [
     ("largest-of-the-turned", "loss = out.transpose(0, 1).max(1)[0].mean()", MIXED),
     ("all-of-the-turned", "loss = out.transpose(0, 1).mean()", MEAN),
     ("first-sample", "loss = out[0, :].mean()", MIXED),
+    ("row-by-row", EACH.format("rows.append(row)", "stack(rows)"), MEAN),
+    ("row-by-row-behind", EACH.format("rows.append(row)", "stack(rows, 1).sum(1)"), ENTRY),
+    ("parts-of-rows", EACH.format("rows.append(row)", "cat(rows)"), RATIO),
+    ("one-row-or-another", EACH.format(EITHER.format("row[None].clone()"), "cat(rows)"), MEAN),
+    ("one-row-or-two", EACH.format(EITHER.format("row.view(2, 1, -1)"), "cat(rows)"), ENTRY),
+    ("some-rows", EACH.format("if x.is_cuda: rows.append(row[None])", "cat(rows)"), ENTRY),
+    ("first-where-two", f"loss = out.mean()\nif args.both:\n    {FIRST}", MEAN),
+    ("first-where-one", f"loss = out.mean()\nif not args.both:\n    {FIRST}", MIXED),
+    ("first-where-the-other", f"loss = out.mean()\nif args.other:\n    {FIRST}", MEAN),
+    ("first-where-not-the-other", f"loss = out.mean()\nif not args.other:\n    {FIRST}", MIXED),
+    (
+        "first-after-a-change",
+        f"loss = out.mean()\nargs.both = x.is_cuda\nif args.both:\n    {FIRST}",
+        MIXED,
+    ),
+    ("like-another", "loss = (out * torch.ones(4).type_as(out)).mean()", MEAN),
+    ("what-it-is", "loss = out.mean()\nif torch.is_tensor(out):\n    loss = loss * 2", MEAN),
     ("first-column", "loss = out[:, 0].mean()", MEAN),
     ("grams", "loss = torch.bmm(out, out.transpose(2, 1)).mean()", MEAN),
     ("grams-of-the-turned", "loss = torch.bmm(out, out.transpose(1, 0)).mean()", MIXED),

@@ -125,5 +125,5 @@ def test_numbers_of_batches_in_a_list(tmp_path: Path) -> None:
     end = "mean = np.mean(losses)\nshare = np.mean(hits)\nprint(mean, share)\n"
     found = shown(tmp_path, "loss.backward()", end)
     assert found == {("mean", "reduce_mean"), ("share", "reduce_sum")}
-    found = shown(tmp_path, "loss.backward()", "print(sum(hits) / len(hits), np.mean(losses))\n")
-    assert found == {("sum(hits)", "reduce_sum"), ("np.mean(losses)", "reduce_mean")}
+    found = shown(tmp_path, "loss.backward()", "print(sum(hits) / len(hits), np.average(losses))\n")
+    assert found == {("sum(hits)", "reduce_sum"), ("np.average(losses)", "reduce_mean")}

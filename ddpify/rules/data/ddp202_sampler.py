@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
+from ddpify.facts.library_classes import handed_on
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
@@ -93,8 +94,8 @@ def _unsupported(loader: Loader) -> str:
             )
         if makes_its_own(thing):
             return (
-                f"`{thing.name}` makes its loader itself: give what it hands to DataLoader a"
-                " distributed sampler, and this rank's part of the batch size, by hand"
+                f"`{thing.name}` makes its loader itself{_place(thing)}: give what it hands to"
+                " DataLoader a distributed sampler, and this rank's part of the batch size, by hand"
             )
         dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
@@ -108,6 +109,11 @@ def _unsupported(loader: Loader) -> str:
     if loader.call.bound:
         return "it is made through functools.partial: call DataLoader itself, then run again"
     return ""
+
+
+def _place(thing: Thing) -> str:
+    site = handed_on(thing.ref) if isinstance(thing.ref, ClassInfo) else None
+    return f" ({site.path}:{site.span.line})" if site is not None else ""
 
 
 def _iterable(thing: Thing) -> bool:
