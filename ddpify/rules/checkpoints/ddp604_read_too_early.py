@@ -78,12 +78,12 @@ def _listed(facts: Facts) -> Iterable[Finding]:
 def _named(facts: Facts) -> Iterable[Finding]:
     """Files that rank 0 prepares, and that all ranks read by the same name."""
     meetings, done = _meetings(facts), set[Site]()
-    inside = {call.site for call in facts.calls if call.target in facts.helpers}  # rank 0 alone
+    once = _once(facts)
     reads = [
         (call, path)
         for call, path in read_files(facts)
         if call.name != "torch.load" and not call.where.one_rank()
-        if inside.isdisjoint((call.site, *call.where.stack))
+        if not any(at.within(one) for at in (call.site, *call.where.stack) for one in once)
     ]
     for write, path in written_files(facts):
         asked = any(guard.test.dep(Kind.FILES) for guard in write.where.guards)  # DDP608
@@ -107,6 +107,12 @@ def _named(facts: Facts) -> Iterable[Finding]:
             "let all ranks wait (barrier) between the write and the read",
             because=((write.site, "written here by rank 0 alone"), (first.site, "read here")),
         )
+
+
+def _once(facts: Facts) -> tuple[Site, ...]:
+    """What rank 0 alone will do: ``print(len(lines("log.txt")))``."""
+    alone = (effect.call.site for effect in facts.effects if effect.call.alone)
+    return (*alone, *(call.site for call in facts.calls if call.target in facts.helpers))
 
 
 def _writes(facts: Facts) -> Iterable[Call]:
@@ -178,6 +184,7 @@ PREPARED = (
         "rows = TensorDataset(",
     ),
 )
+SHOWN = 'if is_main_process():\n    print(json.load(open("sizes.json")))\n'
 WAITED = (
     ("    prepare()\nwith", "    prepare()\nbarrier()\nwith"),
     ("kept:  # DDP604", "kept:"),
@@ -248,6 +255,11 @@ RULE = Rule(
             ),
         ),
         changed(SCRIPT, *PREPARED, *WAITED),
+        changed(  # rank 0 reads it alone
+            SCRIPT,
+            *PREPARED,
+            ('with open("sizes.json") as kept:  # DDP604\n    sizes = json.load(kept)\n', SHOWN),
+        ),
         changed(  # another file
             SCRIPT,
             *PREPARED,
