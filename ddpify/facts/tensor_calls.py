@@ -55,8 +55,6 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
     first = call.args[0]
     if name.startswith("torch.nn.functional.") and is_loss(tail):
         return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
-    plain = tail == "average" and len(call.args) < 3 and call.kwargs.keys() <= {"axis"}
-    tail = "mean" if plain else tail  # of `numpy.average` without weights
     if tail in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         measure = listed(first) or flat_measure(first)

@@ -132,7 +132,3 @@ def test_numbers_of_batches_in_a_list(tmp_path: Path) -> None:
     assert found == {("mean", "reduce_mean"), ("share", "reduce_sum")}
     found = shown(tmp_path, "loss.backward()", "print(sum(hits) / len(hits), np.mean(losses))\n")
     assert found == {("sum(hits)", "reduce_sum"), ("np.mean(losses)", "reduce_mean")}
-    weighed = "print(np.average(losses))\nprint(np.average(hits, weights=[1] * len(hits)))\n"
-    found = shown(tmp_path, "loss.backward()", weighed)
-    assert ("np.average(losses)", "reduce_mean") in found
-    assert not any(how for text, how in found if "hits" in text)
