@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ddpify.facts import texts
 from ddpify.facts.effects import Effect, EffectKind
-from ddpify.facts.events import Access, Call, LoopEnd
+from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.texts import Tellers
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Measure, Value
+from ddpify.facts.values import Kind, Measure, Value
 from ddpify.source import Site
 
 SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
@@ -60,20 +60,6 @@ def sinks(
     return tuple(sorted(dict.fromkeys(inside), key=lambda c: c.order))
 
 
-def on_bars(
-    accesses: tuple[Access, ...], trees: Mapping[str, Tree], values: dict[Site, Value]
-) -> Iterator[Call]:
-    """``bar.desc = text``, as a call that shows the text."""
-    for access in accesses:
-        bar, at, where = access.base, access.base_site, access.where
-        tree = trees[at.path]
-        stored = tree.statement(at)
-        if access.stored and bar.of(Kind.PROGRESS) and isinstance(stored, ast.Assign):
-            text, name = tree.site(stored.value), f".{access.attribute}"
-            given = (values.get(text, NOTHING),)
-            yield Call(access.order, name, text, at, where, given, {}, (text,), {}, bar, alone=True)
-
-
 def _shows(call: Call) -> bool:
     receiver = call.receiver
     if call.name.startswith("logging.") or _plots(call):
@@ -96,16 +82,14 @@ def parts(
     What a function is given to show is what its callers show; of their calls, only that counts.
     """
     node = tree.expression(call.site)
-    if node is None:
+    if not isinstance(node, ast.Call):
         return []
     if _plots(call):
         given = zip(call.arg_sites, call.args, strict=False)
         return [
             Part(at, tree.source.segment(at.span), "") for at, v in given if _of_one(v, local.read)
         ]
-    arguments = [node]  # of `bar.desc = text`
-    if isinstance(node, ast.Call) and call.callee.within(call.site):
-        arguments = [*node.args, *[k.value for k in node.keywords]]
+    arguments: list[ast.expr] = [*node.args, *[k.value for k in node.keywords]]
     if call.target in tellers:
         told = {tree.expression(site) for site in texts.given(call, tellers)}
         arguments = [argument for argument in arguments if argument in told]

@@ -16,11 +16,9 @@ from tests.facts.marks import facts_of
 PROGRAM = """
 import numpy as np
 import torch.nn.functional as F
-from tqdm import tqdm
 from torch.utils.tensorboard import SummaryWriter
 
 board = SummaryWriter()
-bar = tqdm()
 kept = []
 def show(line):
     print(line)
@@ -67,9 +65,6 @@ TEXTS = {
     "parts of a text": 'text = "a " + f"{loss.item()}"\nprint(text)',
     "a list that is shown": 'row = [("loss", loss.item())]\nboard.add_scalars(row)',
     "a text for a function": 'text = f"{loss.item():.3f}"\nshow(text)',
-    "the text of a bar": 'bar.desc = f"{loss.item():.3f}"',
-    "the text of a bar by a method": 'bar.desc = "{:f}".format(loss.item())',
-    "the text of a bar made before": 'text = "%f" % loss.item()\nbar.desc = text',
     "through two functions": 'pass_on("%f" % loss.item())',
     "entries of what is given": 'show_all([("loss", f"{loss.item()}")])',
     "entries of a list made before": 'rows = [("loss", f"{loss.item()}")]\nshow_all(rows)',
