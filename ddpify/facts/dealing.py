@@ -155,7 +155,7 @@ def _remembers(m: Machine, call: Call, loop: Loop) -> bool:
     """
     if not _inside(call.where, loop):
         return False
-    if call.name == "builtins.next":
+    if call.name in ("builtins.next", ".next", ".__next__"):
         return True
     if not any(is_local(m, value) for value in (*call.args, *call.kwargs.values())):
         return False

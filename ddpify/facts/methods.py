@@ -18,6 +18,7 @@ from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 PARAMETERS = frozenset(
     {"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"}
 )
+NEXT = frozenset({"next", "__next__"})  # `batches.next()`, as `next(batches)` was before Python 3
 MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
 
 
@@ -45,6 +46,8 @@ def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
         return _on_module(m, f, thing, name, call)
     if thing.keys is not None and thing.kind in (Kind.DICT, Kind.INSTANCE):
         return _on_dict(m, f, thing, name, call)
+    if name in NEXT and thing.kind is Kind.ITERATOR and not call.args:
+        return m.element_of(f, one(thing))
     if thing.kind in containers.LISTS:
         found = _on_list(m, f, thing, name, call)
         if found is not None:

@@ -22,6 +22,9 @@ from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.source import Site
 
+_ORDERS = ("torch.randperm", "torch.arange", "numpy.arange")
+_OF_SAMPLES = {Measure.UNIFORM, Measure.SAMPLES}
+
 
 def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     base = m.evaluate(f, node.value)
@@ -100,9 +103,11 @@ def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> 
     return Value((), flat_deps(base))
 
 
-def _permutes(index: Value) -> bool:
-    """``torch.randperm(len(x))``: the samples of a batch, each once."""
-    made = [call_that_made(t) for t in index.of(Kind.UNKNOWN) if t.name == "torch.randperm"]
+def _takes_each(index: Value) -> bool:
+    """``torch.randperm(len(x))``, ``range(len(x))``: the samples of a batch, each once."""
+    if index.of(Kind.ITERATOR) and index.rows:
+        return True
+    made = [call_that_made(t) for t in index.of(Kind.UNKNOWN) if t.name in _ORDERS]
     return bool(made) and all(
         call is not None and bool(call.args) and call.args[0].measure is Measure.COUNT
         for call in made
@@ -112,8 +117,10 @@ def _permutes(index: Value) -> bool:
 def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
     if base.measure is Measure.SAMPLES:
         items = given.things[0].items if isinstance(index, ast.Tuple) and given.things else None
-        if _permutes(items[0] if items else given):
-            return Measure.SAMPLES
+        if _takes_each(items[0] if items else given):  # `logs[range(n), labels]`
+            others = {flat_measure(item) for item in (items or ())[1:]}
+            fits = others <= _OF_SAMPLES and not base.turned
+            return Measure.SAMPLES if fits else Measure.MIXED
         if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
             return Measure.PICKED
         whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)

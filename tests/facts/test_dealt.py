@@ -298,6 +298,7 @@ WHOLE = [
     pytest.param("a = torch.zeros(3)\nb = a", "b += torch.bincount(y)", "print(a)", id="two-names"),
     pytest.param("a = ''", "a += str(loss.item())", "print(a)", id="text"),
     pytest.param("a, g = 0.0, iter(range(9))", "a += loss * next(g)", "print(a)", id="iterator"),
+    pytest.param("a, g = 0.0, iter(range(9))", "a += loss * g.next()", "print(a)", id="by-method"),
     pytest.param("import random\na = 0.0", "a += loss * random.random()", "print(a)", id="drawn"),
     pytest.param(
         "a = 0\ndef add(v):\n    nonlocal a\n    a += v",

@@ -149,3 +149,27 @@ if __name__ == "__main__":
         nn.functional.mse_loss(model(x), y).backward()
         optimizer.step()
 """
+
+
+LOGGED = '''def log(line):
+    with open("log.txt", "a") as file:
+        file.write(line)
+
+
+def lines():
+    with open("log.txt") as file:
+        return len(file.readlines())
+
+
+def accuracy'''
+
+
+def test_nobody_waits_for_what_rank_0_reads_alone(tmp_path: Path) -> None:
+    """A barrier before the line would stand under the condition of rank 0."""
+    save = "    torch.save(net"
+    shown = f'    log("done")\n    if opt.bs > 2:\n        print(lines())\n{save}'
+    entry = put_example(changed(SINGLE, ("def accuracy", LOGGED), (save, shown)), tmp_path)
+    migrated(entry)
+    made = entry.read_text()
+    assert "if opt.bs > 2 and is_main_process():\n        print(lines())" in made
+    assert "barrier()" not in made

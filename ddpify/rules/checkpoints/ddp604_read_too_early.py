@@ -9,12 +9,14 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import backwards
+from ddpify.facts.values import Kind
 from ddpify.names import COLLECTIVES
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, changed
 from ddpify.rules.shared.meetings import early_reads
+from ddpify.rules.shared.named_files import named_alike, read_files, written_files
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -30,6 +32,7 @@ LISTS = {"os.listdir": _MADE, "os.scandir": _MADE, "glob.glob": (EffectKind.FILE
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per load on all ranks that may overtake a write on one rank."""
     yield from _listed(facts)
+    yield from _named(facts)
     loads = tuple(c for c in facts.named("torch.load") if not c.where.one_rank())
     writes, meetings = list(_writes(facts)), _meetings(facts)
     for load in loads:
@@ -70,6 +73,46 @@ def _listed(facts: Facts) -> Iterable[Finding]:
             "let all ranks wait (barrier) before they look",
             because=((writes[-1].site, "written here by rank 0 alone"),),
         )
+
+
+def _named(facts: Facts) -> Iterable[Finding]:
+    """Files that rank 0 prepares, and that all ranks read by the same name."""
+    meetings, done = _meetings(facts), set[Site]()
+    once = _once(facts)
+    reads = [
+        (call, path)
+        for call, path in read_files(facts)
+        if call.name != "torch.load" and not call.where.one_rank()
+        if not any(at.within(one) for at in (call.site, *call.where.stack) for one in once)
+    ]
+    for write, path in written_files(facts):
+        asked = any(guard.test.dep(Kind.FILES) for guard in write.where.guards)  # DDP608
+        if asked or write.name == "torch.save":
+            continue
+        early = [
+            call
+            for call, name in reads
+            if named_alike(facts, (write, path), (call, name)) and _overtakes(write, call, meetings)
+        ]
+        first = min(early, key=lambda call: call.order, default=None)
+        if first is None or _statement(facts, write, first) in done:
+            continue
+        done.add(_statement(facts, write, first))
+        yield Finding(
+            "DDP604",
+            _statement(facts, write, first),
+            "other ranks may read this file before rank 0 has written it",
+            Severity.ERROR,
+            _fix(facts, write, first),
+            "let all ranks wait (barrier) between the write and the read",
+            because=((write.site, "written here by rank 0 alone"), (first.site, "read here")),
+        )
+
+
+def _once(facts: Facts) -> tuple[Site, ...]:
+    """What rank 0 alone will do: ``print(len(lines("log.txt")))``."""
+    alone = (effect.call.site for effect in facts.effects if effect.call.alone)
+    return (*alone, *(call.site for call in facts.calls if call.target in facts.helpers))
 
 
 def _writes(facts: Facts) -> Iterable[Call]:
@@ -130,6 +173,24 @@ def lint(run: Run) -> Iterable[Finding]:
         )
 
 
+PREPARED = (
+    ("import torch\nimport", "import json\n\nimport torch\nimport"),
+    (
+        "rows = TensorDataset(",
+        "def prepare():\n"
+        '    with open("sizes.json", "w") as file:\n        json.dump([4096], file)\n\n\n'
+        "if is_main_process():\n    prepare()\n"
+        'with open("sizes.json") as kept:  # DDP604\n    sizes = json.load(kept)\n'
+        "rows = TensorDataset(",
+    ),
+)
+SHOWN = 'if is_main_process():\n    print(json.load(open("sizes.json")))\n'
+WAITED = (
+    ("    prepare()\nwith", "    prepare()\nbarrier()\nwith"),
+    ("kept:  # DDP604", "kept:"),
+    ("import (", "import (barrier, "),
+)
+
 RULE = Rule(
     "DDP604",
     "read-too-early",
@@ -160,6 +221,15 @@ RULE = Rule(
                 'shown = len(os.listdir("shown"))  # DDP604\n',
             ),
         ),
+        changed(SCRIPT, *PREPARED),
+        changed(  # read again later: the ranks have met by then
+            SCRIPT,
+            *PREPARED,
+            (
+                "sizes = json.load(kept)\n",
+                'sizes = json.load(kept)\nagain = open("sizes.json").read()\n',
+            ),
+        ),
         changed(
             BY_HAND,
             (
@@ -183,6 +253,17 @@ RULE = Rule(
                 "barrier()\n"
                 'kept = torch.load("best.pt", map_location=device)\n',
             ),
+        ),
+        changed(SCRIPT, *PREPARED, *WAITED),
+        changed(  # rank 0 reads it alone
+            SCRIPT,
+            *PREPARED,
+            ('with open("sizes.json") as kept:  # DDP604\n    sizes = json.load(kept)\n', SHOWN),
+        ),
+        changed(  # another file
+            SCRIPT,
+            *PREPARED,
+            ('open("sizes.json") as kept:  # DDP604', 'open("others.json") as kept:'),
         ),
         changed(  # one run writes, another one loads
             SCRIPT,

@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from ddpify.facts.effects import EffectKind, writes
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.facts.preparation import prepared
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
-from ddpify.python import writers
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, is_whole_test, statement_of
 from ddpify.rules.examples import CORRECT, SCRIPT, changed
-from ddpify.rules.shared.meetings import READS
+from ddpify.rules.shared.named_files import named_alike, read_files, written_files
 from ddpify.settings import Settings
 from ddpify.source import Site
-
-_PLACES = {EffectKind.OPEN: (0, "file"), EffectKind.CHECKPOINT: (1, "f")}
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield a finding per test for a file that the same function writes, or else reads."""
-    reads = tuple(_reads(facts))
+    reads = tuple(read_files(facts))
     done: set[Site] = set()
-    for write, path in _writes(facts):
+    for write, path in written_files(facts):
         guard = _asking(facts, write, path)
-        again = [read for read, other in reads if _same(facts, (write, path), (read, other))]
+        again = [call for call, other in reads if named_alike(facts, (write, path), (call, other))]
         if guard is None or guard.site in done or not again:
             continue
         done.add(guard.site)
@@ -42,32 +37,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "" if fix else "ask on rank 0 alone, in the test of an `if`, and tell the others",
             ((write.site, "written here by rank 0"), (again[0].site, "read here")),
         )
-
-
-def _writes(facts: Facts) -> Iterator[tuple[Call, Site]]:
-    """What writes a file, and its path."""
-    for effect in facts.effects:
-        call = effect.call
-        place = _PLACES.get(effect.kind) or writers.FUNCTIONS.get(call.name)
-        path = call.arg_site(*place) if place is not None else None
-        if path is not None and not prepared(call, facts.preparations):
-            yield call, path
-
-
-def _reads(facts: Facts) -> Iterator[tuple[Call, Site]]:
-    for call in facts.calls:
-        place = READS.get(call.name)
-        if call.name in writers.OPENS and not writes(call):
-            place = (0, "file")
-        path = call.arg_site(*place) if place is not None else None
-        if path is not None and not prepared(call, facts.preparations):
-            yield call, path
-
-
-def _same(facts: Facts, write: tuple[Call, Site], read: tuple[Call, Site]) -> bool:
-    """Whether one function names the path in the same way for both."""
-    together = write[0].where.function is read[0].where.function
-    return together and facts.text(write[1]) == facts.text(read[1])
 
 
 def _asking(facts: Facts, write: Call, path: Site) -> Guard | None:
