@@ -24,25 +24,14 @@ from ddpify.pipeline import migrate
 from ddpify.rules.base import Finding
 from ddpify.settings import Settings
 from tests.lint.cases import Case
-from tests.lint.flat import in_main, passed
-from tests.lint.in_class import in_class
-from tests.lint.variants import moved, renamed
-
-
-def _moved(case: Case) -> Case | None:
-    return moved(passed(case))
-
-
-def _in_class(case: Case) -> Case | None:
-    given = passed(case)
-    return in_class(in_main(given) or given)
-
+from tests.lint.flat import as_class, in_files, in_main
+from tests.lint.variants import renamed
 
 VARIANTS: dict[str, Callable[[Case], Case | None]] = {
     "renamed": renamed,
     "main": in_main,
-    "moved": _moved,
-    "class": _in_class,
+    "moved": in_files,
+    "class": as_class,
 }
 
 

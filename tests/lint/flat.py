@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.lint.cases import Case
+from tests.lint.in_class import in_class
 from tests.lint.scopes import Definition, Import, bound, free, own, said
+from tests.lint.variants import moved
 
 
 def in_main(case: Case) -> Case | None:
@@ -30,6 +32,17 @@ def in_main(case: Case) -> Case | None:
     assert isinstance(main[0], ast.FunctionDef)
     main[0].body = [*given, *body]
     return _written(case, [*head, *main])
+
+
+def in_files(case: Case) -> Case | None:
+    """What can be stands in a file of its own, given what it uses."""
+    return moved(passed(case))
+
+
+def as_class(case: Case) -> Case | None:
+    """One class, whose ``main`` is what stood in the module."""
+    given = passed(case)
+    return in_class(in_main(given) or given)
 
 
 def passed(case: Case) -> Case:
