@@ -1,16 +1,19 @@
-"""Whether migrate says the same of a public script under other names, in two files, as a class.
+"""Whether migrate says the same of a public script under other names, in ``main``, in two files,
+as a class.
 
     python -m benchmarks.invariance SCRIPT [SCRIPT ...]
 
 The variants are those of `tests/lint`. Each stands in the place of the script, in a copy of its
-repository that this command may change and restores. Compared are the rules and their number, and
-for other names the lines, too. What it said last is in unseen.md.
+repository that this command may change and restores. Compared are the findings with their messages
+and the text of every edit, without names of variables and `self.`; for other names the lines, too.
+What it said last is in unseen.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,15 +21,17 @@ from pathlib import Path
 
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
+from ddpify.rules.base import Finding
 from ddpify.settings import Settings
 from tests.lint.cases import Case
-from tests.lint.in_class import in_class
-from tests.lint.variants import moved, renamed
+from tests.lint.flat import as_class, in_files, in_main
+from tests.lint.variants import renamed
 
 VARIANTS: dict[str, Callable[[Case], Case | None]] = {
     "renamed": renamed,
-    "moved": moved,
-    "class": in_class,
+    "main": in_main,
+    "moved": in_files,
+    "class": as_class,
 }
 
 
@@ -47,18 +52,35 @@ def put(files: tuple[tuple[str, str], ...], folder: Path) -> Iterator[None]:
 
 
 def said(outcome: Outcome, lines: bool) -> Counter[tuple[str, ...]]:
-    """What is found: rules, and whether each has a fix; with lines, where each is found."""
+    """What is found: rules, messages, edits; with lines, where each is found."""
     if outcome.refusals:
-        return Counter(("refused", r.message[:60]) for r in outcome.refusals)
+        return Counter(("refused", _plain(r.message)) for r in outcome.refusals)
     return Counter(
-        (one.rule, str(len(one.fix)), *([str(one.site)] if lines else ()))
+        (one.rule, *_edits(one, lines), *([str(one.site)] if lines else ()))
         for one in outcome.findings
     )
 
 
+def _edits(finding: Finding, lines: bool) -> Iterator[str]:
+    if lines:  # other names stand in the texts
+        yield str(len(finding.fix))
+        return
+    yield _plain(finding.message)
+    if finding.rule in ("DDP001", "DDP101"):  # a session where there is a `main`; what that needs
+        return
+    for edit in finding.fix:
+        yield f"{edit.how.value} {_plain(edit.code)}"
+
+
+def _plain(text: str) -> str:
+    """A text without what differs by construction: places, `self.`."""
+    return re.sub(r"[\w/-]+\.py:\d+(:\d+)?|self\.|\s", "", text)
+
+
 def differences(script: Path) -> Iterator[tuple[str, str]]:
     """What is said of each variant and not of the script, or the other way round."""
-    plain = ast.unparse(ast.parse(script.read_text()))
+    text = script.read_text().replace("async=True", "non_blocking=True")  # of Python before 3.7
+    plain = ast.unparse(ast.parse(text))
     case = Case(script.stem, "", "", "good", "", ((script.name, plain),))
     for name, vary in VARIANTS.items():
         variant = vary(case)
@@ -71,7 +93,10 @@ def differences(script: Path) -> Iterator[tuple[str, str]]:
         with put(variant.files, script.parent):
             other = said(migrate([script], Settings()), lines)
         less, more = whole - other, other - whole
-        yield name, "the same" if not less and not more else f"less {dict(less)} more {dict(more)}"
+        yield name, "the same" if less == more else "other findings"
+        for sign, differing in (("-", less), ("+", more)):
+            for one in differing.elements():
+                yield f"  {sign}", " | ".join(one)
 
 
 def main() -> None:
@@ -80,7 +105,7 @@ def main() -> None:
     parser.add_argument("script", nargs="+", type=Path)
     for script in parser.parse_args().script:
         for name, difference in differences(script.resolve()):
-            print(f"{name:8} {difference}  {script}", flush=True)
+            print(f"{name:8} {difference}  {script.parent.name}/{script.name}", flush=True)
 
 
 if __name__ == "__main__":

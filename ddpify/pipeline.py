@@ -50,7 +50,7 @@ def _migrated(
     reads, others = _training(found, reads)
     refusals += [r for read in reads for r in _why_not(read)]
     if refusals:
-        return Outcome(found.root, _names(reads), refusals=tuple(refusals))
+        return Outcome(found.root, _names(reads), refusals=tuple(refusals), files=_files(reads))
     findings = [f for read in reads for f in _judge(read.facts, settings)]
     findings, accepted = accepting.taken(findings, settings, found.root)
     refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
@@ -163,13 +163,12 @@ def _outcome(
 ) -> Outcome:
     unknowns = [u for read in reads for u in read.facts.unknowns]
     unique = {(f.rule, f.site, f.message, f.fix): f for f in findings}
-    files = sorted({path for read in reads for path in read.project.sources})
     return Outcome(
         root,
         _names(reads),
         tuple(unique.values()),
         notes=(*notes, *dict.fromkeys(Note(u.site, u.why) for u in unknowns)),
-        files=tuple(files),
+        files=_files(reads),
         account=_account(reads),
     )
 
@@ -240,6 +239,10 @@ def _text_sources(root: Path, plan: Plan) -> dict[str, Source]:
 
 def _names(reads: Sequence[ReadEntry]) -> tuple[str, ...]:
     return tuple(read.facts.entry.path for read in reads)
+
+
+def _files(reads: Sequence[ReadEntry]) -> tuple[str, ...]:
+    return tuple(sorted({path for read in reads for path in read.project.sources}))
 
 
 def _unique(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:

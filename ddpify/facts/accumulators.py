@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.facts import dealing, growth, meters, owners
+from ddpify.facts import dealing, growth, later, meters, owners
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
@@ -67,7 +67,11 @@ def _over_batches(
     found = []
     tree = m.tree(loop.site.path)
     known = {name for name, _ in left}
-    bound = [n for n in _bound_in(m, f, loop) if n not in known | done and tree.read_after(node, n)]
+    bound = [
+        n
+        for n in _bound_in(m, f, loop)
+        if n not in known | done and later.read_after(m, f, node, n)
+    ]
     for name, measure in (*left, *((name, None) for name in bound)):
         alone = "." in name or not _aliased(f, tree, node, name)
         if measure not in SUMS and alone and dealing.adds(m, f, loop, node, name):
@@ -133,7 +137,7 @@ def _names(m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: s
         if value is None or name in done or not is_local(m, value):
             continue
         adds, aliased = accumulates(tree, node, name), _aliased(f, tree, node, name)
-        if tree.read_after(node, name) or (adds and aliased):
+        if later.read_after(m, f, node, name) or (adds and aliased):
             found.append((name, value.measure if adds and not aliased else Measure.MIXED))
     return found
 

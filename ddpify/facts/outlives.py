@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import owners
+from ddpify.facts import later, owners
 from ddpify.facts.containers import GROWS
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Bind, Call, LoopEnd
@@ -35,6 +35,8 @@ def keeps(m: Machine, bind: Bind, end: LoopEnd, node: ast.stmt) -> bool:
     if "[" in bind.target:
         return True
     if "." in bind.target:
+        if own and not later.read_after(m, bind.where.frame, node, bind.target):
+            return False
         return not _is_combined(m, bind, end)
     if not own:
         return _is_of_another_scope(bind) or _changes_argument(m, bind)

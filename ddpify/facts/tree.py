@@ -39,6 +39,26 @@ class Tree:
             self._inside[scope] = tuple(ast.walk(scope))
         return self._inside[scope]
 
+    @cached_property
+    def loads(self) -> dict[str, list[ast.Attribute]]:
+        """The attributes that are read, by name."""
+        found: dict[str, list[ast.Attribute]] = {}
+        for node in self.nodes():
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found.setdefault(node.attr, []).append(node)
+        return found
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """The strings that are written."""
+        constants = (n.value for n in self.nodes() if isinstance(n, ast.Constant))
+        return frozenset(text for text in constants if isinstance(text, str))
+
+    @cached_property
+    def reads_unnamed(self) -> bool:
+        """Whether attributes may be read whose names are not written."""
+        return any(_is_unnamed(node) for node in self.nodes())
+
     def expression(self, site: Site) -> ast.expr | None:
         """The outermost expression with exactly this span."""
         found = [n for n in self._at.get(site.span, ()) if isinstance(n, ast.expr)]
@@ -137,7 +157,7 @@ class Tree:
             and self._begins(statement) >= limit
             and any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
         ]
-        return not all(any(self._precedes(s, read) for s in stores) for read in later)
+        return not all(any(self.precedes(s, read) for s in stores) for read in later)
 
     def read_of(self, owner: Site) -> Site | None:
         """Where an attribute of what stands there is read: neither called nor bound."""
@@ -153,11 +173,23 @@ class Tree:
         span = self.source.span(node)
         return span.line, span.column
 
-    def _precedes(self, store: ast.stmt, read: ast.AST) -> bool:
+    def precedes(self, store: ast.stmt, read: ast.AST) -> bool:
         """Whether a statement has surely run where something is read: earlier in a block around."""
         block = self.block(store)
         above = [read, *self.ancestors(read)]
         return any(s in above for s in block[block.index(store) + 1 :])
+
+
+HIDDEN = frozenset({"vars", "__dict__", "attrgetter", "__getattribute__"})
+
+
+def _is_unnamed(node: ast.AST) -> bool:
+    """``vars(x)``; ``getattr(x, f"loss_{name}")``, which can be any attribute."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in HIDDEN
+    if isinstance(node, ast.Call) and written(node.func) == "getattr":
+        return len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+    return isinstance(node, ast.Name) and node.id in HIDDEN
 
 
 def _reads(node: ast.AST, name: str) -> bool:

@@ -42,6 +42,12 @@ class Hidden:
     def __str__(self) -> str:
         return f"{self.how} {self.site}"
 
+    def line_before(self, path: str, line: int) -> int:
+        """Where a line stood before the file was changed."""
+        span = self.site.span
+        more = self.text.count("\n") - (span.end_line - span.line)
+        return line - more if path == self.site.path and line > span.line else line
+
     @contextmanager
     def applied(self, root: Path) -> Iterator[None]:
         """A time in which the file is changed."""
@@ -66,7 +72,11 @@ def is_said(one: Hidden, entry: Path, known: Outcome) -> bool:
     if outcome.refusals:
         return True
     assert outcome.account is not None
-    return bool(set(_said(outcome)) - set(_said(known))) or _edits(outcome) == _edits(known)
+    told = {(path, one.line_before(path, line), message) for path, line, message in _said(outcome)}
+    edits = [
+        (path, one.line_before(path, line), how, code) for path, line, how, code in _edits(outcome)
+    ]
+    return bool(told - set(_said(known))) or edits == _edits(known)
 
 
 def _said(outcome: Outcome) -> Iterator[tuple[str, int, str]]:
@@ -109,3 +119,24 @@ def _is_local(facts: Facts, path: str, node: ast.ImportFrom) -> bool:
     parts = (node.module or "").split(".")
     files = {Path(other).with_suffix("").parts for other in facts.trees}
     return any(file[-len(parts) :] == tuple(parts) for file in files if len(file) >= len(parts))
+
+
+def further_mutants(facts: Facts) -> Iterator[Hidden]:
+    """What can be hidden in other ways: passes, decorators, bases and methods that nobody read."""
+    for tree in facts.trees.values():
+        for node in tree.nodes():
+            if isinstance(node, ast.For) and _holds(facts, tree.site(node.iter), Kind.LOADER):
+                passes = f"__import__('hidden').passes({tree.text(node.iter)})"
+                yield Hidden("pass", tree.site(node.iter), passes)
+            if isinstance(node, ast.FunctionDef):
+                above = f"@__import__('hidden').changed\n{' ' * node.col_offset}"
+                yield Hidden("decorator", tree.site(node), above + tree.text(node))
+            if isinstance(node, ast.ClassDef) and node.bases:
+                yield Hidden("base", tree.site(node.bases[0]), "__import__('hidden').Base")
+            if isinstance(node, ast.Attribute) and _holds(facts, tree.site(node.value), *KEPT):
+                late = f"getattr({tree.text(node.value)}, __import__('os').environ['{node.attr}'])"
+                yield Hidden("attribute", tree.site(node), late)
+
+
+def _holds(facts: Facts, site: Site, *kinds: Kind) -> bool:
+    return bool(facts.values.get(site, Value()).of(*kinds))

@@ -86,14 +86,20 @@ def _otherwise(node: ast.AST, function: ast.FunctionDef) -> set[str]:
 
 
 def _bound_elsewhere(tree: ast.Module) -> set[str]:
-    """Names that a function shares with a local, an argument or another definition."""
-    inner = (n for top in tree.body for n in ast.walk(top) if n is not top)
+    """Names that a function shares with a local, an argument or another definition in one."""
+    inner = (n for top in tree.body for n in _inside(top) if not isinstance(n, ast.keyword))
     return {
         name
         for node in inner
         for name in (getattr(node, "arg", None), getattr(node, "name", None))
         if isinstance(name, str)
     } | {n.id for n in ast.walk(tree) if _is_stored(n)}
+
+
+def _inside(top: ast.stmt) -> Iterator[ast.AST]:
+    """What stands in a definition; a method is said after a dot, so that its name is no other."""
+    methods = top.body if isinstance(top, ast.ClassDef) else []
+    return (n for n in ast.walk(top) if n is not top and n not in methods)
 
 
 def _is_said_early(tree: ast.Module, names: set[str]) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from tests.lint.cases import Case
+from tests.lint.scopes import Definition, Import, bound, free, said
 
 _KEPT = frozenset({"main", "self", "cls", "_", "__name__", *dir(builtins)})
 
@@ -18,29 +19,46 @@ def renamed(case: Case) -> Case | None:
         return None
     path, text = case.files[0]
     tree = ast.parse(text)
-    names = sorted(set(_bound(tree)) - _keywords(tree) - _KEPT)
+    names = sorted(n for n in set(_bound(tree)) - _keywords(tree) - _KEPT if n[:2] != "__")
     fresh = {name: f"n{number}" for number, name in enumerate(names)}
     return replace(case, files=((path, ast.unparse(_Renamer(fresh).visit(tree))),))
 
 
 def moved(case: Case) -> Case | None:
-    """Functions and classes stand in a file of their own; None if they cannot be moved."""
+    """Functions and classes stand in a file of their own; those that use names of the module stay.
+    None if none can be moved."""
     if len(case.files) != 1:
         return None
     path, text = case.files[0]
     tree = ast.parse(text)
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    parts = [node for node in tree.body if isinstance(node, kinds) and node.name != "main"]
-    imports = [node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    rest = [node for node in tree.body if node not in parts and node not in imports]
-    outside = {name for node in rest for name in _bound(ast.Module([node], []))}
-    used = {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
-    if not parts or used & outside:
+    parts = [node for node in tree.body if isinstance(node, Definition) and node.name != "main"]
+    imports = [node for node in tree.body if isinstance(node, Import)]
+    while staying := [one for one in parts if _uses(one) & _stay(tree, [*parts, *imports])]:
+        parts = [one for one in parts if one not in staying]
+    if not parts:
         return None
     names = ", ".join(node.name for node in parts)
-    main = ast.Module([*imports, *ast.parse(f"from parts import {names}").body, *rest], [])
+    first = tree.body.index(parts[0])
+    tree.body[first] = ast.parse(f"from parts import {names}").body[0]
+    main = ast.Module([node for node in tree.body if node not in parts], [])
     other = ast.Module([*imports, *parts], [])
     return replace(case, files=((path, ast.unparse(main)), ("parts.py", ast.unparse(other))))
+
+
+def _uses(part: ast.AST) -> set[str]:
+    """Names that a part says and does not bind; one more, if it sets a variable of the module."""
+    shared = any(isinstance(node, ast.Global) for node in ast.walk(part))
+    local = free(part) if isinstance(part, ast.FunctionDef) else set(said(part))
+    return local | ({"global"} if shared else set())
+
+
+def _stay(tree: ast.Module, going: list[ast.stmt]) -> set[str]:
+    """Names of the module that what goes elsewhere may not use."""
+    rest = [node for node in tree.body if node not in going]
+    inner = [n for node in rest if not isinstance(node, Definition) for n in ast.walk(node)]
+    imported = {(n.asname or n.name).split(".")[0] for n in inner if isinstance(n, ast.alias)}
+    defined = {node.name for node in rest if isinstance(node, Definition)}
+    return set(bound(rest)) | defined | imported | {"global"}
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:

@@ -134,6 +134,14 @@ RULE = Rule(
         marked(SINGLE, "DDP203", "opt.bs, shuffle=True)"),
         changed(SINGLE, ("opt.bs, shuffle=True)", "1, shuffle=True)  # DDP203")),  # not divisible
         marked(LEARNER, "DDP203", "batch_size=64, shuffle=True),"),
+        changed(  # among settings that have no name of their own
+            LEARNER,
+            (
+                "    feeds = {\n",
+                '    sizes = {"fit": {"batch_size": 64, "shuffle": True}}\n    feeds = {\n',
+            ),
+            ("rows, batch_size=64, shuffle=True),", 'rows, **sizes["fit"]),  # DDP203'),
+        ),
     ),
     good=CORRECT,
 )

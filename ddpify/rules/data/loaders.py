@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
+from ddpify.facts.tree import written
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit, fresh
 from ddpify.source import Site
+
+NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # saying it twice does nothing twice
 
 
 def spread(facts: Facts, call: Call, key: str) -> Site | None:
@@ -21,7 +24,7 @@ def spread(facts: Facts, call: Call, key: str) -> Site | None:
     tree = facts.tree(call.site)
     node = tree.expression(call.site)
     for keyword in node.keywords if isinstance(node, ast.Call) else ():
-        if keyword.arg is None and isinstance(keyword.value, ast.Name):
+        if keyword.arg is None and isinstance(keyword.value, NAMED):
             return tree.site(keyword.value)
     return None
 
@@ -37,9 +40,9 @@ def sampler_name(facts: Facts, call: Call, default: str) -> str:
     node = tree.statement(call.site)
     targets = node.targets if isinstance(node, ast.Assign) else []
     alone = isinstance(node, ast.Assign) and tree.site(node.value) == call.site
-    if not alone or not isinstance(targets[0], ast.Name):
+    if not alone or not isinstance(targets[0], (ast.Name, ast.Attribute)):
         return _numbered(facts, call, default if isinstance(node, ast.Assign) else "sampler")
-    name = targets[0].id
+    name = written(targets[0]).rpartition(".")[2]
     for ending in ("_dataloader", "_data_loader", "_loader", "_dl", "dataloader", "loader"):
         if name.lower().endswith(ending) and len(name) > len(ending):
             return f"{name[: -len(ending)].rstrip('_')}_sampler"
@@ -77,7 +80,7 @@ def dataset_name(facts: Facts, call: Call, sampler: str) -> Dataset:
         return Dataset("None")
     text = facts.text(site)
     node = facts.tree(site).expression(site)
-    if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+    if isinstance(node, NAMED):
         return Dataset(text)
     name = fresh(facts, site, sampler.replace("sampler", "dataset"))
     code = f"{name} = {text}"
