@@ -76,7 +76,7 @@ def _forwards(
 
 def _with_visible(m: Machine, facts: Facts) -> Facts:
     """Add what a user sees from outside: effects, the helpers that make them, numbers shown."""
-    sites = preparations(facts.calls)
+    sites = preparations(facts.calls, facts.trees)
     known = (effect_of(call) for call in facts.calls if not prepared(call, sites))
     effects = tuple(effect for effect in known if effect is not None)
     helpers = io_helpers(facts.calls, effects, facts.trees)

@@ -13,7 +13,7 @@ from ddpify.ranks.functions import enter
 from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
-from ddpify.ranks.values import constant
+from ddpify.ranks.values import constant, of
 
 
 def entered_context(
@@ -65,7 +65,7 @@ def _generator_context(
         m.live &= ~came
         came |= m.live
         if m.live:
-            m.here = replace(m.here, stack=one.stack)
+            m.here = replace(m.here, stack=one.stack, contexts=(*m.here.contexts, of(thing)))
             inside(value)
             after |= m.live
         m.live, m.here = kept

@@ -151,7 +151,7 @@ if __name__ == "__main__":
 """
 
 
-LOGGED = '''def log(line):
+LOGGED = """def log(line):
     with open("log.txt", "a") as file:
         file.write(line)
 
@@ -161,7 +161,7 @@ def lines():
         return len(file.readlines())
 
 
-def accuracy'''
+def accuracy"""
 
 
 def test_nobody_waits_for_what_rank_0_reads_alone(tmp_path: Path) -> None:

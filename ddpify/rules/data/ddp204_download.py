@@ -9,7 +9,7 @@ from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, statement_of
-from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
+from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.meetings import one_was_first
 from ddpify.rules.shared.outputs import is_locked
@@ -147,6 +147,16 @@ RULE = Rule(
                 "TensorDataset(torch.randn(512, 32), torch.randint(0, 10, (512,)))",
                 'Corpus("texts", download=True)  # DDP204',
             ),
+        ),
+        changed(  # a command
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport os\n"),
+            (
+                "def accuracy",
+                "def fetch(url):\n    if not os.path.exists('data'):\n        os.mkdir('data')\n"
+                "        os.system('wget %s; unzip data.zip' % url)\n\n\ndef accuracy",
+            ),
+            ("    opt = ", "    fetch('http://x.org/data.zip')  # DDP204\n    opt = "),
         ),
     ),
     good=(

@@ -77,6 +77,9 @@ def _excludes(run: Run, a: RankCall, b: RankCall) -> bool:
 
 def at_once(run: Run, call: RankCall) -> bool:
     """Whether ranks may come to a call at the same time: no barrier lets one go first."""
+    entered = (thing.info for value in call.contexts for thing in value.things)
+    if any(i and i.module.ours and i.name == "main_process_first" for i in entered):
+        return False
     counts = {bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)}
     return len(counts) == 1
 
