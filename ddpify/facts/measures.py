@@ -133,9 +133,6 @@ def mixes_samples(name: str, axis: Value | None) -> bool:
     return name in RANKINGS and (axis is None or (axis.known and axis.const in (None, 0, -1)))
 
 
-PAIR_RESULTS = frozenset({"max", "min", "topk", "sort"})
-
-
 def axis_of(value: Value | None) -> object:
     """The axis, or the axes, that a reduction is given; None: it takes all."""
     if value is None or value.known:

@@ -246,12 +246,10 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
         return reduction
     if tensor_calls.mixes_samples(name, call, 0, receiver):
         mixed = computed(*values, measure=measures.MIXED)
-        return tensor_calls.pair(call, mixed) if name in measures.RANKINGS or call.args else mixed
+        return tensor_calls.pair(call, mixed) if tensor_calls.gives_pair(name, call, 0) else mixed
     if name in measures.KEEPS_BATCH_AXIS:
         part = computed(*values, measure=receiver.measure)
-        return (
-            tensor_calls.pair(call, part) if name in measures.PAIR_RESULTS and call.args else part
-        )
+        return tensor_calls.pair(call, part) if tensor_calls.gives_pair(name, call, 0) else part
     if name in counts.PICKS:
         return tensor_calls.picked(call, values)
     if name in counts.SIZES:

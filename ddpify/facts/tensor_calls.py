@@ -121,10 +121,10 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return reduction
     if mixes_samples(tail, call, 1, first):
         mixed = computed(*call.args, *call.kwargs.values(), measure=Measure.MIXED)
-        return pair(call, mixed) if tail in measures.RANKINGS or len(call.args) > 1 else mixed
+        return pair(call, mixed) if gives_pair(tail, call, 1) else mixed
     if tail in measures.ELEMENTWISE_FUNCTIONS:
         part = computed(*call.args, measure=first.measure)
-        return pair(call, part) if tail in measures.PAIR_RESULTS and len(call.args) > 1 else part
+        return pair(call, part) if gives_pair(tail, call, 1) else part
     return None
 
 
@@ -163,6 +163,12 @@ def mixes_samples(name: str, call: Call, given: int, value: Value) -> bool:
         return False
     axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
     return value.turned or measures.mixes_samples(name, axis)
+
+
+def gives_pair(name: str, call: Call, given: int) -> bool:
+    """Whether a call gives values and indices: rankings always, extremes along an axis."""
+    along = name in ("max", "min") and (len(call.args) > given or "dim" in call.kwargs)
+    return along or name in ("topk", "sort")
 
 
 def pair(call: Call, part: Value) -> Value:

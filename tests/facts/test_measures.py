@@ -171,6 +171,7 @@ ROWS = [
     ("penalty", PENALTY.format("net(mix)", "torch.ones_like(x), "), MEAN),
     ("penalty-of-a-sum", PENALTY.format("net(mix).sum()", ""), MEAN),
     ("penalty-of-a-mean", PENALTY.format("net(mix).mean()", ""), MIXED),
+    ("largest-by-name", "loss = out.max(dim=1)[0].mean()", MEAN),
     ("first-output", "loss = F.mse_loss(pair(x)[0], x)", MEAN),
     ("output-by-name", "loss = F.mse_loss(named(x).deep, x)", MEAN),
     ("each-output", "loss = 0.0\nfor each in pair(x):\n    loss += F.mse_loss(each, x)", MEAN),
