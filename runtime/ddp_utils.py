@@ -71,8 +71,7 @@ def _backend() -> str:
 
 def _share_random_state() -> None:
     """Give every rank rank 0's, so that a script that never seeds agrees with itself."""
-    streams: list[Any] = [(random.getstate, random.setstate)]
-    streams.append((torch.get_rng_state, torch.set_rng_state))
+    streams: Any = [(random.getstate, random.setstate), (torch.get_rng_state, torch.set_rng_state)]
     if numpy := sys.modules.get("numpy"):
         streams.append((numpy.random.get_state, numpy.random.set_state))
     if torch.cuda.is_available():
@@ -180,9 +179,7 @@ def per_rank_batch_size(batch_size: int) -> int:
     return batch_size // ranks
 
 
-def distributed_sampler(
-    dataset: Sized, shuffle: bool, drop_last: bool = False
-) -> DistributedSampler[Any] | None:
+def distributed_sampler(dataset: Any, shuffle: bool, drop_last: bool = False) -> Any:
     """The training loader's sampler, None in one process; see ``begin_epoch`` (*collective*)."""
     ranks = get_world_size()
     if ranks == 1:
@@ -195,8 +192,7 @@ def distributed_sampler(
     if length % ranks and not drop_last and is_main_process():
         repeated = f"the last batch of each epoch repeats {-length % ranks} of them"
         warnings.warn(f"{length} samples do not divide by {ranks} ranks: {repeated}", stacklevel=2)
-    whole: Any = dataset  # torch's stubs want a Dataset, torch only its length
-    return DistributedSampler(whole, shuffle=shuffle, drop_last=drop_last, seed=seed)
+    return DistributedSampler(dataset, shuffle=shuffle, drop_last=drop_last, seed=seed)
 
 
 def begin_epoch(loader: DataLoader[Any], epoch: int) -> None:
@@ -276,7 +272,11 @@ def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
             ddp_kwargs.setdefault("device_ids", [devices.pop().index])
     for buffer in model.buffers():  # DDP fails to copy a lone one of other strides onto itself
         buffer.data = buffer.detach().clone(memory_format=torch.contiguous_format)
-    return DistributedDataParallel(model, **ddp_kwargs)  # type: ignore[return-value]
+    if any(parameter.requires_grad for parameter in model.parameters()):
+        return DistributedDataParallel(unwrap(model), **ddp_kwargs)  # type: ignore[return-value]
+    for tensor in (*model.parameters(), *model.buffers()):  # frozen whole: nothing to average
+        dist.broadcast(tensor.detach(), src=0)
+    return unwrap(model)
 
 
 def unwrap(model: M) -> M:

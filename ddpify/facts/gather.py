@@ -17,7 +17,7 @@ from ddpify.facts.norms import has_norms
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
-from ddpify.facts.sinks import Own, Part, meters, parts, sinks
+from ddpify.facts.sinks import Own, Part, assigned, meters, parts, sinks
 from ddpify.facts.texts import Tellers, told
 from ddpify.facts.values import Kind, Thing
 from ddpify.project import Project
@@ -80,7 +80,8 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     known = (effect_of(call) for call in facts.calls if not prepared(call, sites))
     effects = tuple(effect for effect in known if effect is not None)
     helpers = io_helpers(facts.calls, effects, facts.trees)
-    shown = sinks(facts.calls, effects, helpers)
+    written = assigned(facts.accesses, facts.trees)
+    shown = sinks((*facts.calls, *written), effects, helpers)
     own = Own(m, frozenset(t.born for loop in facts.training for t in loop.loaders))
     first = [(call, _parts(m, facts, call, own, {})) for call in shown]
     asking = {c.where.function for c, found in first if not all(p.how for p in found)}

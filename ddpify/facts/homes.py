@@ -21,7 +21,11 @@ MOVES = frozenset(
     .to_empty .init_weights""".split()
 )
 
-_IN_PLACE = (".apply", ".load_state_dict")  # they move nothing and make no parameters
+_IN_PLACE = (
+    ".apply",
+    ".load_state_dict",
+    ".requires_grad_",
+)  # they move nothing and make no parameters
 _DRAWS = "torch.nn.init."
 
 

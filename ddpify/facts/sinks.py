@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ddpify.facts import texts
 from ddpify.facts.effects import Effect, EffectKind
-from ddpify.facts.events import Call, LoopEnd
+from ddpify.facts.events import Access, Call, LoopEnd
 from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.scopes import FunctionInfo
@@ -50,7 +50,7 @@ class Part:
 def sinks(
     calls: tuple[Call, ...], effects: tuple[Effect, ...], helpers: frozenset[FunctionInfo]
 ) -> tuple[Call, ...]:
-    """Calls for their own sake that show or store numbers."""
+    """Calls for their own sake that show or store numbers, ``assigned`` ones among them."""
     kinds = (EffectKind.CONSOLE, EffectKind.TRACKER, EffectKind.FILE, EffectKind.CHECKPOINT)
     found = [e.call for e in effects if e.kind in kinds and e.call.alone]
     for call in calls:
@@ -58,6 +58,20 @@ def sinks(
             found.append(call)
     inside = [c for c in found if c.where.function not in helpers]
     return tuple(sorted(dict.fromkeys(inside), key=lambda c: c.order))
+
+
+def assigned(accesses: tuple[Access, ...], trees: Mapping[str, Tree]) -> Iterator[Call]:
+    """``bar.desc = text``, as the calls that would show the same: ``bar.set_description(text)``."""
+    for one in accesses:
+        where = one.where
+        made = trees[where.statement.path].statement(where.statement) if one.stored else None
+        source = made.value if isinstance(made, (ast.Assign, ast.AugAssign)) else None
+        if source is not None and one.base.of(Kind.PROGRESS):
+            site, base = trees[where.statement.path].site(source), one.base_site
+            name = f".{one.attribute}"
+            yield Call(
+                one.order, name, site, base, where, (), {}, (), {}, one.base, base, alone=True
+            )
 
 
 def _shows(call: Call) -> bool:
@@ -82,14 +96,16 @@ def parts(
     What a function is given to show is what its callers show; of their calls, only that counts.
     """
     node = tree.expression(call.site)
-    if not isinstance(node, ast.Call):
+    if node is None:
         return []
     if _plots(call):
         given = zip(call.arg_sites, call.args, strict=False)
         return [
             Part(at, tree.source.segment(at.span), "") for at, v in given if _of_one(v, local.read)
         ]
-    arguments: list[ast.expr] = [*node.args, *[k.value for k in node.keywords]]
+    arguments = [node]  # what an attribute is assigned
+    if isinstance(node, ast.Call):
+        arguments = [*node.args, *[k.value for k in node.keywords]]
     if call.target in tellers:
         told = {tree.expression(site) for site in texts.given(call, tellers)}
         arguments = [argument for argument in arguments if argument in told]

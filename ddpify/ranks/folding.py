@@ -12,8 +12,9 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.logic import chain
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.operations import power
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import differs, gathered
+from ddpify.ranks.values import TRUE, differs, gathered
 
 Handler = Callable[["RankMachine", "RankFrame", RankCall], RankValue | None]
 
@@ -50,9 +51,17 @@ def _written(one: RankCall) -> tuple[RankValue, ...] | None:
 
 
 def _all_any(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
-    """``all([a, b])`` is true where ``a and b`` is."""
+    """``all([a, b])`` is true where ``a and b`` is; a model that is asked whether it is trained is:
+    of one that is frozen whole (``not any(p.requires_grad for p in …)``) nothing is averaged."""
+    items = one.args[0].items if len(one.args) == 1 else None
+    if one.method == "any" and items and all(_asks_gradient(value) for value in items):
+        return TRUE
     given = _written(one)
     return replace(chain(one.method == "all", list(given)), things=()) if given else None
+
+
+def _asks_gradient(value: RankValue) -> bool:
+    return all(isinstance(a, Symbol) and a.key.endswith(".requires_grad") for a in value.atoms)
 
 
 HANDLERS: Final[dict[str, Handler]] = {

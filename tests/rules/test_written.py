@@ -22,6 +22,31 @@ def test_a_sampler_drops_the_last_where_settings_say_so(tmp_path: Path) -> None:
     assert "distributed_sampler(train_dataset,shuffle=True,drop_last=True)" in made
 
 
+def test_the_text_of_a_bar_is_of_all_ranks_or_named(tmp_path: Path) -> None:
+    step = "            adam.step()\n"
+    shown = 'bar.desc = "loss {:.3f}".format(objective)\n'
+    bar = (
+        ("import torch\n", "import torch\nfrom tqdm import tqdm\n"),
+        (
+            "        for signal, label in fitting:\n",
+            "        bar = tqdm(fitting)\n        for signal, label in bar:\n",
+        ),
+    )
+    often = changed(SINGLE, *bar, (step, f"{step}            {shown}"))
+    (found,) = [
+        f for f in judged(read(put_example(often, tmp_path / "often"))) if f.rule == "DDP702"
+    ]
+    assert not found.fix
+    assert found.advice.startswith("rank 0's bar shows its own numbers")
+    seldom = changed(
+        SINGLE, *bar, (step, f"{step}            if round_ > 2:\n                {shown}")
+    )
+    entry = put_example(seldom, tmp_path / "seldom")
+    migrated(entry)
+    assert "global_objective = reduce_mean(objective)\n" in entry.read_text()
+    assert 'bar.desc = "loss {:.3f}".format(global_objective)\n' in entry.read_text()
+
+
 def test_a_part_of_one_rank_is_not_divided_by_the_count_of_all(tmp_path: Path) -> None:
     shown = "print(signal.std().item() / high)"
     step = "            adam.step()\n"

@@ -44,9 +44,12 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _matters(wrap: Wrap, change: Freezing, changes: list[Freezing]) -> bool:
-    """Freezing all and unfreezing all is how GANs take turns, and does no harm."""
+    """Freezing all and unfreezing all is how GANs take turns, and does no harm after the wrap."""
     partial = _partial(wrap, change)
     if change.on is True:
+        before = [c for c in changes if c.where.order < wrap.call.order and not _partial(wrap, c)]
+        if before and before[-1].on is not True:  # `wrap_model` leaves what is frozen whole bare
+            return True
         frozen = [c for c in changes if c.on is not True]
         return any(
             _partial(wrap, c) or (partial and c.where.order < wrap.call.order) for c in frozen
@@ -129,6 +132,25 @@ RULE = Rule(
             """
             if epoch == 1:
                 model.module.body.requires_grad_(True)  # DDP307
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            """,
+            NET,
+        ),
+        trained(  # all of it: the wrapper of the helpers leaves what is frozen whole bare
+            """
+            net = Net()
+            for parameter in net.parameters():
+                parameter.requires_grad = False
+            model = DDP(net)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            """,
+            """
+            if epoch == 1:
+                for parameter in net.parameters():
+                    parameter.requires_grad = True  # DDP307
             for x, y in loader:
                 optimizer.zero_grad()
                 F.cross_entropy(model(x), y).backward()
