@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.inner_losses import forward_of
 from ddpify.facts.values import Kind, Thing, Value
 
 Names = tuple[str, ...]
@@ -22,14 +22,10 @@ def separate(model: Thing, whole: Value, call: Thing) -> Value:
 
 def names_of(model: Thing) -> Names:
     """A name, or none (""), for each output of a model; () where it may return one tensor."""
-    if model.kind is Kind.WRAPPED:
-        inner = model.inner.things if model.inner is not None else ()
-        return names_of(inner[0]) if len(inner) == 1 else ()
-    found = model.ref.lookup("forward") if isinstance(model.ref, ClassInfo) else None
-    functions = [thing.ref for thing in found.things] if found is not None else []
-    if len(functions) != 1 or not isinstance(functions[0], FunctionInfo):
+    info = forward_of(model)
+    if info is None:
         return ()
-    node = functions[0].node
+    node = info.node
     bound: dict[str, list[ast.expr]] = {}
     for each in ast.walk(node):
         if isinstance(each, ast.Assign):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.coupling import certain
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Share
+from ddpify.facts.model import Facts, Gather, Share
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.ranks.run import Run
@@ -15,6 +15,7 @@ from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.gradients.summed import summed
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -23,6 +24,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     Without a fix where the loss is not followed, or its count cannot be made that of all ranks.
     """
     yield from (_shared(facts, share) for share in facts.shares)
+    yield from (_pooled(facts, gather, call) for gather, call in facts.pooled)
     for site, calls in once(backwards(facts.calls)).items():
         call = calls[0]
         loss = call.receiver
@@ -55,6 +57,19 @@ def _shared(facts: Facts, share: Share) -> Finding:
         message = "the loss divides by a count of this rank's samples, which differs between ranks"
     fix = (edit(facts, How.REPLACE, share.site, code),)
     return Finding("DDP401", share.site, message, Severity.ERROR, fix)
+
+
+def _pooled(facts: Facts, gather: Gather, call: Site) -> Finding:
+    """What a loss that is not followed is given: that of all ranks."""
+    return Finding(
+        "DDP401",
+        gather.site,
+        "the loss is not known to be a mean: each rank computes that of the whole batch, as"
+        " DataParallel did",
+        Severity.ERROR,
+        (edit(facts, How.REPLACE, gather.site, gather.code),),
+        because=((call, "the loss is made"),),
+    )
 
 
 def _varying(call: Call, ratio: Thing) -> Finding:
