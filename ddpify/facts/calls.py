@@ -177,7 +177,7 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     whole = Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
     if not batched:
         return whole
-    each = outputs.separate(model, whole, output)
+    each = outputs.separate(model, whole, output, not event.where.no_grad)
     return inner_losses.with_losses(m, event.where.frame, model, each, event)
 
 

@@ -194,5 +194,3 @@ def _asked(test: ast.expr) -> str:
     other = test.comparators[0]
     none = isinstance(other, ast.Constant) and other.value is None
     return test.left.id if none and isinstance(test.left, ast.Name) else ""
-
-

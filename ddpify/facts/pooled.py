@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ddpify.facts import roles
+from ddpify.facts import measures, roles
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
@@ -81,7 +81,7 @@ def _candidates(m: Machine, afresh: Callable[[], Machine]) -> dict[Site, tuple[G
     for site, calls in at.items():
         given = {_gathers(m, training, call) for call in calls}
         gathers = given.pop() if len(given) == 1 else ()
-        if gathers and _alike(m, afresh, calls):
+        if gathers and _alike(m, afresh, calls, gathers):
             found[site] = gathers
     return {
         site: gathers
@@ -94,19 +94,22 @@ def _gathers(m: Machine, training: tuple[TrainingLoop, ...], call: Call) -> tupl
     """The arguments to gather; nothing where the call does not reduce rows, or calls a model."""
     result = computed(call.result)
     reduces = result.measure in (Measure.MIXED, Measure.RATIO) and result.dep(Kind.FORWARD)
+    parts = [part for thing in call.result.things for part in parts_of(thing)]
+    if any(part.measure in measures.ENTRIES for part in parts):  # a caller has fewer rows
+        return ()
     if not reduces or call.unread or call.star or _has_model(m, call):
         return ()
     several = {one.output for one in roles.forwards_of(m) if names_of(one.model)}
     gathers = []
     for site, value in _given(call):
         if not (is_local(m, computed(value)) or value.of(Kind.BATCH)):
-            if value.dep(*OF_ONE_RANK):
+            if computed(value).dep(*OF_ONE_RANK):
                 return ()
             continue
         code = _code(value, several)
         if site is None or site == call.callee or not code:
             return ()
-        if code == ENTRIES and call.where.no_grad:
+        if code == ENTRIES and (call.where.no_grad or _switches(m)):
             return ()  # lists are gathered without asking for gradients
         gathers.append(Gather(site, code))
     trained = any(computed(value).dep(Kind.FORWARD) for _, value in _given(call))
@@ -120,9 +123,9 @@ def _code(value: Value, several: set[Thing]) -> str:
     One of several outputs of a model may have none (anchors). Those of a tuple are compared when it
     is gathered.
     """
-    if value.of(Kind.TUPLE) and not value.rows:
+    if value.of(Kind.TUPLE, Kind.ITERATOR) and not value.rows:
         parts = [part for thing in value.things for part in parts_of(thing)]
-        whole = value.of(Kind.TUPLE) == value.things
+        whole = value.of(Kind.TUPLE, Kind.ITERATOR) == value.things
         return ROWS if whole and all(map(has_rows, parts)) else ""
     if not has_rows(value) or value.of(Kind.BATCH):
         return ""
@@ -130,6 +133,11 @@ def _code(value: Value, several: set[Thing]) -> str:
         listed = value.of(Kind.ITERATOR, Kind.TUPLE) == value.things
         return ENTRIES if listed and not value.dep(Kind.FORWARD) else ""
     return "" if several.intersection(value.deps) else ROWS
+
+
+def _switches(m: Machine) -> bool:
+    """Whether gradients are recorded or not as a value says."""
+    return any(call.name.endswith(".set_grad_enabled") for call in roles.calls_of(m))
 
 
 def _given(call: Call) -> list[tuple[Site | None, Value]]:
@@ -145,33 +153,43 @@ def _has_model(m: Machine, call: Call) -> bool:
     return given or stack in inside or call.site in {f.call.site for f in roles.forwards_of(m)}
 
 
-def _alike(m: Machine, afresh: Callable[[], Machine], calls: Iterable[Call]) -> bool:
-    """Whether the batches of these calls are known to have rows: those that torch collates are.
+def _alike(
+    m: Machine, afresh: Callable[[], Machine], calls: Iterable[Call], gathers: Iterable[Gather]
+) -> bool:
+    """Whether the batches of these calls are known to be gathered as they are.
 
-    A ``collate_fn`` of the project's own is read; another may give anything.
+    Those that torch collates have rows, and in a list of theirs is no entry per sample. A
+    ``collate_fn`` of the project's own is read; another may give anything.
     """
-    batches = {b for call in calls for _, v in _given(call) for b in computed(v).dep(Kind.BATCH)}
+    given = [pair for call in calls for pair in _given(call)]
+    batches = {b for _, value in given for b in computed(value).dep(Kind.BATCH)}
     loaders = {t for batch in batches if batch.inner is not None for t in batch.inner.things}
-    return all(_collates_rows(afresh, loader) for loader in loaders)
+    code = {gather.site: gather.code for gather in gathers}
+    own = {code[s] for s, v in given if s in code and not computed(v).dep(Kind.FORWARD)}
+    ways = [_collated(afresh, loader) for loader in loaders]
+    return all(way and own <= way for way in ways)
 
 
-def _collates_rows(afresh: Callable[[], Machine], loader: Thing) -> bool:
+def _collated(afresh: Callable[[], Machine], loader: Thing) -> set[str]:
+    """How what a loader's batches hold can be gathered: as rows or as lists; nothing: unknown."""
     call = call_that_made(loader)
     if call is None or call.star:
-        return False
+        return set()
     collate = call.arg(6, "collate_fn")
     if collate is None or collate == constant(None):
-        return True
+        return {ROWS}
     again = afresh()
     there = next((c for c in roles.calls_of(again) if _same(c, call)), None)
-    if there is None:
-        return False
-    given = there.arg(6, "collate_fn")
+    given = there.arg(6, "collate_fn") if there is not None else None
+    if there is None or given is None:
+        return set()
     samples = Thing(Kind.ITERATOR, call.site, inner=Value((), measure=Measure.ENTRY))
     batch = Value((samples,), measure=Measure.SAMPLES, rows=True)
-    result = again.apply(there.where.frame, given, (batch,), call.site) if given is not None else None
-    parts = [part for thing in (result.things if result else ()) for part in parts_of(thing)]
-    return bool(parts) and all(has_rows(part) for part in parts)
+    result = again.apply(there.where.frame, given, (batch,), call.site)
+    parts = [part for thing in result.things for part in parts_of(thing)]
+    if not parts or not all(map(has_rows, parts)):
+        return set()
+    return {ENTRIES} if any(part.things for part in parts) else {ROWS}
 
 
 def _same(one: Call, other: Call) -> bool:

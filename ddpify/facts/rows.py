@@ -77,7 +77,9 @@ def function(name: str, tail: str, call: Call, result: Value) -> Value:
 
 def stacks(tail: str, call: Call) -> bool:
     """``torch.stack(parts)``, ``torch.LongTensor(parts)`` of a list with one entry per sample."""
-    listed = bool(call.args) and call.args[0].rows and bool(call.args[0].of(Kind.ITERATOR, Kind.TUPLE))
+    listed = (
+        bool(call.args) and call.args[0].rows and bool(call.args[0].of(Kind.ITERATOR, Kind.TUPLE))
+    )
     return listed and (tail in FROM_LISTS or (tail == "stack" and _along_batch(call)))
 
 

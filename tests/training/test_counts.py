@@ -214,7 +214,7 @@ if __name__ == "__main__":
 )
 
 # Three parts of one loss: in the model's forward, over the targets that are not ignored; of classes
-# with weights; and of boxes, of which each picture has another number, near the batch's largest score.
+# with weights; and of boxes, as many as each picture has, beside the batch's largest score.
 FINDER = Program(
     {
         "finder.py": """

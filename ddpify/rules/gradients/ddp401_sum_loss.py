@@ -13,6 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, POSITIVES
 from ddpify.rules.gradients.summed import summed
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -100,25 +101,6 @@ def _unproven(call: Call) -> Finding:
         "check it: a mean needs nothing, a sum must be multiplied by get_world_size(), and a mean"
         " over a varying count (masks, positives) needs the count of all ranks",
     )
-
-
-MASKED = (
-    "            objective = nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
-    "            use = (label < 3).cuda()\n"
-    "            each = nn.functional.cross_entropy(\n"
-    '                net(signal.cuda()), label.cuda(), reduction="none"\n            )\n'
-    "            objective = (each * use).sum() / use.sum()\n",
-)
-POSITIVES = """class Positives(nn.Module):
-    def forward(self, scores, wanted):
-        positive = wanted > 0
-        number = positive.sum().clamp(min=1)
-        kept = scores[positive.unsqueeze(1).expand_as(scores)].view(-1, 4)
-        off = nn.functional.mse_loss(kept, kept * 0, reduction="sum")
-        return off / number
-
-
-"""
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -219,6 +201,7 @@ RULE = Rule(
             ("import torch\n", "import torch\nfrom mining import hardest\n"),
             ("objective.backward()\n", "objective.backward()  # DDP401\n"),
         ),
+        *OF_THE_BATCH,
         changed(  # a sum that is divided by what is no number of samples
             SINGLE,
             (
