@@ -166,15 +166,17 @@ def _alike(
     loaders = {t for batch in batches if batch.inner is not None for t in batch.inner.things}
     code = {gather.site: gather.code for gather in gathers}
     own = {code[s] for s, v in given if s in code and not computed(v).dep(Kind.FORWARD)}
-    ways = [_collated(afresh, loader) for loader in loaders]
+    ways = [_collated(m, afresh, loader) for loader in loaders]
     return all(way and own <= way for way in ways)
 
 
-def _collated(afresh: Callable[[], Machine], loader: Thing) -> set[str]:
+def _collated(m: Machine, afresh: Callable[[], Machine], loader: Thing) -> set[str]:
     """How what a loader's batches hold can be gathered: as rows or as lists; nothing: unknown."""
     call = call_that_made(loader)
-    if call is None or call.star:
+    if call is None:
         return set()
+    if call.star and any("collate_fn" in one.source.text for one in m.modules.values()):
+        return set()  # perhaps among them
     collate = call.arg(6, "collate_fn")
     if collate is None or collate == constant(None):
         return {ROWS}
