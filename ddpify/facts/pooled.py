@@ -31,13 +31,13 @@ MODELS = (Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
 MOST = 4  # calls that a loss may be the sum of: each may be a reading of the program
 
 
-class Read(Protocol):
+class WholeReader(Protocol):
     """A reading in which what stands at these sites is that of the whole batch."""
 
     def __call__(self, whole: frozenset[Site]) -> Machine: ...
 
 
-def pooled(read: Read, afresh: Callable[[], Machine]) -> tuple[tuple[Gather, Site], ...]:
+def pooled(read: WholeReader, afresh: Callable[[], Machine]) -> tuple[tuple[Gather, Site], ...]:
     """What to gather, each with the call it is for; nothing where losses are not right with it.
 
     ``afresh`` gives a reading that is not asked for anything else.
