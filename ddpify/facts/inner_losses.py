@@ -107,7 +107,7 @@ class _Reading:
         if call is None:
             return None
         frame = self._frame(call)
-        if frame is None or not self._is_criterion(frame, call):
+        if frame is None or not self._is_criterion(frame, _weighed(call)):
             return None
         value = self.m.evaluate(frame, call)
         return value.but(deps=value.deps | self.whole.deps)
@@ -174,8 +174,15 @@ class _Reading:
 
     def _targets(self, frame: Frame, call: ast.Call) -> set[str]:
         """The names in what the outputs are compared with, each an input of the model."""
+        call = _weighed(call)
         given = [k.value for k in call.keywords if k.arg == "target"] or call.args[1:2]
         return set(_names(given[0])) if given else {""}
+
+
+def _weighed(call: ast.Call) -> ast.Call:
+    """The criterion's call, also where a migration has made its mean that of all ranks."""
+    inner = call.args[0] if call.args and _last(call.func) == "global_mean" else None
+    return inner if isinstance(inner, ast.Call) else call
 
 
 def _last(name: ast.expr) -> str:
