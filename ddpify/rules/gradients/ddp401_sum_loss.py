@@ -99,7 +99,9 @@ def _unproven(call: Call) -> Finding:
         Severity.ERROR,
         (),
         "check it: a mean needs nothing, a sum must be multiplied by get_world_size(), and a mean"
-        " over a varying count (masks, positives) needs the count of all ranks",
+        " over a varying count (masks, positives) needs the count of all ranks; it is exact, too,"
+        " where its arguments are gathered: whole_batch(outputs), whole_batch(labels); rows that"
+        " name their picture by its number in the batch must be numbered anew then",
     )
 
 
