@@ -6,7 +6,7 @@ import copy
 import itertools
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from numbers import Real
 from typing import Any
 
@@ -214,17 +214,52 @@ def _total(count: torch.Tensor) -> torch.Tensor:
 
 
 # ---- Losses that compare the samples of a batch
-def whole_batch(rows: torch.Tensor) -> torch.Tensor:
-    """The ``rows`` of all ranks, which have equally many, with gradient (*collective*)."""
+def whole_batch(rows: Any) -> Any:
+    """The ``rows`` of all ranks, which have equally many, with gradient (*collective*).
+
+    Of tuples, lists and dicts each tensor. Beside outputs with gradient, what has not as many rows
+    is the same on all ranks, and stays as it is.
+    """
     if get_world_size() == 1 or not torch.is_grad_enabled():  # an evaluation is this rank's own
         return rows
+    if isinstance(rows, torch.Tensor):
+        _check_alike(rows)
+        return _WholeBatch.apply(rows)  # type: ignore[no-untyped-call]
+    parts: list[torch.Tensor] = []
+    _mapped(rows, parts.append)
+    sizes = {part.shape[:1] for part in parts if part.requires_grad}
+    if len(sizes) > 1:
+        raise ValueError(f"outputs with {sorted(sizes)} rows are not all of the samples of a batch")
+    of_all = sizes or {part.shape[:1] for part in parts}
+    return _mapped(rows, lambda part: (whole_batch if part.shape[:1] in of_all else _same)(part))
+
+
+def _mapped(value: Any, function: Callable[[torch.Tensor], Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, dict):
+        return {key: _mapped(part, function) for key, part in value.items()}
+    if not isinstance(value, (tuple, list)):
+        raise TypeError(f"only tensors have rows to put together, not {type(value).__name__}")
+    parts = [_mapped(part, function) for part in value]
+    return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+
+
+def _same(part: torch.Tensor) -> torch.Tensor:
+    _check_alike(part)
+    first = part.detach().clone(memory_format=torch.contiguous_format)
+    dist.broadcast(first, src=0)
+    if not torch.equal(first, part):
+        raise ValueError(f"{tuple(part.shape)} is not of the samples, and other ranks have others")
+    return part
+
+
+def _check_alike(rows: torch.Tensor) -> None:
     extent = torch.tensor([*rows.shape, *(-size for size in rows.shape)], device=rows.device)
     largest = extent.clone()
     dist.all_reduce(largest, dist.ReduceOp.MAX)
     if not torch.equal(largest, extent):
         raise ValueError(f"rank {get_rank()} has rows of {tuple(rows.shape)}, others have not")
-    gathered: torch.Tensor = _WholeBatch.apply(rows)  # type: ignore[no-untyped-call]
-    return gathered
 
 
 class _WholeBatch(torch.autograd.Function):

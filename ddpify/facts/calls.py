@@ -11,6 +11,7 @@ from ddpify.facts import (
     criteria,
     fields,
     functional,
+    inner_losses,
     library,
     library_classes,
     methods,
@@ -174,7 +175,11 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
     whole = Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
-    return outputs.separate(model, whole, output, event.where.guards) if batched else whole
+    if not batched:
+        return whole
+    guards, trains = event.where.guards, not event.where.no_grad
+    each = outputs.separate(model, whole, output, guards, trains)
+    return inner_losses.with_losses(m, event.where.frame, model, each, event)
 
 
 def _is_per_sample(local: list[Value]) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from ddpify.facts import tracing
 from ddpify.facts.counts import pure
 from ddpify.facts.details import Coupling
-from ddpify.facts.joining import is_zero
+from ddpify.facts.joining import computed, is_zero
 from ddpify.facts.measures import ENTRIES, EXTREMES
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
@@ -40,8 +40,17 @@ def marked(m: Machine, f: Frame, node: ast.expr, value: Value) -> Value:
 
 
 def gathered(value: Value, no_grad: bool) -> Value:
-    """What ``whole_batch`` makes of a value: the rows of all ranks, in training."""
-    return value if no_grad else value.reduced().but(things=())
+    """What ``whole_batch`` makes of a value: the rows of all ranks, in training.
+
+    It is of no rank's batch any more, but the loaders of those are the ones that train.
+    """
+    if no_grad:
+        return value
+    own = computed(value)
+    batches = own.dep(Kind.BATCH)
+    loaders = {t for batch in batches if batch.inner is not None for t in batch.inner.things}
+    whole = own.reduced()
+    return whole.but(deps=whole.deps | loaders)
 
 
 def coupled(losses: Iterable[Value]) -> tuple[Thing, ...]:
@@ -123,7 +132,7 @@ def _operands(node: ast.Call, subject: ast.expr) -> list[ast.expr]:
 
 def _pairs(nodes: Iterable[ast.expr], values: Iterable[Value]) -> bool:
     """``a @ b.t()`` of outputs: one row and one column per sample."""
-    return all(_of_samples(v) for v in values) and any(_transposed(node) for node in nodes)
+    return all(_of_samples(v) for v in values) and any(transposed(node) for node in nodes)
 
 
 def _outer(nodes: Iterable[ast.expr], values: Iterable[Value]) -> bool:
@@ -149,7 +158,7 @@ def _lifted(node: ast.expr) -> bool:
 _ZERO = ast.dump(ast.Constant(0))
 
 
-def _transposed(operand: ast.expr) -> bool:
+def transposed(operand: ast.expr) -> bool:
     """``x.t()``, ``x.T``, ``x.transpose(1, 0)``: the samples become the columns."""
     for node in ast.walk(operand):
         if isinstance(node, ast.Attribute) and node.attr in ("t", "T"):

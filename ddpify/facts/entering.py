@@ -60,8 +60,8 @@ def _read(
         if not allowed:
             m.summaries.cut_short()
             return computed(*args, *kwargs.values())
-        frame = _frame(f, info, site)
-        _bind_parameters(m, frame, info, args, kwargs, arg_sites, kwarg_sites)
+        frame = frame_of(f, info, site)
+        bind_parameters(m, frame, info, args, kwargs, arg_sites, kwarg_sites)
         frame.no_grad = frame.no_grad or any(m.turns_off_grad(d) for d in info.decorators)
         if isinstance(info.node, ast.Lambda):
             frame.statement = f.statement if f is not None else site
@@ -75,7 +75,8 @@ def _read(
     return join(*frame.returns)
 
 
-def _frame(f: Frame | None, info: FunctionInfo, site: Site) -> Frame:
+def frame_of(f: Frame | None, info: FunctionInfo, site: Site) -> Frame:
+    """An activation of a function that is called at a site."""
     stack = (*(f.stack if f is not None else ()), site)
     frame = Frame(info.module, info, {}, info.closure, stack, f, statement=site)
     if f is not None:
@@ -85,7 +86,7 @@ def _frame(f: Frame | None, info: FunctionInfo, site: Site) -> Frame:
     return frame
 
 
-def _bind_parameters(
+def bind_parameters(
     m: Machine,
     frame: Frame,
     info: FunctionInfo,
@@ -94,6 +95,7 @@ def _bind_parameters(
     arg_sites: tuple[Site, ...],
     kwarg_sites: Mapping[str, Site],
 ) -> None:
+    """Give a function's frame what it is called with, or its defaults."""
     spec = info.node.args
     placed: list[tuple[Value, Site | None]] = list(zip_longest(args, arg_sites[: len(args)]))
     named = {name: (value, kwarg_sites.get(name)) for name, value in kwargs.items()}

@@ -20,6 +20,7 @@ from ddpify.facts.homes import home_of
 from ddpify.facts.locality import way_to
 from ddpify.facts.machine import ProgramReader
 from ddpify.facts.model import Agreement, Facts, Gather, Home, Model, Status
+from ddpify.facts.pooled import followed, pooled
 from ddpify.facts.protocol import Machine
 from ddpify.facts.shares import shares
 from ddpify.facts.sized import sized, whole_shapes
@@ -84,8 +85,9 @@ def _as_migrated(
     trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)
-    whole = _whole(readings, wrapped)
-    gathering = frozenset(gather.site for gather, _ in whole)
+    pool = _pooled(readings, wrapped)
+    whole = () if pool else _whole(readings, wrapped)
+    gathering = frozenset(gather.site for gather, _ in (*pool, *whole))
     of_all = shares(readings.of(replace(wrapped, whole=gathering)))
     dealt = sharding.dealt_already(bare, sharded)
     migrated = replace(
@@ -107,7 +109,7 @@ def _as_migrated(
     replicated = sharding.left_whole(trial, wanted - shared_out, target.spared)
     facts = gather(readings.project, target, models, status)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
-    facts = replace(facts, sized=sizes, whole_shapes=whole_shapes(bare))
+    facts = replace(facts, pooled=pool, sized=sizes, whole_shapes=whole_shapes(bare))
     return with_escapes(replace(facts, agreements=agreed))
 
 
@@ -120,6 +122,18 @@ def _agreed(readings: _Readings, migrated: Target) -> tuple[ProgramReader, tuple
     found = agreements(readings.of(replace(migrated, agreed=frozenset(tests))), tests)
     means = frozenset(site for one in found for site in one.means)
     return readings.of(replace(migrated, agreed=means)), found
+
+
+def _pooled(readings: _Readings, target: Target) -> tuple[tuple[Gather, Site], ...]:
+    """What to gather for losses that are not followed, also if what they compare is gathered."""
+    gathering = frozenset(gather.site for gather, _ in _whole(readings, target))
+    if followed(readings.of(replace(target, whole=gathering))):
+        return ()
+
+    def read(whole: frozenset[Site]) -> Machine:
+        return readings.of(replace(target, whole=whole))
+
+    return pooled(read, lambda: readings.afresh(target))
 
 
 def _whole(readings: _Readings, target: Target) -> tuple[tuple[Gather, Site], ...]:
@@ -152,6 +166,10 @@ class _Readings:
         if target not in self._known:
             self._known[target] = self._read(target)
         return self._known[target]
+
+    def afresh(self, target: Target) -> ProgramReader:
+        """The same, to ask more of it than the program does."""
+        return self._read(target)
 
     def _read(self, target: Target) -> ProgramReader:
         machine = ProgramReader(self.project, target)

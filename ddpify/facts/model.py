@@ -245,6 +245,7 @@ class Facts:
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()
     shares: tuple[Share, ...] = ()
     whole: tuple[tuple[Gather, Site], ...] = ()
+    pooled: tuple[tuple[Gather, Site], ...] = ()
     sized: frozenset[Site] = frozenset()
     whole_shapes: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()

@@ -5,17 +5,27 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.fresh import method_of
+from ddpify.facts.inner_losses import forward_of
 from ddpify.facts.returns import reached
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import Kind, Thing, Value
 
 Names = tuple[str, ...]
+OUTPUTS = "outputs"  # a list of what a model returns
 
 
-def separate(model: Thing, whole: Value, call: Thing, guards: Iterable[Guard]) -> Value:
-    """What a call of a model gives: each output where it returns so many there, else ``whole``."""
+def separate(
+    model: Thing, whole: Value, call: Thing, guards: Iterable[Guard], trains: bool
+) -> Value:
+    """What a call of a model gives: each output where it returns so many there, else ``whole``.
+
+    A list of them, perhaps where it ``trains`` only, has as many on each rank.
+    """
     names = names_of(model, guards)
+    if not names and _lists(model, trains):
+        return whole.but(
+            things=(Thing(Kind.ITERATOR, call.born, OUTPUTS, inner=whole),), rows=False
+        )
     if not names:
         return whole
     made = Thing(Kind.TUPLE, call.born, items=(whole,) * len(names))
@@ -23,12 +33,63 @@ def separate(model: Thing, whole: Value, call: Thing, guards: Iterable[Guard]) -
     return whole.but(things=(made,), rows=False, blocks=0)
 
 
+def _lists(model: Thing, trains: bool) -> bool:
+    """Whether each `return` of a ``forward`` gives a list, or each one `if self.training`."""
+    info = forward_of(model)
+    if info is None:
+        return False
+    lists = _Lists(info.node)
+    every = [n for n in lists.nodes if isinstance(n, ast.Return)]
+    tests = [n for n in lists.nodes if isinstance(n, ast.If)]
+    branches = [n.body for n in tests if ast.unparse(n.test) == "self.training"]
+    branches += [n.orelse for n in tests if ast.unparse(n.test) == "not self.training"]
+    training = [n for n in every if any(n in branch for branch in branches)]
+    return any(
+        bool(chosen) and all(lists.fixed(n.value) for n in chosen)
+        for chosen in ([every, training] if trains else [every])
+    )
+
+
+class _Lists:
+    """The lists of a ``forward``, and whether the samples say how long they are."""
+
+    def __init__(self, node: ast.AST) -> None:
+        self.nodes = list(ast.walk(node))
+        self.bound: dict[str, list[ast.expr]] = {}
+        self.grown: set[str] = set()  # perhaps in some calls only, or as often as samples say
+        for each in self.nodes:
+            if isinstance(each, ast.Assign):
+                for target in each.targets:
+                    if isinstance(target, ast.Name):
+                        self.bound.setdefault(target.id, []).append(each.value)
+            elif isinstance(each, (ast.If, ast.For, ast.While, ast.Try)) and not _of_self(each):
+                self.grown |= {n.id for n in ast.walk(each) if isinstance(n, ast.Name)}
+
+    def fixed(self, value: ast.expr | None, depth: int = 4) -> bool:
+        """Whether an expression is a list that is as long in each call."""
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and depth:
+            return self.fixed(value.left, depth - 1) and self.fixed(value.right, depth - 1)
+        if isinstance(value, ast.Name) and depth:
+            made = self.bound.get(value.id, [])
+            same = bool(made) and all(self.fixed(one, depth - 1) for one in made)
+            return same and value.id not in self.grown
+        if isinstance(value, ast.ListComp):
+            parts = value.generators
+            return all(not part.ifs and _of_self(part) for part in parts)
+        return isinstance(value, ast.List) and not _starred(value.elts)
+
+
+def _of_self(node: ast.AST) -> bool:
+    """Whether what the model is made of decides, and not what it is given."""
+    asked = node.iter if isinstance(node, ast.For | ast.comprehension) else None
+    asked = node.test if isinstance(node, ast.If | ast.While) else asked
+    names = {n.id for n in ast.walk(asked) if isinstance(n, ast.Name)} if asked else set()
+    return "self" in names and names <= {"self", "range", "len", "enumerate", "zip"}
+
+
 def names_of(model: Thing, guards: Iterable[Guard]) -> Names:
     """A name, or none (""), for each output of a model; () where it may return one tensor."""
-    if model.kind is Kind.WRAPPED:
-        inner = model.inner.things if model.inner is not None else ()
-        return names_of(inner[0], guards) if len(inner) == 1 else ()
-    info = method_of(model, "forward")
+    info = forward_of(model)
     if info is None:
         return ()
     bound: dict[str, list[ast.expr]] = {}

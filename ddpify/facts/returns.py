@@ -37,7 +37,12 @@ def reached(model: Thing, info: FunctionInfo, guards: Iterable[Guard]) -> list[a
             inner = truth(test.operand)
             return None if inner is None else not inner
         own = isinstance(test, ast.Attribute) and isinstance(test.value, ast.Name)
-        if not own or not asked or ast.unparse(test).partition(".")[0] != owner:
+        if (
+            not own
+            or not asked
+            or model.part_of is not None
+            or ast.unparse(test).partition(".")[0] != owner
+        ):
             return None
         assert isinstance(test, ast.Attribute)
         return asked.get(_setting(whole(model), test.attr).things)

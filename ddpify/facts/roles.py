@@ -149,7 +149,8 @@ def _fed_by_next(call: Call) -> tuple[Thing, ...]:
     value = call.receiver
     batches = value.dep(Kind.BATCH) if value is not None else ()
     found = [t for b in batches if b.inner is not None for t in b.inner.things]
-    return tuple(dict.fromkeys(found))
+    gathered = value.dep(Kind.LOADER) if value is not None else ()
+    return tuple(dict.fromkeys([*found, *gathered]))
 
 
 def loaders(

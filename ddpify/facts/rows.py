@@ -26,6 +26,7 @@ ALONG = frozenset(
 WITH_OTHER = frozenset("eq ne lt gt le ge add sub mul div pow logical_and logical_or".split())
 RESHAPES = frozenset({"view", "reshape"})
 CUTS = frozenset({"split", "chunk"})
+FROM_LISTS = frozenset("Tensor FloatTensor DoubleTensor LongTensor tensor as_tensor array".split())
 LIST_LIKE = frozenset({"builtins.list", "builtins.tuple", "builtins.reversed"})
 
 
@@ -59,6 +60,8 @@ def method(receiver: Value, name: str, call: Call, result: Value) -> Value:
 def function(name: str, tail: str, call: Call, result: Value) -> Value:
     """The result of a function of torch or numpy."""
     given = call.args[:1]
+    if stacks(tail, call):
+        return _with_rows(result)
     if tail in ("stack", "cat", "concatenate"):
         entries = [v for t in call.args[0].things for v in t.items or ()]
         fit = bool(entries) and all(has_rows(v) for v in entries)
@@ -71,6 +74,14 @@ def function(name: str, tail: str, call: Call, result: Value) -> Value:
     if not given or not has_rows(given[0]):
         return result
     return _with_rows(result) if _keeps(tail, call, 1) else result
+
+
+def stacks(tail: str, call: Call) -> bool:
+    """``torch.stack(parts)``, ``torch.LongTensor(parts)`` of a list with one entry per sample."""
+    listed = (
+        bool(call.args) and call.args[0].rows and bool(call.args[0].of(Kind.ITERATOR, Kind.TUPLE))
+    )
+    return listed and (tail in FROM_LISTS or (tail == "stack" and along_batch(call)))
 
 
 def along_batch(call: Call) -> bool:

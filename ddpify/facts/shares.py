@@ -16,6 +16,7 @@ from ddpify.facts.events import Where
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Share, TrainingLoop
+from ddpify.facts.outputs import OUTPUTS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Guard, Loop
 from ddpify.facts.uses import only_divides
@@ -154,6 +155,6 @@ def _same(loop: Loop, other: Loop) -> bool:
 
 
 def _written_out(loop: Loop) -> bool:
-    """A loop over a display, which is as long on each rank."""
+    """A loop over a display, or over a model's list of outputs: it is as long on each rank."""
     things = loop.over.things
-    return len(things) == 1 and things[0].items is not None
+    return len(things) == 1 and (things[0].items is not None or things[0].name == OUTPUTS)

@@ -90,6 +90,8 @@ def _of_one(tail: str, entry: Value) -> Value | None:
 
 def _put_together(name: str, tail: str, call: Call) -> Value | None:
     """Tensors one after another, or as a new axis; None when it is neither."""
+    if rows.stacks(tail, call):
+        return computed(*call.args, measure=Measure.SAMPLES)
     if name not in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
         return None
     local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}

@@ -95,6 +95,8 @@ def measure(body: str, folder: Path) -> Measure:
     assert call.receiver is not None
     if call.receiver.dep(Kind.AVERAGED):
         return MIXED  # a mean of what the ranks have, whatever that is
+    if facts.pooled:
+        return MIXED  # whatever it is, each rank computes that of the whole batch
     return RATIO if facts.shares else call.receiver.measure
 
 

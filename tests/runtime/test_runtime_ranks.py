@@ -310,6 +310,19 @@ def test_means_are_weighed_so_that_their_mean_is_that_of_all_terms(job: Job) -> 
         assert (seen["half"], seen["evaluating"]) == (True, True)
 
 
+def test_the_rows_of_a_whole_batch_are_those_of_all_ranks(job: Job) -> None:
+    ranks = range(job.size)
+    for rank, seen in enumerate(job["whole_batches"]):
+        assert seen["rows"] == [float(one) for one in ranks for _ in range(2)]
+        assert seen["fixed"]
+        assert seen["gradient"] == [float(sum(one + 1 for one in ranks))] * 2
+        assert seen["labels"] == [list(ranks)]
+        if job.size > 1:
+            assert "not all of the samples" in seen["wrong"][0]
+            assert rank == 0 or "other ranks have others" in seen["wrong"][1]
+            assert "not str" in seen["wrong"][2]
+
+
 def test_wrapper_options_are_spelled_for_the_installed_torch(job: Job) -> None:
     for seen in job["wrapping"]:
         assert (seen["buffers"], seen["new name"]) == ([True, False], False)

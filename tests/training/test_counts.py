@@ -213,10 +213,110 @@ if __name__ == "__main__":
     },
 )
 
+# Three parts of one loss: in the model's forward, over the targets that are not ignored; of classes
+# with weights; and of boxes, as many as each picture has, beside the batch's largest score.
+FINDER = Program(
+    {
+        "finder.py": """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Finder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.out = nn.Linear(6, 12), nn.Linear(12, 20)
+        self.anchors = torch.linspace(0, 1, 7)[:, None].expand(7, 5)
+
+    def forward(self, x, tags=None):
+        scores = self.out(torch.tanh(self.body(x))).view(-1, 4, 5)
+        loss = None
+        if tags is not None:
+            loss = F.cross_entropy(scores.view(-1, 5), tags.view(-1), ignore_index=-1)
+        return scores, self.anchors, loss
+
+
+class BoxLoss(nn.Module):
+    def forward(self, outputs, boxes):
+        scores, anchors = outputs
+        largest = scores.detach().abs().max()
+        total, found = 0, 0
+        for score, own in zip(scores, boxes):
+            total = total + (score / largest - anchors[:4] - own.sum()).square().sum()
+            found += len(own)
+        return total / max(found, 1)
+""",
+        "train.py": """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from finder import BoxLoss, Finder
+
+
+class Pictures(Dataset):
+    def __init__(self):
+        draw = torch.Generator().manual_seed(0)
+        self.x = torch.randn(48, 6, generator=draw)
+        self.tags = torch.randint(0, 5, (48, 4), generator=draw)
+        self.tags[torch.rand(48, 4, generator=draw) < 0.4] = -1
+        self.tags[1:16:2] = -1
+        self.boxes = [torch.rand(i % 3, 2, generator=draw) for i in range(48)]
+
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        return self.x[index], self.tags[index], self.boxes[index]
+
+
+def collate(samples):
+    xs, tags, boxes = [], [], []
+    for sample in samples:
+        xs.append(sample[0])
+        tags.append(sample[1])
+        boxes.append(sample[2])
+    return torch.stack(xs), torch.stack(tags), boxes
+
+
+def main():
+    torch.manual_seed(0)
+    loader = DataLoader(Pictures(), batch_size=16, collate_fn=collate)
+    model, of_boxes = Finder(), BoxLoss()
+    weigh = nn.CrossEntropyLoss(torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0]), ignore_index=-1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
+    for epoch in range(2):
+        for x, tags, boxes in loader:
+            boxes = [own * 2 for own in boxes]
+            optimizer.zero_grad()
+            scores, anchors, loss = model(x, tags)
+            loss = loss + weigh(scores.transpose(1, 2), tags)
+            loss = loss + of_boxes((scores, anchors), boxes)
+            loss.backward()
+            optimizer.step()
+        print(f"epoch {epoch} loss {loss.item():.9f}")
+    torch.save(model.state_dict(), "finder.pt")
+
+
+if __name__ == "__main__":
+    main()
+""",
+    },
+    {
+        "finder.py": "loss = global_mean(\n"
+        "                F.cross_entropy(scores.view(-1, 5), tags.view(-1), ignore_index=-1),\n"
+        "                (tags != -1).sum(),\n"
+        "            )",
+        "train.py": "of_boxes(whole_batch((scores, anchors)),",
+    },
+)
+
 PROGRAMS = [
     pytest.param(TAGGER, id="masked-mean", marks=pytest.mark.thorough),
     pytest.param(DETECTOR, id="positives", marks=pytest.mark.thorough),
-    pytest.param(SEGMENTER, id="ignored-and-weighted"),
+    pytest.param(SEGMENTER, id="ignored-and-weighted", marks=pytest.mark.thorough),
+    pytest.param(FINDER, id="in-the-model-and-of-the-whole-batch"),
 ]
 
 

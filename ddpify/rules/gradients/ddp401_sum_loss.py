@@ -6,15 +6,17 @@ from collections.abc import Iterable
 
 from ddpify.facts.coupling import certain
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, Share
+from ddpify.facts.model import Facts, Gather, Share
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, POSITIVES
 from ddpify.rules.gradients.summed import summed
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -23,6 +25,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     Without a fix where the loss is not followed, or its count cannot be made that of all ranks.
     """
     yield from (_shared(facts, share) for share in facts.shares)
+    yield from (_pooled(facts, gather, call) for gather, call in facts.pooled)
     for site, calls in once(backwards(facts.calls)).items():
         call = calls[0]
         loss = call.receiver
@@ -57,6 +60,19 @@ def _shared(facts: Facts, share: Share) -> Finding:
     return Finding("DDP401", share.site, message, Severity.ERROR, fix)
 
 
+def _pooled(facts: Facts, gather: Gather, call: Site) -> Finding:
+    """What a loss that is not followed is given: that of all ranks."""
+    return Finding(
+        "DDP401",
+        gather.site,
+        "the loss is not known to be a mean: each rank computes that of the whole batch, as"
+        " DataParallel did",
+        Severity.ERROR,
+        (edit(facts, How.REPLACE, gather.site, gather.code),),
+        because=((call, "the loss is made"),),
+    )
+
+
 def _varying(call: Call, ratio: Thing) -> Finding:
     return Finding(
         "DDP401",
@@ -83,27 +99,10 @@ def _unproven(call: Call) -> Finding:
         Severity.ERROR,
         (),
         "check it: a mean needs nothing, a sum must be multiplied by get_world_size(), and a mean"
-        " over a varying count (masks, positives) needs the count of all ranks",
+        " over a varying count (masks, positives) needs the count of all ranks; it is exact, too,"
+        " where its arguments are gathered: whole_batch(outputs), whole_batch(labels); rows that"
+        " name their picture by its number in the batch must be numbered anew then",
     )
-
-
-MASKED = (
-    "            objective = nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
-    "            use = (label < 3).cuda()\n"
-    "            each = nn.functional.cross_entropy(\n"
-    '                net(signal.cuda()), label.cuda(), reduction="none"\n            )\n'
-    "            objective = (each * use).sum() / use.sum()\n",
-)
-POSITIVES = """class Positives(nn.Module):
-    def forward(self, scores, wanted):
-        positive = wanted > 0
-        number = positive.sum().clamp(min=1)
-        kept = scores[positive.unsqueeze(1).expand_as(scores)].view(-1, 4)
-        off = nn.functional.mse_loss(kept, kept * 0, reduction="sum")
-        return off / number
-
-
-"""
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -204,6 +203,7 @@ RULE = Rule(
             ("import torch\n", "import torch\nfrom mining import hardest\n"),
             ("objective.backward()\n", "objective.backward()  # DDP401\n"),
         ),
+        *OF_THE_BATCH,
         changed(  # a sum that is divided by what is no number of samples
             SINGLE,
             (

@@ -76,7 +76,7 @@ RULE = Rule(
             SINGLE,
             (
                 STEP,
-                "            z = torch.cat([net(signal.cuda()), net(-signal.cuda())])\n"
+                "            z = net(torch.cat([signal, -signal]).cuda())\n"
                 "            pairs = torch.mm(z, z.transpose(1, 0))  # DDP406\n"
                 "            objective = pairs.logsumexp(1).mean()\n" + STEP,
             ),

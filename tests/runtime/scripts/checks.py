@@ -417,6 +417,23 @@ def shared_out(targets: torch.Tensor, *, half: bool = False) -> Any:
     }
 
 
+def whole_batches() -> Any:
+    """Two rows on each rank, beside three that all have, in tuples and dicts; and what has none."""
+    rank, fixed = ddp.get_rank(), torch.arange(3.0)
+    rows = torch.full((2, 1), float(rank), requires_grad=True)
+    whole, same = metrics.whole_batch((rows, {"fixed": fixed}))
+    (whole.sum() * (rank + 1)).backward()
+    wrong = (rows, torch.ones(3, 1, requires_grad=True)), (rows, fixed + rank), (rows, "name")
+    labels = metrics.whole_batch([torch.tensor([rank])])
+    return {
+        "rows": whole.flatten().tolist(),
+        "fixed": same["fixed"] is fixed,
+        "gradient": rows.grad.flatten().tolist() if rows.grad is not None else None,
+        "labels": [one.tolist() for one in labels],
+        "wrong": [attempt(lambda one=one: metrics.whole_batch(one)) for one in wrong],
+    }
+
+
 def global_means() -> Any:
     """Rank 0 has one target, the others two, or one rank has none, or all."""
     mean, none = torch.tensor(1.5), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -516,6 +533,7 @@ CHECKS = (
     wrapping,
     rank_counts,
     global_means,
+    whole_batches,
     accumulation,
     forked,
     streams,

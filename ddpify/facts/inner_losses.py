@@ -1,0 +1,203 @@
+"""Losses that a model computes in its own ``forward``, from the targets that it is given.
+
+What layers do is not read: an output has the samples of the inputs. A loss has not, and what it is
+a sum or a mean of stands at the call that makes it. ::
+
+    def forward(self, x, y=None):
+        scores, loss = self.body(x), None
+        if y is not None:
+            loss = F.cross_entropy(scores.view(-1, 9), y.view(-1), ignore_index=-1)
+        return scores, loss
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ddpify.facts import entering
+from ddpify.facts.coupling import transposed
+from ddpify.facts.criteria import is_loss
+from ddpify.facts.events import Call
+from ddpify.facts.locality import is_local
+from ddpify.facts.measures import ENTRIES
+from ddpify.facts.protocol import Machine
+from ddpify.facts.rows import has_rows
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Measure, Thing, Value, one
+
+PRODUCTS = frozenset({"mm", "matmul"})
+PAIRS = frozenset({"einsum", "cdist", "pdist"})
+FUNCTIONAL = "torch.nn.functional."
+
+
+def forward_of(model: Thing) -> FunctionInfo | None:
+    """The one ``forward`` that a model has, also behind its wrapper."""
+    if model.kind is Kind.WRAPPED:
+        inner = model.inner.things if model.inner is not None else ()
+        return forward_of(inner[0]) if len(inner) == 1 else None
+    found = model.ref.lookup("forward") if isinstance(model.ref, ClassInfo) else None
+    functions = [thing.ref for thing in found.things] if found is not None else []
+    only = functions[0] if len(functions) == 1 else None
+    return only if isinstance(only, FunctionInfo) else None
+
+
+def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -> Value:
+    """``whole``, the output of a model, with the losses among what it returns as what they are."""
+    info = forward_of(model)
+    if info is None or isinstance(info.node, ast.Lambda) or event.star or event.bound:
+        return whole
+    reading = _Reading(m, f, model, info, whole, event)
+    returned = [n.value for n in reading.tree.nodes(info.node) if isinstance(n, ast.Return)]
+    if len(returned) != 1 or returned[0] is None or reading.compares():
+        return whole
+    if not whole.of(Kind.TUPLE):
+        return reading.loss(returned[0]) or whole
+    parts = returned[0].elts if isinstance(returned[0], ast.Tuple) else []
+    made = whole.things[0]
+    if len(parts) != len(made.items or ()):
+        return whole
+    losses = [reading.loss(part) for part in parts]
+    if not any(losses):
+        return whole
+    given = [v for v in (*event.args, *event.kwargs.values()) if v.measure is not Measure.UNIFORM]
+    rows = all(has_rows(value) for value in given)  # what is no loss is of the samples alone
+    rest = [item.but(rows=rows) for item in made.items or ()]
+    items = tuple(loss or item for loss, item in zip(losses, rest, strict=True))
+    return whole.but(things=(Thing(Kind.TUPLE, made.born, items=items),))
+
+
+@dataclass
+class _Reading:
+    """One call of a ``forward``, of which nothing is read but what makes the losses."""
+
+    m: Machine
+    f: Frame
+    model: Thing
+    info: FunctionInfo
+    whole: Value
+    event: Call
+    tree: Tree = field(init=False)
+    bound: dict[str, list[ast.AST]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tree = self.m.tree(self.info.site.path)
+        self.bound = {}
+        for node in self.tree.nodes(self.info.node):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                self.bound.setdefault(node.id, []).append(node)
+
+    def compares(self) -> bool:
+        """Whether samples may be compared with each other: `rows @ rows.t()`."""
+        nodes = self.tree.nodes(self.info.node)
+        products = [n for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult)]
+        calls = [n for n in nodes if isinstance(n, ast.Call)]
+        if any(_last(n.func) in PAIRS for n in calls):
+            return True
+        calls = [n for n in calls if _last(n.func) in PRODUCTS]
+        operands = [o for n in products for o in (n.left, n.right)]
+        operands += [o for n in calls for o in (n.func, *n.args)]
+        return any(transposed(o) and not ast.unparse(o).startswith("self.") for o in operands)
+
+    def loss(self, returned: ast.expr) -> Value | None:
+        """What a criterion gives that is returned as it is, or under one name."""
+        call = self._made(returned)
+        if call is None:
+            return None
+        frame = self._frame(call)
+        if frame is None or not self._is_criterion(frame, _weighed(call)):
+            return None
+        value = self.m.evaluate(frame, call)
+        return value.but(deps=value.deps | self.whole.deps)
+
+    def _made(self, returned: ast.expr) -> ast.Call | None:
+        if isinstance(returned, ast.Name):
+            given = [self.tree.parent(node) for node in self.bound.get(returned.id, ())]
+            if not all(isinstance(one, ast.Assign) for one in given):
+                return None
+            values = [one.value for one in given if isinstance(one, ast.Assign)]
+            made = [v for v in values if not (isinstance(v, ast.Constant) and v.value is None)]
+            returned = made[0] if len(made) == 1 else returned
+        return returned if isinstance(returned, ast.Call) else None
+
+    def _frame(self, call: ast.Call) -> Frame | None:
+        """Where the call is made; None where it may be made not at all, or more than once."""
+        stands = self.tree.statement(self.tree.site(call))
+        event = self.event
+        frame = entering.frame_of(self.f, self.info, event.site)
+        own = (one(self.model.inner.things[0] if self.model.inner else self.model), *event.args)
+        sites = (event.callee, *event.arg_sites)
+        kwargs = (event.kwargs, sites, event.kwarg_sites)
+        entering.bind_parameters(self.m, frame, self.info, own, *kwargs)
+        if stands is None:
+            return None
+        frame.statement = self.tree.site(stands)
+        plain = {name for name in frame.env if name not in self.bound}
+        for name in self.bound:
+            frame.env[name] = self.whole.but(things=())
+        if not self._holds(frame, stands, plain):
+            return None
+        return frame if self._targets(frame, call) <= plain else None
+
+    def _holds(self, frame: Frame, stands: ast.stmt, plain: set[str]) -> bool:
+        """Whether the conditions around a statement are the same on all ranks."""
+        below: ast.AST = stands
+        for above in self.tree.ancestors(stands):
+            if above is self.info.node:
+                return True
+            if not isinstance(above, (ast.If, ast.With)):
+                return False
+            if isinstance(above, ast.If) and not self._alike(frame, above, below, plain):
+                return False
+            below = above
+        return False
+
+    def _alike(self, frame: Frame, above: ast.If, below: ast.AST, plain: set[str]) -> bool:
+        given = _asked(above.test)
+        body = below in above.body
+        if given in plain and frame.env[given].measure in ENTRIES and not frame.env[given].known:
+            return body  # a tensor that is given is not None
+        test = self.m.evaluate(frame, above.test)
+        if test.decided:
+            return bool(test.const) is body
+        self.m.hold(frame, test, self.tree.site(above.test), body)
+        return not is_local(self.m, test)
+
+    def _is_criterion(self, frame: Frame, call: ast.Call) -> bool:
+        callee = self.m.evaluate(frame, call.func)
+        functions = [t.name for t in callee.of(Kind.EXTERNAL)]
+        plain = [n for n in functions if n.startswith(FUNCTIONAL) and is_loss(n)]
+        criteria = [t for t in callee.of(Kind.CRITERION) if t.ref is None]
+        return bool(callee.things) and len(plain) + len(criteria) == len(callee.things)
+
+    def _targets(self, frame: Frame, call: ast.Call) -> set[str]:
+        """The names in what the outputs are compared with, each an input of the model."""
+        call = _weighed(call)
+        given = [k.value for k in call.keywords if k.arg == "target"] or call.args[1:2]
+        return set(_names(given[0])) if given else {""}
+
+
+def _weighed(call: ast.Call) -> ast.Call:
+    """The criterion's call, also where a migration has made its mean that of all ranks."""
+    inner = call.args[0] if call.args and _last(call.func) == "global_mean" else None
+    return inner if isinstance(inner, ast.Call) else call
+
+
+def _last(name: ast.expr) -> str:
+    return ast.unparse(name).rpartition(".")[2]
+
+
+def _names(node: ast.expr) -> Iterator[str]:
+    return (n.id for n in ast.walk(node) if isinstance(n, ast.Name))
+
+
+def _asked(test: ast.expr) -> str:
+    """``y`` of ``y is not None``."""
+    plain = isinstance(test, ast.Compare) and isinstance(test.left, ast.Name)
+    if not plain or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
+        return ""
+    other = test.comparators[0]
+    none = isinstance(other, ast.Constant) and other.value is None
+    return test.left.id if none and isinstance(test.left, ast.Name) else ""
