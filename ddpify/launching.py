@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from ddpify import discover, launchers, vendor
 from ddpify.rules.base import Finding
 
+_ALL, _ONE = "--nproc_per_node=gpu", "--nproc_per_node=1"
 
-def findings(root: Path, entries: Sequence[str] = ()) -> Iterator[Finding]:
+
+def findings(
+    root: Path, entries: Sequence[str] = (), lone: Mapping[str, str] | None = None
+) -> Iterator[Finding]:
     """A finding per line below ``root`` that does not start an entry with torchrun.
 
     ``entries`` are to be migrated now; the scripts that were migrated before count as well.
+    ``lone`` are the places of lines whose batch is one sample, with the option that says so.
     """
     python = tuple(discover.python_files(root))
     files = tuple(p.relative_to(root).as_posix() for p in python)
@@ -20,4 +26,13 @@ def findings(root: Path, entries: Sequence[str] = ()) -> Iterator[Finding]:
     started = (*entries, *sorted(before - set(entries)))
     for path in launchers.discover(root, started):
         text = (root / path).read_bytes().decode("utf-8", "surrogateescape")
-        yield from launchers.findings(path, text, started, "DDP002", files)
+        for found in launchers.findings(path, text, started, "DDP002", files):
+            option = (lone or {}).get(str(found.site))
+            yield _on_one(found, option) if option is not None else found
+
+
+def _on_one(found: Finding, option: str) -> Finding:
+    """The line with one process, as it runs now: more would end at once."""
+    fix = tuple(replace(one, code=one.code.replace(_ALL, _ONE)) for one in found.fix)
+    why = f"a batch of one sample stays on one rank: for more, give {option} a multiple of them"
+    return replace(found, fix=fix, message=f"{found.message}; {why}")
