@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from ddpify import discover, launchers, vendor
 from ddpify.rules.base import Finding
 
-_ALL, _ONE = "--nproc_per_node=gpu", "--nproc_per_node=1"
+_ALL = re.compile(r"(?<=--nproc_per_node=)gpu|(?<=NPROC_PER_NODE:-)gpu")
 
 
 def findings(
@@ -33,6 +34,6 @@ def findings(
 
 def _on_one(found: Finding, option: str) -> Finding:
     """The line with one process, as it runs now: more would end at once."""
-    fix = tuple(replace(one, code=one.code.replace(_ALL, _ONE)) for one in found.fix)
+    fix = tuple(replace(one, code=_ALL.sub("1", one.code)) for one in found.fix)
     why = f"a batch of one sample stays on one rank: for more, give {option} a multiple of them"
     return replace(found, fix=fix, message=f"{found.message}; {why}")

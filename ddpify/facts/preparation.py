@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ddpify.facts.events import Call
+from ddpify.facts.values import Kind, Value
 from ddpify.source import Site
 
 FIRST = "ddpify.runtime.main_process_first"
@@ -11,6 +14,8 @@ DOWNLOADS = tuple(
     torchvision.datasets.utils.download_url torchvision.datasets.utils.download_and_extract_archive
     gdown.download wget.download nltk.download kaggle.api.dataset_download_files""".split()
 )  # those of huggingface_hub lock their files
+
+DATABASES = frozenset({"lmdb.open", "lmdb.Environment"})
 
 
 def preparations(calls: tuple[Call, ...]) -> frozenset[Site]:
@@ -25,13 +30,33 @@ def preparations(calls: tuple[Call, ...]) -> frozenset[Site]:
             and not _covered(call, asked)
         ):
             found.add(call.where.stack[-1] if call.where.stack else call.site)
-    return frozenset(found)
+    return frozenset(found | set(_built(calls)))
+
+
+def _built(calls: tuple[Call, ...]) -> Iterator[Site]:
+    """Calls that build a database where none is found: who comes late reads a half-built one."""
+    made = [c for c in calls if c.name in DATABASES and not _is_true(c.kwargs.get("readonly"))]
+    led = {(c.site, c.where.stack): c for c in calls} if made else {}
+    for call in made:
+        stack = call.where.stack
+        way = [led.get((site, stack[:number])) for number, site in enumerate(stack)]
+        asked = [n for n, one in enumerate((*way, call)) if one is not None and _asks_disk(one)]
+        before = way[asked[0] - 1] if asked and asked[0] else None
+        if before is not None and not before.where.one_rank() and not before.where.inside(FIRST):
+            yield before.site
+
+
+def _asks_disk(call: Call) -> bool:
+    return any(guard.test.dep(Kind.FILES) for guard in call.where.guards)
+
+
+def _is_true(value: Value | None) -> bool:
+    return value is not None and value.known and bool(value.const)
 
 
 def _asks(call: Call) -> bool:
     """``download=True``."""
-    flag = call.kwargs.get("download")
-    return flag is not None and flag.known and bool(flag.const)
+    return _is_true(call.kwargs.get("download"))
 
 
 def _covered(call: Call, sites: set[Site]) -> bool:

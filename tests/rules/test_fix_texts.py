@@ -22,6 +22,18 @@ _JUDGE = """class Judge(nn.Module):
 judge = Judge().cuda()
 """
 _MADE = "judge = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 3)).cuda()\n"
+_BRANCHES = _JUDGE.replace(
+    "        return self.body(facts)\n",
+    "        if facts.is_cuda:\n"
+    "            out = nn.parallel.data_parallel(self.body, facts, range(2))\n"
+    "        else:\n            out = self.body(facts)\n        return out\n",
+)
+_LATER = """        print(seen / len(fitting))
+        for signal, label in holdout:
+            with torch.no_grad():
+                objective = net(signal.cuda()).sum()
+            print(objective.item())
+"""
 _STEP = "            adam.zero_grad()\n"
 
 WRITTEN = [
@@ -72,12 +84,44 @@ WRITTEN = [
         3,
         id="nor one that the loop sets",
     ),
+    pytest.param(
+        changed(LEGACY, (_MADE, _BRANCHES), ("judge = nn.DataParallel(judge)\n", "")),
+        "def forward(self, facts): out = self.body(facts) return out",
+        1,
+        id="two branches that are one without data_parallel",
+    ),
+    pytest.param(
+        changed(
+            LEGACY,
+            (
+                _MADE,
+                _BRANCHES.replace("else:\n            out = ", "else:\n            out = 2 * "),
+            ),
+            ("judge = nn.DataParallel(judge)\n", ""),
+        ),
+        "if facts.is_cuda: out = self.body(facts) else: out = 2 * self.body(facts)",
+        1,
+        id="two that stay two",
+    ),
+    pytest.param(
+        changed(
+            SINGLE,
+            ('        print("round"', _LATER + '        print("round"'),
+            ("adam.step()\n", "adam.step()\n            seen += objective.item()\n"),
+            ("        net.train()\n", "        net.train()\n        seen = 0.0\n"),
+        ),
+        "objective, seen = reduce_mean(",
+        0,
+        id="a number that another loop sets before it is read is not reduced",
+    ),
 ]
 
 
-@pytest.mark.parametrize(("example", "text", "times"), WRITTEN)
-def test_the_text(example: Example, text: str, times: int, tmp_path: Path) -> None:
+def test_lines_whose_batch_is_one_sample_start_one_process(tmp_path: Path) -> None:
+    example = changed(SINGLE, ("default=32", "default=1"))
     put_example(example, tmp_path)
+    (tmp_path / "run.sh").write_text("python main.py\npython main.py --bs 8\n")
     migrated(tmp_path / "main.py")
-    after = " ".join((tmp_path / "main.py").read_text("utf-8").split())  # wherever it is broken
-    assert after.replace("( ", "(").replace(" )", ")").count(text) == times
+    lone, several = (tmp_path / "run.sh").read_text().splitlines()
+    assert lone.startswith('torchrun --standalone --nproc_per_node="${NPROC_PER_NODE:-1}"')
+    assert several.startswith('torchrun --standalone --nproc_per_node="${NPROC_PER_NODE:-gpu}"')
