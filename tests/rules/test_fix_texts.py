@@ -125,3 +125,11 @@ def test_lines_whose_batch_is_one_sample_start_one_process(tmp_path: Path) -> No
     lone, several = (tmp_path / "run.sh").read_text().splitlines()
     assert lone.startswith('torchrun --standalone --nproc_per_node="${NPROC_PER_NODE:-1}"')
     assert several.startswith('torchrun --standalone --nproc_per_node="${NPROC_PER_NODE:-gpu}"')
+
+
+@pytest.mark.parametrize(("example", "text", "times"), WRITTEN)
+def test_the_text(example: Example, text: str, times: int, tmp_path: Path) -> None:
+    put_example(example, tmp_path)
+    migrated(tmp_path / "main.py")
+    after = " ".join((tmp_path / "main.py").read_text("utf-8").split())  # wherever it is broken
+    assert after.replace("( ", "(").replace(" )", ")").count(text) == times
