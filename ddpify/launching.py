@@ -19,7 +19,7 @@ def findings(
     """A finding per line below ``root`` that does not start an entry with torchrun.
 
     ``entries`` are to be migrated now; the scripts that were migrated before count as well.
-    ``lone`` are the places of lines whose batch is one sample, with the option that says so.
+    ``lone`` are the places of lines that start one process, with the reason.
     """
     python = tuple(discover.python_files(root))
     files = tuple(p.relative_to(root).as_posix() for p in python)
@@ -28,12 +28,11 @@ def findings(
     for path in launchers.discover(root, started):
         text = (root / path).read_bytes().decode("utf-8", "surrogateescape")
         for found in launchers.findings(path, text, started, "DDP002", files):
-            option = (lone or {}).get(str(found.site))
-            yield _on_one(found, option) if option is not None else found
+            why = (lone or {}).get(str(found.site))
+            yield _on_one(found, why) if why is not None else found
 
 
-def _on_one(found: Finding, option: str) -> Finding:
-    """The line with one process, as it runs now: more would end at once."""
+def _on_one(found: Finding, why: str) -> Finding:
+    """The line with one process."""
     fix = tuple(replace(one, code=_ALL.sub("1", one.code)) for one in found.fix)
-    why = f"a batch of one sample stays on one rank: for more, give {option} a multiple of them"
     return replace(found, fix=fix, message=f"{found.message}; {why}")

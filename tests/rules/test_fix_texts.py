@@ -28,6 +28,11 @@ _BRANCHES = _JUDGE.replace(
     "            out = nn.parallel.data_parallel(self.body, facts, range(2))\n"
     "        else:\n            out = self.body(facts)\n        return out\n",
 )
+_MODES = (
+    "    opt = parser.parse_args()\n",
+    '    parser.add_argument("mode")\n    opt = parser.parse_args()\n'
+    '    if opt.mode == "fit":\n        fit(opt)\n\n\ndef fit(opt):\n',
+)
 _LATER = """        print(seen / len(fitting))
         for signal, label in holdout:
             with torch.no_grad():
@@ -117,14 +122,24 @@ WRITTEN = [
 ]
 
 
-def test_lines_whose_batch_is_one_sample_start_one_process(tmp_path: Path) -> None:
-    example = changed(SINGLE, ("default=32", "default=1"))
-    put_example(example, tmp_path)
-    (tmp_path / "run.sh").write_text("python main.py\npython main.py --bs 8\n")
+STARTS = [
+    pytest.param(("default=32", "default=1"), "main.py", "1", id="a batch of one sample"),
+    pytest.param(("default=32", "default=1"), "main.py --bs 8", "gpu", id="of eight"),
+    pytest.param(_MODES, "main.py test", "1", id="a mode in which it does not train"),
+    pytest.param(_MODES, "main.py fit", "gpu", id="the one in which it does"),
+]
+
+
+@pytest.mark.parametrize(("change", "line", "processes"), STARTS)
+def test_lines_for_one_process(
+    change: tuple[str, str], line: str, processes: str, tmp_path: Path
+) -> None:
+    put_example(changed(SINGLE, change), tmp_path)
+    (tmp_path / "run.sh").write_text(f"python {line}\n")
     migrated(tmp_path / "main.py")
-    lone, several = (tmp_path / "run.sh").read_text().splitlines()
-    assert lone.startswith('torchrun --standalone --nproc_per_node="${NPROC_PER_NODE:-1}"')
-    assert several.startswith('torchrun --standalone --nproc_per_node="${NPROC_PER_NODE:-gpu}"')
+    number = f'"${{NPROC_PER_NODE:-{processes}}}"'
+    after = (tmp_path / "run.sh").read_text()
+    assert after == f"torchrun --standalone --nproc_per_node={number} {line}\n"
 
 
 @pytest.mark.parametrize(("example", "text", "times"), WRITTEN)
