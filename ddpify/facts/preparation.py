@@ -42,8 +42,15 @@ def _built(calls: tuple[Call, ...]) -> Iterator[Site]:
         way = [led.get((site, stack[:number])) for number, site in enumerate(stack)]
         asked = [n for n, one in enumerate((*way, call)) if one is not None and _asks_disk(one)]
         before = way[asked[0] - 1] if asked and asked[0] else None
-        if before is not None and not before.where.one_rank() and not before.where.inside(FIRST):
+        if before is None or before.where.one_rank() or before.where.inside(FIRST):
+            continue
+        if not any(before.site in one.where.stack for one in calls if _meets(one)):
             yield before.site
+
+
+def _meets(call: Call) -> bool:
+    """What ranks do together, which those that wait for their turn cannot join."""
+    return call.name in (".backward", "torch.utils.data.DataLoader") or "optim." in call.name
 
 
 def _asks_disk(call: Call) -> bool:
