@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.checkpoints.states import (
@@ -87,10 +87,18 @@ def _may_have_prefix(facts: Facts, call: Call) -> bool:
 
 def _wrapped_parts(facts: Facts, call: Call) -> list[str]:
     """Parts of this model that nn.DataParallel wrapped alone: `features.module.0.weight`."""
-    wrapped = {(t.born, t.name) for value in _data_parallel(facts) for t in value.things}
     wholes = [whole(thing) for thing in call.receiver.things] if call.receiver else []
+    given = [_identities(value.things) for value in _data_parallel(facts)]
+    wrapped: set[tuple[Site, str]] = set().union(
+        *(some for some in given if not some & _identities(wholes))
+    )
     held = (pair for thing in wholes for pair in thing.attrs.items())
-    return sorted({name for name, v in held if any((t.born, t.name) in wrapped for t in v.things)})
+    return sorted({name for name, value in held if _identities(value.things) & wrapped})
+
+
+def _identities(things: Iterable[Thing]) -> set[tuple[Site, str]]:
+    """What tells things apart in any reading of the program."""
+    return {(thing.born, thing.name) for thing in things}
 
 
 def _data_parallel(facts: Facts) -> list[Value]:
