@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddpify import accepting, discover, launching, vendor
+from ddpify.advice.lone import lone_starts
 from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
@@ -54,7 +55,9 @@ def _migrated(
     findings = [f for read in reads for f in _judge(read.facts, settings)]
     findings, accepted = accepting.taken(findings, settings, found.root)
     refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
-    findings += launching.findings(found.root, _names(reads))
+    whole = settings.batch_size != "per-rank"
+    lone = dict(pair for read in reads for pair in lone_starts(read.facts, whole))
+    findings += launching.findings(found.root, _names(reads), lone)
     outcome = _outcome(found.root, reads, findings, (*others, *accepted))
     if refusals:
         outcome = replace(outcome, refusals=_unique(refusals))

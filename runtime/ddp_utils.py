@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import io
+import itertools
 import logging
 import os
 import random
@@ -179,13 +180,18 @@ def per_rank_batch_size(batch_size: int) -> int:
     return batch_size // ranks
 
 
+_sampler_number = itertools.count()
+
+
 def distributed_sampler(dataset: Any, shuffle: bool, drop_last: bool = False) -> Any:
     """The training loader's sampler, None in one process; see ``begin_epoch`` (*collective*)."""
     ranks = get_world_size()
     if ranks == 1:
         return None
     # Rank 0's seed: the script may seed each rank differently. 31 bits leave room for the epoch.
-    length, seed = broadcast((len(dataset), torch.initial_seed() % 2**31))
+    # Another one for each sampler: `zip` of two loaders must not pair the same samples for ever.
+    seed = torch.initial_seed() % 2**31 + 2**20 * next(_sampler_number)
+    length, seed = broadcast((len(dataset), seed))
     if len(dataset) != length:
         unequal = f"rank {get_rank()} has {len(dataset)} samples but rank 0 has {length}"
         raise ValueError(f"{unequal}: sort the files, use one seed on all ranks")
@@ -291,10 +297,18 @@ def sync_buffers(model: nn.Module) -> None:
         dist.broadcast(buffer.detach(), src=0)
 
 
-def without_module_prefix(state_dict: dict[str, Any]) -> dict[str, Any]:
-    """``state_dict`` without the ``module.`` that a saved wrapper put before all of its keys."""
+def without_module_prefix(state_dict: dict[str, Any], *parts: str) -> dict[str, Any]:
+    """``state_dict`` without the ``module.`` that a saved wrapper put before all of its keys.
+
+    ``parts`` of the model (``"features"``) had wrappers of their own: `features.module.0.weight`.
+    """
     if all(str(key).startswith("module.") for key in state_dict):
         nn.modules.utils.consume_prefix_in_state_dict_if_present(state_dict, "module.")
+    for part in parts:
+        keys = [key for key in state_dict if str(key).startswith(f"{part}.")]
+        if all(key.startswith(f"{part}.module.") for key in keys):
+            for key in keys:
+                state_dict[key.replace(".module.", ".", 1)] = state_dict.pop(key)
     return state_dict
 
 
@@ -320,7 +334,8 @@ def save_on_main(obj: object, path: Any, **kwargs: Any) -> None:
 def _save(obj: object, path: Any, **kwargs: Any) -> None:
     """``torch.save``, but a run that is killed meanwhile leaves the old file as it was."""
     if not isinstance(path, (str, os.PathLike)) or Path(path).is_char_device():
-        torch.save(obj, path, **kwargs)  # a buffer, or /dev/null
+        torch.save(obj, path, **kwargs)  # an open file, a buffer, or /dev/null
+        getattr(path, "flush", lambda: None)()
         return
     target = Path(path).resolve()  # a link stays a link
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:

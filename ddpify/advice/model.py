@@ -33,12 +33,13 @@ class Start:
     """How the program is started: ``place`` is a launcher's line, or says that it was asked for.
 
     ``gpus`` is the length of the GPU list that is written there, ``values`` are the options it
-    passes, None for those that only the shell knows.
+    passes, None for those that only the shell knows. ``first`` is the word after the program.
     """
 
     place: str
     gpus: int | None = None
     values: tuple[tuple[str, str | None], ...] = ()
+    first: str = ""
 
 
 @dataclass(frozen=True)

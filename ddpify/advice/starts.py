@@ -44,7 +44,14 @@ def _start(script: Script, launch: Launch, place: str, known: Sequence[str]) -> 
     values = tuple(_values(script, command.words, known))
     # how many GPUs several nodes come to is not in the script's own list
     gpus = None if launch.nodes else _gpus(script, launch.gpus) or _ranks(command.words)
-    yield Start(place, gpus, values)
+    yield Start(place, gpus, values, _first(command.words, launch.entry))
+
+
+def _first(words: Sequence[Word], entry: str) -> str:
+    """The word after the program; empty where that is started by another name than its file's."""
+    texts = [word.literal or "" for word in words]
+    after = [n + 1 for n, text in enumerate(texts) if Path(text).name == Path(entry).name]
+    return texts[after[0]] if after and after[0] < len(texts) else ""
 
 
 def _gpus(script: Script, gpus: Gpus) -> int | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ddpify.facts.events import Call
 from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Value
 from ddpify.source import Site
 
 FIRST = "ddpify.runtime.main_process_first"
@@ -22,6 +23,8 @@ _SHELLS = frozenset(
 )
 _FETCHES = frozenset("wget curl gdown gsutil aws kaggle unzip tar gunzip bunzip2 7z clone".split())
 
+DATABASES = frozenset({"lmdb.open", "lmdb.Environment"})
+
 
 def preparations(calls: tuple[Call, ...], trees: Mapping[str, Tree]) -> frozenset[Site]:
     """Calls to run on the main process first: data sets that download, functions that do."""
@@ -35,13 +38,40 @@ def preparations(calls: tuple[Call, ...], trees: Mapping[str, Tree]) -> frozense
             and not _covered(call, asked)
         ):
             found.add(call.where.stack[-1] if call.where.stack else call.site)
-    return frozenset(found)
+    return frozenset(found | set(_built(calls)))
+
+
+def _built(calls: tuple[Call, ...]) -> Iterator[Site]:
+    """Calls that build a database where none is found: who comes late reads a half-built one."""
+    made = [c for c in calls if c.name in DATABASES and not _is_true(c.kwargs.get("readonly"))]
+    led = {(c.site, c.where.stack): c for c in calls} if made else {}
+    for call in made:
+        stack = call.where.stack
+        way = [led.get((site, stack[:number])) for number, site in enumerate(stack)]
+        asked = [n for n, one in enumerate((*way, call)) if one is not None and _asks_disk(one)]
+        before = way[asked[0] - 1] if asked and asked[0] else None
+        if before is None or before.where.one_rank() or before.where.inside(FIRST):
+            continue
+        if not any(before.site in one.where.stack for one in calls if _meets(one)):
+            yield before.site
+
+
+def _meets(call: Call) -> bool:
+    """What ranks do together, which those that wait for their turn cannot join."""
+    return call.name in (".backward", "torch.utils.data.DataLoader") or "optim." in call.name
+
+
+def _asks_disk(call: Call) -> bool:
+    return any(guard.test.dep(Kind.FILES) for guard in call.where.guards)
+
+
+def _is_true(value: Value | None) -> bool:
+    return value is not None and value.known and bool(value.const)
 
 
 def _asks(call: Call) -> bool:
     """``download=True``."""
-    flag = call.kwargs.get("download")
-    return flag is not None and flag.known and bool(flag.const)
+    return _is_true(call.kwargs.get("download"))
 
 
 def _fetches(call: Call, trees: Mapping[str, Tree]) -> bool:

@@ -177,7 +177,10 @@ class Tree:
         """Whether a statement has surely run where something is read: earlier in a block around."""
         block = self.block(store)
         above = [read, *self.ancestors(read)]
-        return any(s in above for s in block[block.index(store) + 1 :])
+        if any(s in above for s in block[block.index(store) + 1 :]):
+            return True
+        parent = self._parent.get(store)
+        return isinstance(parent, ast.With) and self.precedes(parent, read)
 
 
 HIDDEN = frozenset({"vars", "__dict__", "attrgetter", "__getattribute__"})

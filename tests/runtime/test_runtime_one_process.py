@@ -326,6 +326,18 @@ def test_the_prefix_of_a_wrapper_is_stripped_with_its_versions() -> None:
     assert model.load_state_dict(stripped).missing_keys == []
 
 
+def test_the_prefix_of_a_part_with_a_wrapper_of_its_own() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    parallel = nn.Sequential(nn.DataParallel(model[0]), model[1])
+    stripped = ddp.without_module_prefix(parallel.state_dict(), "0")
+    assert sorted(stripped) == sorted(model.state_dict())
+    assert ddp.without_module_prefix(dict(stripped), "0") == stripped
+    assert ddp.without_module_prefix({"0.module.a": 1, "0.b": 2}, "0") == {
+        "0.module.a": 1,
+        "0.b": 2,
+    }
+
+
 KEPT = [
     pytest.param({"weight": 1}, id="no-prefix"),
     pytest.param({"module.weight": 1, "head": 2}, id="a-submodule-of-that-name"),
@@ -397,12 +409,15 @@ def test_saved_bytes_are_those_of_torch_save(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "theirs" / name).read_bytes()
 
 
-def test_save_to_a_buffer_and_to_a_device() -> None:
+def test_save_to_a_buffer_a_file_and_a_device(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     ddp.save_on_main({"a": 1}, buffer, _use_new_zipfile_serialization=False)
     assert not zipfile.is_zipfile(buffer)
     buffer.seek(0)
     assert torch.load(buffer, weights_only=True) == {"a": 1}
+    with (tmp_path / "model.pt").open("wb") as file:
+        ddp.save_on_main({"a": 1}, file)  # other ranks read it once this returns, before the close
+        assert torch.load(tmp_path / "model.pt", weights_only=True) == {"a": 1}
     ddp.save_on_main({"a": 1}, os.devnull)
     assert not Path(os.devnull).is_file()
 

@@ -166,6 +166,11 @@ def test_the_training_sampler_deals_every_sample_once_but_for_the_announced_repe
     assert warned == [[text] if repeats and rank == 0 else [] for rank in range(job.size)]
 
 
+def test_two_loaders_in_step_do_not_pair_the_same_samples(job: Job) -> None:
+    for seen in job["sampling"]:
+        assert seen["beside"] != seen["epochs"][-1]
+
+
 def test_the_training_sampler_in_order_and_with_drop_last(job: Job) -> None:
     for rank, seen in enumerate(job["sampling"]):
         assert seen["in order"] == list(range(rank, 6, job.size))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.checkpoints.states import (
@@ -68,20 +68,43 @@ def _into_inner(facts: Facts, calls: list[Call]) -> tuple[Edit, ...]:
         edits.append(edit(facts, How.REPLACE, call.receiver_site, "unwrap({})"))
     site = call.arg_site(0, "state_dict")
     if site is not None and _may_have_prefix(facts, call):
-        edits.append(edit(facts, How.REPLACE, site, "without_module_prefix({})"))
+        parts = "".join(f', "{part}"' for part in _wrapped_parts(facts, call))
+        edits.append(edit(facts, How.REPLACE, site, f"without_module_prefix({{}}{parts})"))
     return tuple(edits)
 
 
 def _may_have_prefix(facts: Facts, call: Call) -> bool:
     """Where nn.DataParallel wrapped this model, checkpoints of then have `module.` keys."""
-    parallel = {c.site: c for model in facts.models for c in model.data_parallel}.values()
+    parallel = _data_parallel(facts)
     if not parallel or call.receiver is None or any(map(_is_public, call.args)):
         return False
     had = {t.born for model in facts.models for t in model.things}
-    had |= {whole(t).born for c in parallel for value in c.args[:1] for t in value.things}
+    had |= {whole(t).born for value in parallel for t in value.things}
     if not any(whole(thing).born in had for thing in call.receiver.things):
         return False
     return "without_module_prefix" not in facts.text(call.arg_sites[0])
+
+
+def _wrapped_parts(facts: Facts, call: Call) -> list[str]:
+    """Parts of this model that nn.DataParallel wrapped alone: `features.module.0.weight`."""
+    wholes = [whole(thing) for thing in call.receiver.things] if call.receiver else []
+    given = [_identities(value.things) for value in _data_parallel(facts)]
+    wrapped: set[tuple[Site, str]] = set().union(
+        *(some for some in given if not some & _identities(wholes))
+    )
+    held = (pair for thing in wholes for pair in thing.attrs.items())
+    return sorted({name for name, value in held if _identities(value.things) & wrapped})
+
+
+def _identities(things: Iterable[Thing]) -> set[tuple[Site, str]]:
+    """What tells things apart in any reading of the program."""
+    return {(thing.born, thing.name) for thing in things}
+
+
+def _data_parallel(facts: Facts) -> list[Value]:
+    """What nn.DataParallel was given."""
+    calls = {c.site: c for model in facts.models for c in model.data_parallel}
+    return [value for call in calls.values() for value in call.args[:1]]
 
 
 def _is_public(state: Value) -> bool:

@@ -95,7 +95,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         yield Finding(
             "DDP204",
             site,
-            "all ranks would download into the same folder at once",
+            "all ranks would download or build the same files at once",
             Severity.WARNING,
             (edit(facts, How.INDENT, statement, "with main_process_first():"),),
         )
@@ -139,6 +139,24 @@ RULE = Rule(
                 'Series("past.pt", download=True), Series("future.pt")  # DDP204',
             ),
             ("def __init__(self, path):", "def __init__(self, path, download=False):"),
+        ),
+        changed(  # a cache that the data set builds where it finds none
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport os\n\nimport lmdb"),
+            ("import DataLoader, TensorDataset", "import DataLoader, Dataset, TensorDataset"),
+            (
+                "def accuracy",
+                "class Clicks(Dataset):\n    def __init__(self, path):\n"
+                "        if not os.path.exists(path):\n            self.build(path)\n"
+                "        self.held = lmdb.open(path, readonly=True, lock=False)\n\n"
+                "    def build(self, path):\n        with lmdb.open(path) as held:\n"
+                '            held.begin(write=True).put(b"n", b"800")\n\n'
+                "    def __len__(self):\n        return 800\n\n\ndef accuracy",
+            ),
+            (
+                "    fitting = DataLoader(TensorDataset(signals[:800], labels[:800]), opt",
+                '    clicks = Clicks("clicks")  # DDP204\n    fitting = DataLoader(clicks, opt',
+            ),
         ),
         changed(
             BY_HAND,

@@ -11,8 +11,8 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import FunctionDefinition as RankFunction
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
-from ddpify.rules.base import Finding, How, Rule, Severity
-from ddpify.rules.edits import edit
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, fresh
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -24,13 +24,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per use of the batch size as a number inside a training loop."""
     if settings.batch_size == "per-rank":
         return
+    named = _named_once(facts)
     for site in sorted(facts.sized):
+        split = edit(facts, How.REPLACE, site, "per_rank_batch_size({})")
         yield Finding(
             "DDP206",
             site,
             "each rank's batch is smaller than this",
             Severity.ERROR,
-            (edit(facts, How.REPLACE, site, "per_rank_batch_size({})"),),
+            named.get(site, (split,)),
         )
     for site in sorted(facts.whole_shapes):
         yield Finding(
@@ -40,6 +42,41 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             Severity.ERROR,
             advice="take the size from the batch itself, or give the object a rank's share of it",
         )
+
+
+def _named_once(facts: Facts) -> dict[Site, tuple[Edit, ...]]:
+    """For a number that one loop says several times: its share, named before that loop."""
+    groups: dict[tuple[Site, str], list[Site]] = {}
+    for site in sorted(facts.sized):
+        outer = _outermost_loop(facts, site)
+        if outer is not None:
+            groups.setdefault((outer, facts.text(site)), []).append(site)
+    found: dict[Site, tuple[Edit, ...]] = {}
+    for (outer, text), sites in groups.items():
+        if len(sites) > 1:
+            name = fresh(facts, outer, "own_batch_size")
+            before = edit(facts, How.BEFORE, outer, f"{name} = per_rank_batch_size({text})")
+            found |= {one: (before, edit(facts, How.REPLACE, one, name)) for one in sites}
+    return found
+
+
+def _outermost_loop(facts: Facts, site: Site) -> Site | None:
+    """The loop of this scope around a use of a name or setting that it leaves as it is."""
+    tree = facts.tree(site)
+    node = tree.expression(site)
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return None
+    scope = tree.function(node)
+    around = [n for n in tree.ancestors(node) if isinstance(n, ast.For | ast.While)]
+    around = [loop for loop in around if tree.function(loop) is scope]
+    if not around or any(_rebinds(n, ast.unparse(node)) for n in tree.nodes(around[-1])):
+        return None
+    return tree.site(around[-1])
+
+
+def _rebinds(node: ast.AST, name: str) -> bool:
+    stores = isinstance(getattr(node, "ctx", None), ast.Store | ast.Del)
+    return stores and f"{name}.".startswith(f"{ast.unparse(node)}.")
 
 
 def lint(run: Run) -> Iterable[Finding]:

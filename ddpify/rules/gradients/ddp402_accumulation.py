@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
 from ddpify.rules.gradients.accumulation import accumulations
+from ddpify.rules.gradients.rounds import is_the_same_in_all
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 SKIPS = (".no_sync", "ddpify.runtime.gradient_sync", ".set_requires_gradient_sync")
 
@@ -20,7 +21,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     if any(call.name in SKIPS for call in facts.calls):
         return
     for loop in facts.training:
-        if _accumulates(loop, facts.steps):
+        if _accumulates(facts, loop):
             yield Finding(
                 "DDP402",
                 loop.backward.site,
@@ -32,10 +33,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             )
 
 
-def _accumulates(loop: TrainingLoop, steps: tuple[Call, ...]) -> bool:
-    mine = [s for s in steps if loop.batch in s.where.loops()]
+def _accumulates(facts: Facts, loop: TrainingLoop) -> bool:
+    mine = [s for s in facts.steps if loop.batch in s.where.loops()]
     held = {g.site for g in loop.backward.where.guards}
-    return bool(mine) and all({g.site for g in s.where.guards} - held for s in mine)
+    own = [{g.site for g in s.where.guards} - held for s in mine]
+    return bool(mine) and all(any(not _is_setting(facts, loop, g) for g in sites) for sites in own)
+
+
+def _is_setting(facts: Facts, loop: TrainingLoop, test: Site) -> bool:
+    return is_the_same_in_all(facts, loop.batch, test)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -95,6 +101,16 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        changed(  # another step where a setting says so: each batch is one of its own
+            SCRIPT,
+            ("setup_distributed()\ndev", "setup_distributed()\nOWN = False\ndev"),
+            (
+                "        solver.step()\n",
+                "        if not OWN:\n            solver.step()\n        else:\n"
+                "            for weight in net.parameters():\n"
+                "                weight.data.add_(weight.grad, alpha=-0.1)\n",
+            ),
+        ),
         changed(
             SCRIPT,
             (

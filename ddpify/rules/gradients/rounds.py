@@ -35,6 +35,32 @@ def uneven(facts: Facts) -> Iterable[Finding]:
                 )
 
 
+def is_the_same_in_all(facts: Facts, loop: Loop, test: Site) -> bool:
+    """Whether a condition is a setting, so that all rounds are alike: `if args.own_step:`."""
+    tree = facts.tree(test)
+    node = tree.expression(test)
+    around = facts.tree(loop.site).statement(loop.site)
+    if node is None or around is None:
+        return False
+    names = {n.id for n in tree.nodes(around) if isinstance(n, ast.Name) and _is_set(n)}
+    fields = {
+        n.attr
+        for one in facts.trees.values()
+        for n in one.nodes()
+        if isinstance(n, ast.Attribute) and _is_set(n)
+    }
+    read = list(ast.walk(node))
+    return not (
+        any(isinstance(n, ast.Call | ast.Subscript) for n in read)
+        or names & {n.id for n in read if isinstance(n, ast.Name)}
+        or fields & {n.attr for n in read if isinstance(n, ast.Attribute)}
+    )
+
+
+def _is_set(node: ast.Name | ast.Attribute) -> bool:
+    return not isinstance(node.ctx, ast.Load)
+
+
 def _iterated(facts: Facts, loop: Loop) -> Iterator[Site]:
     """What a loop goes through: of ``zip(inputs, targets)`` each."""
     tree = facts.tree(loop.header)

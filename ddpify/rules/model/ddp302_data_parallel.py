@@ -82,9 +82,30 @@ def _functional(facts: Facts) -> Iterable[Finding]:
                     site,
                     "data_parallel would spread each process over several GPUs",
                     Severity.ERROR,
-                    (edit(facts, How.REPLACE, site, code),) if plain else (),
+                    _without(facts, tree, node, code) if plain else (),
                     "" if plain else "call the module itself",
                 )
+
+
+def _without(facts: Facts, tree: Tree, node: ast.Call, code: str) -> tuple[Edit, ...]:
+    """The plain call; where that makes both branches of an ``if`` one, it stays alone."""
+    site = tree.site(node)
+    statement = tree.statement(site)
+    around = tree.parent(statement) if statement is not None else None
+    if not isinstance(around, ast.If) or around.body != [statement] or len(around.orelse) != 1:
+        return (edit(facts, How.REPLACE, site, code),)
+    written, called = tree.text(around.body[0]), tree.text(node)
+    other = around.orelse[0]
+    calls = any(isinstance(part, ast.Call) for part in ast.walk(around.test))
+    if calls or isinstance(tree.parent(around), ast.If) or not _alike(written, called, code, other):
+        return (edit(facts, How.REPLACE, site, code),)
+    whole = tree.site(around)
+    plain = edit(facts, How.BEFORE, whole, tree.text(other))
+    return (plain, edit(facts, How.DELETE, whole, ""))
+
+
+def _alike(written: str, called: str, code: str, other: ast.stmt) -> bool:
+    return ast.dump(ast.parse(written.replace(called, code))) == ast.dump(ast.Module([other], []))
 
 
 def _fix(facts: Facts, site: Site) -> tuple[Edit, ...]:

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.facts.scopes import Loop
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.base import Example, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.rules.process.draws import same_draws
+from ddpify.rules.process.workers import workers_seeds
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -32,7 +33,8 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding at the outermost training loop."""
+    """Yield one finding at the outermost training loop, and per seed of a loader's workers."""
+    yield from _workers(facts)
     if facts.named(FORK):
         return
     for loop in facts.training[:1]:
@@ -46,6 +48,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "all ranks would draw the same augmentation and dropout",
             Severity.WARNING,
             (edit(facts, How.BEFORE, place, "fork_random_streams()"),),
+        )
+
+
+def _workers(facts: Facts) -> Iterable[Finding]:
+    for site, seed in dict.fromkeys(workers_seeds(facts)):
+        yield Finding(
+            "DDP111",
+            site,
+            "the loader's workers are seeded alike on all ranks: each draws the same augmentation",
+            Severity.WARNING,
+            (edit(facts, How.REPLACE, site, seed),),
         )
 
 
@@ -68,6 +81,20 @@ def _is_before(one: Site, other: Site) -> bool:
     return one.path == other.path and one.span.line < other.span.line
 
 
+def _with_workers(before: str, begin: str) -> Example:
+    """A loader whose workers are begun by a function."""
+    return changed(
+        SCRIPT,
+        ("import torch\nimport", "import time\n\nimport numpy as np\nimport torch\nimport"),
+        ("    fork_random_streams,\n", "    fork_random_streams,\n    get_rank,\n"),
+        ("feed = ", f"{before}feed = "),
+        (
+            "    sampler=row_sampler,\n",
+            f"    sampler=row_sampler,\n    num_workers=4,\n" f"    worker_init_fn={begin}\n",
+        ),
+    )
+
+
 RULE = Rule(
     "DDP111",
     "random-streams",
@@ -87,8 +114,19 @@ RULE = Rule(
         ),
         marked(SINGLE, "DDP111", "for round_ in range(5):"),
         marked(LEARNER, "DDP111", "for turn in range(times):"),
+        _with_workers("", "lambda number: np.random.seed(number + int(time.time()))  # DDP111"),
+        _with_workers("def begin(number):\n    np.random.seed(number)  # DDP111\n\n\n", "begin"),
     ),
-    good=CORRECT,
+    good=(
+        *CORRECT,
+        _with_workers("", "lambda number: np.random.seed(torch.initial_seed() % 2**32 + number)"),
+        _with_workers(
+            "def begin(number):\n    seed = torch.initial_seed() % 2**32\n"
+            "    np.random.seed(seed)\n\n\n",
+            "begin",
+        ),
+        _with_workers("", "lambda number: np.random.seed(number + 1000 * get_rank())"),
+    ),
     lint=lint,
     words=("seed(",),
     severity=Severity.WARNING,

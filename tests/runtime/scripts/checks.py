@@ -189,9 +189,12 @@ def sampling() -> Any:
     for epoch in range(2):
         ddp.begin_epoch(loader, epoch)
         epochs.append([int(i) for (batch,) in loader for i in batch])
+    other = ddp.distributed_sampler(data, shuffle=True)
+    other.set_epoch(epoch)
     torch.set_rng_state(kept)
     return {
         "epochs": epochs,
+        "beside": list(other),
         "in order": list(ddp.distributed_sampler(range(6), shuffle=False)),
         "dropped": list(ddp.distributed_sampler(data, shuffle=False, drop_last=True)),
         "warnings": [str(record.message) for record in caught],

@@ -1,0 +1,36 @@
+"""Launch lines for which one process is enough, or all that can be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ddpify.advice.arguments import options
+from ddpify.advice.model import BatchSizeOrigin, Start
+from ddpify.advice.modes import training_modes
+from ddpify.advice.origins import origins
+from ddpify.advice.starts import starts
+from ddpify.facts.model import Facts
+
+
+def lone_starts(facts: Facts, split: bool) -> Iterator[tuple[str, str]]:
+    """Where a launcher starts the entry like that, and why; ``split``: so is the batch."""
+    sizes = [origin for origin in origins(facts) if origin.options] if split else []
+    modes = training_modes(facts)
+    if not sizes and not modes:
+        return
+    spelled = tuple(s for option in options(facts) for s in option.spellings)
+    for start in starts(Path(facts.root), facts.entry.path, spelled):
+        word = start.first
+        if modes and word and not word.startswith("-") and word not in modes:
+            yield start.place, f"`{word}` does not train: it needs one process"
+        for origin in sizes:
+            if _size(origin, start) == "1":
+                option = max(origin.options, key=len)
+                why = "a batch of one sample stays on one rank"
+                yield start.place, f"{why}: for more, give {option} a multiple of them"
+
+
+def _size(origin: BatchSizeOrigin, start: Start) -> str | None:
+    given = [value for name, value in start.values if name in origin.options]
+    return given[-1] if given else str(origin.size)

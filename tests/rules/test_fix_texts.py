@@ -1,0 +1,150 @@
+"""What fixes write, where an example of the rule only shows that there is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify.rules.base import Example
+from ddpify.rules.examples import LEGACY, SINGLE, changed
+from tests.projects import migrated, put_example
+
+_JUDGE = """class Judge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 3))
+
+    def forward(self, facts):
+        return self.body(facts)
+
+
+judge = Judge().cuda()
+"""
+_MADE = "judge = nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 3)).cuda()\n"
+_BRANCHES = _JUDGE.replace(
+    "        return self.body(facts)\n",
+    "        if facts.is_cuda:\n"
+    "            out = nn.parallel.data_parallel(self.body, facts, range(2))\n"
+    "        else:\n            out = self.body(facts)\n        return out\n",
+)
+_MODES = (
+    "    opt = parser.parse_args()\n",
+    '    parser.add_argument("mode")\n    opt = parser.parse_args()\n'
+    '    if opt.mode == "fit":\n        fit(opt)\n\n\ndef fit(opt):\n',
+)
+_LATER = """        print(seen / len(fitting))
+        for signal, label in holdout:
+            with torch.no_grad():
+                objective = net(signal.cuda()).sum()
+            print(objective.item())
+"""
+_STEP = "            adam.zero_grad()\n"
+
+WRITTEN = [
+    pytest.param(
+        changed(
+            LEGACY,
+            (_MADE, _JUDGE),
+            ("judge = nn.DataParallel(judge)", "judge.body = nn.DataParallel(judge.body)"),
+        ),
+        'without_module_prefix(torch.load("judge.pt", map_location=local_device()), "body")',
+        1,
+        id="a part had a wrapper of its own: its keys are body.module.0.weight",
+    ),
+    pytest.param(
+        changed(LEGACY, (_MADE, _JUDGE)),
+        'without_module_prefix(torch.load("judge.pt", map_location=local_device()))',
+        1,
+        id="the whole model had one",
+    ),
+    pytest.param(
+        changed(
+            SINGLE,
+            (
+                _STEP,
+                f"            signal = signal.view(opt.bs, 16) + torch.randn(opt.bs, 16)\n{_STEP}",
+            ),
+        ),
+        "own_batch_size = per_rank_batch_size(opt.bs) for round_ in",
+        1,
+        id="a share that is said twice is named once, before the loop",
+    ),
+    pytest.param(
+        changed(SINGLE, (_STEP, f"            signal = signal.view(opt.bs, 16)\n{_STEP}")),
+        "signal.view(per_rank_batch_size(opt.bs), 16)",
+        1,
+        id="one that is said once is not",
+    ),
+    pytest.param(
+        changed(
+            SINGLE,
+            (
+                _STEP,
+                f"            signal = signal.view(opt.bs, 16) + torch.randn(opt.bs, 16)\n{_STEP}",
+            ),
+            ("        net.train()\n", "        net.train()\n        opt.bs = opt.bs\n"),
+        ),
+        "per_rank_batch_size(opt.bs)",
+        3,
+        id="nor one that the loop sets",
+    ),
+    pytest.param(
+        changed(LEGACY, (_MADE, _BRANCHES), ("judge = nn.DataParallel(judge)\n", "")),
+        "def forward(self, facts): out = self.body(facts) return out",
+        1,
+        id="two branches that are one without data_parallel",
+    ),
+    pytest.param(
+        changed(
+            LEGACY,
+            (
+                _MADE,
+                _BRANCHES.replace("else:\n            out = ", "else:\n            out = 2 * "),
+            ),
+            ("judge = nn.DataParallel(judge)\n", ""),
+        ),
+        "if facts.is_cuda: out = self.body(facts) else: out = 2 * self.body(facts)",
+        1,
+        id="two that stay two",
+    ),
+    pytest.param(
+        changed(
+            SINGLE,
+            ('        print("round"', _LATER + '        print("round"'),
+            ("adam.step()\n", "adam.step()\n            seen += objective.item()\n"),
+            ("        net.train()\n", "        net.train()\n        seen = 0.0\n"),
+        ),
+        "objective, seen = reduce_mean(",
+        0,
+        id="a number that another loop sets before it is read is not reduced",
+    ),
+]
+
+
+STARTS = [
+    pytest.param(("default=32", "default=1"), "main.py", "1", id="a batch of one sample"),
+    pytest.param(("default=32", "default=1"), "main.py --bs 8", "gpu", id="of eight"),
+    pytest.param(_MODES, "main.py test", "1", id="a mode in which it does not train"),
+    pytest.param(_MODES, "main.py fit", "gpu", id="the one in which it does"),
+]
+
+
+@pytest.mark.parametrize(("change", "line", "processes"), STARTS)
+def test_lines_for_one_process(
+    change: tuple[str, str], line: str, processes: str, tmp_path: Path
+) -> None:
+    put_example(changed(SINGLE, change), tmp_path)
+    (tmp_path / "run.sh").write_text(f"python {line}\n")
+    migrated(tmp_path / "main.py")
+    number = f'"${{NPROC_PER_NODE:-{processes}}}"'
+    after = (tmp_path / "run.sh").read_text()
+    assert after == f"torchrun --standalone --nproc_per_node={number} {line}\n"
+
+
+@pytest.mark.parametrize(("example", "text", "times"), WRITTEN)
+def test_the_text(example: Example, text: str, times: int, tmp_path: Path) -> None:
+    put_example(example, tmp_path)
+    migrated(tmp_path / "main.py")
+    after = " ".join((tmp_path / "main.py").read_text("utf-8").split())  # wherever it is broken
+    assert after.replace("( ", "(").replace(" )", ")").count(text) == times
