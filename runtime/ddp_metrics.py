@@ -76,10 +76,8 @@ def _dealt_back(shares: Any) -> list[Any]:
     whole: list[Any] = [None] * total
     for rank, share in enumerate(shares):
         if len(share) != len(range(rank, total, len(shares))):
-            raise ValueError(
-                f"rank {rank} has {len(share)} of {total} entries, which is not its share: give the"
-                " lists one entry per sample, or evaluate all samples on every rank"
-            )
+            found = f"rank {rank} has {len(share)} of {total} entries, which is not its share"
+            raise ValueError(f"{found}: give the lists one per sample, or evaluate on every rank")
         whole[rank :: len(shares)] = share
     return whole
 
@@ -198,8 +196,7 @@ def global_mean(mean: torch.Tensor, count: Any) -> torch.Tensor:
     """This rank's ``mean`` of ``count`` terms, weighed by its part of all terms (*collective*)."""
     if get_world_size() == 1 or not torch.is_grad_enabled():  # an evaluation is this rank's own
         return mean
-    precise = torch.promote_types(mean.dtype, torch.float32)  # half precision counts to 2048
-    own = torch.as_tensor(count, device=mean.device).to(precise)
+    own = torch.as_tensor(count, device=mean.device).double()  # half precision counts to 2048
     total = _total(own)
     weighted = mean * (own * get_world_size() / total).to(mean.dtype)
     # A rank without terms, where the mean is nan, adds nothing.

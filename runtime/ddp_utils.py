@@ -26,6 +26,7 @@ from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.utils.data import DataLoader, DistributedSampler, Sampler
 
 M = TypeVar("M", bound=nn.Module)
+_sampler_number = itertools.count()
 
 
 # ---- Processes
@@ -180,16 +181,12 @@ def per_rank_batch_size(batch_size: int) -> int:
     return batch_size // ranks
 
 
-_sampler_number = itertools.count()
-
-
 def distributed_sampler(dataset: Any, shuffle: bool, drop_last: bool = False) -> Any:
     """The training loader's sampler, None in one process; see ``begin_epoch`` (*collective*)."""
     ranks = get_world_size()
     if ranks == 1:
         return None
-    # Rank 0's seed: the script may seed each rank differently. 31 bits leave room for the epoch.
-    # Another one for each sampler: `zip` of two loaders must not pair the same samples for ever.
+    # Rank 0's seed, another for each sampler (loaders in a `zip`); 31 bits leave room for epochs.
     seed = torch.initial_seed() % 2**31 + 2**20 * next(_sampler_number)
     length, seed = broadcast((len(dataset), seed))
     if len(dataset) != length:
@@ -298,17 +295,12 @@ def sync_buffers(model: nn.Module) -> None:
 
 
 def without_module_prefix(state_dict: dict[str, Any], *parts: str) -> dict[str, Any]:
-    """``state_dict`` without the ``module.`` that a saved wrapper put before all of its keys.
-
-    ``parts`` of the model (``"features"``) had wrappers of their own: `features.module.0.weight`.
-    """
-    if all(str(key).startswith("module.") for key in state_dict):
-        nn.modules.utils.consume_prefix_in_state_dict_if_present(state_dict, "module.")
-    for part in parts:
-        keys = [key for key in state_dict if str(key).startswith(f"{part}.")]
-        if all(key.startswith(f"{part}.module.") for key in keys):
+    """``state_dict`` without ``module.``, of a wrapper around the model or ``parts`` of it."""
+    for start in ("", *(f"{part}." for part in parts)):
+        keys = [key for key in state_dict if str(key).startswith(start)]
+        if all(str(key).startswith(f"{start}module.") for key in keys):
             for key in keys:
-                state_dict[key.replace(".module.", ".", 1)] = state_dict.pop(key)
+                state_dict[start + key.removeprefix(f"{start}module.")] = state_dict.pop(key)
     return state_dict
 
 
@@ -357,8 +349,7 @@ class NullWriter:
 
     __enter__ = __getitem__ = __setitem__ = __call__
 
-    def __exit__(self, *exception: object) -> None:
-        pass
+    def __exit__(self, *exception: object) -> None: ...
 
     def __iter__(self) -> Iterator[Any]:
         return iter(())
