@@ -143,7 +143,7 @@ def test_a_module_of_the_users_own_that_has_the_second_files_name_is_not_touched
 SORT = "ruff check -q --fix --isolated --select I".split()
 LAYOUTS = [
     pytest.param(["black", "-q", "-l", "60", "-C", "-S"], id="black"),
-    pytest.param(["ruff", "format", "-q", "--line-length", "140"], id="ruff"),
+    pytest.param(["ruff", "format", "-q", "--line-length", "80"], id="ruff"),
     pytest.param(
         [*SORT, "--config", "lint.isort.force-sort-within-sections=true"],
         id="isort",
