@@ -31,8 +31,7 @@ def _addend(value: Any) -> Any:
     if value is None:
         return None
     if not isinstance(value, Real) and not hasattr(value, "__array__"):
-        kind = type(value).__name__
-        raise TypeError(f"only numbers, tensors and arrays can be reduced, not {kind}")
+        raise TypeError(f"only numbers, tensors, arrays can be reduced, not {type(value).__name__}")
     return (value.detach() if isinstance(value, torch.Tensor) else value) * 1  # bools count
 
 
@@ -72,11 +71,10 @@ def gather_samples(*lists: Any) -> Any:
 
 def _dealt_back(shares: Any) -> list[Any]:
     """Entries r, r + N, r + 2N ... of rank r, put together."""
-    total = sum(map(len, shares))
-    whole: list[Any] = [None] * total
+    whole: list[Any] = [None] * sum(map(len, shares))
     for rank, share in enumerate(shares):
-        if len(share) != len(range(rank, total, len(shares))):
-            found = f"rank {rank} has {len(share)} of {total} entries, which is not its share"
+        if len(share) != len(range(rank, len(whole), len(shares))):
+            found = f"rank {rank} has {len(share)} of {len(whole)} entries, which is not its share"
             raise ValueError(f"{found}: give the lists one per sample, or evaluate on every rank")
         whole[rank :: len(shares)] = share
     return whole

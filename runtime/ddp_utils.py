@@ -250,8 +250,7 @@ class _Share(Sampler[int]):
     def __init__(self, length: int, batch_size: int | None) -> None:
         rank, ranks, size = get_rank(), get_world_size(), batch_size or 1
         self.indices = [i for i in range(length) if i // size % ranks == rank]
-        # Of batches, those of all ranks: a sum that is reduced is divided by len(loader) then.
-        self.length = length if batch_size else len(self.indices)
+        self.length = length if batch_size else len(self.indices)  # sums are divided by len(loader)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.indices)

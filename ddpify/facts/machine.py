@@ -274,7 +274,7 @@ class ProgramReader(ReadingRecord):
         """Whether calls of a module just made are read as calls of its forward."""
         read = info in self._functions or info not in self._judged
         self._judged.add(info)
-        if read and functional.is_function(info, thing):
+        if read and functional.is_function(self, info, thing):
             self._functions.add(info)
             return True
         return False

@@ -15,6 +15,7 @@ from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.texts import Tellers
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Value
+from ddpify.python import writers
 from ddpify.source import Site
 
 SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
@@ -76,7 +77,7 @@ def assigned(accesses: tuple[Access, ...], trees: Mapping[str, Tree]) -> Iterato
 
 def _shows(call: Call) -> bool:
     receiver = call.receiver
-    if call.name.startswith("logging.") or _plots(call):
+    if call.name.startswith("logging.") or _plots(call) or call.name in writers.INTO_FILES:
         return True
     if receiver is None or call.target is not None:
         return False
@@ -110,6 +111,10 @@ def parts(
         told = {tree.expression(site) for site in texts.given(call, tellers)}
         arguments = [argument for argument in arguments if argument in told]
     found = [part for one in arguments for part in _visit(tree, one, values, local)]
+    if call.name.startswith(".to_") and call.name[1:] in writers.METHODS and call.receiver_site:
+        table = tree.expression(call.receiver_site)  # `table.to_csv(path)`: nobody adds up tables
+        inside = _visit(tree, table, values, local) if table is not None else []
+        found += [replace(part, how="") for part in inside]
     function = call.where.function
     handed_on = tellers.get(function, frozenset()) if function is not None else frozenset()
     own = (p for p in found if handed_on.isdisjoint(_names(tree, p.site)))

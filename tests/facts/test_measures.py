@@ -60,6 +60,21 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--both", action="store_true")
 parser.add_argument("--other", action="store_true")
 args = parser.parse_args()
+class Features(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.deep, self.off = nn.Linear(4, 4), nn.MSELoss()
+        for p in self.deep.parameters():
+            p.requires_grad = False
+    def forward(self, a, b):
+        return self.off(self.deep(a), self.deep(b))
+class Weights(Features):
+    def __init__(self):
+        nn.Module.__init__(self)
+        self.deep, self.off = nn.Linear(4, 4), nn.MSELoss()
+        for p in [*self.deep.parameters()][:1]:
+            p.requires_grad = False
+features, weights = Features(), Weights()
 net, pair, named, maybe, summed = Net(), Pair(), Named(), Maybe(), Old(False)
 asked = Asked(args.both, args)
 optimizer = torch.optim.SGD([*net.parameters(), *pair.parameters(), *named.parameters(),
@@ -187,6 +202,9 @@ ROWS = [
     ("switched-by-a-setting", "loss = nn.MSELoss(size_average=len(rows) > 9)(out, x)", MIXED),
     ("not-reduced", "loss = nn.MSELoss(reduce=False)(out, x).mean()", MEAN),
     ("ignored-by-place", "loss = nn.CrossEntropyLoss(None, True, 3)(out, y)", RATIO),
+    ("powers", "loss = torch.pow(out - x, 2).sum() / x.size(0)", MEAN),
+    ("frozen-features", "loss = features(out, x)", MEAN),
+    ("features-that-may-learn", "loss = weights(out, x)", Measure.SAMPLES),  # not read: DDP401
     (
         "packed",
         "to = pack_padded_sequence(y, lengths, True)[0]\nloss = F.cross_entropy(out, to)",

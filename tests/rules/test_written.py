@@ -47,6 +47,34 @@ def test_the_text_of_a_bar_is_of_all_ranks_or_named(tmp_path: Path) -> None:
     assert 'bar.desc = "loss {:.3f}".format(global_objective)\n' in entry.read_text()
 
 
+def test_a_list_of_losses_in_a_file_is_named(tmp_path: Path) -> None:
+    kept = changed(
+        SINGLE,
+        ("import torch\n", "import json\nimport torch\n"),
+        ("    for round_ in range(5):\n", "    kept = []\n    for round_ in range(5):\n"),
+        (
+            "            adam.step()\n",
+            "            adam.step()\n            kept.append(objective.item())\n",
+        ),
+        (
+            '    torch.save(net.state_dict(), "net.pth")\n',
+            '    with open("kept.json", "w") as file:\n        json.dump(kept, file)\n',
+        ),
+    )
+    found = [f for f in judged(read(put_example(kept, tmp_path))) if f.rule == "DDP702"]
+    assert [f.advice.partition(":")[0] for f in found] == ["rank 0 shows its own kept"]
+    table = changed(
+        kept,
+        ("import json\n", "import pandas\n"),
+        (
+            '    with open("kept.json", "w") as file:\n        json.dump(kept, file)\n',
+            '    table = pandas.DataFrame({"loss": kept})\n    table.to_csv("kept.csv")\n',
+        ),
+    )
+    found = [f for f in judged(read(put_example(table, tmp_path / "table"))) if f.rule == "DDP702"]
+    assert [f.advice.partition(":")[0] for f in found] == ["rank 0 shows its own table"]
+
+
 def test_a_part_of_one_rank_is_not_divided_by_the_count_of_all(tmp_path: Path) -> None:
     shown = "print(signal.std().item() / high)"
     step = "            adam.step()\n"

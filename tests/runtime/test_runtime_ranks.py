@@ -102,7 +102,7 @@ def test_sums(job: Job) -> None:
         assert seen["flags"] == [[size], size]
         assert seen["strided"]
         assert (seen["no samples"], seen["no samples, tensor"], seen["nothing"]) == (1.5, 1.5, [])
-        expected = "TypeError: only numbers, tensors and arrays can be reduced, not list"
+        expected = "TypeError: only numbers, tensors, arrays can be reduced, not list"
         assert seen["list"] == expected
 
 

@@ -60,6 +60,8 @@ def is_option(run: Run, value: RankValue | None) -> bool:
     """Whether a value is, or is made from, an option that torchrun gives to all ranks alike."""
     if value is None or value.local:
         return False
+    if any(t.call is not None and t.call.method == "get_device" for t in value.things):
+        return False  # where a tensor is, however it was made
     names = {option_of(thing) for thing in value.sources()} - {""}
     local = {destination(call) for call in additions(run) if is_local_rank(call)}
     return bool(names - local)
