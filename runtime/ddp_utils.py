@@ -206,7 +206,6 @@ def begin_epoch(loader: DataLoader[Any], epoch: int) -> None:
             sampler.set_epoch(epoch)
             # A resumed run draws as an unbroken one: its checkpoint holds rank 0's streams only.
             fork_random_streams(getattr(sampler, "seed", 0) + epoch * get_world_size())
-            return
 
 
 def fork_random_streams(seed: int | None = None) -> None:
@@ -295,11 +294,12 @@ def sync_buffers(model: nn.Module) -> None:
 
 def without_module_prefix(state_dict: dict[str, Any], *parts: str) -> dict[str, Any]:
     """``state_dict`` without ``module.``, of a wrapper around the model or ``parts`` of it."""
-    for start in ("", *(f"{part}." for part in parts)):
+    if all(str(key).startswith("module.") for key in state_dict):
+        nn.modules.utils.consume_prefix_in_state_dict_if_present(state_dict, "module.")
+    for start in (f"{part}." for part in parts):
         keys = [key for key in state_dict if str(key).startswith(start)]
-        if all(str(key).startswith(f"{start}module.") for key in keys):
-            for key in keys:
-                state_dict[start + key.removeprefix(f"{start}module.")] = state_dict.pop(key)
+        for key in keys if all(key.startswith(f"{start}module.") for key in keys) else ():
+            state_dict[start + key.removeprefix(f"{start}module.")] = state_dict.pop(key)
     return state_dict
 
 
