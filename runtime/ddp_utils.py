@@ -183,8 +183,7 @@ def per_rank_batch_size(batch_size: int) -> int:
 
 def distributed_sampler(dataset: Any, shuffle: bool, drop_last: bool = False) -> Any:
     """The training loader's sampler, None in one process; see ``begin_epoch`` (*collective*)."""
-    ranks = get_world_size()
-    if ranks == 1:
+    if (ranks := get_world_size()) == 1:
         return None
     # Rank 0's seed, another for each sampler (loaders in a `zip`); 31 bits leave room for epochs.
     seed = torch.initial_seed() % 2**31 + 2**20 * next(_sampler_number)
@@ -274,10 +273,10 @@ def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
     for buffer in model.buffers():  # DDP fails to copy a lone one of other strides onto itself
         buffer.data = buffer.detach().clone(memory_format=torch.contiguous_format)
     if any(parameter.requires_grad for parameter in model.parameters()):
-        return DistributedDataParallel(unwrap(model), **ddp_kwargs)  # type: ignore[return-value]
+        return DistributedDataParallel(model, **ddp_kwargs)  # type: ignore[return-value]
     for tensor in (*model.parameters(), *model.buffers()):  # frozen whole: nothing to average
         dist.broadcast(tensor.detach(), src=0)
-    return unwrap(model)
+    return model
 
 
 def unwrap(model: M) -> M:

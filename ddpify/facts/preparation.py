@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from ddpify.facts.events import Call
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Value
+from ddpify.python import words
 from ddpify.source import Site
 
 FIRST = "ddpify.runtime.main_process_first"
@@ -58,7 +59,7 @@ def _built(calls: tuple[Call, ...]) -> Iterator[Site]:
 
 def _meets(call: Call) -> bool:
     """What ranks do together, which those that wait for their turn cannot join."""
-    return call.name in (".backward", "torch.utils.data.DataLoader") or "optim." in call.name
+    return call.name in (".backward", words.LOADER) or "optim." in call.name
 
 
 def _asks_disk(call: Call) -> bool:
@@ -79,8 +80,8 @@ def _fetches(call: Call, trees: Mapping[str, Tree]) -> bool:
     if not isinstance(node, ast.Call) or not node.args:
         return False
     said = (n.value for n in ast.walk(node.args[0]) if isinstance(n, ast.Constant))
-    words = {word.strip(";&|") for text in said if isinstance(text, str) for word in text.split()}
-    return not words.isdisjoint(_FETCHES)
+    texts = (text for text in said if isinstance(text, str))
+    return not _FETCHES.isdisjoint(word.strip(";&|") for text in texts for word in text.split())
 
 
 def _covered(call: Call, sites: set[Site]) -> bool:

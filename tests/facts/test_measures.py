@@ -204,7 +204,7 @@ ROWS = [
     ("ignored-by-place", "loss = nn.CrossEntropyLoss(None, True, 3)(out, y)", RATIO),
     ("powers", "loss = torch.pow(out - x, 2).sum() / x.size(0)", MEAN),
     ("frozen-features", "loss = features(out, x)", MEAN),
-    ("features-that-may-learn", "loss = weights(out, x)", Measure.SAMPLES),  # not read: DDP401
+    ("features-that-may-learn", "loss = weights(out, x)", MIXED),  # DDP401
     (
         "packed",
         "to = pack_padded_sequence(y, lengths, True)[0]\nloss = F.cross_entropy(out, to)",

@@ -35,6 +35,7 @@ def missed(case: Case, folder: Path) -> list[Mark]:
     return [mark for mark in case.marks() if not any(mark.meets(one) for one in found)]
 
 
+@pytest.mark.thorough
 def test_a_call_in_a_helper_that_says_nothing_else_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,11 +22,14 @@ STREAMS = "begin_epoch() starts the streams of each rank, too"
 EXISTS = "exist_ok=True: no harm in several processes"
 ALONE = "rank 0 alone uses the file, under whichever name"
 FOLDER = "which files a folder holds, and since when, is not followed"
+WORKERS = "what a loader's workers seed themselves with is not followed"
 CACHE = "a file that each rank asks for and writes itself: a race only where ranks are late"
 # What the linter does not say of these, and why it is no bug of a program on several ranks.
 KNOWN = {
     "DDP111-0": STREAMS,
     "DDP111-1": STREAMS,
+    "DDP111-4": WORKERS,
+    "DDP111-5": WORKERS,
     "DDP203-0": EACH,
     "DDP203-1": EACH,
     "DDP203-2": EACH,

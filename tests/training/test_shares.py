@@ -278,7 +278,13 @@ torch.save(model.state_dict(), "net.pt")
 THOROUGH = pytest.mark.thorough
 PROGRAMS = [
     pytest.param(DRAWN, None, "order_share(Alike(kinds.tolist()), drop_last=True)", id="orders"),
-    pytest.param(COLUMNS, None, "train = own_share(batchify(torch.randint(", id="side-by-side"),
+    pytest.param(
+        COLUMNS,
+        None,
+        "train = own_share(batchify(torch.randint(",
+        id="side-by-side",
+        marks=THOROUGH,
+    ),
     pytest.param(SLICED, None, "signal, kind, kept = own_share(signal, kind, kept)", id="slices"),
     pytest.param(
         LANGUAGE, None, "inputs, targets = own_share(inputs, targets)", id="states", marks=THOROUGH

@@ -467,10 +467,8 @@ def wrapping() -> Any:
     synced = ddp.wrap_model(nn.BatchNorm1d(2), sync_batchnorm=True)
     frozen = nn.Linear(1, 1, bias=False).requires_grad_(False)
     nn.init.constant_(frozen.weight, ddp.get_rank())
-    kept = nn.DataParallel(nn.Linear(1, 1))
     return {
         "frozen": ddp.wrap_model(frozen) is frozen and frozen.weight.item(),
-        "saved with its wrapper": type(ddp.unwrap(ddp.wrap_model(kept))).__name__,
         "buffers": [buffers(), buffers(broadcast_buffers=False)],
         "new name": buffers(forward_sync_buffers=False),
         "batch norm on the CPU": type(ddp.unwrap(synced)).__name__,
