@@ -120,6 +120,15 @@ def test_a_loader_that_each_pass_makes_is_told_the_epoch_when_it_is_there(tmp_pa
     assert lines.index("fitting = feed(signals, labels, opt)") < at
 
 
+def test_a_training_that_is_repeated_is_told_its_epochs(tmp_path: Path) -> None:
+    entry = put_example(
+        changed(SINGLE, ('":\n    main()', '":\n    for _ in range(2):\n        main()')), tmp_path
+    )
+    migrated(entry)
+    lines = [line.strip() for line in entry.read_text().splitlines()]
+    assert lines[lines.index("for round_ in range(5):") + 1] == "begin_epoch(fitting, round_)"
+
+
 def test_a_batch_norm_that_met_its_replicas_meets_the_ranks(tmp_path: Path) -> None:
     entry = put({"main.py": OWN_BATCH_NORM}, tmp_path) / "main.py"
     migrated(entry)

@@ -178,7 +178,7 @@ def _at_epoch_head(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edi
 def _made_inside(epoch: Loop, loader: Thing) -> bool:
     """Whether a pass makes it anew: it has no name yet where the first pass begins."""
     made = call_that_made(loader)
-    return made is not None and made.order >= epoch.first
+    return made is not None and any(loop.site == epoch.site for loop in made.where.loops())
 
 
 def _before_batches(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:

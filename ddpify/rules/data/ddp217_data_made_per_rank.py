@@ -33,13 +33,13 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per training loader that each epoch makes of what it has drawn."""
     done: set[Site] = set()
     for loop in facts.training:
-        for loader in loop.loaders if loop.epoch is not None else ():
-            made = call_that_made(loader)
-            assert loop.epoch is not None
-            if made is None or made.order < loop.epoch.first or made.site in done:
+        for loader in loop.loaders:
+            made, epoch = call_that_made(loader), loop.epoch
+            if made is None or epoch is None or made.site in done:
                 continue
             done.add(made.site)
-            for draw in _drawn(facts, made, loop.epoch):
+            inside = any(one.site == epoch.site for one in made.where.loops())
+            for draw in [*_drawn(facts, made, epoch)][:1] if inside else ():
                 yield Finding(
                     "DDP217",
                     draw,
@@ -49,7 +49,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                     advice="draw on rank 0 and broadcast() what is drawn; where it is only noise,"
                     " or negatives beside the same samples, accept it",
                 )
-                break
 
 
 def _drawn(facts: Facts, made: Call, epoch: Loop) -> Iterator[Site]:
