@@ -49,7 +49,8 @@ class Option:
 
 def options(facts: Facts) -> tuple[Option, ...]:
     """Every option, in the order of the program."""
-    return tuple(_set_later(facts, option) for option in _declared(facts))
+    later = facts.named(".set_defaults")
+    return tuple(_set_later(later, option) for option in _declared(facts))
 
 
 def argument_default(facts: Facts, value: Value) -> Option | None:
@@ -70,10 +71,10 @@ def _declared(facts: Facts) -> Iterator[Option]:
                 yield option
 
 
-def _set_later(facts: Facts, option: Option) -> Option:
+def _set_later(later: tuple[Call, ...], option: Option) -> Option:
     """``parser.set_defaults(…)``, which wins over the option's own default."""
-    for call in facts.calls:
-        given = call.kwargs.get(option.name) if call.name == ".set_defaults" else None
+    for call in later:
+        given = call.kwargs.get(option.name)
         if given is not None:
             site = call.kwarg_sites.get(option.name, call.site)
             option = replace(option, default=given.const if given.known else UNKNOWN, site=site)

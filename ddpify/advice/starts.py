@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from ddpify import discover, launchers
 from ddpify.advice.model import Start
 from ddpify.launchers.model import Gpus, Launch
 from ddpify.launchers.reading import launches
-from ddpify.launchers.script import Script, Word
+from ddpify.launchers.script import Command, Script, Word
 
 _PROCESSES = re.compile(r"--nproc[_-]per[_-]node(?:=(\d+))?")
 _VARIABLE = re.compile(r"\"?\$(?:(\w+)|\{(\w+)(?::?-([^}$]*))?\})\"?")
@@ -23,9 +25,14 @@ def starts(root: Path, entry: str, known: Sequence[str]) -> tuple[Start, ...]:
     found: list[Start] = []
     for path in launchers.discover(root, (entry,)):
         text = (root / path).read_bytes().decode("utf-8", "surrogateescape")
-        for piece, launch in launches(path, text, (entry,), files):
+        for piece, of_piece in groupby(launches(path, text, (entry,), files), itemgetter(0)):
             script = Script.parse(path, piece.text)
-            found += _start(script, launch, str(piece.site(launch.site)), known)
+            commands = {script.site(c.node.start_byte, c.node.end_byte): c for c in script.commands}
+            for _, launch in of_piece:
+                command = commands.get(launch.site)
+                if command is not None and not launch.unsupported:
+                    place = str(piece.site(launch.site))
+                    found.append(_start(script, command, launch, place, known))
     return tuple(found)
 
 
@@ -36,15 +43,13 @@ def asked(arguments: Sequence[str], known: Sequence[str]) -> Start:
     return Start("these arguments", None, tuple(_values(script, script.commands[0].words, known)))
 
 
-def _start(script: Script, launch: Launch, place: str, known: Sequence[str]) -> Iterator[Start]:
-    sites = {script.site(c.node.start_byte, c.node.end_byte): c for c in script.commands}
-    command = sites.get(launch.site)
-    if command is None or launch.unsupported:
-        return
+def _start(
+    script: Script, command: Command, launch: Launch, place: str, known: Sequence[str]
+) -> Start:
     values = tuple(_values(script, command.words, known))
     # how many GPUs several nodes come to is not in the script's own list
     gpus = None if launch.nodes else _gpus(script, launch.gpus) or _ranks(command.words)
-    yield Start(place, gpus, values, _first(command.words, launch.entry))
+    return Start(place, gpus, values, _first(command.words, launch.entry))
 
 
 def _first(words: Sequence[Word], entry: str) -> str:

@@ -10,6 +10,7 @@ a model, a loader or a loss is none: where one of these goes, the code has to be
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
+from itertools import chain
 
 from ddpify.facts.details import NumbersRows
 from ddpify.facts.locality import loaders_in
@@ -186,25 +187,27 @@ def copied(value: Value, others: Others) -> Value:
         container = thing.kind in CONTAINERS
         things += [_copied_container(thing, others)] if container else _instead(thing, others)
     replaced = value.deps & others.keys()
-    deps = value.deps - replaced | {new for dep in replaced for new in _instead(dep, others)}
+    deps = value.deps - replaced | set(chain.from_iterable(others[dep] for dep in replaced))
     return value.but(things=tuple(dict.fromkeys(things)), deps=deps)
 
 
 def _instead(thing: Thing, others: Others) -> Iterable[Thing]:
     """The things given now where another was, or that thing."""
-    found = others.get(thing, ())
-    return [t for t in found if t.kind is thing.kind] or [thing]
+    return others.get(thing, (thing,))
 
 
 def instead(
     old: tuple[tuple[Thing, ...], ...], new: tuple[tuple[Thing, ...], ...]
 ) -> dict[Thing, tuple[Thing, ...]]:
-    """For what was given in each argument, what is given there now."""
-    found: dict[Thing, tuple[Thing, ...]] = {}
+    """For what was given in each argument, what of its kind is given there now, or itself."""
+    found: dict[Thing, dict[Thing, None]] = {}
     for things, now in zip(old, new, strict=True):
+        kinds: dict[Kind, dict[Thing, None]] = {}
+        for thing in now:
+            kinds.setdefault(thing.kind, {})[thing] = None
         for thing in things:
-            found[thing] = (*found.get(thing, ()), *now)
-    return found
+            found.setdefault(thing, {}).update(kinds.get(thing.kind, {}))
+    return {thing: tuple(now) or (thing,) for thing, now in found.items()}
 
 
 def _copied_container(thing: Thing, others: Others) -> Thing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from ddpify.launchers import makefile, markdown
 from ddpify.launchers.discover import LauncherKind, kind_of
@@ -51,8 +52,21 @@ def started(
 
 def launches(
     path: str, text: str, entries: Collection[str], files: Collection[str]
-) -> Iterator[tuple[EmbeddedPiece, Launch]]:
+) -> tuple[tuple[EmbeddedPiece, Launch], ...]:
     """The commands that start one of ``entries``, with the shell text their places are in."""
+    return _known_launches(path, text, tuple(entries), tuple(files))
+
+
+@lru_cache(maxsize=1024)  # asked for the advice and for the edits; a project has hundreds
+def _known_launches(
+    path: str, text: str, entries: tuple[str, ...], files: tuple[str, ...]
+) -> tuple[tuple[EmbeddedPiece, Launch], ...]:
+    return tuple(_launches(path, text, entries, files))
+
+
+def _launches(
+    path: str, text: str, entries: Collection[str], files: Collection[str]
+) -> Iterator[tuple[EmbeddedPiece, Launch]]:
     for piece in pieces(path, text):
         if not _RUNS.search(piece.text):  # no parser for what cannot matter
             continue
