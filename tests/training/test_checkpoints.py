@@ -111,6 +111,7 @@ def test_the_original_goes_on_from_what_two_ranks_wrote(
     judges.same_training(resumed.rest(resumed.in_one_go.reference), alone[0])
 
 
+@pytest.mark.thorough
 def test_one_process_of_the_migrated_project_goes_on_from_what_the_original_wrote(
     resumed: Resumed, alone: tuple[Job, Job]
 ) -> None:
