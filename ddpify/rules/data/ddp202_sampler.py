@@ -20,7 +20,7 @@ from ddpify.rules.data.loaders import (
     sampler_name,
     shuffled,
 )
-from ddpify.rules.data.orders import deals, draws_itself, share, why_not
+from ddpify.rules.data.orders import share, why_not
 from ddpify.rules.data.undealt import undealt
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import (
@@ -34,6 +34,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.shared.telling import deals, draws_itself
 from ddpify.settings import Settings
 from ddpify.source import Site
 

@@ -9,7 +9,7 @@ from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import Frame, Loop
-from ddpify.python import words
+from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH

@@ -12,10 +12,12 @@ from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.rules.process.draws import same_draws
 from ddpify.rules.process.workers import workers_seeds
+from ddpify.rules.shared.telling import at_head
 from ddpify.settings import Settings
 from ddpify.source import Site
 
 FORK = "ddpify.runtime.fork_random_streams"
+EPOCHS = ", and every epoch would shuffle in the same order"
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -41,14 +43,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         outer = loop.batch
         while outer.parent is not None:
             outer = outer.parent
-        place = _first_pass(facts, loop, outer) or outer.site
-        yield Finding(
-            "DDP111",
-            outer.site,
-            "all ranks would draw the same augmentation and dropout",
-            Severity.WARNING,
-            (edit(facts, How.BEFORE, place, "fork_random_streams()"),),
-        )
+        first = _first_pass(facts, loop, outer)
+        told = at_head(facts, loop) if outer is loop.epoch and first is None else None
+        if told != ():
+            fork = (edit(facts, How.BEFORE, first or outer.site, "fork_random_streams()"),)
+            yield Finding(
+                "DDP111",
+                outer.site,
+                f"all ranks would draw the same augmentation and dropout{EPOCHS if told else ''}",
+                Severity.WARNING,
+                told or fork,  # `begin_epoch` forks, and nothing draws before it
+            )
 
 
 def _workers(facts: Facts) -> Iterable[Finding]:
@@ -104,13 +109,19 @@ RULE = Rule(
     "BUGS D11, transformers#37932",
     check,
     bad=(
-        changed(
-            SCRIPT, ("fork_random_streams()\nfor n in range(20):", "for n in range(20):  # DDP111")
+        changed(  # draws before `begin_epoch` forks
+            SCRIPT,
+            ("fork_random_streams()\nfor n in range(20):", "for n in range(20):  # DDP111"),
+            ("    begin_epoch(feed", "    jitter = torch.rand(20)\n    begin_epoch(feed"),
+            ("net(x.to", "net((x + jitter).to"),
         ),
         changed(
             TRAINER,
             ("        fork_random_streams()\n", ""),
-            ("lessons):\n            begin", "lessons):  # DDP111\n            begin"),
+            (
+                "lessons):\n            begin",
+                "lessons):  # DDP111\n            off = 0\n            begin",
+            ),
         ),
         marked(SINGLE, "DDP111", "for round_ in range(5):"),
         marked(LEARNER, "DDP111", "for turn in range(times):"),
@@ -119,6 +130,7 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        changed(SCRIPT, ("fork_random_streams()\n", ""), ("    fork_random_streams,\n", "")),
         _with_workers("", "lambda number: np.random.seed(torch.initial_seed() % 2**32 + number)"),
         _with_workers(
             "def begin(number):\n    seed = torch.initial_seed() % 2**32\n"
