@@ -9,15 +9,14 @@ from ddpify.facts.scopes import Loop
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
-from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
+from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.process.draws import same_draws
 from ddpify.rules.process.workers import workers_seeds
-from ddpify.rules.shared.telling import at_head
+from ddpify.rules.shared.telling import is_at_head
 from ddpify.settings import Settings
 from ddpify.source import Site
 
 FORK = "ddpify.runtime.fork_random_streams"
-EPOCHS = ", and every epoch would shuffle in the same order"
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -44,16 +43,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         while outer.parent is not None:
             outer = outer.parent
         first = _first_pass(facts, loop, outer)
-        told = at_head(facts, loop) if outer is loop.epoch and first is None else None
-        if told != ():
-            fork = (edit(facts, How.BEFORE, first or outer.site, "fork_random_streams()"),)
-            yield Finding(
-                "DDP111",
-                outer.site,
-                f"all ranks would draw the same augmentation and dropout{EPOCHS if told else ''}",
-                Severity.WARNING,
-                told or fork,  # `begin_epoch` forks, and nothing draws before it
-            )
+        if first is None and outer is loop.epoch and is_at_head(facts, loop):
+            continue  # `begin_epoch` forks, and nothing draws before it
+        yield Finding(
+            "DDP111",
+            outer.site,
+            "all ranks would draw the same augmentation and dropout",
+            Severity.WARNING,
+            (edit(facts, How.BEFORE, first or outer.site, "fork_random_streams()"),),
+        )
 
 
 def _workers(facts: Facts) -> Iterable[Finding]:
@@ -123,8 +121,15 @@ RULE = Rule(
                 "lessons):  # DDP111\n            off = 0\n            begin",
             ),
         ),
-        marked(SINGLE, "DDP111", "for round_ in range(5):"),
-        marked(LEARNER, "DDP111", "for turn in range(times):"),
+        changed(  # steps are counted: a pass begins somewhere in the loop
+            SINGLE,
+            ("    for round_ in range(5):\n", "    for round_ in range(5):  # DDP111\n"),
+            (
+                "        for signal, label in fitting:\n",
+                "        if round_ % 25 == 0:\n            pairs = iter(fitting)\n"
+                "        signal, label = next(pairs)\n        with torch.enable_grad():\n",
+            ),
+        ),
         _with_workers("", "lambda number: np.random.seed(number + int(time.time()))  # DDP111"),
         _with_workers("def begin(number):\n    np.random.seed(number)  # DDP111\n\n\n", "begin"),
     ),

@@ -104,19 +104,16 @@ def in_generator(
 # -- the epochs of a training loop ---------------------------------------------------------------
 
 
-def at_head(facts: Facts, loop: TrainingLoop) -> tuple[Edit, ...] | None:
-    """What tells a sampler the epoch first thing in each epoch; None where that is not its place.
-
-    Nothing is to be written where the program does so already.
-    """
+def is_at_head(facts: Facts, loop: TrainingLoop) -> bool:
+    """Whether the first thing in each epoch is, or will be, to tell a sampler which it is."""
     if loop.epoch is None:
-        return None
+        return False
     for call in facts.named(BEGIN):
         begun = call.args and not set(call.args[0].things).isdisjoint(loop.loaders)
         if begun and call.where.statement == loop.epoch.body:
-            return ()
+            return True
     edits = tell(facts, loop, tuple(t for t in loop.loaders if not is_told(facts, t)))
-    return edits if any(e.site == loop.epoch.body and e.how is How.BEFORE for e in edits) else None
+    return any(one.site == loop.epoch.body and one.how is How.BEFORE for one in edits)
 
 
 def tell(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[Edit, ...]:
