@@ -1,37 +1,20 @@
 """Data files of the lot 1 recipes, written into the copy of a repository."""
 
-from pathlib import Path
-
 import numpy as np
+from lot_common import picture, samples_of, text
 
 
 def _rng(key):
     return np.random.RandomState(1000 + key)
 
 
-def _n(recipe):
-    return recipe["batch"] * recipe["batches"]
-
-
-def _text(path, content):
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-
-
-def _picture(path, key, size=(64, 64), mode="RGB"):
-    from PIL import Image
-
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shape = (6, 6, 3) if mode == "RGB" else (6, 6)
-    small = _rng(key).randint(0, 256, shape).astype("uint8")
-    Image.fromarray(small).resize(size, Image.BILINEAR).save(path)
+def _picture(path, key, *args, **kwargs):
+    picture(path, _rng(key), *args, **kwargs)
 
 
 def cifar_zoo(repo, recipe):
     """An experiment folder of our own: three epochs, cosine rate, every augmentation but mixup."""
-    _text(
+    text(
         repo / "acceptance/config.yaml",
         """
 architecture: resnet20
@@ -61,7 +44,7 @@ def isic(repo, recipe):
     from PIL import Image
 
     for at, (split, count) in enumerate(
-        (("train", _n(recipe)), ("valid", recipe["test_size"]), ("test", 2))
+        (("train", samples_of(recipe)), ("valid", recipe["test_size"]), ("test", 2))
     ):
         for i in range(count):
             number = "%07d" % (1000 * at + i)
@@ -82,27 +65,29 @@ def thucnews(repo, recipe):
     if (data / "vocab.pkl").exists():
         (data / "vocab.pkl").unlink()
     for key, (split, count) in enumerate(
-        (("train", _n(recipe)), ("dev", 2 * recipe["batch"]), ("test", 2 * recipe["batch"]))
+        (("train", samples_of(recipe)), ("dev", 2 * recipe["batch"]), ("test", 2 * recipe["batch"]))
     ):
         rng = _rng(key)
         lines = [
             "".join(letters[j] for j in rng.randint(0, 60, rng.randint(32, 40))) + "\t%d" % (i % 10)
             for i in range(count)
         ]
-        _text(data / (split + ".txt"), "\n".join(lines) + "\n")
-    _text(data / "class.txt", "".join("topic%d\n" % i for i in range(10)))
+        text(data / (split + ".txt"), "\n".join(lines) + "\n")
+    text(data / "class.txt", "".join("topic%d\n" % i for i in range(10)))
 
 
 def mnist_m(repo, recipe):
     """Colour digits: a folder of pictures and a list 'NAME LABEL' for each split."""
     root = repo / "dataset/mnist_m"
-    for at, (split, count) in enumerate((("train", _n(recipe)), ("test", recipe["test_size"]))):
+    for at, (split, count) in enumerate(
+        (("train", samples_of(recipe)), ("test", recipe["test_size"]))
+    ):
         lines = []
         for i in range(count):
             name = "%08d.png" % i
             _picture(root / ("mnist_m_" + split) / name, 5000 * at + i, (28, 28))
             lines.append("%s %d\n" % (name, i % 10))
-        _text(root / ("mnist_m_%s_labels.txt" % split), "".join(lines))
+        text(root / ("mnist_m_%s_labels.txt" % split), "".join(lines))
 
 
 def srcnn(repo, recipe):
@@ -116,7 +101,7 @@ def srcnn(repo, recipe):
     import h5py
 
     rng = _rng(7)
-    n = _n(recipe) + 3  # the rest is dropped by drop_last
+    n = samples_of(recipe) + 3  # the rest is dropped by drop_last
     hr = rng.randint(0, 256, (n, 33, 33)).astype("float32")
     with h5py.File(repo / "train_x3.h5", "w") as f:
         f.create_dataset("hr", data=hr)
@@ -139,13 +124,13 @@ def reid(repo, recipe):
 def movielens(repo, recipe):
     """ratings.dat, 10 lines for 8 training lines."""
     rng = _rng(9)
-    n = _n(recipe) * 10 // 8
+    n = samples_of(recipe) * 10 // 8
     lines = [
         "%d::%d::%d::%d"
         % (rng.randint(1, 13), rng.randint(1, 21), 5 if (i * 7) % 3 else 1, 978300000 + i)
         for i in range(n - 1)
     ] + ["12::20::4::978400000"]
-    _text(repo / "ml-1m/ratings.dat", "\n".join(lines) + "\n")
+    text(repo / "ml-1m/ratings.dat", "\n".join(lines) + "\n")
     (repo / "chkpt").mkdir(exist_ok=True)
 
 

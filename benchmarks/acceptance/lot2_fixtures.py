@@ -4,33 +4,17 @@ import json
 import os
 import pickle
 import sys
-from pathlib import Path
 
 import numpy as np
+from lot_common import picture, samples_of, text
 
 
 def _rng(key):
     return np.random.RandomState(3000 + key)
 
 
-def _n(recipe):
-    return recipe["batch"] * recipe["batches"]
-
-
-def _text(path, content):
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-
-
-def _picture(path, key, size=(64, 64), mode="RGB"):
-    from PIL import Image
-
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shape = (6, 6, 3) if mode == "RGB" else (6, 6)
-    small = _rng(key).randint(0, 256, shape).astype("uint8")
-    Image.fromarray(small).resize(size, Image.BILINEAR).save(path)
+def _picture(path, key, *args, **kwargs):
+    picture(path, _rng(key), *args, **kwargs)
 
 
 def captions(repo, recipe):
@@ -44,8 +28,10 @@ def captions(repo, recipe):
     folder.mkdir()
     words = {"w%02d" % i: i + 1 for i in range(20)}
     words.update({"<unk>": 21, "<start>": 22, "<end>": 23, "<pad>": 0})
-    _text(folder / ("WORDMAP_%s.json" % name), json.dumps(words))
-    for key, (split, count) in enumerate((("TRAIN", _n(recipe)), ("VAL", recipe["test_size"]))):
+    text(folder / ("WORDMAP_%s.json" % name), json.dumps(words))
+    for key, (split, count) in enumerate(
+        (("TRAIN", samples_of(recipe)), ("VAL", recipe["test_size"]))
+    ):
         rng = _rng(10 + key)
         with h5py.File(folder / ("%s_IMAGES_%s.hdf5" % (split, name)), "w") as h:
             h.attrs["captions_per_image"] = per_image
@@ -53,8 +39,8 @@ def captions(repo, recipe):
                 "images", data=rng.randint(0, 256, (count // per_image, 3, 64, 64)).astype("uint8")
             )
         caps = [[22] + rng.randint(1, 21, 6).tolist() + [23, 0, 0] for _ in range(count)]
-        _text(folder / ("%s_CAPTIONS_%s.json" % (split, name)), json.dumps(caps))
-        _text(folder / ("%s_CAPLENS_%s.json" % (split, name)), json.dumps([8] * count))
+        text(folder / ("%s_CAPTIONS_%s.json" % (split, name)), json.dumps(caps))
+        text(folder / ("%s_CAPLENS_%s.json" % (split, name)), json.dumps([8] * count))
 
 
 def camvid(repo, recipe):
@@ -63,7 +49,7 @@ def camvid(repo, recipe):
 
     label = np.repeat(np.arange(12, dtype="uint8"), 4)[:, None].repeat(48, 1)
     for at, (split, count) in enumerate(
-        (("train", _n(recipe)), ("val", recipe["test_size"]), ("test", recipe["test_size"]))
+        (("train", samples_of(recipe)), ("val", recipe["test_size"]), ("test", recipe["test_size"]))
     ):
         for i in range(count):
             _picture(repo / "camvid" / split / ("%04d.png" % i), 100 * at + i, (48, 48))
@@ -95,7 +81,7 @@ def siamese(repo, recipe):
 def laptop(repo, recipe):
     """Reviews of ten words with an aspect of two and a polarity, dependency graphs, word vectors of 16."""
     words = ["word%02d" % i for i in range(30)]
-    train = _n(recipe) * 4 // 3  # a quarter is for validation
+    train = samples_of(recipe) * 4 // 3  # a quarter is for validation
     for key, (name, count) in enumerate(
         (("Laptops_Train.xml.seg", train), ("Laptops_Test_Gold.xml.seg", recipe["test_size"]))
     ):
@@ -110,11 +96,11 @@ def laptop(repo, recipe):
             ]
             graphs[3 * i] = np.eye(12, dtype="float32")
         path = repo / "datasets/semeval14" / name
-        _text(path, "\n".join(lines) + "\n")
+        text(path, "\n".join(lines) + "\n")
         with open(str(path) + ".graph", "wb") as f:
             pickle.dump(graphs, f)
     rng = _rng(50)
-    _text(
+    text(
         repo / "glove.twitter.27B/glove.twitter.27B.16d.txt",
         "".join("%s %s\n" % (w, " ".join("%.4f" % v for v in rng.randn(16))) for w in words),
     )
@@ -135,7 +121,7 @@ def omniglot(repo, recipe):
         ("test", names[4:]),
         ("trainval", names),
     ):
-        _text(
+        text(
             root / "splits/vinyals" / (split + ".txt"),
             "".join("%s/%s\n" % (n, r) for n in chosen for r in ("rot000", "rot090")),
         )
@@ -152,12 +138,12 @@ def project_template(repo, recipe):
         max_epoch=100,
         data_loader_workers=0,
     )
-    _text(repo / "configs/acceptance.json", json.dumps(config, indent=1))
+    text(repo / "configs/acceptance.json", json.dumps(config, indent=1))
     (repo / "data").mkdir(exist_ok=True)
 
 
 def div2k(repo, recipe):
-    for i in range(_n(recipe)):
+    for i in range(samples_of(recipe)):
         _picture(repo / "data/DIV2K_train_HR" / ("%04d.png" % i), i, (48, 40))
     for i in range(recipe["test_size"]):
         _picture(repo / "data/DIV2K_valid_HR" / ("%04d.png" % i), 600 + i, (40, 44))

@@ -1,36 +1,20 @@
 """Data files of the lot 3 recipes, written into the copy of a repository."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+from lot_common import import_h5py, picture, samples_of, text
 
 
 def _rng(key):
     return np.random.RandomState(5000 + key)
 
 
-def _n(recipe):
-    return recipe["batch"] * recipe["batches"]
-
-
-def _text(path, content):
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-
-
-def _picture(path, key, size=(64, 64), mode="RGB"):
-    from PIL import Image
-
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    shape = (6, 6, 3) if mode == "RGB" else (6, 6)
-    small = _rng(key).randint(0, 256, shape).astype("uint8")
-    Image.fromarray(small).resize(size, Image.BILINEAR).save(path)
+def _picture(path, key, *args, **kwargs):
+    picture(path, _rng(key), *args, **kwargs)
 
 
 def _sound(path, key, samples, rate):
@@ -43,15 +27,6 @@ def _sound(path, key, samples, rate):
     wave = sum(rng.rand() * np.sin(2 * np.pi * f * t) for f in rng.randint(50, rate // 3, 5))
     wave = wave / 5 + 0.02 * rng.randn(samples)
     wavfile.write(path, rate, (np.clip(wave, -1, 1) * 32000).astype("int16"))
-
-
-def _h5py():
-    sys.path += [
-        p for p in os.environ.get("ACCEPT_SITE", "").split(os.pathsep) if p and p not in sys.path
-    ]
-    import h5py
-
-    return h5py
 
 
 def flowers(repo, recipe):
@@ -70,7 +45,7 @@ def flowers(repo, recipe):
 
 def cells(repo, recipe):
     """A fifth of the pictures goes to validation."""
-    for i in range(_n(recipe) + recipe["test_size"]):
+    for i in range(samples_of(recipe) + recipe["test_size"]):
         _picture(repo / "inputs/tiny/images" / ("cell%03d.png" % i), i, (32, 32))
         from PIL import Image
 
@@ -87,7 +62,7 @@ def speech(repo, recipe):
     root = repo / "datasets/speech_commands"
     words = ("yes", "yes", "no", "bed", "yes")
     for at, (split, count) in enumerate(
-        (("train", _n(recipe) - 1), ("valid", recipe["test_size"]))
+        (("train", samples_of(recipe) - 1), ("valid", recipe["test_size"]))
     ):
         for i in range(count):
             _sound(
@@ -101,23 +76,23 @@ def ncf(repo, recipe):
     """Four users; each positive comes with four negatives."""
     rng, users, items = _rng(7), 4, 40
     seen, rows = {}, []
-    for i in range(_n(recipe) // 5):
+    for i in range(samples_of(recipe) // 5):
         user = i % users
         item = items - 1 if i == 0 else int(rng.randint(items - 1))
         seen.setdefault(user, set()).add(item)
         rows.append("%d\t%d\t5\t%d\n" % (user, item, i))
-    _text(repo / "data/ml-1m.train.rating", "".join(rows))
+    text(repo / "data/ml-1m.train.rating", "".join(rows))
     lines = []
     for user in range(users):
         others = [i for i in rng.permutation(items) if i not in seen[user]][:10]
         lines.append("(%d,%d)\t" % (user, others[0]) + "\t".join(str(i) for i in others[1:]) + "\n")
-    _text(repo / "data/ml-1m.test.negative", "".join(lines))
+    text(repo / "data/ml-1m.test.negative", "".join(lines))
 
 
 def wsj0(repo, recipe):
     """Mixtures of two sounds: training ones of exactly one segment, longer ones for validation."""
     for at, (part, count, samples) in enumerate(
-        (("tr", _n(recipe), 400), ("cv", recipe["test_size"], 640))
+        (("tr", samples_of(recipe), 400), ("cv", recipe["test_size"], 640))
     ):
         lists = {"mix": [], "s1": [], "s2": []}
         for i in range(count):
@@ -126,19 +101,19 @@ def wsj0(repo, recipe):
                 _sound(repo / path, 4000 + 500 * at + 3 * i + j, samples, 8000)
                 lists[kind].append([path, samples])
         for kind, rows in lists.items():
-            _text(repo / "data" / part / (kind + ".json"), json.dumps(rows))
+            text(repo / "data" / part / (kind + ".json"), json.dumps(rows))
 
 
 def faces(repo, recipe):
     lines = []
-    for i in range(_n(recipe)):
+    for i in range(samples_of(recipe)):
         _picture(repo / "webface" / ("f%02d.png" % i), 800 + i, (40, 40), "L")
         lines.append("f%02d.png %d\n" % (i, i % 6))
-    _text(repo / "webface/train_data.txt", "".join(lines))
+    text(repo / "webface/train_data.txt", "".join(lines))
     for i in range(recipe["test_size"]):
         _picture(repo / "lfw" / ("p%d.png" % i), 900 + i, (32, 32), "L")
     n = recipe["test_size"]
-    _text(
+    text(
         repo / "lfw/lfw_test_pair.txt",
         "".join("p%d.png p%d.png %d\n" % (i, (i + 1) % n, i % 2) for i in range(n)),
     )
@@ -147,14 +122,16 @@ def faces(repo, recipe):
 
 def signs(repo, recipe):
     root = repo / "pytorch/vision"
-    for at, (split, count) in enumerate((("train", _n(recipe)), ("val", recipe["test_size"]))):
+    for at, (split, count) in enumerate(
+        (("train", samples_of(recipe)), ("val", recipe["test_size"]))
+    ):
         for i in range(count):
             _picture(
                 root / "data/64x64_SIGNS" / (split + "_signs") / ("%d_IMG_%04d.jpg" % (i % 6, i)),
                 1200 + 100 * at + i,
                 (64, 64),
             )
-    _text(
+    text(
         root / "experiments/base_model/params.json",
         json.dumps(
             {
@@ -173,9 +150,9 @@ def signs(repo, recipe):
 
 def dncnn(repo, recipe):
     """What prepare_data writes: patches and whole pictures under numbers."""
-    h5py = _h5py()
+    h5py = import_h5py()
     for name, count, size in (
-        ("train.h5", _n(recipe), (1, 16, 16)),
+        ("train.h5", samples_of(recipe), (1, 16, 16)),
         ("val.h5", recipe["test_size"], (1, 20, 24)),
     ):
         with h5py.File(repo / name, "w") as h:

@@ -1,44 +1,19 @@
 """Data files of the lot 4 recipes, written into the copy of a repository."""
 
-import os
 import random
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
+from lot_common import import_h5py, picture, samples_of, text
 
 
 def _rng(key):
     return np.random.RandomState(7000 + key)
 
 
-def _n(recipe):
-    return recipe["batch"] * recipe["batches"]
-
-
-def _text(path, content):
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content, encoding="utf-8")
-
-
-def _picture(path, key, size=(64, 64)):
-    from PIL import Image
-
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    small = _rng(key).randint(0, 256, (6, 6, 3)).astype("uint8")
-    Image.fromarray(small).resize(size, Image.BILINEAR).save(path)
-
-
-def _h5py():
-    sys.path += [
-        p for p in os.environ.get("ACCEPT_SITE", "").split(os.pathsep) if p and p not in sys.path
-    ]
-    import h5py
-
-    return h5py
+def _picture(path, key, *args, **kwargs):
+    picture(path, _rng(key), *args, **kwargs)
 
 
 def brain(repo, recipe):
@@ -48,7 +23,7 @@ def brain(repo, recipe):
     names = ["TCGA_CS_%04d_19960909" % (4900 + i) for i in range(recipe["test_size"] + 2)]
     validation = random.Random(42).sample(sorted(names), k=10)
     for p, name in enumerate(names):
-        slices = 1 if name in validation else _n(recipe) // 2
+        slices = 1 if name in validation else samples_of(recipe) // 2
         for s in range(slices + 2):
             stem = repo / "kaggle_3m" / name / ("%s_%d" % (name, s + 1))
             stem.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +40,9 @@ def brain(repo, recipe):
 def voc(repo, recipe):
     """Pictures with one to three boxes, and the `pretrained` weights: drawn once, as scripts/get_state_dict.py
     draws the head."""
-    for at, (part, count) in enumerate((("train", _n(recipe)), ("val", recipe["test_size"]))):
+    for at, (part, count) in enumerate(
+        (("train", samples_of(recipe)), ("val", recipe["test_size"]))
+    ):
         lines = []
         for i in range(count):
             name = "%s%02d.jpg" % (part, i)
@@ -76,7 +53,7 @@ def voc(repo, recipe):
                 w, h = rng.randint(28, 42, 2)
                 row += [str(v) for v in (x, y, min(x + w, 79), min(y + h, 71), rng.randint(20))]
             lines.append(" ".join(row) + "\n")
-        _text(repo / "data" / ("voc12_%s.txt" % part), "".join(lines))
+        text(repo / "data" / ("voc12_%s.txt" % part), "".join(lines))
     (repo / "model").mkdir(exist_ok=True)
     code = (
         "import math, torch; torch.manual_seed(3); from retinanet import RetinaNet; net = RetinaNet()\n"
@@ -94,7 +71,9 @@ _WORDS = "good bad film plot actor scene music long short very never always grea
 
 def reviews(repo, recipe):
     """Label, title and text of a few sentences; vectors of eight numbers for most of the words."""
-    for at, (part, count) in enumerate((("train", _n(recipe)), ("test", recipe["test_size"]))):
+    for at, (part, count) in enumerate(
+        (("train", samples_of(recipe)), ("test", recipe["test_size"]))
+    ):
         rows = []
         for i in range(count):
             rng = _rng(300 * at + i)
@@ -107,9 +86,9 @@ def reviews(repo, recipe):
                 words[0] = _WORDS[label - 1]
                 sentences.append(" ".join(words) + ".")
             rows.append('"%d","a title %d.","%s"\n' % (label, i, " ".join(sentences)))
-        _text(repo / "data" / (part + ".csv"), "".join(rows))
+        text(repo / "data" / (part + ".csv"), "".join(rows))
     vectors = _rng(900).randn(len(_WORDS) - 2, 8)
-    _text(
+    text(
         repo / "data/glove.6B.50d.txt",
         "".join(
             word + " " + " ".join("%.4f" % v for v in row) + "\n"
@@ -123,7 +102,7 @@ def chairs(repo, recipe):
     """Pairs of pictures and a smooth flow; the plugin says which go to training."""
     from PIL import Image
 
-    for i in range(_n(recipe) + recipe["test_size"]):
+    for i in range(samples_of(recipe) + recipe["test_size"]):
         stem = str(repo / "chairs" / ("%05d" % (i + 1)))
         for k in (1, 2):
             _picture(stem + "_img%d.ppm" % k, 2 * i + k, (80, 80))
@@ -158,14 +137,14 @@ def triplets(repo, recipe):
 
 def series(repo, recipe):
     """Five waves with noise; 0.6 of the rows give the training windows."""
-    rows = next(n for n in range(40, 10000) if int(0.6 * n) == 30 + 3 - 1 + _n(recipe))
+    rows = next(n for n in range(40, 10000) if int(0.6 * n) == 30 + 3 - 1 + samples_of(recipe))
     t = np.arange(rows)[:, None]
     waves = (
         3
         + np.sin(2 * np.pi * t / np.array([24, 12, 8, 24, 6]) + np.arange(5))
         + 0.2 * _rng(1).randn(rows, 5)
     )
-    _text(
+    text(
         repo / "data/series.txt", "".join(",".join("%.5f" % v for v in row) + "\n" for row in waves)
     )
     (repo / "save").mkdir(exist_ok=True)
@@ -176,17 +155,19 @@ def movies(repo, recipe):
     users = 4
     lines = [
         "%d::%d::1::%d\n" % (i % users + 1, i * 7 % 31 + 1, 978300000 + i)
-        for i in range(_n(recipe) // 5 + users)
+        for i in range(samples_of(recipe) // 5 + users)
     ]
-    _text(repo / "src/data/ml-1m/ratings.dat", "".join(lines))
+    text(repo / "src/data/ml-1m/ratings.dat", "".join(lines))
     (repo / "src/checkpoints").mkdir(exist_ok=True)
 
 
 def modelnet(repo, recipe):
-    h5py = _h5py()
+    h5py = import_h5py()
     folder = repo / "pytorch/data/modelnet40_ply_hdf5_2048"
     folder.mkdir(parents=True, exist_ok=True)
-    for at, (part, count) in enumerate((("train", _n(recipe)), ("test", recipe["test_size"]))):
+    for at, (part, count) in enumerate(
+        (("train", samples_of(recipe)), ("test", recipe["test_size"]))
+    ):
         rng = _rng(40 + at)
         with h5py.File(folder / ("ply_data_%s0.h5" % part), "w") as h:
             h["data"] = rng.uniform(-1, 1, (count, 32, 3)).astype("float32")
@@ -208,5 +189,5 @@ def cora(repo, recipe):
             for j in rng.choice(150, 3, replace=False)
             if j != i
         ]
-    _text(repo / "data/cora/cora.content", "".join(rows))
-    _text(repo / "data/cora/cora.cites", "".join(cites))
+    text(repo / "data/cora/cora.content", "".join(rows))
+    text(repo / "data/cora/cora.cites", "".join(cites))

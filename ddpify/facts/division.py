@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ddpify.facts import roles, torchtext
-from ddpify.facts.axes import parallel_axes, unfollowed
 from ddpify.facts.batch_fields import fields, sizes
 from ddpify.facts.batch_names import BatchNames
 from ddpify.facts.bodies import (
@@ -29,6 +28,7 @@ from ddpify.facts.columns import Columns
 from ddpify.facts.details import Divided
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Forward
+from ddpify.facts.input_axes import parallel_axes, unfollowed
 from ddpify.facts.model import Division, TrainingLoop
 from ddpify.facts.places import places, turns
 from ddpify.facts.protocol import Machine

@@ -20,11 +20,12 @@ from ddpify.facts import entering
 from ddpify.facts.coupling import transposed
 from ddpify.facts.criteria import is_loss
 from ddpify.facts.events import Call
+from ddpify.facts.fresh import method_of
 from ddpify.facts.locality import is_local
 from ddpify.facts.measures import ENTRIES
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
-from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
+from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
 
@@ -33,20 +34,9 @@ PAIRS = frozenset({"einsum", "cdist", "pdist"})
 FUNCTIONAL = "torch.nn.functional."
 
 
-def forward_of(model: Thing) -> FunctionInfo | None:
-    """The one ``forward`` that a model has, also behind its wrapper."""
-    if model.kind is Kind.WRAPPED:
-        inner = model.inner.things if model.inner is not None else ()
-        return forward_of(inner[0]) if len(inner) == 1 else None
-    found = model.ref.lookup("forward") if isinstance(model.ref, ClassInfo) else None
-    functions = [thing.ref for thing in found.things] if found is not None else []
-    only = functions[0] if len(functions) == 1 else None
-    return only if isinstance(only, FunctionInfo) else None
-
-
 def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -> Value:
     """``whole``, the output of a model, with the losses among what it returns as what they are."""
-    info = forward_of(model)
+    info = method_of(model, "forward")
     if info is None or isinstance(info.node, ast.Lambda) or event.star or event.bound:
         return whole
     reading = _Reading(m, f, model, info, whole, event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.inner_losses import forward_of
+from ddpify.facts.fresh import method_of
 from ddpify.facts.returns import reached
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import Kind, Thing, Value
@@ -35,7 +35,7 @@ def separate(
 
 def _lists(model: Thing, trains: bool) -> bool:
     """Whether each `return` of a ``forward`` gives a list, or each one `if self.training`."""
-    info = forward_of(model)
+    info = method_of(model, "forward")
     if info is None:
         return False
     lists = _Lists(info.node)
@@ -89,7 +89,7 @@ def _of_self(node: ast.AST) -> bool:
 
 def names_of(model: Thing, guards: Iterable[Guard]) -> Names:
     """A name, or none (""), for each output of a model; () where it may return one tensor."""
-    info = forward_of(model)
+    info = method_of(model, "forward")
     if info is None:
         return ()
     bound: dict[str, list[ast.expr]] = {}

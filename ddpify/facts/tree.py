@@ -99,6 +99,20 @@ class Tree:
                 return block
         return [node]
 
+    def excludes(self, one: ast.AST, other: ast.AST) -> bool:
+        """Whether only one of two nodes runs: they are in two arms of an ``if``, in no loop."""
+        above, beside = [one, *self.ancestors(one)], [other, *self.ancestors(other)]
+        common = next(node for node in above if node in beside)
+        around = [common, *self.ancestors(common)]
+        if not isinstance(common, ast.If) or any(
+            isinstance(n, (ast.For, ast.While)) for n in around
+        ):
+            return False
+        first, second = above[above.index(common) - 1], beside[beside.index(common) - 1]
+        return common.test not in (first, second) and (first in common.body) != (
+            second in common.body
+        )
+
     def following(self, node: ast.stmt) -> list[ast.stmt]:
         """The statements after ``node`` in its block."""
         block = self.block(node)
@@ -127,8 +141,15 @@ class Tree:
         return self.source.segment(self.source.span(node))
 
     def names(self, scope: ast.AST) -> frozenset[str]:
-        """Every identifier used in a scope (to choose a new one)."""
+        """Every identifier used in a scope."""
         found = {n.id for n in self.nodes(scope) if isinstance(n, ast.Name)}
+        return frozenset(found | {n.arg for n in self.nodes(scope) if isinstance(n, ast.arg)})
+
+    def taken(self, node: ast.AST) -> frozenset[str]:
+        """The names that a new one must not be where ``node`` is."""
+        scope = self.function(node)
+        ours = (n for n in self.nodes(scope) if isinstance(n, ast.Name))
+        found = {n.id for n in ours if not self.excludes(n, node)}
         return frozenset(found | {n.arg for n in self.nodes(scope) if isinstance(n, ast.arg)})
 
     def bound(self, scope: ast.AST) -> frozenset[str]:

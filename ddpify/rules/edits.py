@@ -57,9 +57,7 @@ def proof(things: tuple[Thing, ...]) -> tuple[tuple[Site, str], ...]:
 def fresh(facts: Facts, site: Site, wanted: str) -> str:
     """``wanted``, or the first numbered form of it that the enclosing scope does not use."""
     tree = facts.tree(site)
-    node = tree.statement(site)
-    scope = tree.function(node) if node is not None else tree.module
-    used = tree.names(scope)
+    used = tree.taken(tree.statement(site) or tree.module)
     name, number = wanted, 2
     while name in used:
         name, number = f"{wanted}{number}", number + 1

@@ -17,10 +17,11 @@ from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     dataset_name,
     direct,
+    none_before,
     sampler_name,
     shuffled,
 )
-from ddpify.rules.data.orders import deals, draws_itself, share, why_not
+from ddpify.rules.data.orders import share, why_not
 from ddpify.rules.data.undealt import undealt
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import (
@@ -34,6 +35,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.shared.telling import deals, draws_itself
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -144,21 +146,26 @@ def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, 
         )
     if own:
         return share(facts, loader, apart.condition), ""
-    return (*_edits(facts, call, statement, apart.condition), *again), ""
+    return (*_edits(facts, loader, statement, apart.condition), *again), ""
 
 
-def _edits(facts: Facts, call: Call, statement: Site, condition: str) -> tuple[Edit, ...]:
+def _edits(facts: Facts, loader: Loader, statement: Site, condition: str) -> tuple[Edit, ...]:
+    call = loader.call
     kept = _placeholder(facts, call)
-    sampler = kept or fresh(facts, call.site, sampler_name(facts, call, "train_sampler"))
+    sampler = kept or fresh(facts, call.site, sampler_name(facts, loader))
     dataset = dataset_name(facts, call, sampler)
     shuffle = shuffled(facts, call, sampler)
     arguments = [dataset.name, f"shuffle={True if kept else shuffle.given}"]
     drop_last = _drop_last(facts, call)
     if drop_last:
         arguments.append(f"drop_last={drop_last}")
-    made = f"{sampler} = distributed_sampler({', '.join(arguments)})"
+    value = f"distributed_sampler({', '.join(arguments)})"
     if condition:
-        made += f" if {condition} else None"
+        value += f" if {condition} else None"
+    made = f"{sampler} = {value}"
+    none = none_before(facts, statement, sampler) if kept and not dataset.edits else None
+    if none is not None:
+        return (edit(facts, How.REPLACE, none, value),)
     if kept:
         return (*dataset.edits, edit(facts, How.BEFORE, statement, dataset.lines + made))
     return (

@@ -62,7 +62,7 @@ def _first_batches(facts: Facts, loader: Loader) -> Iterable[tuple[Site, Edit]]:
 
 def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[Edit, ...]:
     call = loader.call
-    sampler = fresh(facts, call.site, sampler_name(facts, call, "eval_sampler"))
+    sampler = fresh(facts, call.site, sampler_name(facts, loader))
     dataset = dataset_name(facts, call, sampler)
     shuffle = shuffled(facts, call, sampler)
     size = call.arg_site(1, "batch_size")

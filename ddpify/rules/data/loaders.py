@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts
+from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.tree import written
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
@@ -34,34 +34,57 @@ def direct(facts: Facts, call: Call) -> bool:
     return facts.tree(call.site).can_be_preceded(call.site, call.arg_site(0, "dataset"))
 
 
-def sampler_name(facts: Facts, call: Call, default: str) -> str:
-    """``train_loader`` → ``train_sampler``; ``default`` when the name does not say."""
-    tree = facts.tree(call.site)
-    node = tree.statement(call.site)
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    alone = isinstance(node, ast.Assign) and tree.site(node.value) == call.site
-    if not alone or not isinstance(targets[0], (ast.Name, ast.Attribute)):
-        return _numbered(facts, call, default if isinstance(node, ast.Assign) else "sampler")
-    name = written(targets[0]).rpartition(".")[2]
-    for ending in ("_dataloader", "_data_loader", "_loader", "_dl", "dataloader", "loader"):
-        if name.lower().endswith(ending) and len(name) > len(ending):
-            return f"{name[: -len(ending)].rstrip('_')}_sampler"
-    return default
+def sampler_name(facts: Facts, loader: Loader) -> str:
+    """``train_loader`` → ``train_sampler``; loaders of one name in a function are numbered."""
+    numbers: dict[Loader, int] = {}
+    for one in sorted(facts.loaders, key=lambda x: x.call.site):
+        taken = (number for x, number in numbers.items() if _beside(facts, x, one))
+        numbers[one] = 1 + max(taken, default=0)
+    name = _plain_name(facts, loader)
+    return f"{name}{numbers[loader]}" if numbers[loader] > 1 else name
 
 
-def _numbered(facts: Facts, call: Call, name: str) -> str:
-    """Loaders of one kind that one statement makes need a sampler each."""
-    statement = facts.tree(call.site).statement(call.site)
-    mine = next((x.roles for x in facts.loaders if x.call.site == call.site), frozenset())
-    before = [
-        x
-        for x in facts.loaders
-        if x.call.site.path == call.site.path
-        and x.call.site < call.site
-        and facts.tree(call.site).statement(x.call.site) is statement
-        and (x.roles == mine or name == "sampler")
-    ]
-    return f"{name}{len(before) + 1}" if before else name
+def _beside(facts: Facts, one: Loader, other: Loader) -> bool:
+    """Whether two loaders get samplers of one name in one function, and both are made there."""
+    tree = facts.tree(other.call.site)
+    if one.call.site.path != other.call.site.path:
+        return False
+    if Role.TRAINING not in one.roles and one.call.site not in facts.sharded:
+        return False
+    first, second = tree.statement(one.call.site), tree.statement(other.call.site)
+    return (
+        first is not None
+        and second is not None
+        and tree.function(first) is tree.function(second)
+        and not tree.excludes(first, second)
+        and _plain_name(facts, one) == _plain_name(facts, other)
+    )
+
+
+def _plain_name(facts: Facts, loader: Loader) -> str:
+    tree = facts.tree(loader.call.site)
+    node = tree.statement(loader.call.site)
+    if not isinstance(node, ast.Assign):
+        return "sampler"
+    alone = tree.site(node.value) == loader.call.site
+    if alone and isinstance(node.targets[0], (ast.Name, ast.Attribute)):
+        name = written(node.targets[0]).rpartition(".")[2]
+        for ending in ("_dataloader", "_data_loader", "_loader", "_dl", "dataloader", "loader"):
+            if name.lower().endswith(ending) and len(name) > len(ending):
+                return f"{name[: -len(ending)].rstrip('_')}_sampler"
+    return "train_sampler" if Role.TRAINING in loader.roles else "eval_sampler"
+
+
+def none_before(facts: Facts, statement: Site, name: str) -> Site | None:
+    """The ``None`` of ``name = None`` right before the statement, where the sampler can stand."""
+    tree = facts.tree(statement)
+    node = tree.statement(statement)
+    block = tree.block(node) if node is not None else []
+    place = block.index(node) - 1 if node in block else -1
+    assigned = block[place] if place >= 0 else None
+    if isinstance(assigned, ast.Assign) and ast.unparse(assigned) == f"{name} = None":
+        return tree.site(assigned.value)
+    return None
 
 
 @dataclass(frozen=True)

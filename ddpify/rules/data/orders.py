@@ -14,29 +14,11 @@ from ddpify.rules.data.lengths import used_otherwise
 from ddpify.rules.edits import edit, statement_of
 from ddpify.source import Site
 
-SHARE = "ddpify.runtime.order_share"
 _TORCHS = frozenset(
     {"RandomSampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler"}
 )
 # What an order must not follow from: it would be of rank 0's samples alone.
 _OF_TRAINING = (Kind.BATCH, Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.OPTIMIZER)
-
-
-def deals(sampler: Thing) -> bool:
-    """Whether it gives each rank its share: torch's DistributedSampler, or the runtime's."""
-    names: tuple[str, ...] = (sampler.name,)
-    if isinstance(sampler.ref, ClassInfo):
-        names = sampler.ref.external_bases()
-    torchs = [n for n in names if n.startswith("torch.") and n.endswith(".DistributedSampler")]
-    return bool(torchs) or sampler.name in (SHARE, "ddpify.runtime.distributed_sampler")
-
-
-def draws_itself(loader: Thing) -> bool:
-    """Whether a loader's sampler draws an order without being told the epoch."""
-    given = loader_arguments(loader).sampler
-    if given is None or (given.known and given.const is None):
-        return False
-    return all(t.name == SHARE or not deals(t) for t in given.things)
 
 
 def why_not(facts: Facts, loader: Loader) -> str:

@@ -164,6 +164,20 @@ RULE = Rule(
     good=(
         *CORRECT,
         SINGLE,
+        changed(  # another model has them
+            PROJECT,
+            ("import Classifier,", "import Classifier, Guide,"),
+            ("    brain = wrap", "    guide = Guide().to(place).eval()\n    brain = wrap"),
+            ("fit(brain, learn,", "fit(guide, brain, learn,"),
+            ("def fit(brain,", "def fit(guide, brain,"),
+            ("(brain(picture), kind)", "(brain(guide(picture)), kind)"),
+            (
+                "class Classifier",
+                "class Guide(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+                "        self.norm = nn.BatchNorm1d(64)\n\n    def forward(self, picture):\n"
+                "        return self.norm(picture)\n\n\nclass Classifier",
+            ),
+        ),
         changed(
             PROJECT,
             (

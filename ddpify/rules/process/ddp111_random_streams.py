@@ -9,9 +9,10 @@ from ddpify.facts.scopes import Loop
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
-from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed, marked
+from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.process.draws import same_draws
 from ddpify.rules.process.workers import workers_seeds
+from ddpify.rules.shared.telling import is_at_head
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -41,13 +42,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         outer = loop.batch
         while outer.parent is not None:
             outer = outer.parent
-        place = _first_pass(facts, loop, outer) or outer.site
+        first = _first_pass(facts, loop, outer)
+        if first is None and outer is loop.epoch and is_at_head(facts, loop):
+            continue  # `begin_epoch` forks, and nothing draws before it
         yield Finding(
             "DDP111",
             outer.site,
             "all ranks would draw the same augmentation and dropout",
             Severity.WARNING,
-            (edit(facts, How.BEFORE, place, "fork_random_streams()"),),
+            (edit(facts, How.BEFORE, first or outer.site, "fork_random_streams()"),),
         )
 
 
@@ -104,21 +107,35 @@ RULE = Rule(
     "BUGS D11, transformers#37932",
     check,
     bad=(
-        changed(
-            SCRIPT, ("fork_random_streams()\nfor n in range(20):", "for n in range(20):  # DDP111")
+        changed(  # draws before `begin_epoch` forks
+            SCRIPT,
+            ("fork_random_streams()\nfor n in range(20):", "for n in range(20):  # DDP111"),
+            ("    begin_epoch(feed", "    jitter = torch.rand(20)\n    begin_epoch(feed"),
+            ("net(x.to", "net((x + jitter).to"),
         ),
         changed(
             TRAINER,
             ("        fork_random_streams()\n", ""),
-            ("lessons):\n            begin", "lessons):  # DDP111\n            begin"),
+            (
+                "lessons):\n            begin",
+                "lessons):  # DDP111\n            off = 0\n            begin",
+            ),
         ),
-        marked(SINGLE, "DDP111", "for round_ in range(5):"),
-        marked(LEARNER, "DDP111", "for turn in range(times):"),
+        changed(  # steps are counted: a pass begins somewhere in the loop
+            SINGLE,
+            ("    for round_ in range(5):\n", "    for round_ in range(5):  # DDP111\n"),
+            (
+                "        for signal, label in fitting:\n",
+                "        if round_ % 25 == 0:\n            pairs = iter(fitting)\n"
+                "        signal, label = next(pairs)\n        with torch.enable_grad():\n",
+            ),
+        ),
         _with_workers("", "lambda number: np.random.seed(number + int(time.time()))  # DDP111"),
         _with_workers("def begin(number):\n    np.random.seed(number)  # DDP111\n\n\n", "begin"),
     ),
     good=(
         *CORRECT,
+        changed(SCRIPT, ("fork_random_streams()\n", ""), ("    fork_random_streams,\n", "")),
         _with_workers("", "lambda number: np.random.seed(torch.initial_seed() % 2**32 + number)"),
         _with_workers(
             "def begin(number):\n    seed = torch.initial_seed() % 2**32\n"
