@@ -11,6 +11,7 @@ from ddpify.facts import (
     counts,
     coupling,
     dealing,
+    helper_calls,
     measures,
     objective,
     rows,
@@ -53,6 +54,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     m.remember(f, node, value)
     if m.unwraps and m.site(f, node) in m.unwraps:
         return wrapping.unwrapped(value)
+    if m.again and m.site(f, node) in m.again:
+        return helper_calls.whole_loader(m, f, value, m.site(f, node))
     return value
 
 
