@@ -33,9 +33,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     """The value of ``node``; remembered by its site for the rules."""
     handler = HANDLERS.get(type(node))
     if handler is None:
-        value = computed(
-            *[m.evaluate(f, c) for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
-        )
+        parts = (c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr))
+        value = computed(*[m.evaluate(f, part) for part in parts])
     else:
         value = handler(m, f, node)
     value = coupling.marked(m, f, node, value)
@@ -94,10 +93,8 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
                 keys.update(thing.keys or {})
             continue
         name = m.evaluate(f, key)
-        slot: object = (
-            name.const if name.known and isinstance(name.const, (str, int)) else len(keys)
-        )
-        keys[slot] = value
+        plain = name.known and isinstance(name.const, (str, int))
+        keys[name.const if plain else len(keys)] = value
     return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
 
 

@@ -8,11 +8,10 @@ from ddpify.facts.evaluation import carriers
 from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Loader
-from ddpify.facts.scopes import ClassInfo, FunctionInfo, Loop
+from ddpify.facts.scopes import ClassInfo, FunctionInfo
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit
-from ddpify.source import Site
 
 
 @dataclass(frozen=True)

@@ -80,10 +80,10 @@ def opened(facts: Facts, call: Call) -> Edit:
     tree = facts.tree(call.site)
     node = tree.statement(call.site)
     statement = statement_of(facts, call.site)
-    if needs_all_ranks(facts, statement):
+    if needs_all_ranks(facts, statement) or leaves_more(facts, statement):
         return null_writer(facts, call.site)
     if call.alone or isinstance(node, ast.Expr):
-        return null_writer(facts, call.site) if leaves_more(facts, statement) else gate(facts, statement)
+        return gate(facts, statement)
     called = [c.target for c in facts.calls if c.site.within(statement) and c.target is not None]
     marks = any(leaves_marks(target.node, facts.trees.values()) for target in called)
     if isinstance(node, ast.With) and not marks and _self_contained(tree, node):
