@@ -62,7 +62,7 @@ def _trains_below(frame: Frame, training: list[Forward]) -> bool:
 
 
 def evaluated_whole(m: Machine) -> dict[Site, frozenset[Site]]:
-    """Expressions, with the calls that made their loaders, for loops that do not train with them."""
+    """Where loops that do not train take training loaders from, and the calls that made those."""
     training = roles.training_loops(roles.calls_of(m))
     trained = {loader for loop in training for loader in loop.loaders}
     heads = {loop.batch.site for loop in training}

@@ -27,6 +27,7 @@ from ddpify.facts.scopes import Frame
 from ddpify.facts.subscripts import subscript
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.python.imports import starred
 
 
 def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
@@ -64,7 +65,7 @@ def _name(m: Machine, f: Frame, node: ast.Name) -> Value:
     value = f.lookup(node.id)
     if value is not None:
         return value
-    return one(m.external(f"builtins.{node.id}", m.site(f, node)))
+    return one(m.external(starred(node.id, f.module.stars), m.site(f, node)))
 
 
 def _constant(m: Machine, f: Frame, node: ast.Constant) -> Value:

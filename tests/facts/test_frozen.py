@@ -29,7 +29,8 @@ def rewritten(example: Example, folder: Path) -> str:
             "    for p in net[0].parameters():\n        p.requires_grad = False\n", id="part"
         ),
         pytest.param(
-            "    if opt.bs:\n        for p in net[0].parameters():\n            p.requires_grad_(False)\n",
+            "    if opt.bs:\n        for p in net[0].parameters():\n"
+            "            p.requires_grad = False\n",
             id="under a condition",
         ),
     ],
