@@ -69,6 +69,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "local_device",
     "order_share",
     "per_rank_batch_size",
+    "print_on_main",
     "unwrap",
     "whole_loader",
     "without_module_prefix",

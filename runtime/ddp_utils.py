@@ -114,6 +114,12 @@ def is_main_process() -> bool:
     return get_rank() == 0
 
 
+def print_on_main(*values: Any, **options: Any) -> None:
+    """``print`` on rank 0 what every rank computed, as it changed something (``queue.pop()``)."""
+    if is_main_process():
+        print(*values, **options)
+
+
 def local_device() -> torch.device:
     """This rank's device: ``cuda:i`` where there is a GPU, else ``cpu``."""
     if not torch.cuda.is_available():

@@ -1,18 +1,23 @@
-"""Where evaluation should call the inner module, and which expression to unwrap for it.
+"""Where evaluation should call the inner module, or go through the training loader whole.
 
 The wrapper broadcasts buffers in every forward, also in eval mode, so evaluation and sampling
-go around it. The outermost argument that only evaluation uses is the smallest edit.
+go around it; a training loader gives each rank its share. The outermost argument that only
+evaluation uses is the smallest edit.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from ddpify.facts import roles
 from ddpify.facts.events import Forward
+from ddpify.facts.locality import loaders_in
+from ddpify.facts.model import TrainingLoop
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind
+from ddpify.facts.scopes import Frame, Loop
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Value
 from ddpify.source import Site
 
 
@@ -54,3 +59,44 @@ def _trains_below(frame: Frame, training: list[Forward]) -> bool:
     """Whether a training forward happens inside this same call."""
     depth = len(frame.stack)
     return any(t.call.where.stack[:depth] == frame.stack for t in training)
+
+
+def evaluated_whole(m: Machine) -> dict[Site, frozenset[Site]]:
+    """Where loops that do not train take training loaders from, and the calls that made those."""
+    training = roles.training_loops(roles.calls_of(m))
+    trained = {loader for loop in training for loader in loop.loaders}
+    heads = {loop.batch.site for loop in training}
+    found: dict[Site, frozenset[Site]] = {}
+    for loop in m.loops:
+        if loop.frame.yields or loop.site in heads or trained.isdisjoint(loaders_in(loop.over)):
+            continue
+        for header in carriers(m.tree(loop.header.path), m.values, loop):
+            site = _outermost(loop, header, m, training)
+            things = m.values[site].of(Kind.LOADER) if site in m.values else ()
+            if things and trained.issuperset(things):
+                found[site] = frozenset(thing.born for thing in things)
+    return found
+
+
+def carriers(tree: Tree, values: dict[Site, Value], loop: Loop) -> Iterator[Site]:
+    """The expressions in a loop's head that are loaders."""
+    todo: list[ast.AST] = [node for node in (tree.expression(loop.header),) if node is not None]
+    while todo:
+        node = todo.pop(0)
+        value = values.get(tree.site(node)) if isinstance(node, ast.expr) else None
+        if value is not None and value.of(Kind.LOADER):
+            yield tree.site(node)
+        else:
+            todo += ast.iter_child_nodes(node)
+
+
+def _outermost(loop: Loop, site: Site, m: Machine, training: tuple[TrainingLoop, ...]) -> Site:
+    """The argument that carries a loader to this loop, and to none that trains."""
+    frame: Frame | None = loop.frame
+    while frame is not None:
+        stack, node = frame.stack, m.tree(site.path).expression(site)
+        passed = frame.parameters.get(node.id) if isinstance(node, ast.Name) else None
+        if passed is None or any(t.backward.where.stack[: len(stack)] == stack for t in training):
+            break
+        site, frame = passed, frame.caller
+    return site

@@ -11,6 +11,7 @@ from ddpify.facts import (
     counts,
     coupling,
     dealing,
+    helper_calls,
     measures,
     objective,
     rows,
@@ -26,15 +27,15 @@ from ddpify.facts.scopes import Frame
 from ddpify.facts.subscripts import subscript
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.python.imports import starred
 
 
 def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     """The value of ``node``; remembered by its site for the rules."""
     handler = HANDLERS.get(type(node))
     if handler is None:
-        value = computed(
-            *[m.evaluate(f, c) for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr)]
-        )
+        parts = (c for c in ast.iter_child_nodes(node) if isinstance(c, ast.expr))
+        value = computed(*[m.evaluate(f, part) for part in parts])
     else:
         value = handler(m, f, node)
     value = coupling.marked(m, f, node, value)
@@ -53,6 +54,8 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
     m.remember(f, node, value)
     if m.unwraps and m.site(f, node) in m.unwraps:
         return wrapping.unwrapped(value)
+    if m.again and m.site(f, node) in m.again:
+        return helper_calls.whole_loader(m, f, value, m.site(f, node))
     return value
 
 
@@ -62,7 +65,7 @@ def _name(m: Machine, f: Frame, node: ast.Name) -> Value:
     value = f.lookup(node.id)
     if value is not None:
         return value
-    return one(m.external(f"builtins.{node.id}", m.site(f, node)))
+    return one(m.external(starred(node.id, f.module.stars), m.site(f, node)))
 
 
 def _constant(m: Machine, f: Frame, node: ast.Constant) -> Value:
@@ -91,10 +94,8 @@ def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
                 keys.update(thing.keys or {})
             continue
         name = m.evaluate(f, key)
-        slot: object = (
-            name.const if name.known and isinstance(name.const, (str, int)) else len(keys)
-        )
-        keys[slot] = value
+        plain = name.known and isinstance(name.const, (str, int))
+        keys[name.const if plain else len(keys)] = value
     return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
 
 

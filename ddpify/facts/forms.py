@@ -15,7 +15,8 @@ class Target:
     ``wraps`` are statements and the names that are wrapped right after each,
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share but for those on the ways ``spared``, ``unwraps`` the
-    expressions that will name the inner module, ``shares`` the counts and means that will be of
+    expressions that will name the inner module, ``again`` the training loaders that evaluation
+    will go through whole, ``shares`` the counts and means that will be of
     all ranks, ``dealt`` those of ``sharded`` that deal whole batches, ``divisions`` where ranks
     take shares of a batch, ``whole`` what will be that of the whole batch, ``sized`` the batch
     size as a number that will be that of a rank, ``averaged`` losses that are not known to be means
@@ -28,6 +29,7 @@ class Target:
     sharded: frozenset[Site] = frozenset()
     spared: frozenset[tuple[Site, ...]] = frozenset()
     unwraps: frozenset[Site] = frozenset()
+    again: frozenset[Site] = frozenset()
     shares: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
     divisions: tuple[Division, ...] = ()

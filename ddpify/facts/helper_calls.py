@@ -13,6 +13,7 @@ from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, constant, one
 from ddpify.names import INSTALLED
 from ddpify.python.words import DDP
+from ddpify.source import Site
 
 MADE = {
     "get_rank": Kind.RANK,
@@ -36,7 +37,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if tail == "own_share":
         return _own_share(m, f, call)
     if tail == "whole_loader":
-        return _whole_loader(m, f, first, call)
+        return whole_loader(m, f, first, call.site)
     if tail == "without_module_prefix":
         return first
     combined = _combined(f, tail, first, call)
@@ -47,9 +48,9 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
 
 
-def _whole_loader(m: Machine, f: Frame, loader: Value, call: Call) -> Value:
+def whole_loader(m: Machine, f: Frame, loader: Value, site: Site) -> Value:
     """A loader over the same data set, which gives every rank all samples."""
-    made = m.make(Kind.LOADER, f, call.site, f"{INSTALLED}.whole_loader")
+    made = m.make(Kind.LOADER, f, site, f"{INSTALLED}.whole_loader")
     for thing in loader.of(Kind.LOADER):
         made.describe(replace(loader_arguments(thing), sampler=None))
     return one(made)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.events import Bind, Call, Forward
+from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.model import Home
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer, whole
@@ -28,6 +28,8 @@ _IN_PLACE = (
 )  # they move nothing and make no parameters
 _DRAWS = "torch.nn.init."
 
+Event = Access | Bind | Call
+
 
 def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     """The home of a model that may be any of ``things``; None when it never has a name."""
@@ -38,13 +40,15 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     if not made:
         return None
     called = _first_call(m, things)
-    moves = [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
+    moves: list[Access | Call] = []
+    moves += [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
     moves += [c for c in _drawn(m, things) if c.order < called]
+    moves += [a for a in _frozen(m, things) if a.order < called]
     moves = [c for c in moves if not _is_in_place(c) or not _is_in(c, rounds)]
     if any(c.order > first_use for c in moves):
         made = [b for b in names if b.order < called]
     built = [b for b in made if not _alias(m, b)]
-    events: list[Bind | Call] = [*built, *moves]
+    events: list[Event] = [*built, *moves]
     last = max(events, key=_order, default=made[-1])
     bind = _visible_bind(made, last.where.frame)
     if bind is None:
@@ -59,7 +63,7 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     return Home(statement, bind.target) if statement is not None else None
 
 
-def _method_around(event: Bind | Call, bind: Bind) -> Frame | None:
+def _method_around(event: Event, bind: Bind) -> Frame | None:
     """The method that led to an event, of the object whose attribute ``bind`` is: the outermost."""
     found: Frame | None = None
     frame: Frame | None = event.where.frame
@@ -79,12 +83,12 @@ def _rounds(m: Machine, things: tuple[Thing, ...]) -> set[Site]:
     return called - {loop.site for where in makes for loop in where.loops()}
 
 
-def _is_in(event: Bind | Call, loops: set[Site]) -> bool:
+def _is_in(event: Event, loops: set[Site]) -> bool:
     """``for epoch in …: model = model.apply(set_momentum).train()``."""
     return any(loop.site in loops for loop in event.where.loops())
 
 
-def _order(event: Bind | Call) -> int:
+def _order(event: Event) -> int:
     return event.order
 
 
@@ -133,6 +137,19 @@ def _moves(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
     return [c for c in moves if c.receiver is not None and _moves_it(c, c.receiver, things)]
 
 
+def _frozen(m: Machine, things: tuple[Thing, ...]) -> list[Access | Call]:
+    """Where some of the parameters are frozen, or others: ``p.requires_grad = "head" in name``."""
+    calls = (e for e in m.events if isinstance(e, Call) and e.name == ".requires_grad_")
+    given = [c for c in calls if c.receiver is not None and _has(c.receiver, things)]
+    stored = (a for a in m.events.accesses("requires_grad") if a.stored)
+    return [*given, *(a for a in stored if _has(a.base, things))]
+
+
+def _has(value: Value, things: tuple[Thing, ...]) -> bool:
+    """Whether a value is a parameter of the model, or made from one."""
+    return any(t in things for t in _owners(value))
+
+
 def _moves_it(call: Call, receiver: Value, things: tuple[Thing, ...]) -> bool:
     """Whether all of the model is moved, or a part of it changed: ``net.head.apply(draw)``.
 
@@ -145,7 +162,7 @@ def _moves_it(call: Call, receiver: Value, things: tuple[Thing, ...]) -> bool:
 def _drawn(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
     """``torch.nn.init.normal_(p)`` for parameters of the model."""
     calls = (e for e in m.events if isinstance(e, Call) and e.name.startswith(_DRAWS) and e.args)
-    return [c for c in calls if any(t in things for t in _owners(c.args[0]))]
+    return [c for c in calls if _has(c.args[0], things)]
 
 
 def _owners(value: Value) -> list[Thing]:
@@ -153,8 +170,8 @@ def _owners(value: Value) -> list[Thing]:
     return [whole(owner) for one in given if one.inner is not None for owner in one.inner.things]
 
 
-def _is_in_place(call: Call) -> bool:
-    return call.name in _IN_PLACE or call.name.startswith(_DRAWS)
+def _is_in_place(call: Access | Call) -> bool:
+    return isinstance(call, Access) or call.name in _IN_PLACE or call.name.startswith(_DRAWS)
 
 
 def _namable(target: str) -> bool:
@@ -181,7 +198,7 @@ def _visible_bind(binds: list[Bind], frame: Frame) -> Bind | None:
     return binds[-1]
 
 
-def _statement_in(m: Machine, frame: Frame, anchor: Bind | Call, first_use: int) -> Site | None:
+def _statement_in(m: Machine, frame: Frame, anchor: Event, first_use: int) -> Site | None:
     """The statement of ``frame`` with the anchor, lifted out of branches that end before use."""
     depth = len(frame.stack)
     stack = anchor.where.stack

@@ -52,5 +52,8 @@ def import_star(m: Machine, f: Frame, module: Value, site: Site) -> None:
             public = (name for name in list(known) if not name.startswith("_"))
             for name in said if said is not None else public:
                 f.env[name] = m.module_attribute(thing, name)
+            if said is None and isinstance(thing.ref, ModuleInfo):
+                f.module.stars += thing.ref.stars
         else:
+            f.module.stars.append(thing.name)
             m.unknown(Unknown(site, f"`from {thing.name} import *` hides where names come from"))

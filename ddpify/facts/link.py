@@ -81,7 +81,8 @@ def _as_migrated(
     sharded = wrapped.sharded | shared_before
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
     sizes = sized(bare)
-    wrapped = replace(wrapped, sharded=sharded | wanted, sized=sizes)
+    again = evaluation.evaluated_whole(bare)
+    wrapped = replace(wrapped, sharded=sharded | wanted, sized=sizes, again=frozenset(again))
     trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)
@@ -106,9 +107,10 @@ def _as_migrated(
     shared_out |= rest
     migrated = replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest)
     target, agreed = _agreed(readings, migrated)
-    replicated = sharding.left_whole(trial, wanted - shared_out, target.spared)
+    replicated = sharding.left_whole(trial, (wanted - shared_out) | set(again), target.spared)
     facts = gather(readings.project, target, models, status)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
+    facts = replace(facts, again=again)
     facts = replace(facts, pooled=pool, sized=sizes, whole_shapes=whole_shapes(bare))
     return with_escapes(replace(facts, agreements=agreed))
 

@@ -65,7 +65,7 @@ class ProgramReader(ReadingRecord):
         self.sharded, self.spared = target.sharded, target.spared
         self.unwraps, self.shares, self.agreed = target.unwraps, target.shares, target.agreed
         self.dealt, self.whole, self.sized = target.dealt, target.whole, target.sized
-        self.averaged, self.trained = target.averaged, target.trained
+        self.averaged, self.trained, self.again = target.averaged, target.trained, target.again
         self.divided = {division.statement: division for division in target.divisions}
         self.distributed = False  # whether a file that was read is of a distributed program
         self.parallel = False  # whether `nn.DataParallel` was called

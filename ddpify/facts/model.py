@@ -5,7 +5,7 @@ Everything here is read-only; it is made by `facts.link` from one reading of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ddpify.facts.effects import Effect
@@ -236,6 +236,7 @@ class Facts:
     effects: tuple[Effect, ...] = ()
     runtime: tuple[str, str] = ("", "")
     unwraps: tuple[tuple[Site, Forward], ...] = ()
+    again: dict[Site, frozenset[Site]] = field(default_factory=dict)
     bypasses: tuple[Call, ...] = ()
     counted: frozenset[Site] = frozenset()
     replicated: tuple[LoopEnd, ...] = ()

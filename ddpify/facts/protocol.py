@@ -25,6 +25,7 @@ class Machine(Protocol):
     sharded: frozenset[Site]
     spared: frozenset[tuple[Site, ...]]
     unwraps: frozenset[Site]
+    again: frozenset[Site]
     shares: frozenset[Site]
     dealt: frozenset[Site]
     divided: dict[Site, Division]

@@ -23,6 +23,7 @@ class ModuleInfo(Definition):
     globals: dict[str, Value] = field(default_factory=dict)
     ran: bool = False
     constants: dict[ast.Constant, Value] = field(default_factory=dict)  # the value of each literal
+    stars: list[str] = field(default_factory=list)  # libraries of `from … import *`
 
 
 @dataclass(eq=False)

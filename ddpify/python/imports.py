@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import os
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
 SOURCES = "src"  # the folder of the packages in a `src/` layout
+# What `from … import *` of these libraries gives, and nothing else.
+GIVES = {"tqdm": frozenset("tqdm trange tnrange tqdm_notebook tqdm_pandas tqdm_gui".split())}
 
 
 class Finder:
@@ -101,6 +104,14 @@ def exported(body: list[ast.stmt]) -> list[str] | None:
             except (ValueError, TypeError):
                 return None
     return None
+
+
+def starred(name: str, libraries: Iterable[str]) -> str:
+    """What a name is that nothing binds: a builtin, or of the library that may give it by ``*``."""
+    owners = {one for one in libraries if one not in GIVES or name in GIVES[one]}
+    sure = owners & set(GIVES) or owners
+    builtin = hasattr(builtins, name) or len(sure) != 1
+    return f"builtins.{name}" if builtin else f"{sure.pop()}.{name}"
 
 
 def _is_all(target: ast.expr) -> bool:

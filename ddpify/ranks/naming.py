@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from ddpify.python.imports import GIVES, starred
 from ddpify.ranks import toplevel, words
 from ddpify.ranks.aliases import is_container
 from ddpify.ranks.decorating import decorated
@@ -83,7 +84,7 @@ def _defined(m: RankMachine, module: Module, name: str) -> RankValue:
         found = _starred(m, module, name, dotted, level)
         if found is not None:
             return found
-    return external(m, f"builtins.{name}")
+    return external(m, starred(name, (one for one, level in module.stars if one in GIVES)))
 
 
 def _lazily(m: RankMachine, frame: RankFrame, node: ast.expr) -> RankValue:

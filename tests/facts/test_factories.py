@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from ddpify.pipeline import migrate
+from ddpify.rules.examples import SINGLE, changed
 from ddpify.settings import Settings
-from tests.projects import put
+from tests.projects import put, put_example
 
 SCORED = """\
 import torch
@@ -211,3 +212,22 @@ def test_a_class_that_hands_on_what_it_is_given_takes_a_sampler(tmp_path: Path) 
         "Feed(TensorDataset(torch.zeros(64, 4), torch.zeros(64, 2)), batch_size=8)",
     )
     assert "sampler=" in _migrated(plain, tmp_path)
+
+
+def test_the_training_loader_evaluates_on_all_samples(tmp_path: Path) -> None:
+    shown = '        print("fit", accuracy(net, fitting))\n        print("round"'
+    put_example(changed(SINGLE, ('        print("round"', shown)), tmp_path)
+    outcome = migrate([tmp_path / "main.py"], Settings())
+    assert not outcome.refusals
+    after = next(c.after.decode() for c in outcome.changes if c.path == "main.py")
+    assert "accuracy(unwrap(net), whole_loader(fitting))" in after
+    assert "accuracy(unwrap(net), holdout)" in after, "what is not trained on as it was"
+    assert "reduce_sum" not in after, "the loop that goes through both keeps whole sums"
+
+
+def test_a_name_that_is_also_of_another_loader_stays_a_refusal(tmp_path: Path) -> None:
+    both = "        for part in (fitting, holdout):\n            print(accuracy(net, part))\n"
+    put_example(
+        changed(SINGLE, ('        print("round"', f'{both}        print("round"')), tmp_path
+    )
+    assert migrate([tmp_path / "main.py"], Settings()).refusals

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ddpify.facts.evaluation import carriers
 from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Loader
-from ddpify.facts.scopes import ClassInfo, FunctionInfo, Loop
+from ddpify.facts.scopes import ClassInfo, FunctionInfo
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit
-from ddpify.source import Site
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,8 @@ def whole_again(facts: Facts, loader: Loader, alike: tuple[Call, ...]) -> tuple[
     edits: list[Edit] = []
     for loop in loader.evaluations:
         mine = _made(alike) & set(loaders_in(loop.over))
-        sites = [*_carriers(facts, loop)] if mine else None
+        tree = facts.tree(loop.header)
+        sites = [*carriers(tree, facts.values, loop)] if mine else None
         over = {t for site in sites or () for t in facts.values[site].of(Kind.LOADER)}
         if sites == [] or not over <= again:
             return None
@@ -128,16 +127,3 @@ def whole_again(facts: Facts, loader: Loader, alike: tuple[Call, ...]) -> tuple[
 
 def _made(calls: tuple[Call, ...]) -> set[Thing]:
     return {thing for call in calls for thing in call.result.of(Kind.LOADER)}
-
-
-def _carriers(facts: Facts, loop: Loop) -> Iterator[Site]:
-    """The expressions in a loop's head that are loaders."""
-    tree = facts.tree(loop.header)
-    todo: list[ast.AST] = [node for node in (tree.expression(loop.header),) if node is not None]
-    while todo:
-        node = todo.pop(0)
-        value = facts.values.get(tree.site(node)) if isinstance(node, ast.expr) else None
-        if value is not None and value.of(Kind.LOADER):
-            yield tree.site(node)
-        else:
-            todo += ast.iter_child_nodes(node)

@@ -42,6 +42,11 @@ from ddpify.source import Site
 # Data pipes, which have no length.
 STREAMS = ("torchtext.datasets.", "torchdata.datapipes.iter.", "webdataset.")
 
+EVALUATED = (
+    "the same loader is evaluated too, and its shares are padded with repeated samples:"
+    " evaluate a loader of its own over the same data set"
+)
+
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per loader that gives each rank the same samples to train on."""
@@ -133,10 +138,7 @@ def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, 
     if not own and not direct(facts, call):
         return (), "made inside an expression: give it a statement of its own, then run again"
     if is_evaluated(loader):
-        return (), (
-            "the same loader is evaluated too, and its shares are padded with repeated samples:"
-            " evaluate a loader of its own over the same data set"
-        )
+        return (), EVALUATED
     apart = told_apart(loader)
     again = whole_again(facts, loader, apart.alike)
     if again is None or (apart.alike and (own or settings.batch_size != "global")):
@@ -146,7 +148,14 @@ def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, 
         )
     if own:
         return share(facts, loader, apart.condition), ""
-    return (*_edits(facts, loader, statement, apart.condition), *again), ""
+    seen = tuple(
+        edit(facts, How.REPLACE, site, "whole_loader({})")
+        for site, made in facts.again.items()
+        if call.site in made
+    )
+    if seen and settings.batch_size != "global":
+        return (), EVALUATED
+    return (*_edits(facts, loader, statement, apart.condition), *again, *seen), ""
 
 
 def _edits(facts: Facts, loader: Loader, statement: Site, condition: str) -> tuple[Edit, ...]:

@@ -14,6 +14,7 @@ from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once, statement_of
 from ddpify.rules.effects.collectives import needs_all_ranks
 from ddpify.rules.effects.gates import widest_gate
+from ddpify.rules.effects.leftovers import leaves_more
 from ddpify.source import Site
 
 
@@ -50,14 +51,19 @@ def _lifted(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
 
 
 def gated_statement(facts: Facts, call: Call) -> tuple[Edit, ...]:
-    """Gate the statement of a call, unless that would leave other ranks out of a collective."""
+    """Gate the statement of a call, unless other ranks would miss what else it does."""
     if needs_all_ranks(facts, call.where.statement):
         return ()
-    return (widest_gate(facts, call.where.statement),)
+    if not leaves_more(facts, call.where.statement):
+        return (widest_gate(facts, call.where.statement),)
+    if call.name != "builtins.print":
+        return ()
+    return (edit(facts, How.REPLACE, call.callee, "print_on_main"),)
 
 
 def _advice(facts: Facts, call: Call) -> str:
-    if needs_all_ranks(facts, call.where.statement):
+    statement = call.where.statement
+    if needs_all_ranks(facts, statement) or leaves_more(facts, statement):
         return (
             "compute its values before it, on all ranks, and run the rest on the main process only"
         )
@@ -74,7 +80,7 @@ def opened(facts: Facts, call: Call) -> Edit:
     tree = facts.tree(call.site)
     node = tree.statement(call.site)
     statement = statement_of(facts, call.site)
-    if needs_all_ranks(facts, statement):
+    if needs_all_ranks(facts, statement) or leaves_more(facts, statement):
         return null_writer(facts, call.site)
     if call.alone or isinstance(node, ast.Expr):
         return gate(facts, statement)

@@ -10,6 +10,7 @@ from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import MAIN, edit, gate
 from ddpify.rules.effects.collectives import needs_all_ranks
+from ddpify.rules.effects.leftovers import leaves_more
 from ddpify.source import Site
 
 ONCE = (EffectKind.CONSOLE, EffectKind.FILE, EffectKind.DIRECTORY)
@@ -76,6 +77,8 @@ def _happens_once(facts: Facts, tree: Tree, statement: ast.stmt) -> bool:
     site = tree.site(statement)
     if _goes(facts, tree, statement):
         return True
+    if leaves_more(facts, site):
+        return False
     calls = [e.call for e in facts.effects if e.kind in ONCE and e.call.alone]
     calls += [call for call in facts.calls if call.target in facts.helpers]
     mine = [call for call in calls if call.where.statement == site]
