@@ -120,20 +120,20 @@ def models_of(
 ) -> tuple[Model, ...]:
     calls = roles.calls_of(bare)
     norms = [c for c in calls if c.name.startswith("torch.nn.BatchNorm")]
-    foreign = any(_foreign(c) for c in calls)
     layers = [*norms, *(c for c in calls if _foreign(c))]
     parallel = tuple(c for c in roles.calls_of(first) if c.name.endswith(".DataParallel"))
     wrapped = groups.wrapped(bare)
     again = graph.repeated(bare)
     optimizers = dict(groups.groups(bare))
+    normed = {things: any(has_norms(t, layers, calls) for t in things) for things in homes}
     return tuple(
         Model(
             things,
             optimizers[things],
             home,
             bool(set(things) & wrapped),
-            any(has_norms(t, layers, calls) for t in things),
-            bool(norms) or foreign or any(_opaque(t) for t in things),
+            normed[things],
+            normed[things] or any(_opaque(t) for t in things),
             bool({t.born for t in things} & again),
             graph.unused(bare, things),
             parallel,

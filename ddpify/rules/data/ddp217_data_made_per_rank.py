@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from ddpify.facts.details import call_that_made
-from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.facts.scopes import Frame, Loop
-from ddpify.python import words
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.data.anew import drawn_anew, is_alike, stands_alone
+from ddpify.rules.edits import edit
 from ddpify.rules.examples import BY_HAND, CORRECT, SINGLE, changed
 from ddpify.rules.shared.feeds import dealt_sets, identifiers
 from ddpify.rules.shared.seeds import Stream, stream
@@ -30,55 +27,23 @@ _PATHS = frozenset({"iterdir", "glob", "rglob"})
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per training loader that each epoch makes of what it has drawn."""
+    """Yield one finding per statement in which each epoch draws the data it trains on."""
     done: set[Site] = set()
     for loop in facts.training:
-        for loader in loop.loaders:
-            made, epoch = call_that_made(loader), loop.epoch
-            if made is None or epoch is None or made.site in done:
+        for draw, place in drawn_anew(facts, loop):
+            if place in done or is_alike(facts, place):
                 continue
-            done.add(made.site)
-            inside = any(one.site == epoch.site for one in made.where.loops())
-            for draw in [*_drawn(facts, made, epoch)][:1] if inside else ():
-                yield Finding(
-                    "DDP217",
-                    draw,
-                    "each epoch draws its data anew, and each rank for itself: the sampler's"
-                    " indices mean other samples on each rank",
-                    Severity.ERROR,
-                    advice="draw on rank 0 and broadcast() what is drawn; where it is only noise,"
-                    " or negatives beside the same samples, accept it",
-                )
-
-
-def _drawn(facts: Facts, made: Call, epoch: Loop) -> Iterator[Site]:
-    """Draws in the functions that make a loader, and before it in the epoch's round."""
-    frame: Frame | None = made.where.frame
-    while frame is not None:
-        inside = frame is epoch.frame
-        tree = facts.trees[frame.module.source.path]
-        scope = tree.statement(epoch.site) if inside else getattr(frame.function, "node", None)
-        if scope is None:
-            return
-        depth = len(frame.stack)
-        here = made.where.stack[depth] if len(made.where.stack) > depth else made.site
-        for node in tree.nodes(scope):
-            early = isinstance(node, ast.Call) and tree.site(node) < here
-            if isinstance(node, ast.Call) and (early or not inside) and _draws(frame, node):
-                yield tree.site(node)
-        if inside:
-            return
-        frame = frame.caller
-
-
-def _draws(frame: Frame, call: ast.Call) -> bool:
-    """Whether a call draws from a process's stream: ``random.sample``, also in a lambda."""
-    root, dot, rest = ast.unparse(call.func).partition(".")
-    held = frame.module.globals.get(root)
-    names = [f"{thing.name}{dot}{rest}" for thing in held.things] if held is not None else []
-    starts = tuple(start for start, _ in words.DRAWS)
-    seeds = rest.endswith("seed") or any(name in words.GENERATORS for name in names)
-    return not seeds and any(name.startswith(starts) for name in names)
+            done.add(place)
+            alone = stands_alone(facts, place)
+            yield Finding(
+                "DDP217",
+                draw,
+                "each epoch draws its data anew, and each rank for itself: the sampler's"
+                " indices mean other samples on each rank",
+                Severity.ERROR,
+                (edit(facts, How.INDENT, place, "with same_draws():"),) if alone else (),
+                "" if alone else "draw it in a statement of its own, then run again",
+            )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -152,6 +117,18 @@ _FEED = """def feed(signals, labels, opt):
 
 
 """
+_PAIRS = """class Pairs(TensorDataset):
+    def __len__(self):
+        return 800
+
+    def pair(self):
+        self.order = torch.randperm(len(self.tensors[0]))  # DDP217
+
+    def __getitem__(self, n):
+        return super().__getitem__(int(self.order[n]))
+
+
+"""
 _ROWS = "    data = TensorDataset(torch.randn(512, 32), torch.randint(0, 10, (512,)))\n"
 _APART = (
     "    torch.manual_seed(dist.get_rank())\n    rows = torch.randn(512, 32)  # DDP217\n"
@@ -185,6 +162,13 @@ RULE = Rule(
                 "    for round_ in range(5):\n        fitting = feed(signals, labels, opt)\n",
             ),
             ("def main", f"{_FEED}def main"),
+        ),
+        changed(  # a part that the data set itself draws
+            SINGLE,
+            ("DataLoader(TensorDataset(signals[:800], labels[:800])", "DataLoader(pairs"),
+            ("    fitting", "    pairs = Pairs(signals, labels)\n    fitting"),
+            ("        net.train()\n", "        fitting.dataset.pair()\n        net.train()\n"),
+            ("def main", f"{_PAIRS}def main"),
         ),
         changed(BY_HAND, (_ROWS, _APART)),
         changed(BY_HAND, (_ROWS, _DRAWN), ("import os\n", "import os\n\nimport numpy as np\n")),
