@@ -42,6 +42,7 @@ COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share"}) | {
     "distributed_session",
     "gather_objects",
     "main_process_first",
+    "same_draws",
     "save_on_main",
     "setup_distributed",
     "sync_buffers",

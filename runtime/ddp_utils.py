@@ -71,15 +71,17 @@ def _backend() -> str:
     return "cpu:gloo,cuda:nccl" if ranks <= gpus and dist.is_nccl_available() else "gloo"
 
 
-def _share_random_state() -> None:
+def _share_random_state() -> list[tuple[Any, Any]]:
     """Give every rank rank 0's, so that a script that never seeds agrees with itself."""
     streams: Any = [(random.getstate, random.setstate), (torch.get_rng_state, torch.set_rng_state)]
     if numpy := sys.modules.get("numpy"):
         streams.append((numpy.random.get_state, numpy.random.set_state))
     if torch.cuda.is_available():
         streams.append((torch.cuda.get_rng_state, torch.cuda.set_rng_state))
-    for read, restore in streams:
-        restore(broadcast(read()))
+    own = [(restore, read()) for read, restore in streams]
+    for restore, state in own:
+        restore(broadcast(state))
+    return own
 
 
 def cleanup_distributed() -> None:
@@ -222,6 +224,15 @@ def fork_random_streams(seed: int | None = None) -> None:
     torch.manual_seed(seed)  # of CUDA and MPS too
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed)
+
+
+@contextlib.contextmanager
+def same_draws() -> Iterator[None]:
+    """Let all ranks draw as rank 0 does: data that they index as one (*collective*)."""
+    own = _share_random_state() if get_world_size() > 1 else []
+    yield
+    for restore, state in own if not is_main_process() else ():
+        restore(state)
 
 
 def whole_loader(loader: DataLoader[Any]) -> DataLoader[Any]:

@@ -125,22 +125,21 @@ def models_of(
     wrapped = groups.wrapped(bare)
     again = graph.repeated(bare)
     optimizers = dict(groups.groups(bare))
-
-    def model(things: tuple[Thing, ...], home: Home | None) -> Model:
-        normed = any(has_norms(t, layers, calls) for t in things)
-        return Model(
+    normed = {things: any(has_norms(t, layers, calls) for t in things) for things in homes}
+    return tuple(
+        Model(
             things,
             optimizers[things],
             home,
             bool(set(things) & wrapped),
-            normed,
-            normed or any(_opaque(t) for t in things),
+            normed[things],
+            normed[things] or any(_opaque(t) for t in things),
             bool({t.born for t in things} & again),
             graph.unused(bare, things),
             parallel,
         )
-
-    return tuple(model(things, home) for things, home in homes.items())
+        for things, home in homes.items()
+    )
 
 
 def _opaque(model: Thing) -> bool:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 from typing import Final
 
 from ddpify.facts import roles
 from ddpify.facts.events import Forward
 from ddpify.facts.joining import flat_deps
+from ddpify.facts.norms import built, makers
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing
@@ -26,26 +28,32 @@ _WITH_PARAMETERS: Final = frozenset(
 def repeated(m: Machine) -> frozenset[Site]:
     """Models that are called at several places before one backward."""
     found: set[Site] = set()
-    by_output = {f.output: f for f in roles.forwards_of(m)}
-    for call in roles.backwards(roles.calls_of(m)):
+    for forwards in _before_backwards(m):
         places: dict[Site, set[Site]] = {}
-        for value in (call.receiver, *call.args):
-            for dep in flat_deps(value) if value is not None else ():
-                forward = by_output.get(dep)
-                if forward is not None:
-                    born = roles.whole(forward.model).born
-                    places.setdefault(born, set()).add(forward.call.site)
+        for forward in forwards:
+            places.setdefault(roles.whole(forward.model).born, set()).add(forward.call.site)
         found |= {born for born, sites in places.items() if len(sites) > 1}
     return frozenset(found)
+
+
+def _before_backwards(m: Machine) -> Iterator[set[Forward]]:
+    """Of each backward the forwards that it goes back through."""
+    by_output = {f.output: f for f in roles.forwards_of(m)}
+    for call in roles.backwards(roles.calls_of(m)):
+        values = [value for value in (call.receiver, *call.args) if value is not None]
+        deps = {dep for value in values for dep in flat_deps(value)}
+        yield {by_output[dep] for dep in deps if dep in by_output}
 
 
 def unused(m: Machine, things: tuple[Thing, ...]) -> str:
     """Why some parameters may get no gradient in a step; "" when nothing suggests it."""
     born = {t.born for t in things}
+    trained = {forward.call.site for forwards in _before_backwards(m) for forward in forwards}
     for forward in roles.forwards_of(m):
-        if roles.whole(forward.model).born in born and _drops_output(m, forward):
+        own = roles.whole(forward.model).born in born and forward.call.site in trained
+        if own and _drops_output(m, forward):
             return "not every output reaches the loss"
-    return next(filter(None, map(_reason, _parts(things))), "")
+    return next(filter(None, (_reason(m, info) for info in _parts(m, things))), "")
 
 
 def _drops_output(m: Machine, forward: Forward) -> bool:
@@ -60,23 +68,14 @@ def _drops_output(m: Machine, forward: Forward) -> bool:
     return any(isinstance(n, ast.Name) and n.id == "_" for n in names)
 
 
-def _parts(things: tuple[Thing, ...], depth: int = 4) -> tuple[Thing, ...]:
-    """The models of the project's classes that a model is made of, one of each class."""
-    found: dict[ClassInfo, Thing] = {}
-    for thing in things:
-        if isinstance(thing.ref, ClassInfo):
-            found.setdefault(thing.ref, thing)
-        if depth:
-            parts = tuple(t for v in thing.attrs.values() for t in v.of(Kind.MODEL))
-            for part in _parts(parts, depth - 1):
-                assert isinstance(part.ref, ClassInfo)
-                found.setdefault(part.ref, part)
-    return tuple(found.values())
+def _parts(m: Machine, things: tuple[Thing, ...]) -> Iterator[ClassInfo]:
+    """The classes of the project that a model and its parts are of."""
+    made = makers(roles.calls_of(m))
+    found = {info: part for thing in things for info, part in built(thing, made).items()}
+    return (i for i, part in found.items() if part.ref is i and part.kind is Kind.MODEL)
 
 
-def _reason(thing: Thing) -> str:
-    info = thing.ref
-    assert isinstance(info, ClassInfo)
+def _reason(m: Machine, info: ClassInfo) -> str:
     methods = [n for n in info.node.body if isinstance(n, ast.FunctionDef)]
     forward = next((n for n in methods if n.name == "forward"), None)
     init = next((n for n in methods if n.name == "__init__"), None)
@@ -88,14 +87,15 @@ def _reason(thing: Thing) -> str:
         return "a part runs under no_grad"
     made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
     used = {n.attr for n in _own(info.node) if isinstance(n.ctx, ast.Load)}
-    layers = {name for name in made - used if _is_part(thing, name)}
+    layers = {name for name in made - used if _is_part(m, info, init, name)}
     if any(isinstance(n, ast.Call) and _walks_modules(n) for n in ast.walk(forward)):
         return ""
     if layers:
         return f"`{sorted(layers)[0]}` is never used"
-    elsewhere = {n.attr for m in methods if m not in (forward, init) for n in _own(m)}
-    parts = {name for name in made & used - elsewhere if _is_part(thing, name)}
-    asked = {name for name in parts if _is_optional(name, forward, init)}
+    others = (one for one in methods if one not in (forward, init))
+    elsewhere = {n.attr for one in others for n in _own(one)}
+    parts = {name for name in made & used - elsewhere if _is_part(m, info, init, name)}
+    asked = {name for name in parts if _is_optional(name, _in_training(forward), init)}
     return f"`{sorted(asked)[0]}` is used under a condition only" if asked else ""
 
 
@@ -108,6 +108,21 @@ def _is_optional(name: str, forward: ast.FunctionDef, init: ast.FunctionDef) -> 
         return False
     asked = {n.attr for test in tests for n in _own(test)}
     return len(tests) == 1 and not asked & {name, "training"}
+
+
+def _in_training(forward: ast.FunctionDef) -> ast.FunctionDef:
+    """A copy without the sides that ``if self.training:`` leaves out while a model trains."""
+    return _Training().visit(copy.deepcopy(forward))  # type: ignore[no-any-return]
+
+
+class _Training(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
+        """One side of ``if self.training:``."""
+        self.generic_visit(node)
+        asked = ast.unparse(node.test)
+        if asked == "self.training":
+            return node.body
+        return node.orelse if asked == "not self.training" else node
 
 
 def _branches(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.Module]]:
@@ -127,17 +142,27 @@ def _own(scope: ast.AST) -> list[ast.Attribute]:
     return [n for n in found if isinstance(n.value, ast.Name) and n.value.id == "self"]
 
 
-def _is_part(thing: Thing, name: str) -> bool:
-    """Whether an attribute is a module that has parameters: of the project, or of torch."""
-    parts = thing.attrs[name].of(Kind.MODEL) if name in thing.attrs else ()
+def _is_part(m: Machine, info: ClassInfo, init: ast.FunctionDef, name: str) -> bool:
+    """Whether the constructor makes it a module that has parameters: of the project, or of torch.
+
+    A class is read for one of its objects: what its statements made says more than an object.
+    """
+    tree = m.tree(info.module.source.path)
+    stored = (n for n in ast.walk(init) if isinstance(n, (ast.Assign, ast.AnnAssign)) and n.value)
+    made = (n.value for n in stored if n.value and name in _stored(n))
+    values = (m.values.get(tree.site(value)) for value in made)
+    parts = [part for value in values if value is not None for part in value.of(Kind.MODEL)]
     return any(isinstance(p.ref, ClassInfo) or p.name in _WITH_PARAMETERS for p in parts)
 
 
+def _stored(statement: ast.stmt) -> set[str]:
+    return {n.attr for n in _own(statement) if isinstance(n.ctx, ast.Store)}
+
+
 def _is_always_made(init: ast.FunctionDef, name: str) -> bool:
-    """Whether the constructor makes it under no condition."""
+    """Whether the constructor makes it under no condition: not ``wide and nn.Linear(8, 8)``."""
     stored = (n for n in init.body if isinstance(n, (ast.Assign, ast.AnnAssign)))
-    made = (n for n in stored if any(a.attr == name for a in _own(n)))
-    return any(isinstance(a.ctx, ast.Store) for n in made for a in _own(n) if a.attr == name)
+    return any(isinstance(n.value, ast.Call) and name in _stored(n) for n in stored)
 
 
 def _walks_modules(call: ast.Call) -> bool:

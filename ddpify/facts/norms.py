@@ -22,8 +22,7 @@ def has_norms(model: Thing, norms: Iterable[Call], calls: Iterable[Call]) -> boo
     layers = list(norms)
     if not layers or not isinstance(model.ref, ClassInfo):
         return bool(layers)
-    everything = list(calls)
-    made = [call for call in everything if any(t.born == call.site for t in call.result.things)]
+    made = makers(calls)
     own = [call for call in made if model in call.result.things]
     given = (value for call in own for value in (*call.args, *call.kwargs.values()))
     if any(value.dep(*MODULES) for value in given):
@@ -31,24 +30,26 @@ def has_norms(model: Thing, norms: Iterable[Call], calls: Iterable[Call]) -> boo
     owners = {owner for call in layers for owner in _owners(call)}
     if any(not any(_owners(call)) for call in layers):  # made in no class, used who knows where
         return True
-    return not owners.isdisjoint(_built(model.ref, made))
+    return not owners.isdisjoint(built(model, made))
 
 
-def _built(info: ClassInfo, made: list[Call]) -> set[ClassInfo]:
-    """The class, its bases, and the classes of all that their constructors make."""
-    found: set[ClassInfo] = set()
-    todo = [info]
+def makers(calls: Iterable[Call]) -> list[Call]:
+    """The calls that make what they give."""
+    return [call for call in calls if any(t.born == call.site for t in call.result.things)]
+
+
+def built(model: Thing, made: list[Call]) -> dict[ClassInfo, Thing]:
+    """The model's class, its bases, and those of all its parts, with one thing of each."""
+    found: dict[ClassInfo, Thing] = {}
+    todo = [model]
     while todo:
-        for one in todo.pop().mro():
+        thing = todo.pop()
+        for one in thing.ref.mro() if isinstance(thing.ref, ClassInfo) else ():
             if one not in found:
-                found.add(one)
-                todo += [c for call in made if one in _owners(call) for c in _classes(call)]
+                found[one] = thing
+                todo += [t for kept in thing.attrs.values() for t in kept.of(Kind.MODEL)]
+                todo += [t for call in made if one in _owners(call) for t in call.result.things]
     return found
-
-
-def _classes(call: Call) -> Iterator[ClassInfo]:
-    refs = (thing.ref for thing in call.result.things)
-    return (ref for ref in refs if isinstance(ref, ClassInfo))
 
 
 def _owners(call: Call) -> Iterator[ClassInfo]:

@@ -21,6 +21,8 @@ from ddpify.source import Site
 SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
 # What draws numbers into a picture that is saved or shown later.
 PLOTS = frozenset("plot scatter bar hist semilogx semilogy loglog errorbar".split())
+# What makes a picture of a batch, a tile for each sample.
+TILED = frozenset(("torchvision.utils.save_image", ".add_images"))
 SUMS = (Measure.SUM, Measure.COUNT)
 # How a count of samples is that of all ranks: of a loader that trains they have equally many.
 COUNTED = "get_world_size()"
@@ -99,7 +101,7 @@ def parts(
     node = tree.expression(call.site)
     if node is None:
         return []
-    if _plots(call):
+    if _plots(call) or call.name in TILED:
         given = zip(call.arg_sites, call.args, strict=False)
         return [
             Part(at, tree.source.segment(at.span), "") for at, v in given if _of_one(v, local.read)

@@ -243,6 +243,11 @@ HEADS = {
         "if self.aux: x = self.aux(x)",
         "",
     ),
+    "where-it-may-be": (
+        "self.aux = wide and nn.Linear(4, 1)",
+        "x = self.aux(x) if self.wide else x",
+        "",
+    ),
     "where-made": (f"if wide: {ALWAYS}", "if self.wide: x = self.aux(x)", ""),
     "of-the-project": (
         "self.aux = Head()",
@@ -251,12 +256,49 @@ HEADS = {
     ),
     "without-parameters": ("self.aux = nn.ReLU()", "if AUX: x = self.aux(x)", ""),
     "in-training": (ALWAYS, "if self.training: x = self.aux(x)", ""),
+    "by-chance": (
+        ALWAYS,
+        "if not self.training: return self.aux(x)\n        if x.sum() > 0: x = self.aux(x)",
+        "used under",
+    ),
 }
+
+
+BLOCKS = """class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*[Net() for _ in range(3)])
+
+    def forward(self, x):
+        return self.blocks(x)
+
+"""
 
 
 @pytest.mark.parametrize("name", HEADS)
 def test_a_part_without_gradients_is_told_to_the_wrapper(name: str, tmp_path: Path) -> None:
     made, used, said = HEADS[name]
     text = TWO_HEADS.format(made=made, used=used)
-    (model,) = facts_of(f"{text}{DATA}net = Net()\n{SGD}{TRAIN}", tmp_path).models
-    assert (said in model.unused) if said else not model.unused
+    for more, net in (("", "Net()"), (BLOCKS, "Deep()")):
+        (model,) = facts_of(f"{text}{more}{DATA}net = {net}\n{SGD}{TRAIN}", tmp_path).models
+        assert (said in model.unused) if said else not model.unused
+
+
+def test_only_a_model_with_batch_norm_has_statistics(tmp_path: Path) -> None:
+    other = NET_CLASS.replace("Net", "Other").replace("nn.Linear(4, 1)", "nn.BatchNorm1d(4)")
+    step = STEP.replace("net(x)", "net(other(x))")
+    both = SGD.replace("net.parameters()", "[*net.parameters(), *other.parameters()]")
+    text = f"{NET_CLASS}{other}{DATA}net, other = Net(), Other()\n{both}"
+    text += TRAIN.replace(STEP, step)
+    found = {t.name: m.buffers for m in facts_of(text, tmp_path).models for t in m.things}
+    assert found == {"Net": False, "Other": True}
+
+
+def test_an_output_that_is_dropped_where_nothing_trains_needs_no_search(tmp_path: Path) -> None:
+    text = TWO_HEADS.format(made="", used="").replace("(x)\n\n", "(x), x\n\n")
+    step = STEP.replace("net(x)", "net(x)[0]")
+    show = "        pair, _ = net(x)\n        print(len(pair))\n"
+    text = f"{text}{DATA}net = Net()\n{SGD}{TRAIN.replace(STEP, step)}"
+    assert not facts_of(text + show, tmp_path).models[0].unused
+    trained = show.replace("print(len(pair))", "pair.sum().backward()")
+    assert "not every output" in facts_of(text + trained, tmp_path).models[0].unused

@@ -17,6 +17,7 @@ PROGRAM = """
 import numpy as np
 import torch.nn.functional as F
 from torch.utils.tensorboard import SummaryWriter
+from torchvision.utils import save_image
 
 board = SummaryWriter()
 kept = []
@@ -127,3 +128,10 @@ def test_numbers_of_batches_in_a_list(tmp_path: Path) -> None:
     assert found == {("mean", "reduce_mean"), ("share", "reduce_sum")}
     found = shown(tmp_path, "loss.backward()", "print(sum(hits) / len(hits), np.average(losses))\n")
     assert found == {("sum(hits)", "reduce_sum"), ("np.average(losses)", "reduce_mean")}
+
+
+def test_a_picture_of_the_batch_is_of_one_ranks_share(tmp_path: Path) -> None:
+    body = 'loss.backward()\nsave_image(x.data[:4], "x.png")\nboard.add_images("x", x)'
+    assert shown(tmp_path, body) == {("x.data[:4]", ""), ("x", "")}
+    noise = 'loss.backward()\nsave_image(torch.rand(25, 1, 4, 4), "x.png")'
+    assert shown(tmp_path, noise) == set()

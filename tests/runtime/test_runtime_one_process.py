@@ -79,6 +79,7 @@ SAME: list[Any] = [
     pytest.param(lambda: ddp.fork_random_streams(), None, id="fork_random_streams"),
     pytest.param(lambda: metrics.reduce_meter(SimpleNamespace()), None, id="reduce_meter"),
     pytest.param(lambda: ddp.print_on_main(end=""), None, id="print_on_main"),
+    pytest.param(lambda: ddp.same_draws().__enter__(), None, id="same_draws"),
 ]
 
 

@@ -347,6 +347,13 @@ def test_forked_streams_differ_and_rank_0_keeps_its_own(job: Job) -> None:
         assert len({str(seen["draws"][stream]) for seen in job["forked"]}) == job.size
 
 
+def test_ranks_draw_alike_for_a_while_and_then_go_on_apart(job: Job) -> None:
+    first, *others = job["forked"]
+    assert all(seen["alike"] == first["alike"] for seen in others)
+    assert all(seen["own again"] for seen in others)
+    assert not first["own again"], "rank 0 has drawn"
+
+
 def test_an_epoch_draws_the_same_whatever_was_drawn_before_it(job: Job) -> None:
     first, *others = job["streams"]
     assert first["kept"], "rank 0 goes on with its own stream"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.details import call_that_made
-from ddpify.facts.drawn import drawn_for
 from ddpify.facts.model import Facts
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.data.anew import drawn_anew, is_alike, stands_alone
+from ddpify.rules.edits import edit
 from ddpify.rules.examples import BY_HAND, CORRECT, SINGLE, changed
 from ddpify.rules.shared.feeds import dealt_sets, identifiers
 from ddpify.rules.shared.seeds import Stream, stream
@@ -27,25 +27,23 @@ _PATHS = frozenset({"iterdir", "glob", "rglob"})
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per training loader that each epoch makes of what it has drawn."""
+    """Yield one finding per statement in which each epoch draws the data it trains on."""
     done: set[Site] = set()
     for loop in facts.training:
-        for loader in loop.loaders:
-            made, epoch = call_that_made(loader), loop.epoch
-            if made is None or epoch is None or made.site in done:
+        for draw, place in drawn_anew(facts, loop):
+            if place in done or is_alike(facts, place):
                 continue
-            done.add(made.site)
-            inside = any(one.site == epoch.site for one in made.where.loops())
-            for draw in [*drawn_for(facts, made, epoch)][:1] if inside else ():
-                yield Finding(
-                    "DDP217",
-                    draw,
-                    "each epoch draws its data anew, and each rank for itself: the sampler's"
-                    " indices mean other samples on each rank",
-                    Severity.ERROR,
-                    advice="draw on rank 0 and broadcast() what is drawn; where it is only noise,"
-                    " or negatives beside the same samples, accept it",
-                )
+            done.add(place)
+            alone = stands_alone(facts, place)
+            yield Finding(
+                "DDP217",
+                draw,
+                "each epoch draws its data anew, and each rank for itself: the sampler's"
+                " indices mean other samples on each rank",
+                Severity.ERROR,
+                (edit(facts, How.INDENT, place, "with same_draws():"),) if alone else (),
+                "" if alone else "draw it in a statement of its own, then run again",
+            )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -119,6 +117,18 @@ _FEED = """def feed(signals, labels, opt):
 
 
 """
+_PAIRS = """class Pairs(TensorDataset):
+    def __len__(self):
+        return 800
+
+    def pair(self):
+        self.order = torch.randperm(len(self.tensors[0]))  # DDP217
+
+    def __getitem__(self, n):
+        return super().__getitem__(int(self.order[n]))
+
+
+"""
 _ROWS = "    data = TensorDataset(torch.randn(512, 32), torch.randint(0, 10, (512,)))\n"
 _APART = (
     "    torch.manual_seed(dist.get_rank())\n    rows = torch.randn(512, 32)  # DDP217\n"
@@ -152,6 +162,13 @@ RULE = Rule(
                 "    for round_ in range(5):\n        fitting = feed(signals, labels, opt)\n",
             ),
             ("def main", f"{_FEED}def main"),
+        ),
+        changed(  # a part that the data set itself draws
+            SINGLE,
+            ("DataLoader(TensorDataset(signals[:800], labels[:800])", "DataLoader(pairs"),
+            ("    fitting", "    pairs = Pairs(signals, labels)\n    fitting"),
+            ("        net.train()\n", "        fitting.dataset.pair()\n        net.train()\n"),
+            ("def main", f"{_PAIRS}def main"),
         ),
         changed(BY_HAND, (_ROWS, _APART)),
         changed(BY_HAND, (_ROWS, _DRAWN), ("import os\n", "import os\n\nimport numpy as np\n")),

@@ -50,7 +50,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         why_not = _why_not(facts, call, parts, None not in groups)
         made = (_fix(facts, at, of, known) for at, of in groups.items() if at is not None)
         fix = () if why_not else tuple(dict.fromkeys(one for edits in made for one in edits))
-        message = "the numbers shown would be of one rank's samples only"
+        message = "what is shown would be of one rank's samples only"
         severity = Severity.WARNING if fix else Severity.NOTE
         yield Finding("DDP702", call.site, message, severity, fix, why_not)
 
@@ -94,7 +94,7 @@ def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], together: bool) 
         return "rank 0's bar shows its own numbers: others would cost a message in every step"
     unknown = _unknown(parts)
     if unknown:
-        return f"rank 0 shows its own {unknown}: reduce it by hand if it matters"
+        return f"rank 0 shows its own {unknown}: reduce or gather it by hand if it matters"
     return "" if together else "reduce them on all ranks before rank 0 goes its own way"
 
 

@@ -492,7 +492,11 @@ def forked() -> Any:
     random.setstate(kept[0])
     torch.set_rng_state(kept[1])
     ddp.fork_random_streams()
-    return {"kept": torch.rand(1).item() == expected, "draws": draws()}
+    found = {"kept": torch.rand(1).item() == expected, "draws": draws()}
+    own = random.getstate()
+    with ddp.same_draws():
+        alike = draws()
+    return {**found, "alike": alike, "own again": random.getstate() == own}
 
 
 def streams() -> Any:
