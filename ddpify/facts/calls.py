@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from ddpify.facts import (
+    buffers,
     commands,
     containers,
     criteria,
@@ -57,6 +58,7 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
         event.result = _through_unread(m, f, event)
     m.record(event)
     sums.in_place(m, f, node, event)
+    buffers.fill(m, f, node, event)
     return event.result
 
 
