@@ -20,20 +20,21 @@ from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Value
 DRAWS = frozenset({"normal_", "uniform_"})
 
 
-def fill(m: Machine, f: Frame, node: ast.Call, call: Call) -> None:
-    """Bind what a call fills wholly to what it is filled with.
+def fill(m: Machine, f: Frame, node: ast.Call, call: Call) -> Value | None:
+    """What a call fills a tensor with wholly, which is bound to it; None of any other call.
 
     It is given its shape in the same expression: a copy of another shape would repeat rows.
     """
     shaped = node.func.value if isinstance(node.func, ast.Attribute) else None
     if not isinstance(shaped, ast.Call) or not isinstance(shaped.func, ast.Attribute):
-        return
+        return None
     target = shaped.func.value
     if isinstance(target, ast.Attribute) and target.attr == "data":
         target = target.value
     value = _value(m, f, node, shaped, call)
     if value is not None and isinstance(target, (ast.Name, ast.Attribute)):
         m.assign(f, target, value, node)
+    return value
 
 
 def _value(m: Machine, f: Frame, node: ast.Call, shaped: ast.Call, call: Call) -> Value | None:

@@ -10,6 +10,7 @@ Each rank draws for itself there, so that nothing is to be divided but the numbe
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from ddpify.facts import measures, roles
@@ -24,7 +25,8 @@ from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.source import Site
 
 MODELS = (Kind.MODEL, Kind.WRAPPED)
-SAME = (Kind.ARGUMENT, Kind.DEVICE, Kind.EXTERNAL, Kind.MODULE, Kind.FUNCTION, Kind.CLASS)
+SAME = (Kind.ARGUMENT, Kind.DEVICE, *MODELS)
+LIBRARIES = frozenset({"torch", "builtins", "math"})  # what they have is no data
 OF_DRAWS = (*MODELS, Kind.PARAMETERS, Kind.FORWARD, Kind.RANDOM, Kind.ARGUMENT, Kind.DEVICE)
 
 
@@ -55,7 +57,9 @@ def _is_drawn(value: Value, loop: Site) -> bool:
 
 
 def _behind(m: Machine, loop: TrainingLoop, forwards: list[Forward]) -> Iterator[Value]:
-    """The values of all names that arguments of the models may be computed from in a pass."""
+    """The values of all names that arguments of the models may be computed from in a pass;
+    NOTHING of one that is bound nowhere.
+    """
     tree = m.tree(loop.batch.site.path)
     body = tree.statement(loop.batch.site)
     shown = {tree.expression(c.site) for c in roles.calls_of(m) if effect_of(c) and _in(c, loop)}
@@ -68,10 +72,8 @@ def _behind(m: Machine, loop: TrainingLoop, forwards: list[Forward]) -> Iterator
     while grown != len(found):
         grown = len(found)
         found |= {name for targets, sources in pairs if targets & found for name in sources}
-    for name in sorted(found):
-        value = loop.batch.frame.lookup(name)
-        if value is not None:
-            yield value
+    frame = loop.batch.frame
+    yield from (frame.lookup(name) or NOTHING for name in found - vars(builtins).keys())
 
 
 def _in(call: Call, loop: TrainingLoop) -> bool:
@@ -80,7 +82,12 @@ def _in(call: Call, loop: TrainingLoop) -> bool:
 
 def _is_known(value: Value) -> bool:
     """Whether a value is no data: a setting, a model, a draw, a tensor made by its shape alone."""
-    return all(t.kind in (*SAME, *MODELS) or _is_shaped(t) for t in value.things)
+    known = value.known or bool(value.things) or bool(value.deps)
+    return known and all(t.kind in SAME or _is_library(t) or _is_shaped(t) for t in value.things)
+
+
+def _is_library(thing: Thing) -> bool:
+    return thing.kind is Kind.EXTERNAL and thing.name.partition(".")[0] in LIBRARIES
 
 
 def _is_shaped(thing: Thing) -> bool:

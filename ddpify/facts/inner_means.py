@@ -1,8 +1,8 @@
 """Means over the batch that a model's ``forward`` returns, as critics do.
 
-    def forward(self, x):
-        scores = self.layers(x)
-        return scores.mean(0).view(1)
+def forward(self, x):
+    scores = self.layers(x)
+    return scores.mean(0).view(1)
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ SHAPES = frozenset("view reshape squeeze unsqueeze flatten contiguous float".spl
 
 
 def is_mean(function: FunctionNode, returned: ast.expr) -> bool:
-    """Whether the one thing returned is the mean of what layers make of the samples."""
+    """Whether the one thing returned is one number, the mean of what layers make of the samples.
+
+    ``x.mean(0)`` alone may be over another axis: it has one entry where it is ``view(1)``.
+    """
     if isinstance(function, ast.Lambda):
         return False
     made = _made(function, returned)
-    averaged = _averaged(made) if made is not None else None
+    averaged = _averaged(made, ast.unparse(returned).endswith((".view(1)", ".reshape(1)")))
     return averaged is not None and _is_output(function, averaged, made)
 
 
-def _made(function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.expr) -> ast.expr | None:
+def _made(function: ast.FunctionDef | ast.AsyncFunctionDef, node: ast.expr) -> ast.expr:
     """What is returned but for its shape; of a name, what the body binds it to last."""
     node = _shaped(node)
-    if not isinstance(node, ast.Name):
-        return node
-    last = [s for s in function.body if node.id in _stored(s)][-1:]
+    last = [s for s in function.body if isinstance(node, ast.Name) and node.id in _stored(s)][-1:]
     plain = last and isinstance(last[0], ast.Assign) and isinstance(last[0].targets[0], ast.Name)
-    return _shaped(last[0].value) if plain and isinstance(last[0], ast.Assign) else None
+    return _shaped(last[0].value) if plain and isinstance(last[0], ast.Assign) else node
 
 
 def _shaped(node: ast.expr) -> ast.expr:
@@ -42,19 +43,21 @@ def _shaped(node: ast.expr) -> ast.expr:
     return node
 
 
-def _averaged(node: ast.expr) -> ast.expr | None:
-    """``x`` of ``x.mean(0)`` and ``torch.mean(x)``."""
+def _averaged(node: ast.expr, single: bool) -> ast.expr | None:
+    """``x`` of ``x.mean()`` and ``torch.mean(x, 0)``."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     function = ast.unparse(node.func) == "torch.mean"
     if node.func.attr != "mean" or (function and not node.args):
         return None
     axes = [*node.args[1 if function else 0 :], *(k.value for k in node.keywords)]
-    whole = all(isinstance(axis, ast.Constant) and axis.value == 0 for axis in axes[:1])
-    return (node.args[0] if function else node.func.value) if whole and len(axes) < 2 else None
+    first = len(axes) == 1 and isinstance(axes[0], ast.Constant) and axes[0].value == 0
+    if axes and not (first and single):
+        return None
+    return node.args[0] if function else node.func.value
 
 
-def _is_output(function: ast.AST, node: ast.expr, made: ast.expr | None) -> bool:
+def _is_output(function: ast.AST, node: ast.expr, made: ast.expr) -> bool:
     """Whether layers make this of what the model is given: an entry, or as many, per sample."""
     node = _shaped(node)
     if isinstance(node, ast.Name):
