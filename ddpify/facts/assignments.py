@@ -10,6 +10,7 @@ from ddpify.facts.conditions import conditioned
 from ddpify.facts.containers import item_of
 from ddpify.facts.events import Access, Bind
 from ddpify.facts.joining import computed, flat_deps, flat_measure, is_zero, join
+from ddpify.facts.lookups import otherwise
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.subscripts import is_shape, shape_entry
@@ -121,7 +122,7 @@ def _store_attribute(m: Machine, f: Frame, target: ast.Attribute, value: Value) 
             continue
         _claim(thing, value)
         strong = len(base.things) == 1 and len(f.guards) == f.entered_with
-        old = None if strong else thing.attrs.get(target.attr)
+        old = None if strong else otherwise(thing, target.attr, site)
         if thing.kind is Kind.MODULE and thing.ref is not None:
             m.module_globals(thing)[target.attr] = join(old, value)
         else:

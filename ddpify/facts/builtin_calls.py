@@ -72,7 +72,7 @@ def _of_object(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     """What asks an object for what it is, or changes it."""
     first = call.args[0]
     if tail == "setattr" and len(call.args) == 3:
-        return _setattr(call)
+        return _setattr(f, call)
     if tail == "vars":
         return _attribute(m, f, call, first, "__dict__")
     if tail == "type" and len(call.args) == 1 and first.of(Kind.INSTANCE):
@@ -97,12 +97,13 @@ def _property(m: Machine, call: Call) -> Value:
     return join(*made)
 
 
-def _setattr(call: Call) -> Value:
+def _setattr(f: Frame, call: Call) -> Value:
     """``setattr(x, name, value)``; where the name is not known any attribute may be meant."""
     base, name, value = call.args
+    strong = len(base.things) == 1 and len(f.guards) == f.entered_with
     for thing in base.of(Kind.INSTANCE, Kind.ARGUMENT):
         if isinstance(name.const, str):
-            old = thing.attrs.get(name.const) if len(base.things) > 1 else None
+            old = None if strong else lookups.otherwise(thing, name.const, call.site)
             thing.attrs[name.const] = join(old, value)
         elif value.things:
             before = thing.detail(AnyAttribute)

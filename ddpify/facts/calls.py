@@ -6,6 +6,7 @@ import ast
 from dataclasses import replace
 
 from ddpify.facts import (
+    buffers,
     commands,
     containers,
     criteria,
@@ -55,6 +56,7 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
     event.result = _dispatch(m, f, node, callee, receiver, arguments, event)
     if event.unread:
         event.result = _through_unread(m, f, event)
+    event.result = buffers.fill(m, f, node, event) or event.result
     m.record(event)
     sums.in_place(m, f, node, event)
     return event.result

@@ -203,6 +203,8 @@ def dict_of(given: Value | None, kwargs: dict[str, Value], site: Site) -> Value:
     keys: dict[object, Value] = {}
     for thing in given.things if given is not None else ():
         keys.update(thing.keys or {})
+        if thing.kind is Kind.PARAMETERS:  # `dict(model.named_parameters())`
+            keys[0] = join(keys.get(0), Value((), frozenset({thing})))
         for pair in (*(thing.items or ()), *((thing.inner,) if thing.inner else ())):
             for two in pair.things:
                 name, value = item_of(two, constant(0)), item_of(two, constant(1))

@@ -26,6 +26,7 @@ from ddpify.facts.bodies import (
 from ddpify.facts.carried import read_early
 from ddpify.facts.columns import Columns
 from ddpify.facts.details import Divided
+from ddpify.facts.draws import trains_on_draws
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Forward
 from ddpify.facts.input_axes import parallel_axes, unfollowed
@@ -55,6 +56,8 @@ def divisions(
     done = {t.born for t in bare.made(Kind.LOADER) if t.detail(Divided)}
     for loop in loops:
         if loop.loaders or any(site.within(loop.batch.site) for site in done):
+            continue
+        if trains_on_draws(bare, loop, loops):
             continue
         if any(other.loaders for other in loops):
             refused[loop.batch.site] = "another loop trains on a loader"

@@ -16,7 +16,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ddpify.facts import entering
+from ddpify.facts import entering, inner_means
 from ddpify.facts.coupling import transposed
 from ddpify.facts.criteria import is_loss
 from ddpify.facts.events import Call
@@ -44,7 +44,7 @@ def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -
     if len(returned) != 1 or returned[0] is None or reading.compares():
         return whole
     if not whole.of(Kind.TUPLE):
-        return reading.loss(returned[0]) or whole
+        return reading.loss(returned[0]) or reading.mean(returned[0]) or whole
     parts = returned[0].elts if isinstance(returned[0], ast.Tuple) else []
     made = whole.things[0]
     if len(parts) != len(made.items or ()):
@@ -101,6 +101,11 @@ class _Reading:
             return None
         value = self.m.evaluate(frame, call)
         return value.but(deps=value.deps | self.whole.deps)
+
+    def mean(self, returned: ast.expr) -> Value | None:
+        """The mean over the batch that is returned, as critics do."""
+        averages = inner_means.is_mean(self.info.node, returned)
+        return Value((), self.whole.deps, Measure.MEAN) if averages else None
 
     def _made(self, returned: ast.expr) -> ast.Call | None:
         if isinstance(returned, ast.Name):

@@ -196,3 +196,15 @@ def _choices(m: Machine, option: str) -> Iterator[str]:
         for value in items or ([default] if default is not None else []):
             if isinstance(value.const, str):
                 yield value.const
+
+
+def otherwise(thing: Thing, name: str, site: Site) -> Value | None:
+    """What an attribute is where a condition does not hold under which it is stored.
+
+    An option that nothing has asked for yet is one still; an object may have it from its class.
+    """
+    if name not in thing.attrs and thing.kind is Kind.ARGUMENT and thing.name == "":
+        return one(Thing(Kind.ARGUMENT, site, name))
+    if name not in thing.attrs and isinstance(thing.ref, ClassInfo):
+        return thing.ref.lookup(name)
+    return thing.attrs.get(name)

@@ -96,6 +96,7 @@ def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
         if batch is None:
             continue
         outer = [x for x in _outside(loops, batch) if not loaders_in(x.over)]
+        outer = _begun_in(outer, call) or outer
         counting = [x for x in outer if counts(x)]
         epoch = next(iter(counting or outer), None)
         loaders = _made_by_calls(loaders_in(batch.over) or _fed_by_next(call))
@@ -142,6 +143,12 @@ def _batch_loop(loops: tuple[Loop, ...], call: Call) -> Loop | None:
 
 def _outside(loops: tuple[Loop, ...], batch: Loop) -> tuple[Loop, ...]:
     return loops[loops.index(batch) + 1 :]
+
+
+def _begun_in(loops: list[Loop], call: Call) -> list[Loop]:
+    """The loops in which ``iter(loader)`` stands: a pass of the others goes on with its batches."""
+    batches = call.receiver.dep(Kind.BATCH) if call.receiver is not None else ()
+    return [x for x in loops if any(batch.born.within(x.site) for batch in batches)]
 
 
 def _fed_by_next(call: Call) -> tuple[Thing, ...]:

@@ -22,7 +22,7 @@ from ddpify.source import Site
 
 _TORCH = "randn rand zeros ones full empty eye arange randint randperm".split()
 SHAPED = (
-    frozenset(""".view .reshape .expand .repeat numpy.random.normal numpy.random.randn
+    frozenset(""".view .reshape .resize_ .expand .repeat numpy.random.normal numpy.random.randn
     numpy.random.uniform numpy.ones numpy.zeros""".split())
     | frozenset(f"torch.{name}" for name in _TORCH)
 )

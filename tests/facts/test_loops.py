@@ -124,6 +124,12 @@ FLOWS = [
         "except KeyboardInterrupt:\n    pass\n",
         id="until-interrupted",
     ),
+    pytest.param(
+        f"{HEAD}for epoch in range(3):  #: epoch\n    batches, i = iter(loader), 0\n"
+        "    while i < len(loader):\n        for _ in range(2):  #: batches\n"
+        f"            x, y = next(batches)\n            i += 1\n{step(12)}",
+        id="some-batches-of-an-epoch-at-a-time",
+    ),
 ]
 
 

@@ -60,6 +60,25 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--both", action="store_true")
 parser.add_argument("--other", action="store_true")
 args = parser.parse_args()
+class Critic(Net):
+    def forward(self, x):
+        if x.is_cuda:
+            scores = nn.parallel.data_parallel(self.body, x, [0])
+        else:
+            scores = self.body(x)
+        scores = scores.mean(0)
+        return scores.view(1)
+class Whole(Net):
+    def forward(self, x):
+        return torch.mean(self.body(x).view(-1))
+class Steps(Net):
+    def forward(self, x):
+        return self.body(x).mean(0)
+class Some(Net):
+    def forward(self, x):
+        scores = self.body(x)
+        scores = scores[scores > 0]
+        return scores.mean()
 class Features(nn.Module):
     def __init__(self):
         super().__init__()
@@ -205,6 +224,15 @@ ROWS = [
     ("powers", "loss = torch.pow(out - x, 2).sum() / x.size(0)", MEAN),
     ("frozen-features", "loss = features(out, x)", MEAN),
     ("features-that-may-learn", "loss = weights(out, x)", MIXED),  # DDP401
+    ("mean-in-a-model", "loss = Critic()(x)", MEAN),
+    ("mean-of-two-calls", "critic = Critic()\nloss = critic(x) - critic(out)", MEAN),
+    ("mean-of-all-in-a-model", "loss = Whole()(x)", MEAN),
+    ("mean-along-steps-perhaps", "loss = Steps()(x)", Measure.SAMPLES),  # DDP401
+    ("mean-of-some-in-a-model", "loss = Some()(x)", Measure.SAMPLES),  # DDP401
+    ("filled", "b = torch.ones(1)\nb.resize_as_(x).copy_(x)\nloss = (b * out).mean()", MEAN),
+    ("filled-data", "b.data.resize_(x.size()).copy_(x)\nloss = F.mse_loss(out, b)", MEAN),
+    ("filled-classes", "b.resize_(y.shape).copy_(y)\nloss = F.cross_entropy(out, b)", MEAN),
+    ("filled-with-a-sum", "b.resize_as_(x).copy_(x)\nloss = b.sum()", SUM),
     (
         "packed",
         "to = pack_padded_sequence(y, lengths, True)[0]\nloss = F.cross_entropy(out, to)",

@@ -17,6 +17,8 @@ else:
 probe(loader)
 """
 FIELD = "class Config:\n    def __init__(self):\n        self.debug = True\n\nc = Config()\n"
+OPTIONS = "import argparse\nargs = argparse.ArgumentParser().parse_args()\n"
+CLASS = "class Config:\n    debug = True\n\nc = Config()\n"
 SETTINGS = {
     "name": ("DEBUG = True\n", "DEBUG"),
     "negated": ("DEBUG = True\n", "not DEBUG"),
@@ -25,6 +27,12 @@ SETTINGS = {
     "class": ("class Config:\n    debug = True\n\n", "Config.debug"),
     "field": (FIELD, "c.debug"),
     "entry": ("config = {'debug': True}\n", "config['debug']"),
+    "option": (f"{OPTIONS}if args.sparse:\n    args.debug = True\n", "args.debug"),
+    "option-by-setattr": (
+        f"{OPTIONS}if args.sparse:\n    setattr(args, 'debug', True)\n",
+        "args.debug",
+    ),
+    "of-its-class": (f"{OPTIONS}{CLASS}if args.sparse:\n    c.debug = False\n", "c.debug"),
     "handed-on": ("DEBUG = True\n\ndef same(flag):\n    return flag\n\n", "same(DEBUG)"),
 }
 KNOWN = {

@@ -163,6 +163,16 @@ RULE = Rule(
                 "            adam.zero_grad()\n",
             ),
         ),
+        changed(  # a tensor that is filled anew in each pass
+            SINGLE,
+            ("    adam =", "    noise = torch.FloatTensor(1)\n    adam ="),
+            (
+                "            adam.zero_grad()\n",
+                "            noise.resize_(opt.bs, 16).normal_()  # DDP206\n"
+                "            signal = signal.cuda() + noise.cuda()\n"
+                "            adam.zero_grad()\n",
+            ),
+        ),
         changed(  # a model keeps it
             SINGLE,
             ("def accuracy", f"{_KEEPS}def accuracy"),
