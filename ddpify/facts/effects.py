@@ -72,6 +72,8 @@ def _by_method(call: Call) -> EffectKind | None:
     if not call.name.startswith("."):
         return None
     name = call.name[1:]
+    if opens_path(call) and writes(call):
+        return EffectKind.OPEN
     if not call.alone:
         return None
     if name == "mkdir":
@@ -87,9 +89,17 @@ def _saves(call: Call) -> bool:
     return receiver is not None and all(t.kind is Kind.UNKNOWN for t in receiver.things)
 
 
+def opens_path(call: Call) -> bool:
+    """``path.open("wb")``, of a path or whatever has such a method and is not of the project."""
+    if call.name != ".open" or call.target is not None:
+        return False
+    mode = call.arg(0, "mode")
+    return mode is None or (mode.known and writers.is_mode(mode.const))
+
+
 def writes(call: Call) -> bool:
     """Whether ``open(...)`` and the like may write: the mode is not just reading."""
-    mode = call.arg(1, "mode")
+    mode = call.arg(0 if call.name == ".open" else 1, "mode")
     if mode is None:
         return writers.opens_to_write(call.name, "r")
     return writers.opens_to_write(call.name, str(mode.const) if mode.known else None)

@@ -7,6 +7,7 @@ import ast
 from ddpify.facts import batch_axis, containers, counts, fields, measures, rows, tensor_calls
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
+from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
 from ddpify.facts.joining import computed, flat_deps, join
@@ -24,6 +25,8 @@ MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
 
 def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value:
     """The result of ``receiver.name(...)``."""
+    if opens_path(call):
+        return one(m.make(Kind.FILE, f, call.site, "open"))
     value = _method(m, f, receiver, name, call)
     if name in PATH_TESTS:  # of a path, as no tensor and no container has such a method
         return value.but(deps=value.deps | {m.make(Kind.FILES, f, call.site, name)})

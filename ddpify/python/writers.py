@@ -126,7 +126,12 @@ TRACKERS: Final = frozenset(
 )
 
 
+def is_mode(text: object) -> bool:
+    """Whether a text is the mode of a file: ``path.open("wb")``."""
+    return isinstance(text, str) and text != "" and set(text) <= set("rwxabtU+")
+
+
 def opens_to_write(name: str, mode: str | None) -> bool:
     """Whether what is opened so may be written to; ``mode`` is None where it is not known."""
-    always = not OPENS[name]
+    always = OPENS.get(name) == ""
     return always or mode is None or any(letter in mode for letter in "wax+")

@@ -80,6 +80,16 @@ RULE = Rule(
     "baby-llama2#56; BUGS K01, M07",
     check,
     bad=(
+        changed(
+            SINGLE,
+            ("import argparse\n", "import argparse\nfrom pathlib import Path\n"),
+            (
+                '        print("round"',
+                '        with (Path("out") / "now.txt").open("w") as book:  # DDP502\n'
+                "            book.write(str(round_))\n"
+                '        print("round"',
+            ),
+        ),
         changed(  # off today
             SINGLE,
             ("import argparse\n", "import argparse\nfrom pathlib import Path\n"),

@@ -1,11 +1,11 @@
-"""DDP506: the run's name comes from the clock and differs between ranks."""
+"""DDP506: the run's name comes from the clock or the disk and differs between ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
-from ddpify.facts.events import Call
+from ddpify.facts.events import Bind, Call
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value
@@ -14,7 +14,7 @@ from ddpify.ranks.model import RankValue as RankValue
 from ddpify.ranks.origins import CLOCK, RANDOM, Origin
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
-from ddpify.rules.edits import edit
+from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.meetings import reads, same_words
 from ddpify.rules.shared.outputs import Write, checkpoints, files
@@ -41,6 +41,46 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             because=((user.site, "used as a path"),),
         )
     yield from _of_hydra(facts)
+    yield from _free_names(facts)
+
+
+def _free_names(facts: Facts) -> Iterable[Finding]:
+    """``while os.path.exists(f"run{n}"): n += 1``: rank 0 takes the name that others see taken."""
+    once = {effect.call.site for effect in facts.effects}
+    once |= {call.site for call in facts.calls if call.target in facts.helpers}
+    alone = {
+        call.site
+        for call in facts.calls
+        if call.where.one_rank()  # `open(free_name(), "w")` is rank 0's own affair, too
+        or any(at.within(one) for at in (call.site, *call.where.stack) for one in once)
+    }
+    done: set[Site] = set()
+    for bind in facts.binds:
+        guards = bind.where.conditions()
+        for asked in {t.born for guard in guards for t in guard.test.dep(Kind.FILES)}:
+            if asked not in done and asked not in alone and _says(facts, asked, bind.target):
+                done.add(asked)
+                yield _taken(facts, asked, bind)
+
+
+def _says(facts: Facts, site: Site, name: str) -> bool:
+    tree = facts.tree(site)
+    node = tree.expression(site)
+    return node is not None and name in tree.names(node)
+
+
+def _taken(facts: Facts, asked: Site, bind: Bind) -> Finding:
+    guards = (g for call in facts.calls if call.site == asked for g in call.where.guards)
+    local = any(is_local(facts, guard.test) for guard in guards)
+    return Finding(
+        "DDP506",
+        asked,
+        "each rank would look for a free name: others find that rank 0 has taken it",
+        Severity.ERROR,
+        () if local else (edit(facts, How.REPLACE, asked, "broadcast({})"),),
+        "look on rank 0, and broadcast the name" if local else "",
+        because=((bind.site, "another name is tried here"),),
+    )
 
 
 def _of_hydra(facts: Facts) -> Iterable[Finding]:
@@ -116,6 +156,16 @@ def _is_one_name(write: Write, path: RankValue, named: set[Origin]) -> bool:
     return write.path is not None and not named.isdisjoint(write.path.all_origins)
 
 
+NUMBERED = (
+    ("import torch\nimport", "import os\n\nimport torch\nimport"),
+    (
+        "fork_random_streams()\nfor",
+        'run = "run1"\nwhile os.path.exists(run):  # DDP506\n    run += "1"\n'
+        "if is_main_process():\n    os.mkdir(run)\nfork_random_streams()\nfor",
+    ),
+    ('"net.pt")', 'f"{run}/net.pt")'),
+)
+
 RULE = Rule(
     "DDP506",
     "run-name-from-clock",
@@ -141,11 +191,21 @@ RULE = Rule(
             ),
             ('"net.pt")', 'f"net-{moment:%H%M}.pt")'),
         ),
+        changed(SCRIPT, *NUMBERED),
     ),
     lint=lint,
     words=("strftime", "datetime.now", "time.time()"),
     good=(
         *CORRECT,
+        changed(
+            SCRIPT,
+            *NUMBERED,
+            (
+                "while os.path.exists(run):  # DDP506",
+                "while broadcast(os.path.exists(run)):",
+            ),
+            ("    begin_epoch,\n", "    begin_epoch,\n    broadcast,\n"),
+        ),
         changed(  # rank 0 alone reads the clock
             SINGLE,
             ("import torch\n", "import time\n\nimport torch\n"),

@@ -9,7 +9,7 @@ from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, changed
+from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, SINGLE, changed
 from ddpify.rules.gradients.bypass import bypasses
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -34,6 +34,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if site not in seen and _is_trained(facts, forward.model.born):
             seen.add(site)
             yield _finding(site, "this call reaches the bare model, not the wrapper")
+    called = {whole(f.model).born for f in (*facts.training_forwards, *facts.evaluation_forwards)}
+    for model in facts.models if facts.training else ():
+        if model.home is not None and called.isdisjoint(t.born for t in model.things):
+            yield _finding(model.things[0].born, "nothing calls this model, so not its wrapper")
 
 
 def _is_trained(facts: Facts, born: Site) -> bool:
@@ -99,6 +103,15 @@ RULE = Rule(
                 "cross_entropy(model.module.score(image.to(gpu))",
             ),
             ("target.to(gpu)).backward()\n", "target.to(gpu)).backward()  # DDP403\n"),
+        ),
+        changed(  # the optimizer has a list that nobody calls
+            SINGLE,
+            (
+                "    adam = torch.optim.Adam(net.parameters())",
+                "    kept, run = nn.ModuleList([net]), nn.ModuleList([net])  # DDP403\n"
+                "    adam = torch.optim.Adam(kept.parameters())",
+            ),
+            ("cross_entropy(net(signal.cuda())", "cross_entropy(run[0](signal.cuda())"),
         ),
     ),
     good=(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddpify.facts.effects import EffectKind, writes
+from ddpify.facts.effects import EffectKind, opens_path, writes
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.preparation import prepared
@@ -22,7 +22,8 @@ def written_files(facts: Facts) -> Iterator[Named]:
     for effect in facts.effects:
         call = effect.call
         place = _PLACES.get(effect.kind) or writers.FUNCTIONS.get(call.name)
-        path = call.arg_site(*place) if place is not None else None
+        path = call.receiver_site if opens_path(call) else None
+        path = call.arg_site(*place) if path is None and place is not None else path
         if path is not None and not prepared(call, facts.preparations):
             yield call, path
 
@@ -33,7 +34,8 @@ def read_files(facts: Facts) -> Iterator[Named]:
         place = READS.get(call.name)
         if call.name in writers.OPENS and not writes(call):
             place = (0, "file")
-        path = call.arg_site(*place) if place is not None else None
+        path = call.receiver_site if opens_path(call) and not writes(call) else None
+        path = call.arg_site(*place) if place is not None else path
         if path is not None and not prepared(call, facts.preparations):
             yield call, path
 
