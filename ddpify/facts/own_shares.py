@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ddpify.facts.batch_fields import SIZE
 from ddpify.facts.details import Divided
 from ddpify.facts.joining import join
 from ddpify.facts.model import Division
@@ -26,7 +27,7 @@ def divide(m: Machine, f: Frame, division: Division) -> None:
         owner, _, field = name.rpartition(".")
         held = (f.lookup(owner) or NOTHING) if owner else value
         for thing in held.things if owner else ():
-            thing.attrs[field] = value
+            thing.attrs |= {field: value, SIZE: Value((), value.all_deps(), Measure.COUNT)}
         # A model that is given the object computes from the samples in it.
         f.bind(owner or name, replace(held, deps=held.deps | value.deps, measure=value.measure))
 
