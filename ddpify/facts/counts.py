@@ -43,7 +43,8 @@ def size(m: Machine, f: Frame, value: Value, site: Site) -> Value:
 
 def tally(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     """A sum over samples that no gradient goes through may be a count to divide by."""
-    if value.measure is not Measure.SUM or value.dep(*DIFFERENTIABLE):
+    differentiable = value.dep(*DIFFERENTIABLE) and not f.no_grad
+    if value.measure is not Measure.SUM or differentiable:
         return value
     return _made(m, f, value, site)
 

@@ -122,7 +122,10 @@ class _Loop:
         return [n for n in range(cut + 1) if objects & set(loaded(node.body[n]))][:1] or [cut]
 
     def _is_object(self, name: str) -> bool:
-        return torchtext.is_batch(self.training.batch.frame.lookup(name))
+        return torchtext.is_batch(self._batch(name))
+
+    def _batch(self, name: str) -> Value | None:
+        return self.training.batch.frame.lookup(name)
 
     def _divided_at(
         self, node: ast.For | ast.While, cut: int, forwards: tuple[Forward, ...], asked: int | None
@@ -138,6 +141,7 @@ class _Loop:
         objects = [name for name in names if self._is_object(name)]
         names = tuple(part for name in names for part in self._parts(name, split, forwards))
         said = set() if objects or self._turns(forwards) else self._said(forwards, carried)
+        said |= {torchtext.axis_of(self._batch(name)) for name in objects}
         axis = _the_axis(names, said | {asked}, bool(objects))
         if isinstance(axis, str):
             return axis

@@ -135,7 +135,9 @@ def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
         return constant(folded).but(setting=any(v.setting for v in values))
     plain = isinstance(node.ops[0], (ast.Is, ast.IsNot, ast.In, ast.NotIn))
     entries = measures.compared(v.measure for v in values) if not plain else None
-    found = counts.without_gradient(computed(*values, measure=entries))
+    found = computed(*values, measure=entries)
+    # Without gradients there is nothing to cut: what an evaluation computed decides later.
+    found = found if f.no_grad else counts.without_gradient(found)
     return found if plain else rows.operands(found, *values)
 
 

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from ddpify.facts import roles
+from ddpify.facts.bodies import stored
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.fresh import method_of
 from ddpify.facts.joining import flat_deps
@@ -17,6 +18,10 @@ from ddpify.source import Site
 ALONG = frozenset(
     """sum mean prod std var norm max min argmax argmin topk sort softmax log_softmax cumsum
     logsumexp split chunk unbind""".split()
+)
+WITH_CLASSES = frozenset(
+    """torch.nn.CrossEntropyLoss torch.nn.NLLLoss torch.nn.functional.cross_entropy
+    torch.nn.functional.nll_loss""".split()
 )
 
 
@@ -42,6 +47,7 @@ def unfollowed(m: Machine, loop: Site, axis: int, forwards: Sequence[Forward]) -
     Not where a model gives ``x.view(-1, classes)``: nothing made of that has such an axis.
     """
     flat = all(_gives_rows(forward) for forward in forwards)
+    classes = _with_classes(m, loop)
     outputs = {forward.output for forward in forwards}
     inside = {forward.call.site for forward in forwards}
     for call in roles.calls_of(m) if axis else ():
@@ -50,9 +56,56 @@ def unfollowed(m: Machine, loop: Site, axis: int, forwards: Sequence[Forward]) -
             continue
         own = call.receiver if call.name.startswith(".") else call.arg(0, "input")
         tensor = own or NOTHING
-        if _looks_along(call) and not (flat and outputs & flat_deps(tensor)):
+        rows = flat and outputs & flat_deps(tensor)
+        if _looks_along(call) and not rows and not _is_along_classes(m, loop, call, classes):
             return True
     return False
+
+
+def _with_classes(m: Machine, loop: Site) -> list[tuple[str, int]]:
+    """What cross entropy is given: its classes lie along axis 1, whatever its other axes are.
+
+    Names, with the statement of a pass at which each holds such a tensor.
+    """
+    tree = m.tree(loop.path)
+    found = []
+    for call in roles.calls_of(m):
+        node = tree.expression(call.site) if call.site.within(loop) else None
+        given = node.args[0] if isinstance(node, ast.Call) and node.args else None
+        if isinstance(given, ast.Name) and _made_by(m, call) & WITH_CLASSES:
+            found.append((given.id, _place(m, loop, call.site)))
+    return found
+
+
+def _place(m: Machine, loop: Site, site: Site) -> int:
+    """The number of the statement in a loop's body in which something is."""
+    tree = m.tree(loop.path)
+    return next((n for n, one in enumerate(_body(m, loop)) if site.within(tree.site(one))), -1)
+
+
+def _body(m: Machine, loop: Site) -> Sequence[ast.stmt]:
+    node = m.tree(loop.path).statement(loop)
+    return node.body if isinstance(node, (ast.For, ast.While)) else ()
+
+
+def _made_by(m: Machine, call: Call) -> set[str]:
+    callee = m.values.get(call.callee) or NOTHING
+    return {call.name} | {thing.name for thing in callee.of(Kind.CRITERION)}
+
+
+def _is_along_classes(
+    m: Machine, loop: Site, call: Call, classes: Sequence[tuple[str, int]]
+) -> bool:
+    """``out.argmax(1)``, ``torch.max(out, 1)`` of a tensor that has its classes there."""
+    method = call.name.startswith(".")
+    own = call.receiver_site if method else call.arg_site(0, "input")
+    axis = call.arg(0 if method else 1, "dim")
+    node = m.tree(own.path).expression(own) if own is not None else None
+    if not isinstance(node, ast.Name) or axis is None or not axis.known or axis.const != 1:
+        return False
+    here, body = _place(m, loop, call.site), _body(m, loop)
+    between = (body[min(here, at) : max(here, at) + 1] for name, at in classes if name == node.id)
+    return here >= 0 and any(block and node.id not in stored(block) for block in between)
 
 
 def _looks_along(call: Call) -> bool:

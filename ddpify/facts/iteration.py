@@ -44,7 +44,9 @@ def _element(m: Machine, f: Frame, thing: Thing, depth: int) -> Value | None:
     if isinstance(thing.ref, ClassInfo):
         return _instance_element(m, thing, f, depth)
     if torchtext.makes_batches(thing):
-        return one(m.make(Kind.UNKNOWN, f, f.statement or thing.born, torchtext.BATCH))
+        made = m.make(Kind.UNKNOWN, f, f.statement or thing.born, torchtext.BATCH)
+        made.inner = one(thing)
+        return one(made)
     return None
 
 

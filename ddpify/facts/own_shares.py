@@ -7,7 +7,9 @@ that all that holds of loaders holds of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
+from ddpify.facts.batch_fields import SIZE
 from ddpify.facts.details import Divided
 from ddpify.facts.joining import join
 from ddpify.facts.model import Division
@@ -23,10 +25,11 @@ def divide(m: Machine, f: Frame, division: Division) -> None:
     own = shares(m, f, division.statement, values, division.axis)
     for name, value in zip(division.names, own, strict=True):
         owner, _, field = name.rpartition(".")
-        for thing in (f.lookup(owner) or NOTHING).things if owner else ():
-            thing.attrs[field] = value
-        if not owner:
-            f.bind(name, value)
+        held = (f.lookup(owner) or NOTHING) if owner else value
+        for thing in held.things if owner else ():
+            thing.attrs |= {field: value, SIZE: Value((), value.all_deps(), Measure.COUNT)}
+        # A model that is given the object computes from the samples in it.
+        f.bind(owner or name, replace(held, deps=held.deps | value.deps, measure=value.measure))
 
 
 def _read(f: Frame, name: str) -> Value:

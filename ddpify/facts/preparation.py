@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 
 from ddpify.facts.events import Call
@@ -24,6 +25,7 @@ _SHELLS = frozenset(
 )
 _FETCHES = frozenset("wget curl gdown gsutil aws kaggle unzip tar gunzip bunzip2 7z clone".split())
 
+_TORCHTEXT = re.compile(r"torchtext(\.legacy)?\.datasets\.\w+\.(splits|iters|download)\Z")
 DATABASES = frozenset({"lmdb.open", "lmdb.Environment"})
 
 
@@ -71,8 +73,11 @@ def _is_true(value: Value | None) -> bool:
 
 
 def _asks(call: Call) -> bool:
-    """``download=True``."""
-    return _is_true(call.kwargs.get("download"))
+    """``download=True``, and what torchtext fetches unasked: data sets, vectors of words."""
+    vectors = call.name == ".load_vectors" or "vectors" in call.kwargs
+    vocabulary = call.name in (".load_vectors", ".build_vocab") and vectors
+    fetches = vocabulary or _TORCHTEXT.match(call.name)
+    return bool(fetches) or _is_true(call.kwargs.get("download"))
 
 
 def _fetches(call: Call, trees: Mapping[str, Tree]) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.events import Bind, Call, Forward, LoopEnd
+from ddpify.facts.accumulators import accumulates
+from ddpify.facts.events import Call, Forward, LoopEnd
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
@@ -61,22 +62,25 @@ def _told(facts: Facts, end: LoopEnd, names: tuple[str, ...]) -> Iterable[Edit]:
 
 def _of_no_loader(facts: Facts) -> Iterable[Finding]:
     """``score = evaluate(model, everything)``: decided from what each rank computed at once."""
-    outside = {f.output for f in facts.evaluation_forwards if not _over_batches(f)}
+    outside = {f.output for f in facts.evaluation_forwards if not _over_batches(facts, f)}
     decisive = _asked(facts, outside) if outside else set()
     done: set[Site] = set()
     for forward in facts.evaluation_forwards if decisive else ():
-        bind = _received(facts, forward) if forward.output in decisive else None
-        if bind is None or bind.where.statement in done:
+        found = _received(facts, forward) if forward.output in decisive else None
+        found = found or (_left_by(facts, forward) if forward.output in decisive else None)
+        if found is None or found[0] in done:
             continue
-        done.add(bind.where.statement)
-        code = f"{bind.target} = broadcast({bind.target})"
+        site, names = found
+        done.add(site)
+        told = ", ".join(names)
+        given = f"({told})" if len(names) > 1 else told
         yield Finding(
             "DDP703",
-            bind.where.statement,
-            f"a decision is made from {bind.target}: ranks may differ in the last digit, or in"
+            site,
+            f"a decision is made from {told}: ranks may differ in the last digit, or in"
             " their batch norm, and part ways",
             Severity.ERROR,
-            (edit(facts, How.AFTER, bind.where.statement, code),),
+            (edit(facts, How.AFTER, site, f"{told} = broadcast({given})"),),
             because=((forward.call.site, "the model is called here"),),
         )
 
@@ -92,21 +96,45 @@ def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
     return asked
 
 
-def _over_batches(forward: Forward) -> bool:
-    return any(loaders_in(loop.over) for loop in forward.call.where.loops())
+def _over_batches(facts: Facts, forward: Forward) -> bool:
+    """Whether an evaluation goes over a loader; in the midst of training, not training does."""
+    loops = forward.call.where.loops()
+    own = [loop for loop in loops if loop.site not in _training(facts)]
+    return any(loaders_in(loop.over) for loop in own or loops)
 
 
-def _received(facts: Facts, forward: Forward) -> Bind | None:
-    """Where the function that calls the model has given what it computed."""
+def _training(facts: Facts) -> set[Site]:
+    return {loop.site for one in facts.training for loop in one.backward.where.loops()}
+
+
+def _received(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | None:
+    """Where the function that calls the model has given what it computed, and its names."""
     inside = forward.call.where.stack
+    found: tuple[Site, tuple[str, ...]] | None = None
     for bind in facts.binds:
         outer = bind.where.stack
         came = len(outer) < len(inside) and inside[: len(outer)] == outer
         here = came and inside[len(outer)].within(bind.where.statement)
         here = here and not bind.where.one_rank()
         if here and bind.target.isidentifier() and forward.output in flat_deps(bind.value):
-            return bind
-    return None
+            if found is None:
+                found = bind.where.statement, (bind.target,)
+            elif found[0] == bind.where.statement and bind.target not in found[1]:
+                found = found[0], (*found[1], bind.target)
+    return found
+
+
+def _left_by(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | None:
+    """Between two steps of training: the loop of an evaluation, and what that adds up."""
+    loop = forward.call.where.loop
+    if loop is None or loop.site in _training(facts) or forward.call.where.one_rank():
+        return None
+    tree = facts.tree(loop.site)
+    node = tree.statement(loop.site)
+    inside = (b for b in facts.binds if b.where.statement.within(loop.site))
+    names = [b.target for b in inside if forward.output in flat_deps(b.value)]
+    kept = [n for n in names if n.isidentifier() and node and accumulates(tree, node, n)]
+    return (loop.site, tuple(dict.fromkeys(kept))) if kept else None
 
 
 def _scheduled(facts: Facts) -> Iterable[Finding]:
