@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ddpify.advice.arguments import options
 from ddpify.advice.model import BatchSizeOrigin, Start
-from ddpify.advice.modes import training_modes
+from ddpify.advice.modes import switches, training_modes
 from ddpify.advice.origins import origins
 from ddpify.advice.starts import starts
 from ddpify.facts.model import Facts
@@ -16,14 +16,17 @@ from ddpify.facts.model import Facts
 def lone_starts(facts: Facts, split: bool) -> Iterator[tuple[str, str]]:
     """Where a launcher starts the entry like that, and why; ``split``: so is the batch."""
     sizes = [origin for origin in origins(facts) if origin.options] if split else []
-    modes = training_modes(facts)
-    if not sizes and not modes:
+    modes, switched = training_modes(facts), switches(facts)
+    if not sizes and not modes and not switched:
         return
-    spelled = tuple(s for option in options(facts) for s in option.spellings)
-    for start in starts(Path(facts.root), facts.entry.path, spelled):
+    names = {s: option.name for option in options(facts) for s in option.spellings}
+    for start in starts(Path(facts.root), facts.entry.path, tuple(names)):
         word = start.first
         if modes and word and not word.startswith("-") and word not in modes:
             yield start.place, f"`{word}` does not train: it needs one process"
+        for spelled, value in dict(start.values).items():
+            if names[spelled] in switched and value == "0":
+                yield start.place, f"`{spelled} 0` does not train: it needs one process"
         for origin in sizes:
             if _size(origin, start) == "1":
                 option = max(origin.options, key=len)

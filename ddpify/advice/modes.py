@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.advice.arguments import DECLARES
+from ddpify.advice.arguments import DECLARES, options
 from ddpify.facts.model import Facts, TrainingLoop
-from ddpify.facts.values import Value
+from ddpify.facts.values import Kind, Value
 
 
 def training_modes(facts: Facts) -> frozenset[str]:
@@ -17,6 +17,20 @@ def training_modes(facts: Facts) -> frozenset[str]:
         {word for name, word in _asked(facts, loop) if name == first} for loop in facts.training
     ]
     return frozenset().union(*found) if first and all(found) else frozenset()
+
+
+def switches(facts: Facts) -> frozenset[str]:
+    """The numbers among the options that are not 0 where it trains: ``if args.is_training:``."""
+    numbers = {option.name for option in options(facts) if option.whole is not None}
+    asked = [set(_switched(facts, loop)) & numbers for loop in facts.training]
+    return frozenset.intersection(*map(frozenset, asked)) if asked else frozenset()
+
+
+def _switched(facts: Facts, loop: TrainingLoop) -> Iterator[str]:
+    for guard in loop.backward.where.guards:
+        option = facts.values.get(guard.site)
+        if guard.holds and option is not None and len(option.things) == 1:
+            yield from (thing.name for thing in option.of(Kind.ARGUMENT))
 
 
 def _first_positional(facts: Facts) -> str:

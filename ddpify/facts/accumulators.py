@@ -100,15 +100,24 @@ def _owned(m: Machine, f: Frame, tree: Tree, node: ast.stmt, owned: list[owners.
         value = each.thing.attrs.get(each.attribute)
         if value is None or not each.adds or not is_local(m, value):
             continue
-        if _read_later(f, tree, node, each.name.rpartition(".")[0]):
+        if _read_later(f, tree, node, each):
             found.append((each.name, value.measure))
     return found
 
 
-def _read_later(f: Frame, tree: Tree, node: ast.stmt, owner: str) -> bool:
-    """Whether an object is used after the loop, here or by whoever else knows it."""
-    name = owner.partition(".")[0]
-    return name in f.parameters or name not in f.env or tree.read_after(node, owner)
+def _read_later(f: Frame, tree: Tree, node: ast.stmt, each: owners.Owned) -> bool:
+    """Whether an object is used after the loop, here or by whoever else knows it.
+
+    Not where nothing is, but others of the attributes that it keeps are read.
+    """
+    owner, name = each.name.rpartition(".")[0], each.name.partition(".")[0]
+    if name in f.parameters or name not in f.env:
+        return True
+    later = [n for n in tree.reads(tree.function(node), owner) if tree.site(node) < tree.site(n)]
+    beside = each.thing.attrs.keys() - {each.attribute}
+    return tree.read_after(node, owner) and not all(
+        tree.attribute_of(n) in beside for n in later if node not in tree.ancestors(n)
+    )
 
 
 def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:

@@ -178,7 +178,3 @@ def _given_size(m: Machine, tree: Tree, call: ast.Call) -> ast.expr | None:
     place = parameters.index(name) if name in parameters else len(call.args)
     only = set(uses) == set(sizes) and not call.keywords
     return call.args[place] if only and place < len(call.args) else None
-
-
-def _is(node: ast.AST, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name

@@ -180,6 +180,18 @@ class Tree:
         ]
         return not all(any(self.precedes(s, read) for s in stores) for read in later)
 
+    def reads(self, scope: ast.AST, name: str) -> list[ast.AST]:
+        """Where a name (or ``self.x``) is read in a scope."""
+        return [node for node in self.nodes(scope) if _reads(node, name)]
+
+    def attribute_of(self, node: ast.AST) -> str:
+        """``x`` of ``node.x``, which is read and not called; nothing else."""
+        above = self.parent(node)
+        around = self.parent(above) if above is not None else None
+        called = isinstance(around, ast.Call) and around.func is above
+        read = isinstance(above, ast.Attribute) and isinstance(above.ctx, ast.Load) and not called
+        return above.attr if isinstance(above, ast.Attribute) and read else ""
+
     def read_of(self, owner: Site) -> Site | None:
         """Where an attribute of what stands there is read: neither called nor bound."""
         base = self.expression(owner)

@@ -26,7 +26,10 @@ def launch_edits(launch: Launch) -> tuple[Edit, ...]:
     count, lines = _processes(launch)
     if launch.nodes is None:
         code = _started(python, f"--standalone {count}")
-        return _with_lines(launch, python, launch.above, lines, code)
+        shown = code.replace('"', "")
+        spans = () if lines or "$(" in code else launch.announced
+        said = tuple(_text(launch, span, shown) for span in spans)
+        return (*said, *_with_lines(launch, python, launch.above, lines, code))
     above = launch.nodes.above
     code = _started(python, f'--nnodes="$SLURM_NNODES" {count} {meeting_point(above is not None)}')
     edits = _with_lines(launch, python, launch.above or above, (*lines, *_head(launch.nodes)), code)

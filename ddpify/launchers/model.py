@@ -89,7 +89,7 @@ class Launch:
     whether the script may use what POSIX sh lacks. ``counted`` is True where an earlier
     launch has already put the number of processes into the variable. ``unsupported`` is
     the reason not to rewrite it, ``remark`` what stays to be known when it is. ``brief``:
-    it stands in documentation.
+    it stands in documentation. ``announced`` are the same words in what an `echo` says of it.
     """
 
     site: Site
@@ -104,3 +104,4 @@ class Launch:
     nodes: Nodes | None = None
     remark: str = ""
     brief: bool = False
+    announced: tuple[Span, ...] = ()

@@ -18,6 +18,7 @@ from ddpify.launchers.held import held_launches
 from ddpify.launchers.model import Above, Gpus, Launch, Nodes
 from ddpify.launchers.script import Command, Script, Word, ancestors
 from ddpify.launchers.slurm import HEAD, batch_remark, step_of
+from ddpify.site import Span
 
 _CHAINS = frozenset(("redirected_statement", "pipeline", "list"))
 _BLOCKS = frozenset(("program", "do_group", "compound_statement", "subshell", "case_item"))
@@ -61,7 +62,20 @@ def _launches(script: Script, entries: LaunchEntries) -> Iterator[Launch]:
             block = _block(command)
             launch = replace(launch, nodes=replace(launch.nodes, named=block in named))
             named.add(block)
-        yield launch
+        yield replace(launch, announced=tuple(_announced(script, command, start)))
+
+
+def _announced(script: Script, command: Command, start: StartWords) -> Iterator[Span]:
+    """Python's words in an `echo` that shows the whole command right before it runs."""
+    before = [c for c in script.commands if c.node.end_byte <= command.node.start_byte]
+    echo = before[-1] if before and before[-1].words else None
+    if start.interpreter is None or echo is None or echo.words[0].literal != "echo":
+        return
+    whole = script.data[start.start : command.node.end_byte]
+    at = script.data.find(whole, echo.node.start_byte, echo.node.end_byte)
+    if at >= 0 and _block(echo) == _block(command):
+        words = start.interpreter.text.encode("utf-8", "surrogateescape")
+        yield script.span(at, at + len(words))
 
 
 def _asks_for_help(command: Command, start: StartWords) -> bool:

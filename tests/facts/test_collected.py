@@ -244,6 +244,13 @@ SUMS = [
         ("a.number", "a.total"),
         id="meter-of-other-names",
     ),
+    pytest.param(
+        "a = Tally()",
+        "a.update((p == y).float().mean().item(), len(y))",
+        "print(a.number)",
+        ("a.number",),
+        id="one-attribute-is-read",
+    ),
 ]
 
 

@@ -28,8 +28,8 @@ CACHE = "a file that each rank asks for and writes itself: a race only where ran
 KNOWN = {
     "DDP111-0": STREAMS,
     "DDP111-1": STREAMS,
+    "DDP111-3": WORKERS,
     "DDP111-4": WORKERS,
-    "DDP111-5": WORKERS,
     "DDP203-0": EACH,
     "DDP203-1": EACH,
     "DDP203-2": EACH,

@@ -33,6 +33,11 @@ _MODES = (
     '    parser.add_argument("mode")\n    opt = parser.parse_args()\n'
     '    if opt.mode == "fit":\n        fit(opt)\n\n\ndef fit(opt):\n',
 )
+_SWITCH = (
+    "    opt = parser.parse_args()\n",
+    '    parser.add_argument("--learn", type=int, default=1)\n    opt = parser.parse_args()\n'
+    "    if opt.learn:\n        fit(opt)\n\n\ndef fit(opt):\n",
+)
 _LATER = """        print(seen / len(fitting))
         for signal, label in holdout:
             with torch.no_grad():
@@ -127,6 +132,8 @@ STARTS = [
     pytest.param(("default=32", "default=1"), "main.py --bs 8", "gpu", id="of eight"),
     pytest.param(_MODES, "main.py test", "1", id="a mode in which it does not train"),
     pytest.param(_MODES, "main.py fit", "gpu", id="the one in which it does"),
+    pytest.param(_SWITCH, "main.py --learn 0", "1", id="a number that says not to train"),
+    pytest.param(_SWITCH, "main.py --learn 2", "gpu", id="one that says to"),
 ]
 
 
