@@ -206,6 +206,16 @@ ROWS = [
     ("frozen-features", "loss = features(out, x)", MEAN),
     ("features-that-may-learn", "loss = weights(out, x)", MIXED),  # DDP401
     (
+        "another-order",
+        "import numpy\nloss = F.cross_entropy(out, y[numpy.random.permutation(y.size(0))])",
+        MEAN,
+    ),
+    (
+        "drawn-twice",
+        "import numpy\nloss = F.cross_entropy(out, y[numpy.random.permutation(9)[:4]])",
+        MIXED,
+    ),
+    (
         "packed",
         "to = pack_padded_sequence(y, lengths, True)[0]\nloss = F.cross_entropy(out, to)",
         RATIO,
