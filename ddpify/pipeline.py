@@ -125,6 +125,9 @@ def _why_not(read: ReadEntry) -> list[Refusal]:
         site, name = facts.evidence[0]
         how = f": {instead(name)}" if instead(name) else ""
         why = f"already distributed ({name}){how}; `ddpify check` finds its bugs"
+        if site.path != path and not any(site.within(call.site) for call in facts.calls):
+            why = f"already distributed: {path} imports this file, though it never comes by {name}"
+            why += "; start the script that does, which `ddpify check` finds the bugs of"
         return [Refusal(f"{site}: {why}", site)]
     if not facts.training:
         trees = facts.trees.values()
@@ -135,6 +138,9 @@ def _why_not(read: ReadEntry) -> list[Refusal]:
         return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]
     for loop in facts.training:
         site = loop.batch.site
+        if unbound := facts.unbound(loop.batch.header):
+            why = f"nothing binds `{unbound}`: the program stops here with a NameError"
+            return [Refusal(f"{site}: {why}", site)]
         if not loop.loaders and site in dict(facts.undivided):
             why = "the training loop's batches do not come from a DataLoader that can be followed"
             why += f", and to divide each of them: {dict(facts.undivided)[site]}"

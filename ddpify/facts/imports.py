@@ -56,4 +56,6 @@ def import_star(m: Machine, f: Frame, module: Value, site: Site) -> None:
                 f.module.stars += thing.ref.stars
         else:
             f.module.stars.append(thing.name)
-            m.unknown(Unknown(site, f"`from {thing.name} import *` hides where names come from"))
+            if not is_known(thing.name):
+                why = f"`from {thing.name} import *` hides where names come from"
+                m.unknown(Unknown(site, why))

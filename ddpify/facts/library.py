@@ -135,8 +135,18 @@ def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         drawn = frozenset(made)
         shape = computed(*call.args, *call.kwargs.values())
         sized = any(is_batch_size(v) for v in (*call.args, *call.kwargs.values()))
-        return Value((), drawn | shape.deps, Measure.SAMPLES if sized else Measure.UNIFORM)
+        orders = _orders(m, f, call) if name == words.PERMUTES else ()
+        return Value(orders, drawn | shape.deps, Measure.SAMPLES if sized else Measure.UNIFORM)
     return None
+
+
+def _orders(m: Machine, f: Frame, call: Call) -> tuple[Thing, ...]:
+    """An order of a batch's samples: ``np.random.permutation(len(x))``."""
+    if not call.args or call.args[0].measure is not Measure.COUNT:
+        return ()
+    made = m.make(Kind.UNKNOWN, f, call.site, call.name)
+    made_by(made, call)
+    return (made,)
 
 
 def _seeded(name: str, call: Call) -> bool:

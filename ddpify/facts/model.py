@@ -5,6 +5,8 @@ Everything here is read-only; it is made by `facts.link` from one reading of the
 
 from __future__ import annotations
 
+import ast
+import builtins
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -263,6 +265,18 @@ class Facts:
     def text(self, site: Site) -> str:
         """The source text at a site."""
         return self.trees[site.path].source.segment(site.span)
+
+    def unbound(self, site: Site) -> str:
+        """A name in an expression that no statement, import or builtin binds; "" for none."""
+        tree = self.tree(site)
+        inner = ast.walk(tree.expression(site) or ast.Tuple([]))
+        names = (n for n in inner if isinstance(n, ast.Name))
+        return next((n.id for n in names if self._is_unbound(n, tree.site(n))), "")
+
+    def _is_unbound(self, node: ast.Name, site: Site) -> bool:
+        value = self.values.get(site)
+        here = value is not None and [t.name for t in value.things] == [f"builtins.{node.id}"]
+        return here and not hasattr(builtins, node.id)
 
     def named(self, *names: str) -> tuple[Call, ...]:
         """Calls of external names."""

@@ -20,9 +20,10 @@ from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
+from ddpify.python import words
 from ddpify.source import Site
 
-_ORDERS = ("torch.randperm", "torch.arange", "numpy.arange")
+_ORDERS = ("torch.randperm", "torch.arange", "numpy.arange", words.PERMUTES)
 _OF_SAMPLES = {Measure.UNIFORM, Measure.SAMPLES}
 
 

@@ -49,6 +49,7 @@ DRAWS: Final = (
     ("torch.rand", TORCH),
     ("secrets.", "secrets"),
 )
+PERMUTES: Final = "numpy.random.permutation"
 TORCH_GENERATOR: Final = "torch.Generator"
 GENERATORS: Final = frozenset({TORCH_GENERATOR}) | frozenset(
     "random.Random random.SystemRandom numpy.random.default_rng"

@@ -234,6 +234,16 @@ ROWS = [
     ("filled-classes", "b.resize_(y.shape).copy_(y)\nloss = F.cross_entropy(out, b)", MEAN),
     ("filled-with-a-sum", "b.resize_as_(x).copy_(x)\nloss = b.sum()", SUM),
     (
+        "another-order",
+        "import numpy\nloss = F.cross_entropy(out, y[numpy.random.permutation(y.size(0))])",
+        MEAN,
+    ),
+    (
+        "drawn-twice",
+        "import numpy\nloss = F.cross_entropy(out, y[numpy.random.permutation(9)[:4]])",
+        MIXED,
+    ),
+    (
         "packed",
         "to = pack_padded_sequence(y, lengths, True)[0]\nloss = F.cross_entropy(out, to)",
         RATIO,

@@ -12,6 +12,15 @@ from ddpify.source import Source
 from tests.projects import put_fixture
 
 LOOP = b"for x in data:\n    loss.backward()\n"
+UNBOUND = b"""\
+import torch
+net = torch.nn.Linear(2, 2)
+adam = torch.optim.Adam(net.parameters())
+for epoch in range(2):
+    for i, x in enumerate(batches):
+        net(x).mean().backward()
+        adam.step()
+"""
 DISTRIBUTED = b"""import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 dist.init_process_group("gloo")
@@ -50,6 +59,7 @@ CASES = [
     pytest.param("calm.py", b"print(1)\n", "calm.py: no training loop found", id="no-loop"),
     pytest.param("bare.py", LOOP, "bare.py:2: no optimizer", id="no-optimizer"),
     pytest.param("done.py", DISTRIBUTED, "done.py:3: already distributed", id="distributed"),
+    pytest.param("gone.py", UNBOUND, "gone.py:5: nothing binds `batches`", id="unbound"),
 ]
 
 
