@@ -7,8 +7,9 @@ hooks the parameters it finds there; FSDP has to come before the optimizer.
 from __future__ import annotations
 
 import ast
+from typing import TypeAlias
 
-from ddpify.facts.events import Bind, Call, Forward
+from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.model import Home
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer, whole
@@ -21,6 +22,7 @@ MOVES = frozenset(
     .to_empty .init_weights""".split()
 )
 
+Event: TypeAlias = Access | Bind | Call
 _IN_PLACE = (
     ".apply",
     ".load_state_dict",
@@ -41,10 +43,11 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     moves = [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
     moves += [c for c in _drawn(m, things) if c.order < called]
     moves = [c for c in moves if not _is_in_place(c) or not _is_in(c, rounds)]
-    if any(c.order > first_use for c in moves):
+    frozen = [e for e in _frozen(m, things) if e.order < called and not _is_in(e, rounds)]
+    if any(e.order > first_use for e in (*moves, *frozen)):
         made = [b for b in names if b.order < called]
     built = [b for b in made if not _alias(m, b)]
-    events: list[Bind | Call] = [*built, *moves]
+    events: list[Event] = [*built, *moves, *frozen]
     last = max(events, key=_order, default=made[-1])
     bind = _visible_bind(made, last.where.frame)
     if bind is None:
@@ -59,7 +62,7 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     return Home(statement, bind.target) if statement is not None else None
 
 
-def _method_around(event: Bind | Call, bind: Bind) -> Frame | None:
+def _method_around(event: Event, bind: Bind) -> Frame | None:
     """The method that led to an event, of the object whose attribute ``bind`` is: the outermost."""
     found: Frame | None = None
     frame: Frame | None = event.where.frame
@@ -79,12 +82,12 @@ def _rounds(m: Machine, things: tuple[Thing, ...]) -> set[Site]:
     return called - {loop.site for where in makes for loop in where.loops()}
 
 
-def _is_in(event: Bind | Call, loops: set[Site]) -> bool:
+def _is_in(event: Event, loops: set[Site]) -> bool:
     """``for epoch in …: model = model.apply(set_momentum).train()``."""
     return any(loop.site in loops for loop in event.where.loops())
 
 
-def _order(event: Bind | Call) -> int:
+def _order(event: Event) -> int:
     return event.order
 
 
@@ -145,7 +148,19 @@ def _moves_it(call: Call, receiver: Value, things: tuple[Thing, ...]) -> bool:
 def _drawn(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
     """``torch.nn.init.normal_(p)`` for parameters of the model."""
     calls = (e for e in m.events if isinstance(e, Call) and e.name.startswith(_DRAWS) and e.args)
-    return [c for c in calls if any(t in things for t in _owners(c.args[0]))]
+    return [c for c in calls if _is_own(c.args[0], things)]
+
+
+def _frozen(m: Machine, things: tuple[Thing, ...]) -> list[Event]:
+    """``p.requires_grad = False``, ``p.requires_grad_(False)`` for parameters of the model."""
+    calls = (e for e in m.events if isinstance(e, Call) and e.name == ".requires_grad_")
+    set_: list[Event] = [c for c in calls if c.receiver is not None and _is_own(c.receiver, things)]
+    stores = (e for e in m.events.accesses("requires_grad") if e.stored)
+    return [*set_, *(e for e in stores if _is_own(e.base, things))]
+
+
+def _is_own(value: Value, things: tuple[Thing, ...]) -> bool:
+    return any(owner in things for owner in _owners(value))
 
 
 def _owners(value: Value) -> list[Thing]:
@@ -181,7 +196,7 @@ def _visible_bind(binds: list[Bind], frame: Frame) -> Bind | None:
     return binds[-1]
 
 
-def _statement_in(m: Machine, frame: Frame, anchor: Bind | Call, first_use: int) -> Site | None:
+def _statement_in(m: Machine, frame: Frame, anchor: Event, first_use: int) -> Site | None:
     """The statement of ``frame`` with the anchor, lifted out of branches that end before use."""
     depth = len(frame.stack)
     stack = anchor.where.stack

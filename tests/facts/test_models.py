@@ -36,6 +36,16 @@ FLOWS = [
         f"{NET_CLASS}{DATA}net = Net()\nnet.cuda()  #: home\n{SGD}{TRAIN}", id="moved-in-place"
     ),
     pytest.param(
+        f"{NET_CLASS}{DATA}net = Net().cuda()\nfor name, p in net.named_parameters():  #: home\n"
+        f'    if "bias" in name:\n        p.requires_grad_(False)\n{SGD}{TRAIN}',
+        id="moved-and-frozen-in-part",
+    ),
+    pytest.param(
+        f"{NET_CLASS}{DATA}net = Net().cuda()\n{SGD}if net:  #: home\n"
+        f"    for p in net.layer.parameters():\n        p.requires_grad = False\n{TRAIN}",
+        id="frozen-in-part-after-the-optimizer",
+    ),
+    pytest.param(
         f"{NET_CLASS}{DATA}net = Net()\n{SGD}"
         f"if torch.cuda.is_available():  #: home\n    net = net.cuda()\n{TRAIN}",
         id="moved-in-a-branch-after-the-optimizer",
