@@ -304,6 +304,15 @@ def test_only_a_model_with_batch_norm_has_statistics(tmp_path: Path) -> None:
     assert found == {"Net": False, "Other": True}
 
 
+def test_a_table_that_a_constructor_reads_is_no_layer(tmp_path: Path) -> None:
+    top, read = "import pandas as pd\nimport timm\n", 'pd.read_csv("words")'
+    net = NET_CLASS.replace("        self.layer", f"        rows = {read}\n        self.layer")
+    text = f"{top}{net}{DATA}net = Net()\n{SGD}{TRAIN}"
+    assert not facts_of(text, tmp_path).models[0].batch_norm
+    other = text.replace(read, 'timm.create_model("resnet18")')
+    assert facts_of(other, tmp_path).models[0].batch_norm
+
+
 def test_an_output_that_is_dropped_where_nothing_trains_needs_no_search(tmp_path: Path) -> None:
     text = TWO_HEADS.format(made="", used="").replace("(x)\n\n", "(x), x\n\n")
     step = STEP.replace("net(x)", "net(x)[0]")

@@ -11,12 +11,12 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.values import Thing
-from ddpify.python import words
+from ddpify.ranks.words import DRAWS, GENERATORS
 from ddpify.rules.edits import statement_of
 from ddpify.source import Site
 
 _ALIKE = "ddpify.runtime.same_draws"
-_STARTS = tuple(start for start, _ in words.DRAWS)
+_STARTS = tuple(start for start, _ in DRAWS)
 
 
 def drawn_anew(facts: Facts, loop: TrainingLoop) -> Iterator[tuple[Site, Site]]:
@@ -99,5 +99,5 @@ def _draws(frame: Frame, call: ast.Call) -> bool:
     root, dot, rest = ast.unparse(call.func).partition(".")
     held = frame.module.globals.get(root)
     names = [f"{thing.name}{dot}{rest}" for thing in held.things] if held is not None else []
-    seeds = rest.endswith("seed") or any(name in words.GENERATORS for name in names)
+    seeds = rest.endswith("seed") or any(name in GENERATORS for name in names)
     return not seeds and any(name.startswith(_STARTS) for name in names)
