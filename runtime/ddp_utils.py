@@ -79,8 +79,7 @@ def _share_random_state() -> list[tuple[Any, Any]]:
         streams.append((numpy.random.get_state, numpy.random.set_state))
     if torch.cuda.is_available():
         streams.append((torch.cuda.get_rng_state, torch.cuda.set_rng_state))
-    own = [(restore, read()) for read, restore in streams]
-    for restore, state in own:
+    for restore, state in (own := [(restore, read()) for read, restore in streams]):
         restore(broadcast(state))
     return own
 

@@ -21,10 +21,11 @@ from ddpify.facts.sinks import Own, Part, assigned, meters, parts, sinks
 from ddpify.facts.texts import Tellers, told
 from ddpify.facts.values import Kind, Thing
 from ddpify.project import Project
+from ddpify.python import libraries
 from ddpify.source import Site
 
 # What a part of a model cannot come from without our seeing what it is.
-_READ: Final = sys.stdlib_module_names | {"builtins", "numpy", "torch"}
+_READ: Final = sys.stdlib_module_names | libraries.WITHOUT_LAYERS | {"builtins", "torch"}
 
 
 def gather(project: Project, target: Machine, models: tuple[Model, ...], status: Status) -> Facts:

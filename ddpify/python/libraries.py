@@ -64,6 +64,11 @@ _TOOLS: Final = """tqdm rich click fire hydra omegaconf yaml ruamel toml tomli a
     git psycopg2 pymongo sqlalchemy redis flask cvbase terminaltables fasteners zmq kafka"""
 _ALL: Final = (_TORCH, _NUMBERS, _MEDIA, _TEXT, _MODELS, _OPTIMIZERS, _INSPECTS, _TOOLS, _PYTHON_2)
 KNOWN: Final = frozenset(" ".join(_ALL).split())
+# What a constructor calls of these is no layer that trains, and has no statistics.
+_NO_LAYERS: Final = """numpy scipy pandas sklearn numba polars xarray networkx sympy statsmodels
+    einops opt_einsum PIL cv2 skimage imageio matplotlib seaborn plotly h5py lmdb librosa soundfile
+    nltk gensim jieba fasttext"""
+WITHOUT_LAYERS: Final = frozenset(" ".join((_NO_LAYERS, _TOOLS, _PYTHON_2)).split())
 # In what is known otherwise: what takes a model, an optimizer or a loader out of sight, to call,
 # change, copy or hold it somewhere else.
 TAKES_AWAY: Final = (

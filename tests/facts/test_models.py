@@ -36,6 +36,16 @@ FLOWS = [
         f"{NET_CLASS}{DATA}net = Net()\nnet.cuda()  #: home\n{SGD}{TRAIN}", id="moved-in-place"
     ),
     pytest.param(
+        f"{NET_CLASS}{DATA}net = Net().cuda()\nfor name, p in net.named_parameters():  #: home\n"
+        f'    if "bias" in name:\n        p.requires_grad_(False)\n{SGD}{TRAIN}',
+        id="moved-and-frozen-in-part",
+    ),
+    pytest.param(
+        f"{NET_CLASS}{DATA}net = Net().cuda()\n{SGD}if net:  #: home\n"
+        f"    for p in net.layer.parameters():\n        p.requires_grad = False\n{TRAIN}",
+        id="frozen-in-part-after-the-optimizer",
+    ),
+    pytest.param(
         f"{NET_CLASS}{DATA}net = Net()\n{SGD}"
         f"if torch.cuda.is_available():  #: home\n    net = net.cuda()\n{TRAIN}",
         id="moved-in-a-branch-after-the-optimizer",
@@ -292,6 +302,15 @@ def test_only_a_model_with_batch_norm_has_statistics(tmp_path: Path) -> None:
     text += TRAIN.replace(STEP, step)
     found = {t.name: m.buffers for m in facts_of(text, tmp_path).models for t in m.things}
     assert found == {"Net": False, "Other": True}
+
+
+def test_a_table_that_a_constructor_reads_is_no_layer(tmp_path: Path) -> None:
+    top, read = "import pandas as pd\nimport timm\n", 'pd.read_csv("words")'
+    net = NET_CLASS.replace("        self.layer", f"        rows = {read}\n        self.layer")
+    text = f"{top}{net}{DATA}net = Net()\n{SGD}{TRAIN}"
+    assert not facts_of(text, tmp_path).models[0].batch_norm
+    other = text.replace(read, 'timm.create_model("resnet18")')
+    assert facts_of(other, tmp_path).models[0].batch_norm
 
 
 def test_an_output_that_is_dropped_where_nothing_trains_needs_no_search(tmp_path: Path) -> None:

@@ -34,9 +34,10 @@ def _asked(facts: Facts, loader: Thing, loop: TrainingLoop) -> Iterator[tuple[Si
     given = loader_arguments(loader).dataset
     data = {thing.born for thing in (given.things if given is not None else ())}
     for call in facts.calls:
+        if not call.name.startswith(_STARTS):
+            continue
         loops = {one.site for one in call.where.loops()}
-        between = loop.epoch is not None and loop.epoch.site in loops
-        if not between or loop.batch.site in loops or not call.name.startswith(_STARTS):
+        if loop.epoch is None or loop.epoch.site not in loops or loop.batch.site in loops:
             continue
         for frame in _callers(call):
             own = frame.self_thing is not None and frame.self_thing.born in data
