@@ -127,3 +127,27 @@ def test_numbers_of_batches_in_a_list(tmp_path: Path) -> None:
     assert found == {("mean", "reduce_mean"), ("share", "reduce_sum")}
     found = shown(tmp_path, "loss.backward()", "print(sum(hits) / len(hits), np.average(losses))\n")
     assert found == {("sum(hits)", "reduce_sum"), ("np.average(losses)", "reduce_mean")}
+
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.sum, self.count = 0, 0
+    def update(self, number, many):
+        self.sum += number * many
+        self.count += many
+        self.avg = self.sum / self.count
+    def __repr__(self):
+        return f"{self.avg:.3f}"
+meter = Meter()
+"""
+
+
+@pytest.mark.parametrize(("number", "left"), [("odd", ()), ("loss", ("meter",))])
+def test_a_meter_of_numbers_that_are_not_followed_keeps_its_count(
+    number: str, left: tuple[str, ...], tmp_path: Path
+) -> None:
+    body = f"    loss.backward()\n    meter.update({number}.item(), len(y))"
+    text = PROGRAM.format(body=body, end="print(meter)")
+    facts = facts_of(METER + text, tmp_path)
+    assert [(end.sums, end.meters) for end in facts.ends] == [((), left)]
