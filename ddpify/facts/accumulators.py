@@ -101,7 +101,8 @@ def _owned(m: Machine, f: Frame, tree: Tree, node: ast.stmt, owned: list[owners.
         if value is None or not each.adds or not is_local(m, value):
             continue
         if _read_later(f, tree, node, each):
-            found.append((each.name, value.measure))
+            half = value.measure in SUMS and owners.is_half(each, owned, OTHERS)
+            found.append((each.name, Measure.MIXED if half else value.measure))
     return found
 
 

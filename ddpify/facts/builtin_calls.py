@@ -11,7 +11,7 @@ from ddpify.facts.attributes import any_member
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
-from ddpify.facts.joining import computed, flat_deps, join, listed
+from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.unread import is_bound_nowhere
@@ -77,6 +77,8 @@ def _of_object(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return _attribute(m, f, call, first, "__dict__")
     if tail == "type" and len(call.args) == 1 and first.of(Kind.INSTANCE):
         return _attribute(m, f, call, first, "__class__")
+    if tail == "type" and len(call.args) == 1 and flat_measure(first) is not Measure.UNIFORM:
+        return NOTHING
     if tail == "property":
         return _property(m, call)
     if tail == "__import__" and isinstance(first.const, str):

@@ -101,7 +101,8 @@ KEEPS_ANY = frozenset(
 ELEMENTWISE_FUNCTIONS = frozenset(
     """softmax log_softmax sigmoid relu tanh max min argmax argmin eq ne topk abs exp log sqrt
     pow clamp round flatten squeeze unsqueeze where one_hot pad interpolate normalize gelu
-    logical_and logical_or square logsigmoid softplus dropout Tensor FloatTensor DoubleTensor
+    logical_and logical_or square logsigmoid softplus dropout adaptive_max_pool2d
+    adaptive_avg_pool2d max_pool2d avg_pool2d Tensor FloatTensor DoubleTensor
     LongTensor from_numpy as_tensor tensor zeros_like ones_like full_like rand_like
     randn_like empty_like""".split()
 )

@@ -22,7 +22,7 @@ def separate(
     A list of them, perhaps where it ``trains`` only, has as many on each rank.
     """
     names = names_of(model, guards)
-    if not names and _lists(model, trains):
+    if not names and _lists(model, trains, whole.rows):
         return whole.but(
             things=(Thing(Kind.ITERATOR, call.born, OUTPUTS, inner=whole),), rows=False
         )
@@ -33,12 +33,15 @@ def separate(
     return whole.but(things=(made,), rows=False, blocks=0)
 
 
-def _lists(model: Thing, trains: bool) -> bool:
-    """Whether each `return` of a ``forward`` gives a list, or each one `if self.training`."""
+def _lists(model: Thing, trains: bool, alone: bool) -> bool:
+    """Whether each `return` of a ``forward`` gives a list, or each one `if self.training`.
+
+    A tuple is one, too, where the input is ``alone``: beside targets it may hold a loss.
+    """
     info = method_of(model, "forward")
     if info is None:
         return False
-    lists = _Lists(info.node)
+    lists = _Lists(info.node, (ast.List, ast.Tuple) if alone else (ast.List,))
     every = [n for n in lists.nodes if isinstance(n, ast.Return)]
     tests = [n for n in lists.nodes if isinstance(n, ast.If)]
     branches = [n.body for n in tests if ast.unparse(n.test) == "self.training"]
@@ -53,7 +56,8 @@ def _lists(model: Thing, trains: bool) -> bool:
 class _Lists:
     """The lists of a ``forward``, and whether the samples say how long they are."""
 
-    def __init__(self, node: ast.AST) -> None:
+    def __init__(self, node: ast.AST, displays: tuple[type[ast.expr], ...]) -> None:
+        self.displays = displays
         self.nodes = list(ast.walk(node))
         self.bound: dict[str, list[ast.expr]] = {}
         self.grown: set[str] = set()  # perhaps in some calls only, or as often as samples say
@@ -76,7 +80,7 @@ class _Lists:
         if isinstance(value, ast.ListComp):
             parts = value.generators
             return all(not part.ifs and _of_self(part) for part in parts)
-        return isinstance(value, ast.List) and not _starred(value.elts)
+        return isinstance(value, self.displays) and not _starred(getattr(value, "elts", []))
 
 
 def _of_self(node: ast.AST) -> bool:

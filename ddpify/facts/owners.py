@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from ddpify.facts.events import Bind
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame, Loop
+from ddpify.facts.scopes import ClassInfo, Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 
 SHOWN = frozenset({"__str__", "__repr__", "__format__"})
 
@@ -116,3 +116,20 @@ def _mentions(tree: Tree, attribute: str) -> bool:
         if any(isinstance(n, ast.Attribute) and n.attr == attribute for n in inside):
             return True
     return False
+
+
+def is_half(each: Owned, owned: list[Owned], unknown: tuple[Measure, ...]) -> bool:
+    """Whether its class divides an attribute and another one that ranks cannot combine: `sum` of
+    numbers that are not followed `/ count`."""
+    info = each.thing.ref
+    if not isinstance(info, ClassInfo):
+        return False
+    others = (o.attribute for o in owned if o.thing is each.thing)
+    mixed = {a for a in others if each.thing.attrs.get(a, NOTHING).measure in unknown}
+    divisions = [n for n in ast.walk(info.node) if isinstance(n, ast.BinOp)]
+    named = [_attributes_in(n) for n in divisions if isinstance(n.op, ast.Div)]
+    return any(each.attribute in names and names & mixed for names in named)
+
+
+def _attributes_in(node: ast.AST) -> set[str]:
+    return {n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute)}

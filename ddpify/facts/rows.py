@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.details import NumbersRows
+from ddpify.facts.details import NumbersRows, call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.values import Kind, Measure, Thing, Value
 
@@ -63,6 +63,8 @@ def function(name: str, tail: str, call: Call, result: Value) -> Value:
     if stacks(tail, call):
         return _with_rows(result)
     if tail in ("stack", "cat", "concatenate"):
+        if result.rows:
+            return result
         entries = [v for t in call.args[0].things for v in t.items or ()]
         fit = bool(entries) and all(has_rows(v) for v in entries)
         end_to_end = fit and tail != "stack" and along_batch(call)
@@ -88,6 +90,16 @@ def along_batch(call: Call) -> bool:
     """Whether tensors are put together along the first axis."""
     axis = call.arg(1, "axis" if "axis" in call.kwargs else "dim")
     return axis is None or (axis.known and axis.const == 0)
+
+
+def collated(call: Call) -> bool:
+    """``torch.cat(images, 1)`` of a list that torch has collated: each entry has all samples."""
+    given = call.args[0]
+    loaders = [t for batch in given.deps if batch.inner is not None for t in batch.inner.things]
+    made = [call_that_made(loader) for loader in loaders]
+    plain = all(c and not c.star and c.arg(6, "collate_fn") is None for c in made)
+    of_batch = not given.things and {dep.kind for dep in given.deps} == {Kind.BATCH}
+    return bool(loaders) and plain and of_batch and _along_another(call, 1)
 
 
 def _of_blocks(given: Value, name: str, call: Call, first: int, result: Value) -> Value:

@@ -97,6 +97,8 @@ def _put_together(name: str, tail: str, call: Call) -> Value | None:
     local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}
     if _has_a_row_each(tail, call.args[0]) and local == {Measure.ENTRY} and along_batch(call):
         return computed(*call.args, measure=Measure.SAMPLES)
+    if tail == "cat" and call.args[0].rows and rows.collated(call):
+        return computed(*call.args, measure=Measure.SAMPLES).but(rows=True)
     if tail in ("cat", "concatenate") and call.args[0].rows:  # of each sample some, end to end
         return computed(*call.args, measure=Measure.PICKED)
     return computed(*call.args, measure=local.pop() if len(local) == 1 else None)

@@ -37,6 +37,13 @@ class Named(Net):
 class Maybe(Net):
     def forward(self, x):
         return (self.body(x), x) if self.training else self.body(x)
+class Scales(Net):
+    def forward(self, x):
+        out = self.body(x)
+        if self.training:
+            return out, out[:, :2], out[:, :1]
+        else:
+            return out
 class Asked(Net):
     def __init__(self, both, config):
         super().__init__()
@@ -134,6 +141,7 @@ def measure(body: str, folder: Path) -> Measure:
     return RATIO if facts.shares else call.receiver.measure
 
 
+SIDES = "b = next(iter(DataLoader(rows{})))[0]\nloss = net(torch.cat(b, 1)).mean()"
 ROWS = [
     ("mean-of-norms", "loss = torch.norm(out, dim=(1, 2)).mean()", MEAN),
     ("norms-of-the-batch", "loss = torch.norm(out, dim=(0, 2)).mean()", MIXED),
@@ -224,6 +232,15 @@ ROWS = [
     ("powers", "loss = torch.pow(out - x, 2).sum() / x.size(0)", MEAN),
     ("frozen-features", "loss = features(out, x)", MEAN),
     ("features-that-may-learn", "loss = weights(out, x)", MIXED),  # DDP401
+    (
+        "scales-while-it-trains",
+        "loss = 0\nfor o, w in zip(Scales()(x), [1, 2]):\n    loss += w * o.sum() / x.size(0)",
+        MEAN,
+    ),
+    ("pooled", "loss = F.mse_loss(F.adaptive_max_pool2d(out, 2), F.avg_pool2d(x, 2))", MEAN),
+    ("what-kind", "if type(out) not in (tuple, list):\n    n = 1\nloss = out.mean() * n", MEAN),
+    ("side-by-side", SIDES.format(""), MEAN),
+    ("side-by-side-by-a-function", SIDES.format(", collate_fn=list"), MIXED),
     ("mean-in-a-model", "loss = Critic()(x)", MEAN),
     ("mean-of-two-calls", "critic = Critic()\nloss = critic(x) - critic(out)", MEAN),
     ("mean-of-all-in-a-model", "loss = Whole()(x)", MEAN),

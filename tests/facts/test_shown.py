@@ -135,3 +135,27 @@ def test_a_picture_of_the_batch_is_of_one_ranks_share(tmp_path: Path) -> None:
     assert shown(tmp_path, body) == {("x.data[:4]", ""), ("x", "")}
     noise = 'loss.backward()\nsave_image(torch.rand(25, 1, 4, 4), "x.png")'
     assert shown(tmp_path, noise) == set()
+
+
+METER = """
+class Meter:
+    def __init__(self):
+        self.sum, self.count = 0, 0
+    def update(self, number, many):
+        self.sum += number * many
+        self.count += many
+        self.avg = self.sum / self.count
+    def __repr__(self):
+        return f"{self.avg:.3f}"
+meter = Meter()
+"""
+
+
+@pytest.mark.parametrize(("number", "left"), [("odd", ()), ("loss", ("meter",))])
+def test_a_meter_of_numbers_that_are_not_followed_keeps_its_count(
+    number: str, left: tuple[str, ...], tmp_path: Path
+) -> None:
+    body = f"    loss.backward()\n    meter.update({number}.item(), len(y))"
+    text = PROGRAM.format(body=body, end="print(meter)")
+    facts = facts_of(METER + text, tmp_path)
+    assert [(end.sums, end.meters) for end in facts.ends] == [((), left)]
