@@ -47,10 +47,10 @@ def assign(
 
 
 def _is_setting(f: Frame, target: ast.expr, source: ast.Constant) -> bool:
-    """``DEBUG = False`` in a module or a class, ``self.debug = False`` in ``__init__``; what is
-    None there is made late."""
+    """``DEBUG = False`` or ``config.DEBUG = False`` in a module or a class, ``self.debug = False``
+    in ``__init__``; what is None there is made late."""
     if isinstance(target, ast.Attribute):
-        made = f.function is not None and f.function.name == "__init__"
+        made = f.function is None or f.function.name == "__init__"
         return made and source.value is not None
     return isinstance(target, ast.Name) and f.function is None
 

@@ -26,6 +26,11 @@ SETTINGS = {
     "missing": ("RESUME = None\n", "RESUME is None"),
     "class": ("class Config:\n    debug = True\n\n", "Config.debug"),
     "field": (FIELD, "c.debug"),
+    "attribute": (
+        "from easydict import EasyDict\n\nc = EasyDict()\nc.test = EasyDict()\n"
+        "c.test.flip = True\n",
+        "c.test.flip",
+    ),
     "entry": ("config = {'debug': True}\n", "config['debug']"),
     "option": (f"{OPTIONS}if args.sparse:\n    args.debug = True\n", "args.debug"),
     "option-by-setattr": (

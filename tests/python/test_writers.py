@@ -28,6 +28,7 @@ def lines() -> dict[str, str]:
     found = {name: call(name, place) for name, place in PATHS.items()}
     found |= {f".{name}": call(f"epoch.{name}", at) for name, at in writers.METHODS.items()}
     found |= {f".{name}": f"pathlib.Path('out').{name}('1')" for name in writers.OF_PATHS}
+    found[".open"] = "book = pathlib.Path('out').open('w')"
     found[".save"] = "PIL.Image.fromarray(epoch).save('out.png')"
     for name, mode in writers.OPENS.items():
         given = "'out.bin', 'w'" if mode else "'out.bin'"
