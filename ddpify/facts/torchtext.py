@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-
 from typing import Final
 
 from ddpify.facts.details import call_that_made
