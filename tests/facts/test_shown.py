@@ -127,3 +127,9 @@ def test_numbers_of_batches_in_a_list(tmp_path: Path) -> None:
     assert found == {("mean", "reduce_mean"), ("share", "reduce_sum")}
     found = shown(tmp_path, "loss.backward()", "print(sum(hits) / len(hits), np.average(losses))\n")
     assert found == {("sum(hits)", "reduce_sum"), ("np.average(losses)", "reduce_mean")}
+
+
+def test_all_ranks_make_as_many_passes_over_a_loader(tmp_path: Path) -> None:
+    for passes, how in (("list(loader)", "reduce_mean"), ("list(filter(None, loader))", "")):
+        shares = shown(tmp_path, "loss.backward()", f"print(sum(losses) / len({passes}))")
+        assert {helper for _, helper in shares} == {how}
