@@ -143,3 +143,42 @@ def test_only_axis_1_of_what_cross_entropy_is_given_holds_classes(
 def test_what_a_model_computes_of_a_batch_counts_as_its_samples(tmp_path: Path) -> None:
     (end,) = facts_of(tmp_path).ends
     assert set(end.sums) == {"right", "seen"}
+
+
+SEVERAL = """import torch
+from torch import nn
+
+
+
+class Lines:
+    def __init__(self, lines):
+        self.lines, self.at = lines, 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.at >= len(self.lines):
+            raise StopIteration
+        part = self.lines[self.at : self.at + 32]
+        self.at += 32
+        words = torch.LongTensor([line[0] for line in part])
+        return (words, torch.LongTensor([line[2] for line in part])), torch.LongTensor([1])
+
+
+net = nn.Linear(4, 2)
+adam = torch.optim.Adam(net.parameters())
+for turn in range(5):
+    for words, label in Lines([]):
+        adam.zero_grad()
+        nn.functional.cross_entropy(net(words), label).backward()
+        adam.step()
+"""
+
+
+def test_a_pair_is_no_tensor_that_could_be_divided(tmp_path: Path) -> None:
+    entry = put({"main.py": SEVERAL}, tmp_path) / "main.py"
+    facts = analyze(Project.of(entry), batch_dim=0)
+    assert facts is not None
+    ((_, why),) = facts.undivided
+    assert "`words` is no tensor but holds several" in why
