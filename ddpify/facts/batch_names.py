@@ -46,7 +46,9 @@ class BatchNames:
         if self._numbers_passes(name, node, split) or self._is_number(name, split):
             indexing = takes_or_shapes(split.rest, name)
             return f"`{name}` is used after the model is called to take samples" if indexing else ""
-        if is_taken_apart(split.rest, name) or self._is_display(name, split):
+        held = self.training.batch.frame.lookup(name) or NOTHING
+        several = held.of(Kind.TUPLE, Kind.DICT)
+        if several or is_taken_apart(split.rest, name) or self._is_display(name, split):
             return f"`{name}` is no tensor but holds several: unpack it before the model is called"
         makers = tuple(self._makers(name, node, split))
         if any(self._draws(part) for part in makers):

@@ -143,10 +143,12 @@ class _Loop:
         said = set() if objects or self._turns(forwards) else self._said(forwards, carried)
         said |= {torchtext.axis_of(self._batch(name)) for name in objects}
         axis = _the_axis(names, said | {asked}, bool(objects))
+        usual = 1 if objects else 0  # what the user would be told to say
+        tried = usual if isinstance(axis, str) else axis
+        if unfollowed(self.m, self.training.batch.site, tried, forwards):
+            return f"what is computed along an axis is not followed where samples lie along {tried}"
         if isinstance(axis, str):
             return axis
-        if unfollowed(self.m, self.training.batch.site, axis, forwards):
-            return f"what is computed along an axis is not followed where samples lie along {axis}"
         numbers = tuple(site for one in carried.values() for site in one.sizes)
         of_objects = (sizes(split.rest, name) for name in objects)
         numbers += tuple(self.tree.site(node) for found in of_objects for node in found)

@@ -159,3 +159,9 @@ def test_a_meter_of_numbers_that_are_not_followed_keeps_its_count(
     text = PROGRAM.format(body=body, end="print(meter)")
     facts = facts_of(METER + text, tmp_path)
     assert [(end.sums, end.meters) for end in facts.ends] == [((), left)]
+
+
+def test_all_ranks_make_as_many_passes_over_a_loader(tmp_path: Path) -> None:
+    for passes, how in (("list(loader)", "reduce_mean"), ("list(filter(None, loader))", "")):
+        shares = shown(tmp_path, "loss.backward()", f"print(sum(losses) / len({passes}))")
+        assert {helper for _, helper in shares} == {how}

@@ -39,8 +39,14 @@ from ddpify.rules.shared.telling import deals, draws_itself
 from ddpify.settings import Settings
 from ddpify.source import Site
 
-# Data pipes, which have no length.
-STREAMS = ("torchtext.datasets.", "torchdata.datapipes.iter.", "webdataset.")
+# Data pipes, which have no length; DataLoader itself deals torchtext's where there is a group.
+PIPES = "torchtext.datasets."
+STREAMS = (PIPES, "torchdata.datapipes.iter.", "webdataset.")
+
+_LISTED = (
+    "make a data set of it first, with `to_map_style_dataset(…)` of torchtext.data.functional,"
+    " then run again"
+)
 
 EVALUATED = (
     "the same loader is evaluated too, and its shares are padded with repeated samples:"
@@ -65,6 +71,7 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per call that makes an unsharded training loader."""
+    yield from _evaluated_in_parts(facts)
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or _sharded(loader):
             continue
@@ -107,15 +114,37 @@ def _unsupported(loader: Loader) -> str:
         dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
-        streams = [t.name for t in dataset.things if t.name.startswith(STREAMS)] if dataset else []
-        if streams:
-            return (
-                f"`{streams[0]}` gives a stream of samples, which takes no sampler: let it give"
-                " each rank its own ones, by rank and worker"
-            )
+        if stream := _stream(thing):
+            by_hand = "let it give each rank its own ones, by rank and worker"
+            instead = _LISTED if stream.startswith(PIPES) else by_hand
+            return f"`{stream}` gives a stream of samples, which takes no sampler: {instead}"
     if loader.call.bound:
         return "it is made through functools.partial: call DataLoader itself, then run again"
     return ""
+
+
+def _stream(loader: Thing) -> str:
+    """The name of the stream of samples that a loader goes over, if it is one."""
+    dataset = loader_arguments(loader).dataset
+    things = dataset.things if dataset is not None else ()
+    return next((t.name for t in things if t.name.startswith(STREAMS)), "")
+
+
+def _evaluated_in_parts(facts: Facts) -> Iterable[Finding]:
+    """Loaders that DataLoader gives a part of the samples on each rank, unasked."""
+    for loader in facts.loaders:
+        pipes = (t for t in loader.things if _stream(t).startswith(PIPES))
+        if loader.roles == {Role.EVALUATION} and any(pipes):
+            yield Finding(
+                "DDP202",
+                loader.call.site,
+                "each rank would evaluate a part only, and rank 0 show the numbers of its own:"
+                " DataLoader deals torchtext's streams to the ranks by itself",
+                Severity.ERROR,
+                (),
+                _LISTED,
+                proof(loader.things),
+            )
 
 
 def _place(thing: Thing) -> str:
@@ -247,6 +276,18 @@ RULE = Rule(
             (
                 "            adam.step()\n",
                 "            adam.step()\n            often[0] = objective.item()\n",
+            ),
+        ),
+        changed(  # torchtext's streams
+            SINGLE,
+            ("import argparse\n", "import argparse\n\nfrom torchtext.datasets import AG_NEWS\n"),
+            (
+                "DataLoader(TensorDataset(signals[:800], labels[:800]), opt.bs, shuffle=True)",
+                'DataLoader(AG_NEWS(split="train"), opt.bs)  # DDP202',
+            ),
+            (
+                "DataLoader(TensorDataset(signals[800:], labels[800:]), 100)",
+                'DataLoader(AG_NEWS(split="test"), 100)  # DDP202',
             ),
         ),
         marked(LEARNER, "DDP202", "batch_size=64, shuffle=True),"),

@@ -166,6 +166,19 @@ RULE = Rule(
                 'Corpus("texts", download=True)  # DDP204',
             ),
         ),
+        changed(  # torchtext asks nobody
+            SINGLE,
+            (
+                "import argparse\n",
+                "import argparse\n\nfrom torchtext.legacy import data, datasets\n",
+            ),
+            (
+                "    torch.manual_seed(7)\n",
+                "    torch.manual_seed(7)\n    words, mood = data.Field(), data.Field()\n"
+                "    reviews, _ = datasets.IMDB.splits(words, mood)  # DDP204\n"
+                '    words.build_vocab(reviews, vectors="glove.6B.100d")  # DDP204\n',
+            ),
+        ),
         changed(  # a command
             SINGLE,
             ("import argparse\n", "import argparse\nimport os\n"),

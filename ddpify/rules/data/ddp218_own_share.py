@@ -222,8 +222,8 @@ RULE = Rule(
     " rank then makes the same batch, as nn.DataParallel did, and takes its equal part of it right"
     " before the model is called; rank 0's batch counts, so that ranks may shuffle each in its own"
     " way. Data that hold the samples of all batches side by side are divided once, where they are"
-    " made. The axis of samples is the one that DataParallel divided, that of a recurrent layer, or"
-    " what --batch-dim names.",
+    " made. The axis of samples is the one that DataParallel divided, that of a recurrent layer, of"
+    " torchtext's fields, or what --batch-dim names.",
     "torch.nn.DataParallel; CONTRACT: Data",
     check,
     bad=(_SLICED, _STREAMED, _SIDE_BY_SIDE),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.accumulators import accumulates
-from ddpify.facts.events import Call, Forward, LoopEnd
+from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import Kind, Measure, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
 from ddpify.rules.examples.single import METER
 from ddpify.rules.metrics.deciding import left_behind, results
+from ddpify.rules.metrics.outside import decided_outside
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -62,15 +62,10 @@ def _told(facts: Facts, end: LoopEnd, names: tuple[str, ...]) -> Iterable[Edit]:
 
 def _of_no_loader(facts: Facts) -> Iterable[Finding]:
     """``score = evaluate(model, everything)``: decided from what each rank computed at once."""
-    outside = {f.output for f in facts.evaluation_forwards if not _over_batches(facts, f)}
-    decisive = _asked(facts, outside) if outside else set()
     done: set[Site] = set()
-    for forward in facts.evaluation_forwards if decisive else ():
-        found = _received(facts, forward) if forward.output in decisive else None
-        found = found or (_left_by(facts, forward) if forward.output in decisive else None)
-        if found is None or found[0] in done:
+    for forward, site, names in decided_outside(facts):
+        if site in done:
             continue
-        site, names = found
         done.add(site)
         told = ", ".join(names)
         given = f"({told})" if len(names) > 1 else told
@@ -83,58 +78,6 @@ def _of_no_loader(facts: Facts) -> Iterable[Finding]:
             (edit(facts, How.AFTER, site, f"{told} = broadcast({given})"),),
             because=((forward.call.site, "the model is called here"),),
         )
-
-
-def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
-    """Those that a condition looks at, whatever else it does."""
-    tests = {guard.site for call in facts.calls for guard in call.where.conditions()}
-    asked: set[Thing] = set()
-    for site, value in facts.values.items():
-        found = flat_deps(value) & outputs
-        if found and any(site.within(test) for test in tests):
-            asked |= found
-    return asked
-
-
-def _over_batches(facts: Facts, forward: Forward) -> bool:
-    """Whether an evaluation goes over a loader; in the midst of training, not training does."""
-    loops = forward.call.where.loops()
-    own = [loop for loop in loops if loop.site not in _training(facts)]
-    return any(loaders_in(loop.over) for loop in own or loops)
-
-
-def _training(facts: Facts) -> set[Site]:
-    return {loop.site for one in facts.training for loop in one.backward.where.loops()}
-
-
-def _received(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | None:
-    """Where the function that calls the model has given what it computed, and its names."""
-    inside = forward.call.where.stack
-    found: tuple[Site, tuple[str, ...]] | None = None
-    for bind in facts.binds:
-        outer = bind.where.stack
-        came = len(outer) < len(inside) and inside[: len(outer)] == outer
-        here = came and inside[len(outer)].within(bind.where.statement)
-        here = here and not bind.where.one_rank()
-        if here and bind.target.isidentifier() and forward.output in flat_deps(bind.value):
-            if found is None:
-                found = bind.where.statement, (bind.target,)
-            elif found[0] == bind.where.statement and bind.target not in found[1]:
-                found = found[0], (*found[1], bind.target)
-    return found
-
-
-def _left_by(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | None:
-    """Between two steps of training: the loop of an evaluation, and what that adds up."""
-    loop = forward.call.where.loop
-    if loop is None or loop.site in _training(facts) or forward.call.where.one_rank():
-        return None
-    tree = facts.tree(loop.site)
-    node = tree.statement(loop.site)
-    inside = (b for b in facts.binds if b.where.statement.within(loop.site))
-    names = [b.target for b in inside if forward.output in flat_deps(b.value)]
-    kept = [n for n in names if n.isidentifier() and node and accumulates(tree, node, n)]
-    return (loop.site, tuple(dict.fromkeys(kept))) if kept else None
 
 
 def _scheduled(facts: Facts) -> Iterable[Finding]:
@@ -297,6 +240,17 @@ RULE = Rule(
             (
                 '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
                 "        if accuracy(net, holdout) > 0.9:\n            break\n",
+            ),
+        ),
+        changed(  # of no loader, between two steps
+            SINGLE,
+            (
+                "            adam.step()\n",
+                "            adam.step()\n            hits = 0\n            with torch.no_grad():\n"
+                "                for at in range(800, 1000, 100):  # DDP703\n"
+                "                    guess = net(signals[at : at + 100].cuda()).argmax(1)\n"
+                "                    hits += (guess == labels[at : at + 100].cuda()).sum().item()\n"
+                "            if hits > 190:\n                torch.save(net, 'best.pth')\n",
             ),
         ),
         changed(

@@ -1,0 +1,76 @@
+"""Evaluations of what comes from no loader, each made by every rank, from which is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ddpify.facts.accumulators import accumulates
+from ddpify.facts.events import Forward
+from ddpify.facts.joining import flat_deps
+from ddpify.facts.locality import loaders_in
+from ddpify.facts.model import Facts
+from ddpify.facts.values import Thing
+from ddpify.source import Site
+
+
+def decided_outside(facts: Facts) -> Iterator[tuple[Forward, Site, tuple[str, ...]]]:
+    """Where such an evaluation is over, and the names of what it has computed then."""
+    outputs = {f.output for f in facts.evaluation_forwards if not _over_batches(facts, f)}
+    decisive = _asked(facts, outputs) if outputs else set()
+    for forward in facts.evaluation_forwards:
+        if forward.output in decisive:
+            found = _received(facts, forward) or _left_by(facts, forward)
+            if found is not None:
+                yield forward, *found
+
+
+def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
+    """Those that a condition looks at, whatever else it does."""
+    tests = {guard.site for call in facts.calls for guard in call.where.conditions()}
+    asked: set[Thing] = set()
+    for site, value in facts.values.items():
+        found = flat_deps(value) & outputs
+        if found and any(site.within(test) for test in tests):
+            asked |= found
+    return asked
+
+
+def _over_batches(facts: Facts, forward: Forward) -> bool:
+    """Whether an evaluation goes over a loader; in the midst of training, not training does."""
+    loops = forward.call.where.loops()
+    own = [loop for loop in loops if loop.site not in _training(facts)]
+    return any(loaders_in(loop.over) for loop in own or loops)
+
+
+def _training(facts: Facts) -> set[Site]:
+    return {loop.site for one in facts.training for loop in one.backward.where.loops()}
+
+
+def _received(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | None:
+    """Where the function that calls the model has given what it computed, and its names."""
+    inside = forward.call.where.stack
+    found: tuple[Site, tuple[str, ...]] | None = None
+    for bind in facts.binds:
+        outer = bind.where.stack
+        came = len(outer) < len(inside) and inside[: len(outer)] == outer
+        here = came and inside[len(outer)].within(bind.where.statement)
+        here = here and not bind.where.one_rank()
+        if here and bind.target.isidentifier() and forward.output in flat_deps(bind.value):
+            if found is None:
+                found = bind.where.statement, (bind.target,)
+            elif found[0] == bind.where.statement and bind.target not in found[1]:
+                found = found[0], (*found[1], bind.target)
+    return found
+
+
+def _left_by(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | None:
+    """Between two steps of training: the loop of an evaluation, and what that adds up."""
+    loop = forward.call.where.loop
+    if loop is None or loop.site in _training(facts) or forward.call.where.one_rank():
+        return None
+    tree = facts.tree(loop.site)
+    node = tree.statement(loop.site)
+    inside = (b for b in facts.binds if b.where.statement.within(loop.site))
+    names = [b.target for b in inside if forward.output in flat_deps(b.value)]
+    kept = [n for n in names if n.isidentifier() and node and accumulates(tree, node, n)]
+    return (loop.site, tuple(dict.fromkeys(kept))) if kept else None
