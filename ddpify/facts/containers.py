@@ -209,6 +209,8 @@ def dict_of(given: Value | None, kwargs: dict[str, Value], site: Site) -> Value:
                 if name is not None and value is not None:
                     slot = _slot(name.const) if name.known else 0
                     keys[slot] = join(keys.get(slot), value)
+    if given is not None and not given.things:
+        keys[0] = given
     keys.update(kwargs)
     return one(Thing(Kind.DICT, site, keys=keys))
 

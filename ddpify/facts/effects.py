@@ -34,6 +34,8 @@ CONSOLE, DIRECTORIES = words.CONSOLE, words.DIRECTORIES
 CHECKPOINTS, TRACKERS = frozenset({words.SAVE}), words.TRACKED
 FILE_METHODS = frozenset({*writers.METHODS, *writers.OF_PATHS, "save_pretrained", "unlink"})
 LOG_FILES = frozenset({"logging.FileHandler", "logging.handlers.RotatingFileHandler"})
+# What sets up logging as a file or a dict says, which name files more often than not.
+LOG_SET_UP = frozenset({"logging.config.dictConfig", "logging.config.fileConfig"})
 
 
 def effect_of(call: Call) -> Effect | None:
@@ -56,7 +58,7 @@ def _by_name(call: Call) -> EffectKind | None:
         return EffectKind.TRACKER
     if name in writers.OPENS and writes(call):
         return EffectKind.OPEN
-    if name in LOG_FILES or (name == "logging.basicConfig" and "filename" in call.kwargs):
+    if name in LOG_FILES | LOG_SET_UP or (name == "logging.basicConfig" and "filename" in call.kwargs):
         return EffectKind.LOGGING_FILE
     return None
 
@@ -72,11 +74,20 @@ def _by_method(call: Call) -> EffectKind | None:
     if not call.name.startswith("."):
         return None
     name = call.name[1:]
+    if opens_path(call):
+        return EffectKind.OPEN
     if not call.alone:
         return None
     if name == "mkdir":
         return EffectKind.DIRECTORY
     return EffectKind.FILE if name in FILE_METHODS or _saves(call) else None
+
+
+def opens_path(call: Call) -> bool:
+    """``path.open("w")``: what is told such a mode, and nothing before it, is a path."""
+    mode = call.arg(0, "mode")
+    text = mode.const if call.name == ".open" and mode is not None else None
+    return isinstance(text, str) and set(text) <= set("rwxabt+") and writers.opens_to_write("builtins.open", text)
 
 
 def _saves(call: Call) -> bool:

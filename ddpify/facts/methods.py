@@ -7,12 +7,13 @@ import ast
 from ddpify.facts import batch_axis, containers, counts, fields, measures, rows, tensor_calls
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
+from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
+from ddpify.facts.values import MORE, NOTHING, Kind, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
 PARAMETERS = frozenset(
@@ -25,6 +26,8 @@ MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
 def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value:
     """The result of ``receiver.name(...)``."""
     value = _method(m, f, receiver, name, call)
+    if opens_path(call):
+        return one(m.make(Kind.FILE, f, call.site, name))
     if name in PATH_TESTS:  # of a path, as no tensor and no container has such a method
         return value.but(deps=value.deps | {m.make(Kind.FILES, f, call.site, name)})
     return value
@@ -165,10 +168,13 @@ def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value
     assert thing.keys is not None
     if name == "update":
         for given in call.args:
+            if not given.things:
+                thing.keys[0] = join(thing.keys.get(0), given)
             for other in given.things:
                 for key, value in (other.keys or {}).items():
                     thing.keys[key] = join(thing.keys.get(key), value)
-        thing.keys.update(call.kwargs)
+        for word, value in call.kwargs.items():
+            thing.keys[0 if word == MORE else word] = value
         return NOTHING
     if name in ("get", "pop", "setdefault") and call.args:
         return _entry(thing, name, call)

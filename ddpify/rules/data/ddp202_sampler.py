@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
-from ddpify.facts.library_classes import handed_on
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.data.apart import is_evaluated, makes_its_own, told_apart, whole_again
+from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
+from ddpify.rules.data.derived import is_derived, shares_batches
+from ddpify.rules.data.derived import share as share_derived
 from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     dataset_name,
@@ -65,7 +66,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         why_not = _unsupported(loader)
         if not why_not:
             fix, why_not = _fix(facts, loader, settings)
-            fix = (*fix, *of_all_ranks(facts, loader)) if fix else ()
+            counted = not is_derived(loader)  # else `loader.sampler` is that of all ranks
+            fix = (*fix, *of_all_ranks(facts, loader)) if fix and counted else fix
         yield Finding(
             "DDP202",
             loader.call.site,
@@ -79,6 +81,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _sharded(loader: Loader) -> bool:
     """Whether a sampler or the data set itself gives each rank its share."""
+    if all(map(shares_batches, loader.things)):
+        return True
     given = (value for thing in loader.things for value in loader_arguments(thing).samplers)
     return any(deals(sampler) for value in given for sampler in value.things)
 
@@ -92,11 +96,6 @@ def _unsupported(loader: Loader) -> str:
                 "it has its own `batch_sampler`: give each rank its share of that order by hand"
                 " (same seed everywhere, every world_size-th index of each batch)"
             )
-        if makes_its_own(thing):
-            return (
-                f"`{thing.name}` makes its loader itself{_place(thing)}: give what it hands to"
-                " DataLoader a distributed sampler, and this rank's part of the batch size, by hand"
-            )
         dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
@@ -106,14 +105,9 @@ def _unsupported(loader: Loader) -> str:
                 f"`{streams[0]}` gives a stream of samples, which takes no sampler: let it give"
                 " each rank its own ones, by rank and worker"
             )
-    if loader.call.bound:
+    if loader.call.bound and not is_derived(loader):
         return "it is made through functools.partial: call DataLoader itself, then run again"
     return ""
-
-
-def _place(thing: Thing) -> str:
-    site = handed_on(thing.ref) if isinstance(thing.ref, ClassInfo) else None
-    return f" ({site.path}:{site.span.line})" if site is not None else ""
 
 
 def _iterable(thing: Thing) -> bool:
@@ -123,6 +117,8 @@ def _iterable(thing: Thing) -> bool:
 
 def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
+    if is_derived(loader):
+        return share_derived(facts, loader, settings)
     statement = statement_of(facts, call.site)
     own = any(draws_itself(thing) for thing in loader.things)
     why_not_own = why_not(facts, loader) if own else ""

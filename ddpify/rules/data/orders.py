@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.details import MakingCall, loader_arguments
+from ddpify.facts.details import MakingCall, SharesBatches, loader_arguments
 from ddpify.facts.events import Bind, Call
 from ddpify.facts.model import Facts, Loader
 from ddpify.facts.scopes import ClassInfo
@@ -33,6 +33,8 @@ def deals(sampler: Thing) -> bool:
 
 def draws_itself(loader: Thing) -> bool:
     """Whether a loader's sampler draws an order without being told the epoch."""
+    if loader.detail(SharesBatches) is not None:
+        return True
     given = loader_arguments(loader).sampler
     if given is None or (given.known and given.const is None):
         return False
@@ -50,7 +52,7 @@ def why_not(facts: Facts, loader: Loader) -> str:
             return f"it has its own `sampler`, {why}: shard it by hand"
     if used_otherwise(facts, loader):
         return "its `sampler` is asked for, which is a share of the order then: keep it in a name"
-    if any(_taken_apart(facts, call, loader) for call in facts.named("builtins.iter")):
+    if any(taken_apart(facts, call, loader) for call in facts.named("builtins.iter")):
         return "its sampler's order is of all ranks: begin each pass over it by a `for` loop"
     return ""
 
@@ -125,7 +127,7 @@ def _is(value: Value, loader: Loader) -> bool:
     return any(thing in loader.things for thing in value.things)
 
 
-def _taken_apart(facts: Facts, call: Call, loader: Loader) -> bool:
+def taken_apart(facts: Facts, call: Call, loader: Loader) -> bool:
     """``next(iter(loader))`` in a statement that one rank alone may come to run."""
     if not any(_is(value, loader) for value in call.args):
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.effects import EffectKind
+from ddpify.facts.effects import LOG_SET_UP, EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.ranks.model import RankCall
@@ -41,7 +41,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
-    if call.name == "logging.basicConfig":
+    if call.name == "logging.basicConfig" or call.name in LOG_SET_UP:
         return (gate(facts, call.where.statement),)
     if call.name.startswith("logging."):
         code = f"{{}} if {MAIN} else {call.name.split('.')[0]}.NullHandler()"

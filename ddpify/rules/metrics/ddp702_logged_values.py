@@ -38,6 +38,7 @@ class _Reductions:
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per statement that shows numbers of this rank's samples."""
+    yield from _kept(facts)
     known = _Reductions()
     done: set[Site] = set()
     for call, parts in facts.sinks:
@@ -53,6 +54,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         message = "the numbers shown would be of one rank's samples only"
         severity = Severity.WARNING if fix else Severity.NOTE
         yield Finding("DDP702", call.site, message, severity, fix, why_not)
+
+
+def _kept(facts: Facts) -> Iterable[Finding]:
+    for site in facts.kept:
+        yield Finding(
+            "DDP702",
+            site,
+            "an object would keep the mean over one rank's samples, and show it later",
+            Severity.WARNING,
+            (edit(facts, How.REPLACE, site, "reduce_mean({})"),),
+        )
 
 
 def _groups(facts: Facts, call: Call, parts: tuple[Part, ...]) -> _Groups:

@@ -8,6 +8,7 @@ from ddpify.facts.events import Bind, Call, Forward, LoopEnd
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
+from ddpify.facts.scopes import Loop
 from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
@@ -26,8 +27,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     And one per number of a rank's own samples that a scheduler is given.
     """
     yield from _scheduled(facts)
-    yield from _of_no_loader(facts)
     decided = _decided_from(facts)
+    yield from _received_once(facts, decided)
     done: set[Site] = set()
     for end in facts.replicated:
         names = left_behind(facts, end)
@@ -59,10 +60,17 @@ def _told(facts: Facts, end: LoopEnd, names: tuple[str, ...]) -> Iterable[Edit]:
         yield edit(facts, How.AFTER, end.loop.site, f"{', '.join(rest)} = broadcast({given})")
 
 
-def _of_no_loader(facts: Facts) -> Iterable[Finding]:
-    """``score = evaluate(model, everything)``: decided from what each rank computed at once."""
+def _received_once(facts: Facts, decided: set[Site]) -> Iterable[Finding]:
+    """``score = evaluate(model, everything)``: decided from what each rank computed at once, or
+    from what a loop leaves in an object that is not followed."""
     outside = {f.output for f in facts.evaluation_forwards if not _over_batches(f)}
     decisive = _asked(facts, outside) if outside else set()
+    unseen = {e.loop.site for e in facts.replicated if not left_behind(facts, e)}
+    for forward in facts.evaluation_forwards:
+        loops = _over_batches(forward)
+        over = {t.born for loop in loops for t in loaders_in(loop.over)}
+        if loops and {loop.site for loop in loops} <= unseen and over & decided:
+            decisive.add(forward.output)
     done: set[Site] = set()
     for forward in facts.evaluation_forwards if decisive else ():
         bind = _received(facts, forward) if forward.output in decisive else None
@@ -92,8 +100,8 @@ def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
     return asked
 
 
-def _over_batches(forward: Forward) -> bool:
-    return any(loaders_in(loop.over) for loop in forward.call.where.loops())
+def _over_batches(forward: Forward) -> list[Loop]:
+    return [loop for loop in forward.call.where.loops() if loaders_in(loop.over)]
 
 
 def _received(facts: Facts, forward: Forward) -> Bind | None:
