@@ -62,7 +62,7 @@ def _asked(m: Machine, site: Site, training: tuple[TrainingLoop, ...]) -> tuple[
 def in_each_round(
     m: Machine, tree: Tree, node: ast.stmt, training: tuple[TrainingLoop, ...]
 ) -> bool:
-    """Whether nothing but conditions and rounds which ranks share stands between it and the loop."""
+    """Whether between it and the loop stand only conditions and rounds which ranks share."""
     loops = {loop.batch.site for loop in training}
     for above in tree.ancestors(node):
         if isinstance(above, (ast.For, ast.While)) and tree.site(above) in loops:

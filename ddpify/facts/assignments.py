@@ -187,9 +187,9 @@ def _taint_kept(m: Machine, f: Frame, node: ast.expr, value: Value) -> None:
     while isinstance(node, (ast.Attribute, ast.Subscript)):
         owners = m.evaluate(f, node.value).of(Kind.INSTANCE)
         name = node.attr if isinstance(node, ast.Attribute) else ""
-        for owner in (one for one in owners if name in one.attrs):
-            old = owner.attrs[name]
-            if all(thing.kind is Kind.UNKNOWN for thing in old.things):
+        for owner in owners:
+            old = owner.attrs.get(name)
+            if old is not None and all(thing.kind is Kind.UNKNOWN for thing in old.things):
                 owner.attrs[name] = Value(old.things, old.deps | flat_deps(value), Measure.MIXED)
         if any(name in owner.attrs for owner in owners):
             return

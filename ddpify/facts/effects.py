@@ -58,7 +58,9 @@ def _by_name(call: Call) -> EffectKind | None:
         return EffectKind.TRACKER
     if name in writers.OPENS and writes(call):
         return EffectKind.OPEN
-    if name in LOG_FILES | LOG_SET_UP or (name == "logging.basicConfig" and "filename" in call.kwargs):
+    if name in LOG_FILES | LOG_SET_UP:
+        return EffectKind.LOGGING_FILE
+    if name == "logging.basicConfig" and "filename" in call.kwargs:
         return EffectKind.LOGGING_FILE
     return None
 
@@ -85,9 +87,11 @@ def _by_method(call: Call) -> EffectKind | None:
 
 def opens_path(call: Call) -> bool:
     """``path.open("w")``: what is told such a mode, and nothing before it, is a path."""
-    mode = call.arg(0, "mode")
-    text = mode.const if call.name == ".open" and mode is not None else None
-    return isinstance(text, str) and set(text) <= set("rwxabt+") and writers.opens_to_write("builtins.open", text)
+    given = call.arg(0, "mode") if call.name == ".open" else None
+    mode = given.const if given is not None else None
+    if not isinstance(mode, str) or not set(mode) <= set("rwxabt+"):
+        return False
+    return writers.opens_to_write("builtins.open", mode)
 
 
 def _saves(call: Call) -> bool:

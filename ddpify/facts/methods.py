@@ -13,7 +13,7 @@ from ddpify.facts.fresh import able, makes_anew
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.values import MORE, NOTHING, Kind, Thing, Value, one
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
 PARAMETERS = frozenset(
@@ -167,14 +167,7 @@ def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:
 def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     assert thing.keys is not None
     if name == "update":
-        for given in call.args:
-            if not given.things:
-                thing.keys[0] = join(thing.keys.get(0), given)
-            for other in given.things:
-                for key, value in (other.keys or {}).items():
-                    thing.keys[key] = join(thing.keys.get(key), value)
-        for word, value in call.kwargs.items():
-            thing.keys[0 if word == MORE else word] = value
+        containers.update(thing.keys, call.args, call.kwargs)
         return NOTHING
     if name in ("get", "pop", "setdefault") and call.args:
         return _entry(thing, name, call)

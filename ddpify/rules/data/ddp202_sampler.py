@@ -8,7 +8,7 @@ from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Thing
+from ddpify.facts.values import Kind, Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
@@ -81,7 +81,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _sharded(loader: Loader) -> bool:
     """Whether a sampler or the data set itself gives each rank its share."""
-    if all(map(shares_batches, loader.things)):
+    if all(shares_batches(t) for c in loader.training for t in c.result.of(Kind.LOADER)):
         return True
     given = (value for thing in loader.things for value in loader_arguments(thing).samplers)
     return any(deals(sampler) for value in given for sampler in value.things)
@@ -183,6 +183,20 @@ def _drop_last(facts: Facts, call: Call) -> str:
     return repr(value.const) if value is not None and value.known and value.const else ""
 
 
+# A class that makes its loader itself.
+DERIVED = (
+    (
+        "def accuracy",
+        "class Feed(DataLoader):\n    def __init__(self, signals, labels, many):\n"
+        "        rows = TensorDataset(signals, labels)\n"
+        "        super().__init__(rows, many, shuffle=True)\n\n\ndef accuracy",
+    ),
+    (
+        "DataLoader(TensorDataset(signals[:800], labels[:800]), opt.bs, shuffle=True)",
+        "Feed(signals[:800], labels[:800], opt.bs)  # DDP202",
+    ),
+)
+
 RULE = Rule(
     "DDP202",
     "missing-distributed-sampler",
@@ -227,6 +241,16 @@ RULE = Rule(
             (
                 "            adam.step()\n",
                 "            adam.step()\n            often[0] = objective.item()\n",
+            ),
+        ),
+        changed(SINGLE, *DERIVED),
+        changed(  # a pass of its own may go by other batches: by hand
+            SINGLE,
+            *DERIVED,
+            (
+                "shuffle=True)\n\n",
+                "shuffle=True)\n\n    def __iter__(self):\n"
+                "        yield from super().__iter__()\n\n",
             ),
         ),
         marked(LEARNER, "DDP202", "batch_size=64, shuffle=True),"),

@@ -45,7 +45,9 @@ def share(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit,
         why = "a pass over it is begun by `iter`, perhaps on one rank alone"
     if not why and any(_asks(facts, thing) for thing in loader.things):
         why = "its `batch_sampler` is asked for"
-    places = [_place(facts, thing) for thing in loader.things] if not why else []
+    trained = {thing for loop in facts.training for thing in loop.loaders}
+    mine = [thing for thing in loader.things if thing in trained]
+    places = [_place(facts, thing, trained) for thing in mine] if not why else []
     if why or None in places:
         return (), _by_hand(loader, why or "no call gives loaders that train, and nothing else")
     found = dict.fromkeys(place for place in places if place is not None)
@@ -57,8 +59,8 @@ def _by_hand(loader: Loader, why: str) -> str:
     site = handed_on(thing.ref) if isinstance(thing.ref, ClassInfo) else None
     place = f" ({site.path}:{site.span.line})" if site is not None else ""
     return (
-        f"`{thing.name}` makes its loader itself{place}, and {why}: give what it hands to DataLoader"
-        " a distributed sampler, and this rank's part of the batch size, by hand"
+        f"`{thing.name}` makes its loader itself{place}, and {why}: give what it hands to"
+        " DataLoader a distributed sampler, and this rank's part of the batch size, by hand"
     )
 
 
@@ -79,9 +81,8 @@ def _asks(facts: Facts, loader: Thing) -> bool:
     return any(loader in access.base.things for access in asked)
 
 
-def _place(facts: Facts, loader: Thing) -> Site | None:
+def _place(facts: Facts, loader: Thing, trained: set[Thing]) -> Site | None:
     """The innermost call on a loader's way that gives loaders that train, and nothing else."""
-    trained = {thing for loop in facts.training for thing in loop.loaders}
     made = call_that_made(loader)
     for site in reversed((*made.where.stack, made.site) if made is not None else ()):
         given = {t for call in facts.calls if call.site == site for t in call.result.things}

@@ -109,6 +109,24 @@ RULE = Rule(
                 '    json.dump(running, open("running.json", "w"))  # DDP502\n',
             ),
         ),
+        changed(  # a path's own `open`
+            SCRIPT,
+            ("import torch\nimport", "from pathlib import Path\n\nimport torch\nimport"),
+            (
+                "    if is_main_process():\n        print(n, running / len(feed))\n",
+                '    with Path("now.txt").open("wt") as now:  # DDP502\n'
+                "        now.write(str(running))\n",
+            ),
+        ),
+        changed(
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport json\nimport logging.config\n"),
+            (
+                "    opt = parser",
+                '    logging.config.dictConfig(json.load(open("log.json")))  # DDP502\n'
+                "    opt = parser",
+            ),
+        ),
         changed(
             BY_HAND,
             ("import os\n", "import logging\nimport os\n"),

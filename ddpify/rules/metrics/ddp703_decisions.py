@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.events import Bind, Call, Forward, LoopEnd
+from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
-from ddpify.facts.scopes import Loop
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import Kind, Measure, Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
 from ddpify.rules.examples.single import METER
 from ddpify.rules.metrics.deciding import left_behind, results
+from ddpify.rules.metrics.kept import TRACKER
+from ddpify.rules.metrics.received import received
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -28,7 +29,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """
     yield from _scheduled(facts)
     decided = _decided_from(facts)
-    yield from _received_once(facts, decided)
+    yield from received(facts, decided)
     done: set[Site] = set()
     for end in facts.replicated:
         names = left_behind(facts, end)
@@ -58,63 +59,6 @@ def _told(facts: Facts, end: LoopEnd, names: tuple[str, ...]) -> Iterable[Edit]:
     given = f"({', '.join(rest)})" if len(rest) > 1 else "".join(rest)
     if rest:
         yield edit(facts, How.AFTER, end.loop.site, f"{', '.join(rest)} = broadcast({given})")
-
-
-def _received_once(facts: Facts, decided: set[Site]) -> Iterable[Finding]:
-    """``score = evaluate(model, everything)``: decided from what each rank computed at once, or
-    from what a loop leaves in an object that is not followed."""
-    outside = {f.output for f in facts.evaluation_forwards if not _over_batches(f)}
-    decisive = _asked(facts, outside) if outside else set()
-    unseen = {e.loop.site for e in facts.replicated if not left_behind(facts, e)}
-    for forward in facts.evaluation_forwards:
-        loops = _over_batches(forward)
-        over = {t.born for loop in loops for t in loaders_in(loop.over)}
-        if loops and {loop.site for loop in loops} <= unseen and over & decided:
-            decisive.add(forward.output)
-    done: set[Site] = set()
-    for forward in facts.evaluation_forwards if decisive else ():
-        bind = _received(facts, forward) if forward.output in decisive else None
-        if bind is None or bind.where.statement in done:
-            continue
-        done.add(bind.where.statement)
-        code = f"{bind.target} = broadcast({bind.target})"
-        yield Finding(
-            "DDP703",
-            bind.where.statement,
-            f"a decision is made from {bind.target}: ranks may differ in the last digit, or in"
-            " their batch norm, and part ways",
-            Severity.ERROR,
-            (edit(facts, How.AFTER, bind.where.statement, code),),
-            because=((forward.call.site, "the model is called here"),),
-        )
-
-
-def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
-    """Those that a condition looks at, whatever else it does."""
-    tests = {guard.site for call in facts.calls for guard in call.where.conditions()}
-    asked: set[Thing] = set()
-    for site, value in facts.values.items():
-        found = flat_deps(value) & outputs
-        if found and any(site.within(test) for test in tests):
-            asked |= found
-    return asked
-
-
-def _over_batches(forward: Forward) -> list[Loop]:
-    return [loop for loop in forward.call.where.loops() if loaders_in(loop.over)]
-
-
-def _received(facts: Facts, forward: Forward) -> Bind | None:
-    """Where the function that calls the model has given what it computed."""
-    inside = forward.call.where.stack
-    for bind in facts.binds:
-        outer = bind.where.stack
-        came = len(outer) < len(inside) and inside[: len(outer)] == outer
-        here = came and inside[len(outer)].within(bind.where.statement)
-        here = here and not bind.where.one_rank()
-        if here and bind.target.isidentifier() and forward.output in flat_deps(bind.value):
-            return bind
-    return None
 
 
 def _scheduled(facts: Facts) -> Iterable[Finding]:
@@ -258,6 +202,23 @@ RULE = Rule(
             (
                 '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
                 "        if accuracy(net, holdout) > 0.9:\n            break\n",
+            ),
+        ),
+        changed(  # an object that is not followed
+            SINGLE,
+            *TRACKER,
+            ("    right, seen = 0, 0\n", "    tracker = Tracker()\n"),
+            (
+                "            right += (guess == label.cuda()).sum().item()\n"
+                "            seen += len(label)\n",
+                "            hits = (guess == label.cuda()).float().mean().item()\n"
+                '            tracker.update("loss", hits)\n',
+            ),
+            ("    return right / seen\n", '    return tracker.table.loc["loss", "total"]\n'),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        score = accuracy(net, holdout)  # DDP703\n"
+                "        if score > 0.9:\n            break\n",
             ),
         ),
         changed(  # lists in a dict

@@ -258,6 +258,13 @@ RULE = Rule(
             LEGACY,
             (
                 "    torch.save(judge.state",
+                "    kind = type(judge).__name__  # DDP303\n    torch.save(judge.state",
+            ),
+        ),
+        changed(
+            LEGACY,
+            (
+                "    torch.save(judge.state",
                 "    judge.module.train()  # DDP303\n    torch.save(judge.state",
             ),
         ),
