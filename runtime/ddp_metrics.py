@@ -161,8 +161,10 @@ class _BatchShare(Sampler[list[Any]]):
         ranks, order = get_world_size(), iter(self.batches)  # all ranks draw, and so as often
         while block := broadcast(list(itertools.islice(order, 64))):
             for batch in block:
-                repeated = itertools.islice(itertools.cycle(batch), -len(batch) % ranks)
-                yield [*batch, *repeated][get_rank() :: ranks]
+                if more := -len(batch) % ranks:
+                    said = f"{len(batch)} samples, {ranks} ranks: {more} of them repeated"
+                    warnings.warn(said, stacklevel=2)
+                yield [*batch, *itertools.islice(itertools.cycle(batch), more)][get_rank() :: ranks]
 
     def __len__(self) -> int:
         return len(self.batches)
