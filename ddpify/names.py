@@ -28,13 +28,14 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "reduce_mean",
         "reduce_meter",
         "reduce_sum",
+        "share_batches",
         "whole_batch",
     }
 )
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
-COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share"}) | {
+COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share", "share_batches"}) | {
     "barrier",
     "broadcast",
     "cleanup_distributed",
@@ -54,6 +55,8 @@ SUMS: Final = frozenset({"reduce_sum"})
 MEANS: Final = frozenset({"reduce_mean"})
 # What differs between ranks though all of them take part.
 OWN: Final = frozenset({"own_share"})
+# What gives each rank its part of a loader's batches.
+OF_LOADERS: Final = "share_batches"
 
 RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",
@@ -71,6 +74,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "order_share",
     "per_rank_batch_size",
     "print_on_main",
+    "share_batches",
     "unwrap",
     "whole_loader",
     "without_module_prefix",

@@ -17,6 +17,7 @@ from .ddp_metrics import (
     reduce_mean,
     reduce_meter,
     reduce_sum,
+    share_batches,
     whole_batch,
 )
 from .ddp_utils import (
@@ -87,6 +88,7 @@ __all__ = [
     "same_draws",
     "save_on_main",
     "setup_distributed",
+    "share_batches",
     "sync_buffers",
     "unwrap",
     "whole_batch",

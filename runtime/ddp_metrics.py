@@ -12,9 +12,16 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.utils.data import Sampler
+from torch.utils.data import DataLoader, Sampler
 
-from .ddp_utils import broadcast, gather_objects, get_rank, get_world_size, is_main_process
+from .ddp_utils import (
+    broadcast,
+    gather_objects,
+    get_rank,
+    get_world_size,
+    is_main_process,
+    per_rank_batch_size,
+)
 
 
 # ---- Sums and means
@@ -131,6 +138,36 @@ class _OrderShare(Sampler[Any]):
     def __len__(self) -> int:
         length, ranks = len(self.sampler), get_world_size()
         return length // ranks if self.drop_last else -(-length // ranks)
+
+
+def share_batches(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """``loader`` itself, which gives each rank its equal part of rank 0's batches from now on.
+
+    Its length and ``batch_size`` stay those of all ranks; each pass is a broadcast, for all ranks.
+    """
+    if get_world_size() > 1:
+        per_rank_batch_size(loader.batch_size or 1)  # or the job ends here
+        vars(loader)["batch_sampler"] = _BatchShare(loader.batch_sampler)  # it has no setter
+    return loader
+
+
+class _BatchShare(Sampler[list[Any]]):
+    """Samples r, r + N, r + 2N ... of each batch for rank r; a short one is padded with its own."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        ranks, order = get_world_size(), iter(self.batches)  # all ranks draw, and so as often
+        while block := broadcast(list(itertools.islice(order, 64))):
+            for batch in block:
+                if more := -len(batch) % ranks:
+                    said = f"{len(batch)} samples, {ranks} ranks: {more} of them repeated"
+                    warnings.warn(said, stacklevel=2)
+                yield [*batch, *itertools.islice(itertools.cycle(batch), more)][get_rank() :: ranks]
+
+    def __len__(self) -> int:
+        return len(self.batches)
 
 
 # ---- Batches that every rank makes

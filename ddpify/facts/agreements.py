@@ -56,20 +56,21 @@ def _asked(m: Machine, site: Site, training: tuple[TrainingLoop, ...]) -> tuple[
     above = tree.parent(node) if node is not None else None
     if node is None or not isinstance(above, ast.If) or above.test is not node:
         return ()
-    return tuple(_of_parts(m, tree, node) or ()) if _in_each_round(m, tree, above, training) else ()
+    return tuple(_of_parts(m, tree, node) or ()) if in_each_round(m, tree, above, training) else ()
 
 
-def _in_each_round(
-    m: Machine, tree: Tree, node: ast.If, training: tuple[TrainingLoop, ...]
+def in_each_round(
+    m: Machine, tree: Tree, node: ast.stmt, training: tuple[TrainingLoop, ...]
 ) -> bool:
-    """Whether nothing but conditions which ranks share stands between it and the loop."""
+    """Whether between it and the loop stand only conditions and rounds which ranks share."""
     loops = {loop.batch.site for loop in training}
     for above in tree.ancestors(node):
-        if isinstance(above, (ast.For, ast.While)):
-            return tree.site(above) in loops
-        if isinstance(above, ast.If):
-            test = m.values.get(tree.site(above.test), NOTHING)
-            if is_local(m, test) or test.dep(*OF_ONE_RANK):
+        if isinstance(above, (ast.For, ast.While)) and tree.site(above) in loops:
+            return True
+        if isinstance(above, (ast.If, ast.For)):
+            asked = above.test if isinstance(above, ast.If) else above.iter
+            value = m.values.get(tree.site(asked), NOTHING)
+            if is_local(m, value) or value.dep(*OF_ONE_RANK):
                 return False
         elif not isinstance(above, ast.With):
             return False

@@ -168,9 +168,12 @@ def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> No
 def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Value) -> None:
     """`matrix[truth, guess] += 1`: the whole tensor comes from the samples from here on."""
     plain = value.measure is Measure.UNIFORM
-    if (plain and not value.dep(Kind.FORWARD)) or not isinstance(target.value, ast.Name):
+    if plain and not value.dep(Kind.FORWARD):
         return
     if any(t.keys is not None or t.kind is Kind.DICT for t in base.things):
+        return
+    if not isinstance(target.value, ast.Name):
+        _taint_kept(m, f, target.value, value)
         return
     name = target.value
     rows = base.measure is Measure.SAMPLES  # `mask[i, y, x] = True`: still a row per sample
@@ -178,3 +181,17 @@ def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Valu
     whole = Value(base.things, base.deps | flat_deps(value), measure)
     f.bind(name.id, whole)
     m.record(Bind(m.tick(), name.id, whole, m.where(f), m.site(f, name)))
+
+
+def _taint_kept(m: Machine, f: Frame, node: ast.expr, value: Value) -> None:
+    """``self.table.loc[key, "loss"] += loss``: so does all that the object has in ``table``."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        owners = m.evaluate(f, node.value).of(Kind.INSTANCE)
+        name = node.attr if isinstance(node, ast.Attribute) else ""
+        for owner in owners:
+            old = owner.attrs.get(name)
+            if old is not None and all(thing.kind is Kind.UNKNOWN for thing in old.things):
+                owner.attrs[name] = Value(old.things, old.deps | flat_deps(value), Measure.MIXED)
+        if any(name in owner.attrs for owner in owners):
+            return
+        node = node.value

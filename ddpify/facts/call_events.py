@@ -9,7 +9,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import MORE, NOTHING, Kind, Value
 from ddpify.source import Site
 
 
@@ -99,7 +99,10 @@ def _keywords(
             sites[keyword.arg] = m.site(f, keyword.value)
             continue
         spread = True
+        if not value.things or any(t.keys is None for t in value.things):
+            kwargs[MORE] = value if not value.things else NOTHING
         for thing in value.things:
             for key, item in (thing.keys or {}).items():
-                kwargs[str(key)] = join(kwargs.get(str(key)), item)
+                name = key if isinstance(key, str) else MORE
+                kwargs[name] = join(kwargs.get(name), item)
     return kwargs, sites, spread

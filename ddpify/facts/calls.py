@@ -246,6 +246,9 @@ def _super_call(m: Machine, f: Frame, node: ast.Call) -> Value:
             if isinstance(thing.ref, FunctionInfo):
                 args = (one(f.self_thing), *arguments.args)
                 return m.enter(f, thing.ref, args, arguments.kwargs, m.site(f, node))
+    if node.func.attr == "__init__" and library_classes.makes_its_own(f.self_thing):
+        event = event_of(m, f, node, NOTHING, one(f.self_thing), arguments, False)
+        library.told(f.self_thing, event)
     if unread_base(owner):  # what it is given goes where nobody looks
         event = event_of(m, f, node, NOTHING, one(f.self_thing), arguments, False)
         event.unread = unread_base(owner)

@@ -13,7 +13,7 @@ from ddpify.facts import torchtext
 from ddpify.facts.details import FirstEntry
 from ddpify.facts.joining import join, parts_of
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.facts.values import MORE, NOTHING, Kind, Measure, Thing, Value, constant, one
 from ddpify.source import Site
 
 LISTS: Final = (Kind.TUPLE, Kind.ITERATOR)
@@ -211,8 +211,22 @@ def dict_of(given: Value | None, kwargs: dict[str, Value], site: Site) -> Value:
                 if name is not None and value is not None:
                     slot = _slot(name.const) if name.known else 0
                     keys[slot] = join(keys.get(slot), value)
+    if given is not None and not given.things:
+        keys[0] = given
     keys.update(kwargs)
     return one(Thing(Kind.DICT, site, keys=keys))
+
+
+def update(keys: dict[object, Value], args: tuple[Value, ...], kwargs: dict[str, Value]) -> None:
+    """``entries.update(others, loss=0)``; of what is not followed, under any key."""
+    for given in args:
+        if not given.things:
+            keys[0] = join(keys.get(0), given)
+        for other in given.things:
+            for key, value in (other.keys or {}).items():
+                keys[key] = join(keys.get(key), value)
+    for word, value in kwargs.items():
+        keys[0 if word == MORE else word] = value
 
 
 def joined_text(left: Value, right: Value) -> Value | None:

@@ -110,6 +110,10 @@ class Divided(Detail):
     """A loader stands for batches that every rank makes, and takes its share of."""
 
 
+class SharesBatches(Detail):
+    """A loader gives each rank its part of every batch: it was given to ``share_batches``."""
+
+
 class NumbersRows(Detail):
     """An index counts the samples of a batch, not the passes of a loop."""
 

@@ -34,6 +34,8 @@ CONSOLE, DIRECTORIES = words.CONSOLE, words.DIRECTORIES
 CHECKPOINTS, TRACKERS = frozenset({words.SAVE}), words.TRACKED
 FILE_METHODS = frozenset({*writers.METHODS, *writers.OF_PATHS, "save_pretrained", "unlink"})
 LOG_FILES = frozenset({"logging.FileHandler", "logging.handlers.RotatingFileHandler"})
+# What sets up logging as a file or a dict says, which name files more often than not.
+LOG_SET_UP = frozenset({"logging.config.dictConfig", "logging.config.fileConfig"})
 
 
 def effect_of(call: Call) -> Effect | None:
@@ -56,7 +58,9 @@ def _by_name(call: Call) -> EffectKind | None:
         return EffectKind.TRACKER
     if name in writers.OPENS and writes(call):
         return EffectKind.OPEN
-    if name in LOG_FILES or (name == "logging.basicConfig" and "filename" in call.kwargs):
+    if name in LOG_FILES | LOG_SET_UP:
+        return EffectKind.LOGGING_FILE
+    if name == "logging.basicConfig" and "filename" in call.kwargs:
         return EffectKind.LOGGING_FILE
     return None
 

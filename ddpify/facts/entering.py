@@ -11,7 +11,7 @@ from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.summaries import GivenKinds
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, constant, one
+from ddpify.facts.values import MORE, NOTHING, Kind, Thing, Value, constant, one
 from ddpify.python.arguments import bind, defaults
 from ddpify.source import Site
 
@@ -105,12 +105,15 @@ def bind_parameters(
         frame.env[name], frame.parameters[name] = value, site
     for name in bound.missing:
         value = known.get(name) or commands.option(info, name) or NOTHING
+        if MORE in kwargs and value.known:
+            value = value.but(setting=True)  # or what those words say
         frame.env[name], frame.parameters[name] = value, None
     if spec.vararg is not None:
         rest = tuple(value for value, _ in bound.rest)
         frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=rest))
     if spec.kwarg is not None:
-        keys: dict[object, Value] = {name: value for name, (value, _) in bound.keywords.items()}
+        words = {name: value for name, (value, _) in bound.keywords.items()}
+        keys: dict[object, Value] = {0 if n == MORE else n: value for n, value in words.items()}
         frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))
     names = [a.arg for a in (*spec.posonlyargs, *spec.args)]
     first = frame.env.get(names[0]) if names else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpify.facts import counts, coupling, growth, own_shares, wrapping
-from ddpify.facts.details import loader_arguments, made_by
+from ddpify.facts.details import SharesBatches, loader_arguments, made_by
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
@@ -38,6 +38,10 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return _own_share(m, f, call)
     if tail == "whole_loader":
         return whole_loader(m, f, first, call.site)
+    if tail == "share_batches":
+        for thing in first.of(Kind.LOADER):
+            thing.describe(SharesBatches())
+        return first
     if tail == "without_module_prefix":
         return first
     combined = _combined(f, tail, first, call)

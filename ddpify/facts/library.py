@@ -219,15 +219,20 @@ def describe(m: Machine, thing: Thing, call: Call) -> None:
     """Remember the arguments that rules ask for later."""
     made_by(thing, call)
     if thing.kind is Kind.LOADER:
-        names = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
-        given = {name: call.arg(position, name) for position, name in enumerate(names)}
-        thing.describe(LoaderArguments(**given, drop_last=call.kwargs.get("drop_last")))
+        told(thing, call)
     elif thing.kind is Kind.OPTIMIZER:
         thing.describe(Optimized(call.arg(0, "params") or NOTHING))
     elif thing.kind is Kind.CRITERION:
         thing.describe(Reduction(reduction_of(call)))
     elif thing.kind is Kind.DATASET and call.args:
         thing.inner = call.args[0]
+
+
+def told(loader: Thing, call: Call) -> None:
+    """Remember what a loader is given, by this call of its class or of the library's."""
+    names = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
+    given = {name: call.arg(position, name) for position, name in enumerate(names)}
+    loader.describe(LoaderArguments(**given, drop_last=call.kwargs.get("drop_last")))
 
 
 def _wrap_call(m: Machine, f: Frame, tail: str, call: Call) -> Value:

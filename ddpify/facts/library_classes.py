@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Kind
+from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.values import Kind, Thing
 from ddpify.python import writers
 from ddpify.source import Site
 
@@ -26,6 +26,19 @@ def handed_on(info: ClassInfo) -> Site | None:
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__":
                 return base.module.source.site(node)
     return None
+
+
+def makes_its_own(loader: Thing) -> bool:
+    """Whether its class derives from DataLoader, and does not hand on what that one takes."""
+    init = loader.ref.lookup("__init__") if isinstance(loader.ref, ClassInfo) else None
+    for function in init.things if init is not None else ():
+        if isinstance(function.ref, FunctionInfo):
+            given = function.ref.node.args
+            names = {arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
+            first = given.vararg is not None or "dataset" in names
+            if not first or (given.kwarg is None and "sampler" not in names):
+                return True
+    return False
 
 
 def class_kind(name: str) -> Kind | None:

@@ -17,6 +17,7 @@ from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.frameworks import FRAMEWORKS
 from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
+from ddpify.facts.kept import kept
 from ddpify.facts.locality import way_to
 from ddpify.facts.machine import ProgramReader
 from ddpify.facts.model import Agreement, Facts, Gather, Home, Model, Status
@@ -106,24 +107,30 @@ def _as_migrated(
         rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest
     migrated = replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest)
-    target, agreed = _agreed(readings, migrated)
+    target, agreed, held = _agreed(readings, migrated)
     replicated = sharding.left_whole(trial, (wanted - shared_out) | set(again), target.spared)
     facts = gather(readings.project, target, models, status)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
     facts = replace(facts, again=again)
     facts = replace(facts, pooled=pool, sized=sizes, whole_shapes=whole_shapes(bare))
-    return with_escapes(replace(facts, agreements=agreed))
+    return with_escapes(replace(facts, agreements=agreed, kept=held))
 
 
-def _agreed(readings: _Readings, migrated: Target) -> tuple[ProgramReader, tuple[Agreement, ...]]:
-    """The last reading, in which conditions are asked of the means over the whole batch."""
-    read = readings.of(migrated)
+def _agreed(
+    readings: _Readings, migrated: Target
+) -> tuple[ProgramReader, tuple[Agreement, ...], tuple[Site, ...]]:
+    """The last reading, in which conditions are asked of the means over the whole batch.
+
+    And objects keep those means.
+    """
+    held = kept(readings.of(migrated))
+    read = readings.of(replace(migrated, agreed=frozenset(held)))
     tests = own_tests(read)
     if not tests:
-        return read, ()
-    found = agreements(readings.of(replace(migrated, agreed=frozenset(tests))), tests)
+        return read, (), held
+    found = agreements(readings.of(replace(migrated, agreed=frozenset((*tests, *held)))), tests)
     means = frozenset(site for one in found for site in one.means)
-    return readings.of(replace(migrated, agreed=means)), found
+    return readings.of(replace(migrated, agreed=means.union(held))), found, held
 
 
 def _pooled(readings: _Readings, target: Target) -> tuple[tuple[Gather, Site], ...]:

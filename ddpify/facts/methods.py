@@ -28,6 +28,8 @@ def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     if opens_path(call):
         return one(m.make(Kind.FILE, f, call.site, "open"))
     value = _method(m, f, receiver, name, call)
+    if opens_path(call):
+        return one(m.make(Kind.FILE, f, call.site, name))
     if name in PATH_TESTS:  # of a path, as no tensor and no container has such a method
         return value.but(deps=value.deps | {m.make(Kind.FILES, f, call.site, name)})
     return value
@@ -167,11 +169,7 @@ def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:
 def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     assert thing.keys is not None
     if name == "update":
-        for given in call.args:
-            for other in given.things:
-                for key, value in (other.keys or {}).items():
-                    thing.keys[key] = join(thing.keys.get(key), value)
-        thing.keys.update(call.kwargs)
+        containers.update(thing.keys, call.args, call.kwargs)
         return NOTHING
     if name in ("get", "pop", "setdefault") and call.args:
         return _entry(thing, name, call)

@@ -257,6 +257,7 @@ class Facts:
     undivided: tuple[tuple[Site, str], ...] = ()
     followed: Followed = Followed()
     agreements: tuple[Agreement, ...] = ()
+    kept: tuple[Site, ...] = ()
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

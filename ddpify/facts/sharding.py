@@ -12,6 +12,7 @@ import ast
 from ddpify.facts import dealing, outlives, passes, roles
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Bind, Call, LoopEnd, Where
+from ddpify.facts.library_classes import makes_its_own
 from ddpify.facts.locality import loaders_in, way_to
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Loop
@@ -42,7 +43,7 @@ def _plain(loader: Thing) -> bool:
 def _can_change(m: Machine, loader: Thing) -> bool:
     """A sampler can be made in a statement of its own right before the loader."""
     call = call_that_made(loader)
-    if call is None or call.bound:
+    if call is None or call.bound or makes_its_own(loader):
         return False
     if "sampler" in call.kwargs:
         return True

@@ -152,6 +152,7 @@ class Thing:
 NO_CONST = object()
 ZEROS = object()  # as a constant: an array of zeros, where sums begin
 MAX_THINGS = 64
+MORE = "**"  # among the keys of a dict, and the words of a call: there may be others
 
 
 @dataclass(frozen=True)

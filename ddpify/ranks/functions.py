@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
-from ddpify.names import COLLECTIVES, OWN
+from ddpify.names import COLLECTIVES, OF_LOADERS, OWN
 from ddpify.ranks import mixing, naming, words
 from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
@@ -66,6 +66,9 @@ def enter(
         m.inline(items)
     value = _returned(m, frame, info, rest)
     ours = info.name in COLLECTIVES and info.module.ours
+    if info.name == OF_LOADERS and info.module.ours:
+        for loader in value.things:
+            loader.deals = True
     if ours and info.name in OWN and one is not None:
         return dealt(value, one)
     return mixing.helped(m, agreed(value), info.name, one) if ours else value

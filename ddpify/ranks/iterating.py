@@ -155,6 +155,8 @@ def dealt(over: RankValue, loop: RankLoop) -> str | None:
     making is not seen: a distributed program that trains on the same batches everywhere is another
     rule's finding.
     """
+    if any(thing.deals for thing in over.sources()):
+        return "batches of this rank"
     found = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
     # a loader over the data set of another deals its own way
     loaders = [t for t in found if t in over.things] or found

@@ -42,6 +42,7 @@ class RankThing:
     owner: RankValue | None = None
     synced: bool = False  # made the same on all ranks, in place
     wrapper: RankThing | None = None  # the DDP or FSDP object around this module
+    deals: bool = False  # a loader of whose batches each rank gets its part
     sharded: RankCall | None = None  # the fully_shard call on this module
     defaults: dict[str, RankValue] = field(default_factory=dict)  # of a function, evaluated once
     held: RankValue | None = None  # what an object that is a list or a dict holds

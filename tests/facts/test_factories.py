@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ddpify.pipeline import migrate
 from ddpify.rules.examples import SINGLE, changed
 from ddpify.settings import Settings
@@ -196,9 +198,39 @@ for x, y in feed:
 """
 
 
-def test_a_class_that_makes_its_loader_itself_is_named(tmp_path: Path) -> None:
-    outcome = migrate([put({"train.py": DERIVED}, tmp_path) / "train.py"], Settings())
-    assert any("`Feed` makes its loader itself" in one.message for one in outcome.refusals)
+def test_the_batches_of_a_class_that_makes_its_loader_itself_are_shared(tmp_path: Path) -> None:
+    after = _migrated(DERIVED, tmp_path)
+    assert "feed = share_batches(Feed('data', 8))\n" in after
+    assert "per_rank_batch_size" not in after
+    assert "begin_epoch" not in after
+
+
+def test_of_loaders_that_one_call_makes_the_one_that_trains_is_shared(tmp_path: Path) -> None:
+    made = "def made():\n    return Feed('data', 8)\n\n\nfeed, rest = made(), made()\n"
+    text = DERIVED.replace('feed = Feed("data", 8)\n', made) + "for x, y in rest:\n    net(x)\n"
+    assert "feed, rest = share_batches(made()), made()\n" in _migrated(text, tmp_path)
+
+
+OTHER_BATCHES = [
+    ("shuffle=True)\n", "shuffle=True)\n        self.batch_sampler.late = 1\n", "`batch_sampler`"),
+    (
+        "shuffle=True)\n",
+        "shuffle=True)\n\n    def __iter__(self):\n        return 1\n",
+        "`__iter__`",
+    ),
+    ("rows, batch_size", "rows, None", "goes without batches"),
+    ("for x, y in feed:\n", "for x, y in feed:\n    net(x)\nfor x, y in feed:\n", "evaluated, too"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "why"), OTHER_BATCHES)
+def test_a_class_that_may_go_by_other_batches_is_named(
+    old: str, new: str, why: str, tmp_path: Path
+) -> None:
+    text = DERIVED.replace(old, new)
+    outcome = migrate([put({"train.py": text}, tmp_path) / "train.py"], Settings())
+    said = [one.message for one in outcome.refusals]
+    assert any("`Feed` makes its loader itself" in one and why in one for one in said), said
 
 
 def test_a_class_that_hands_on_what_it_is_given_takes_a_sampler(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ SAME: list[Any] = [
     pytest.param(lambda: metrics.own_share(TENSOR), TENSOR, id="own_share"),
     pytest.param(lambda: metrics.own_share(LIST, TENSOR, dim=1)[1], TENSOR, id="own_share-of-two"),
     pytest.param(lambda: metrics.order_share(LIST), LIST, id="order_share"),
+    pytest.param(lambda: metrics.share_batches(LOADER), LOADER, id="share_batches"),
     pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
     pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import RandomSampler
+from torch.utils.data import DataLoader, RandomSampler
 
 from ddpify import vendor
 from tests.support.torchrun import torchrun
@@ -198,6 +198,16 @@ def test_the_order_of_a_sampler_is_rank_0s_and_shared(job: Job) -> None:
         order += order[: -50 % size]
         for rank, seen in enumerate(job["orders"]):
             assert seen["passes"][number] == order[rank::size]
+
+
+def test_each_rank_gets_its_part_of_every_batch_of_rank_0(job: Job) -> None:
+    alone = DataLoader(range(31), 12, shuffle=True, generator=torch.Generator().manual_seed(0))
+    for number in range(2):
+        for index, batch in enumerate(b.tolist() for b in alone):
+            batch += batch[: -len(batch) % job.size]
+            for rank, seen in enumerate(job["orders"]):
+                assert seen["batches"][number][index] == batch[rank :: job.size]
+    assert all(seen["told"] == [3, 12, 31] for seen in job["orders"])
 
 
 def test_the_evaluation_sampler_deals_every_sample_once(job: Job) -> None:

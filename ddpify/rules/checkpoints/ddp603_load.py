@@ -80,7 +80,8 @@ def _may_have_prefix(facts: Facts, call: Call) -> bool:
         return False
     had = {t.born for model in facts.models for t in model.things}
     had |= {whole(t).born for value in parallel for t in value.things}
-    if not any(whole(thing).born in had for thing in call.receiver.things):
+    models = (t for t in call.receiver.things if t.kind is not Kind.OPTIMIZER)
+    if not any(whole(thing).born in had for thing in models):
         return False
     return "without_module_prefix" not in facts.text(call.arg_sites[0])
 

@@ -8,7 +8,6 @@ from ddpify.facts.evaluation import carriers
 from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, Loader
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit
@@ -87,19 +86,6 @@ def _given(loader: Loader, name: str) -> _Given:
             if value is not None and value.known and isinstance(value.const, (bool, str))
         },
     )
-
-
-def makes_its_own(loader: Thing) -> bool:
-    """Whether its class derives from DataLoader, and does not hand on what that one takes."""
-    init = loader.ref.lookup("__init__") if isinstance(loader.ref, ClassInfo) else None
-    for function in init.things if init is not None else ():
-        if isinstance(function.ref, FunctionInfo):
-            given = function.ref.node.args
-            names = {arg.arg for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
-            first = given.vararg is not None or "dataset" in names
-            if not first or (given.kwarg is None and "sampler" not in names):
-                return True
-    return False
 
 
 def is_evaluated(loader: Loader) -> bool:

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
-from ddpify.facts.library_classes import handed_on
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Thing
+from ddpify.facts.values import Kind, Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.data.apart import is_evaluated, makes_its_own, told_apart, whole_again
+from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
+from ddpify.rules.data.derived import is_derived, shares_batches
+from ddpify.rules.data.derived import share as share_derived
 from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     dataset_name,
@@ -79,7 +80,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         why_not = _unsupported(loader)
         if not why_not:
             fix, why_not = _fix(facts, loader, settings)
-            fix = (*fix, *of_all_ranks(facts, loader)) if fix else ()
+            counted = not is_derived(loader)  # else `loader.sampler` is that of all ranks
+            fix = (*fix, *of_all_ranks(facts, loader)) if fix and counted else fix
         yield Finding(
             "DDP202",
             loader.call.site,
@@ -93,6 +95,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _sharded(loader: Loader) -> bool:
     """Whether a sampler or the data set itself gives each rank its share."""
+    if all(shares_batches(t) for c in loader.training for t in c.result.of(Kind.LOADER)):
+        return True
     given = (value for thing in loader.things for value in loader_arguments(thing).samplers)
     return any(deals(sampler) for value in given for sampler in value.things)
 
@@ -106,11 +110,6 @@ def _unsupported(loader: Loader) -> str:
                 "it has its own `batch_sampler`: give each rank its share of that order by hand"
                 " (same seed everywhere, every world_size-th index of each batch)"
             )
-        if makes_its_own(thing):
-            return (
-                f"`{thing.name}` makes its loader itself{_place(thing)}: give what it hands to"
-                " DataLoader a distributed sampler, and this rank's part of the batch size, by hand"
-            )
         dataset = arguments.dataset
         if dataset is not None and any(_iterable(t) for t in dataset.things):
             return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
@@ -118,7 +117,7 @@ def _unsupported(loader: Loader) -> str:
             by_hand = "let it give each rank its own ones, by rank and worker"
             instead = _LISTED if stream.startswith(PIPES) else by_hand
             return f"`{stream}` gives a stream of samples, which takes no sampler: {instead}"
-    if loader.call.bound:
+    if loader.call.bound and not is_derived(loader):
         return "it is made through functools.partial: call DataLoader itself, then run again"
     return ""
 
@@ -147,11 +146,6 @@ def _evaluated_in_parts(facts: Facts) -> Iterable[Finding]:
             )
 
 
-def _place(thing: Thing) -> str:
-    site = handed_on(thing.ref) if isinstance(thing.ref, ClassInfo) else None
-    return f" ({site.path}:{site.span.line})" if site is not None else ""
-
-
 def _iterable(thing: Thing) -> bool:
     bases = thing.ref.external_bases() if isinstance(thing.ref, ClassInfo) else ()
     return any(base.endswith("IterableDataset") for base in bases)
@@ -159,6 +153,8 @@ def _iterable(thing: Thing) -> bool:
 
 def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
+    if is_derived(loader):
+        return share_derived(facts, loader, settings)
     statement = statement_of(facts, call.site)
     own = any(draws_itself(thing) for thing in loader.things)
     why_not_own = why_not(facts, loader) if own else ""
@@ -232,6 +228,20 @@ def _drop_last(facts: Facts, call: Call) -> str:
     return repr(value.const) if value is not None and value.known and value.const else ""
 
 
+# A class that makes its loader itself.
+DERIVED = (
+    (
+        "def accuracy",
+        "class Feed(DataLoader):\n    def __init__(self, signals, labels, many):\n"
+        "        rows = TensorDataset(signals, labels)\n"
+        "        super().__init__(rows, many, shuffle=True)\n\n\ndef accuracy",
+    ),
+    (
+        "DataLoader(TensorDataset(signals[:800], labels[:800]), opt.bs, shuffle=True)",
+        "Feed(signals[:800], labels[:800], opt.bs)  # DDP202",
+    ),
+)
+
 RULE = Rule(
     "DDP202",
     "missing-distributed-sampler",
@@ -276,6 +286,16 @@ RULE = Rule(
             (
                 "            adam.step()\n",
                 "            adam.step()\n            often[0] = objective.item()\n",
+            ),
+        ),
+        changed(SINGLE, *DERIVED),
+        changed(  # a pass of its own may go by other batches: by hand
+            SINGLE,
+            *DERIVED,
+            (
+                "shuffle=True)\n\n",
+                "shuffle=True)\n\n    def __iter__(self):\n"
+                "        yield from super().__iter__()\n\n",
             ),
         ),
         changed(  # torchtext's streams

@@ -32,7 +32,7 @@ def why_not(facts: Facts, loader: Loader) -> str:
             return f"it has its own `sampler`, {why}: shard it by hand"
     if used_otherwise(facts, loader):
         return "its `sampler` is asked for, which is a share of the order then: keep it in a name"
-    if any(_taken_apart(facts, call, loader) for call in facts.named("builtins.iter")):
+    if any(taken_apart(facts, call, loader) for call in facts.named("builtins.iter")):
         return "its sampler's order is of all ranks: begin each pass over it by a `for` loop"
     return ""
 
@@ -107,7 +107,7 @@ def _is(value: Value, loader: Loader) -> bool:
     return any(thing in loader.things for thing in value.things)
 
 
-def _taken_apart(facts: Facts, call: Call, loader: Loader) -> bool:
+def taken_apart(facts: Facts, call: Call, loader: Loader) -> bool:
     """``next(iter(loader))`` in a statement that one rank alone may come to run."""
     if not any(_is(value, loader) for value in call.args):
         return False

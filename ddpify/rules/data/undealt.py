@@ -52,7 +52,8 @@ def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
 def _divided(run: Run) -> set[RankThing]:
     """Loaders of whose batches each rank takes its share."""
     shares = (value for call in run.calls if is_share(call) for value in call.args)
-    return {loader for value in shares for loader in loaders_in(value)}
+    divided = {loader for value in shares for loader in loaders_in(value)}
+    return divided | {loader for loader in trained(run) if loader.deals}
 
 
 def _never_made(run: Run, wrapper: RankCall) -> bool:

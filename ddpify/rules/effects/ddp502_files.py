@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.effects import EffectKind
+from ddpify.facts.effects import LOG_SET_UP, EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.ranks.model import RankCall
@@ -41,7 +41,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
-    if call.name == "logging.basicConfig":
+    if call.name == "logging.basicConfig" or call.name in LOG_SET_UP:
         return (gate(facts, call.where.statement),)
     if call.name.startswith("logging."):
         code = f"{{}} if {MAIN} else {call.name.split('.')[0]}.NullHandler()"
@@ -117,6 +117,24 @@ RULE = Rule(
             (
                 "    if is_main_process():\n        print(n, running / len(feed))\n",
                 '    json.dump(running, open("running.json", "w"))  # DDP502\n',
+            ),
+        ),
+        changed(  # a path's own `open`
+            SCRIPT,
+            ("import torch\nimport", "from pathlib import Path\n\nimport torch\nimport"),
+            (
+                "    if is_main_process():\n        print(n, running / len(feed))\n",
+                '    with Path("now.txt").open("wt") as now:  # DDP502\n'
+                "        now.write(str(running))\n",
+            ),
+        ),
+        changed(
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport json\nimport logging.config\n"),
+            (
+                "    opt = parser",
+                '    logging.config.dictConfig(json.load(open("log.json")))  # DDP502\n'
+                "    opt = parser",
             ),
         ),
         changed(

@@ -21,6 +21,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
 from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
 from ddpify.rules.examples.single import METER
+from ddpify.rules.metrics.kept import TRACKED, TRACKER, kept
 from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_one
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -38,6 +39,7 @@ class _Reductions:
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per statement that shows numbers of this rank's samples."""
+    yield from kept(facts)
     known = _Reductions()
     done: set[Site] = set()
     for call, parts in facts.sinks:
@@ -270,6 +272,7 @@ RULE = Rule(
                 '                print("{m.val:.3f} ({m.avg:.3f})".format(m=meter))  # DDP702\n',
             ),
         ),
+        changed(SINGLE, *TRACKER, *TRACKED),
         changed(
             SINGLE,
             (

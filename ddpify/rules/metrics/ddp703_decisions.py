@@ -14,7 +14,9 @@ from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
 from ddpify.rules.examples.single import METER
 from ddpify.rules.metrics.deciding import left_behind, results
+from ddpify.rules.metrics.kept import TRACKER
 from ddpify.rules.metrics.outside import decided_outside
+from ddpify.rules.metrics.received import received
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -27,8 +29,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     And one per number of a rank's own samples that a scheduler is given.
     """
     yield from _scheduled(facts)
-    yield from _of_no_loader(facts)
     decided = _decided_from(facts)
+    yield from received(facts, decided)
     done: set[Site] = set()
     for end in facts.replicated:
         names = left_behind(facts, end)
@@ -221,6 +223,23 @@ RULE = Rule(
             (
                 '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
                 "        if accuracy(net, holdout) > 0.9:\n            break\n",
+            ),
+        ),
+        changed(  # an object that is not followed
+            SINGLE,
+            *TRACKER,
+            ("    right, seen = 0, 0\n", "    tracker = Tracker()\n"),
+            (
+                "            right += (guess == label.cuda()).sum().item()\n"
+                "            seen += len(label)\n",
+                "            hits = (guess == label.cuda()).float().mean().item()\n"
+                '            tracker.update("loss", hits)\n',
+            ),
+            ("    return right / seen\n", '    return tracker.table.loc["loss", "total"]\n'),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        score = accuracy(net, holdout)  # DDP703\n"
+                "        if score > 0.9:\n            break\n",
             ),
         ),
         changed(  # lists in a dict

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
@@ -101,7 +102,8 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
         call = calls[0]
         if call.target is not None or (call.where.one_rank() and call.name in LOOKS_INSIDE):
             continue
-        if call.name.startswith(GIVEN_WHOLE) and call.name not in LOOKS_INSIDE:
+        inside = call.name in LOOKS_INSIDE or _names_class(facts, call)
+        if call.name.startswith(GIVEN_WHOLE) and not inside:
             continue
         pairs = [*zip(call.args, call.arg_sites, strict=False)]
         pairs += [(call.kwargs[k], s) for k, s in call.kwarg_sites.items()]
@@ -114,6 +116,14 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
                     Severity.WARNING,
                     (_unwrap(facts, site),),
                 )
+
+
+def _names_class(facts: Facts, call: Call) -> bool:
+    """``type(model).__name__``; where types are compared, the wrapper's is looked for."""
+    tree = facts.tree(call.site)
+    node = tree.expression(call.site)
+    above = tree.parent(node) if call.name == "builtins.type" and node is not None else None
+    return isinstance(above, ast.Attribute)
 
 
 def _only_wrapped(value: Value) -> bool:
@@ -242,6 +252,13 @@ RULE = Rule(
             (
                 "gap / count, number)\n",
                 "gap / count, number)\n        self.board.add_graph(self.pupil)  # DDP303\n",
+            ),
+        ),
+        changed(
+            LEGACY,
+            (
+                "    torch.save(judge.state",
+                "    kind = type(judge).__name__  # DDP303\n    torch.save(judge.state",
             ),
         ),
         changed(

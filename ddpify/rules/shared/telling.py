@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.details import call_that_made, loader_arguments
+from ddpify.facts.details import SharesBatches, call_that_made, loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts, TrainingLoop
@@ -248,6 +248,8 @@ def deals(sampler: Thing) -> bool:
 
 def draws_itself(loader: Thing) -> bool:
     """Whether a loader's sampler draws an order without being told the epoch."""
+    if loader.detail(SharesBatches) is not None:
+        return True
     given = loader_arguments(loader).sampler
     if given is None or (given.known and given.const is None):
         return False

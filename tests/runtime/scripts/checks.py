@@ -214,7 +214,11 @@ def orders() -> Any:
     long = metrics.order_share(RandomSampler(range(9), replacement=True, num_samples=10**10))
     few = DataLoader(TensorDataset(torch.arange(9)), 2, sampler=long)
     loader = DataLoader(TensorDataset(torch.arange(50)), 2, sampler=metrics.order_share(drawn))
+    mine = torch.Generator().manual_seed(own)
+    dealt = metrics.share_batches(DataLoader(range(31), 12, shuffle=True, generator=mine))
     return {
+        "batches": [[b.tolist() for b in dealt] for _ in range(2)],
+        "told": [len(dealt), dealt.batch_size, len(dealt.sampler)],
         "shares": found,
         "passes": [[i for (b,) in loader for i in b.tolist()] for _ in range(2)],
         "endless": [len(long), len(next(iter(few))[0])],

@@ -1,0 +1,42 @@
+"""Means over a batch that an object keeps where nothing follows them, to be shown later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddpify.facts.model import Facts
+from ddpify.rules.base import Finding, How, Severity
+from ddpify.rules.edits import edit
+
+
+def kept(facts: Facts) -> Iterable[Finding]:
+    """Yield one finding per place where an object is given such a mean: it gets that of all."""
+    for site in facts.kept:
+        yield Finding(
+            "DDP702",
+            site,
+            "an object would keep the mean over one rank's samples, to show or decide from it",
+            Severity.WARNING,
+            (edit(facts, How.REPLACE, site, "reduce_mean({})"),),
+        )
+
+
+# An object that adds up what it is given in a table of a library's.
+TRACKER = (
+    (
+        "def accuracy",
+        "class Tracker:\n    def __init__(self):\n"
+        '        self.table = pandas.DataFrame(0.0, ["loss"], ["total", "times"])\n\n'
+        "    def update(self, name, value):\n"
+        '        self.table.loc[name, "total"] += value\n'
+        '        self.table.loc[name, "times"] += 1\n\n\ndef accuracy',
+    ),
+    ("import torch\n", "import pandas\nimport torch\n"),
+)
+TRACKED = (
+    ("    for round_", "    tracker = Tracker()\n    for round_"),
+    (
+        "adam.step()\n",
+        'adam.step()\n            tracker.update("loss", objective.item())  # DDP702\n',
+    ),
+)
