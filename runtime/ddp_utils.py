@@ -66,9 +66,7 @@ def _backend() -> str:
     """Gloo for the CPU, and NCCL for GPUs where each local rank has its own."""
     gpus, ranks = torch.cuda.device_count(), int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     if 0 < gpus < ranks and is_main_process():
-        warnings.warn(
-            f"{ranks} ranks, {gpus} GPU(s): --nproc_per_node={gpus} is faster", stacklevel=2
-        )
+        warnings.warn(f"{ranks} ranks share {gpus} GPU(s): --nproc_per_node={gpus}", stacklevel=2)
     return "cpu:gloo,cuda:nccl" if ranks <= gpus and dist.is_nccl_available() else "gloo"
 
 

@@ -16,8 +16,8 @@ FIXES = """
     DDP101 DDP103 DDP201 DDP203 DDP206 DDP302 DDP303 DDP305 DDP404 DDP702
 """.split()
 # DDP813 reads the forward of models, most of which no reader enters; DDP310 follows a name through
-# the rounds of a loop; DDP217 asks what the calls in one draw.
-FOLLOW = "DDP217 DDP310 DDP813".split()
+# the rounds of a loop.
+FOLLOW = "DDP310 DDP813".split()
 
 
 def test_no_other_rule_reads_trees() -> None:

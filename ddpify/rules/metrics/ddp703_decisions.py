@@ -29,6 +29,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     And one per number of a rank's own samples that a scheduler is given.
     """
     yield from _scheduled(facts)
+    yield from _of_no_loader(facts)
     decided = _decided_from(facts)
     yield from received(facts, decided)
     done: set[Site] = set()
