@@ -263,3 +263,14 @@ def test_a_name_that_is_also_of_another_loader_stays_a_refusal(tmp_path: Path) -
         changed(SINGLE, ('        print("round"', f'{both}        print("round"')), tmp_path
     )
     assert migrate([tmp_path / "main.py"], Settings()).refusals
+
+
+def test_a_sampler_of_its_own_that_is_evaluated_too_is_refused(tmp_path: Path) -> None:
+    shown = '        print("fit", accuracy(net, fitting))\n        print("round"'
+    own = (
+        ("import DataLoader, ", "import DataLoader, SubsetRandomSampler, "),
+        ("opt.bs, shuffle=True)", "opt.bs, sampler=SubsetRandomSampler(range(700)))"),
+    )
+    put_example(changed(SINGLE, *own, ('        print("round"', shown)), tmp_path)
+    refusals = migrate([tmp_path / "main.py"], Settings()).refusals
+    assert any("the same loader is evaluated too" in one.message for one in refusals)

@@ -171,15 +171,15 @@ def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, 
             "one call makes the training and another loader and no argument tells them apart:"
             " make them in two calls"
         )
-    if own:
-        return share(facts, loader, apart.condition), ""
     seen = tuple(
         edit(facts, How.REPLACE, site, "whole_loader({})")
         for site, made in facts.again.items()
         if call.site in made
     )
-    if seen and settings.batch_size != "global":
+    if seen and (own or settings.batch_size != "global"):
         return (), EVALUATED
+    if own:
+        return share(facts, loader, apart.condition), ""
     return (*_edits(facts, loader, statement, apart.condition), *again, *seen), ""
 
 

@@ -39,7 +39,8 @@ def share(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit,
     why = next(filter(None, map(_other_batches, loader.things)), "")
     if settings.batch_size != "global":
         why = "a batch that is made whole is divided: leave out --batch-size per-rank"
-    if not why and is_evaluated(loader):
+    again = {site for made in facts.again.values() for site in made}
+    if not why and (is_evaluated(loader) or not again.isdisjoint(t.born for t in loader.things)):
         why = "the same loader is evaluated, too"
     if not why and any(taken_apart(facts, c, loader) for c in facts.named("builtins.iter")):
         why = "a pass over it is begun by `iter`, perhaps on one rank alone"
