@@ -69,9 +69,10 @@ def test_a_batch_size_kept_per_rank_is_not_split_and_said_so(
 
 
 def without(script: Path, call: str) -> str:
-    """Take the lines with this call out; the text before."""
+    """Take the lines with this call out, and its name where it is imported; the text before."""
     text = script.read_text()
-    script.write_text("".join(one for one in text.splitlines(keepends=True) if call not in one))
+    imported = text.replace(f"import {call}, ", "import ", 1)
+    script.write_text("".join(one for one in imported.splitlines(keepends=True) if call not in one))
     return text
 
 

@@ -44,13 +44,15 @@ def fixture_cases() -> list[object]:
 
 
 def example_cases() -> list[object]:
-    """Each once: several rules mark their line in the same project."""
+    """Each once: several rules mark their line in one project. Two of a rule, others thorough."""
     first = {}
     for rule in all_rules():
         for number, example in enumerate(rule.bad):
             files = tuple((path, unmarked(text)) for path, text in example.files)
-            first.setdefault(files, (f"{rule.id}-{number}", example))
-    return [pytest.param(_example(example), id=name) for name, example in first.values()]
+            marks = (pytest.mark.thorough,) if number > 1 else ()
+            case = pytest.param(_example(example), id=f"{rule.id}-{number}", marks=marks)
+            first.setdefault(files, case)
+    return list(first.values())
 
 
 def _fixture(name: str) -> Put:

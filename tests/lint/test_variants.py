@@ -13,11 +13,14 @@ from tests.lint.variants import moved, renamed
 
 
 def variants() -> Iterator[object]:
-    for change in (renamed, moved, in_class):
-        for case in all_cases():
+    """All cases renamed; every other one moved, the rest in a class. What is left is thorough."""
+    for order, change in enumerate((renamed, moved, in_class)):
+        for number, case in enumerate(all_cases()):
             made = change(case)
             if made is not None:
-                yield pytest.param(case, made, id=f"{change.__name__}-{case.name}")
+                usual = change is renamed or number % 2 == order % 2
+                marks = () if usual else (pytest.mark.thorough,)
+                yield pytest.param(case, made, id=f"{change.__name__}-{case.name}", marks=marks)
 
 
 # What is in an attribute is not carried from one round of a loop to the next (README, Limits), nor

@@ -19,7 +19,7 @@ def test_a_hang_fails_in_seconds(workshop: Workshop) -> None:
     edit(
         tree / CLASSIFICATION.entry,
         (next_epoch, next_epoch + lone),
-        ("from ddp_utils import (\n", "from ddp_utils import (\n    barrier,\n"),
+        ("from ddp_utils import ", "from ddp_utils import barrier, "),
     )
     out = workshop.observed(CLASSIFICATION, "hang")
     job = on_ranks(tree, CLASSIFICATION.argv(epochs=1), 2, out, "--group-timeout=3")

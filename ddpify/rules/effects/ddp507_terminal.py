@@ -6,9 +6,12 @@ from collections.abc import Iterable
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, is_local, once
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
+from ddpify.rules.shared.beginnings import before_launch
+from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
 
 ASKS = ("builtins.input", "getpass.getpass")
@@ -41,6 +44,19 @@ def _before_session(facts: Facts, call: Call) -> bool:
     return bool(guard) and not any(first.within(statement) for statement in guard)
 
 
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per question that all processes of a job ask."""
+    for call in run.named(*ASKS):
+        if by_all(run, call) and not before_launch(run, call):
+            yield Finding(
+                "DDP507",
+                call.site,
+                "every rank asks: each takes another line of the answers, or waits for one",
+                Severity.ERROR,
+                advice="ask on rank 0, and broadcast the answer",
+            )
+
+
 RULE = Rule(
     "DDP507",
     "asked-on-every-rank",
@@ -48,6 +64,8 @@ RULE = Rule(
     " goes to whoever reads first, and the others wait for more. Rank 0 asks and tells the rest.",
     "torch.distributed.run; lot 5, BERT4Rec-VAE-Pytorch",
     check,
+    lint=lint,
+    words=("input(", "getpass("),
     bad=(
         changed(
             SINGLE,
