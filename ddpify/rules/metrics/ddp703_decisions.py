@@ -16,7 +16,6 @@ from ddpify.rules.examples.single import METER
 from ddpify.rules.metrics.deciding import left_behind, results
 from ddpify.rules.metrics.kept import TRACKER
 from ddpify.rules.metrics.outside import decided_outside
-from ddpify.rules.metrics.received import received
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -29,9 +28,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     And one per number of a rank's own samples that a scheduler is given.
     """
     yield from _scheduled(facts)
-    yield from _of_no_loader(facts)
     decided = _decided_from(facts)
-    yield from received(facts, decided)
+    yield from _unseen(facts, decided)
     done: set[Site] = set()
     for end in facts.replicated:
         names = left_behind(facts, end)
@@ -63,10 +61,10 @@ def _told(facts: Facts, end: LoopEnd, names: tuple[str, ...]) -> Iterable[Edit]:
         yield edit(facts, How.AFTER, end.loop.site, f"{', '.join(rest)} = broadcast({given})")
 
 
-def _of_no_loader(facts: Facts) -> Iterable[Finding]:
+def _unseen(facts: Facts, loaders: set[Site]) -> Iterable[Finding]:
     """``score = evaluate(model, everything)``: decided from what each rank computed at once."""
     done: set[Site] = set()
-    for forward, site, names in decided_outside(facts):
+    for forward, site, names in decided_outside(facts, loaders):
         if site in done:
             continue
         done.add(site)
@@ -291,6 +289,17 @@ RULE = Rule(
     good=(
         *CORRECT,
         changed(SINGLE, *PLATEAU, (".step(sum(shown))", ".step(round_)")),
+        changed(  # that there is a row decides, not what is in it
+            SINGLE,
+            (
+                "def main():\n",
+                "def show(net, signals):\n    net.eval()\n    rows = None\n"
+                "    for signal in signals:\n        row = net(signal.cuda()).detach()\n"
+                "        rows = row if rows is None else torch.cat((rows, row))\n"
+                '    torch.save(rows, "rows.pt")\n\n\ndef main():\n',
+            ),
+            ("    torch.save(net.", "    show(net, signals.split(8))\n    torch.save(net."),
+        ),
         SINGLE,
     ),
 )

@@ -1,7 +1,12 @@
-"""Evaluations of what comes from no loader, each made by every rank, from which is decided."""
+"""Evaluations that each rank makes for itself, and no loop is seen to add up what decides.
+
+Of what comes from no loader, ``score = evaluate(model, everything)``; or in a loop over one, with
+numbers that go into an object which is not followed.
+"""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from ddpify.facts.accumulators import accumulates
@@ -9,30 +14,60 @@ from ddpify.facts.events import Forward
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Thing
+from ddpify.facts.scopes import Loop
+from ddpify.facts.values import Kind, Thing
+from ddpify.rules.metrics.deciding import left_behind
 from ddpify.source import Site
 
 
-def decided_outside(facts: Facts) -> Iterator[tuple[Forward, Site, tuple[str, ...]]]:
-    """Where such an evaluation is over, and the names of what it has computed then."""
+def decided_outside(
+    facts: Facts, loaders: set[Site]
+) -> Iterator[tuple[Forward, Site, tuple[str, ...]]]:
+    """Where such an evaluation is over, and the names of what it has computed then.
+
+    Of the loops over loaders, those over ``loaders``, from whose batches is decided.
+    """
     outputs = {f.output for f in facts.evaluation_forwards if not _over_batches(facts, f)}
     decisive = _asked(facts, outputs) if outputs else set()
+    unseen = {end.loop.site for end in facts.replicated if not left_behind(facts, end)}
     for forward in facts.evaluation_forwards:
+        found, loops = None, _loader_loops(forward)
+        over = {t.born for loop in loops for t in loaders_in(loop.over)}
         if forward.output in decisive:
-            found = _received(facts, forward) or _left_by(facts, forward)
-            if found is not None:
-                yield forward, *found
+            found = _received(facts, forward, {forward.output}) or _left_by(facts, forward)
+        elif {loop.site for loop in loops} <= unseen and over & loaders:
+            found = _received(facts, forward, _made_in_loop(forward))
+        if found is not None:
+            yield forward, *found
+
+
+def _loader_loops(forward: Forward) -> list[Loop]:
+    return [loop for loop in forward.call.where.loops() if loaders_in(loop.over)]
+
+
+def _made_in_loop(forward: Forward) -> set[Thing]:
+    """What says of a number that it comes from this call, or from the batches of its loop."""
+    batches = (thing for value in forward.call.args for thing in value.dep(Kind.BATCH))
+    return {forward.output, *batches}
 
 
 def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
-    """Those that a condition looks at, whatever else it does."""
+    """Those that a condition looks at, whatever else it does; that there is one says nothing."""
     tests = {guard.site for call in facts.calls for guard in call.where.conditions()}
     asked: set[Thing] = set()
     for site, value in facts.values.items():
         found = flat_deps(value) & outputs
-        if found and any(site.within(test) for test in tests):
+        if found and any(site.within(test) for test in tests) and not _is_there(facts, site):
             asked |= found
     return asked
+
+
+def _is_there(facts: Facts, site: Site) -> bool:
+    """``rows is None``."""
+    tree = facts.tree(site)
+    node = tree.expression(site)
+    compared = node if isinstance(node, ast.Compare) else tree.parent(node) if node else None
+    return isinstance(compared, ast.Compare) and isinstance(compared.ops[0], (ast.Is, ast.IsNot))
 
 
 def _over_batches(facts: Facts, forward: Forward) -> bool:
@@ -46,7 +81,9 @@ def _training(facts: Facts) -> set[Site]:
     return {loop.site for one in facts.training for loop in one.backward.where.loops()}
 
 
-def _received(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | None:
+def _received(
+    facts: Facts, forward: Forward, made: set[Thing]
+) -> tuple[Site, tuple[str, ...]] | None:
     """Where the function that calls the model has given what it computed, and its names."""
     inside = forward.call.where.stack
     found: tuple[Site, tuple[str, ...]] | None = None
@@ -55,7 +92,7 @@ def _received(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | 
         came = len(outer) < len(inside) and inside[: len(outer)] == outer
         here = came and inside[len(outer)].within(bind.where.statement)
         here = here and not bind.where.one_rank()
-        if here and bind.target.isidentifier() and forward.output in flat_deps(bind.value):
+        if here and bind.target.isidentifier() and not made.isdisjoint(flat_deps(bind.value)):
             if found is None:
                 found = bind.where.statement, (bind.target,)
             elif found[0] == bind.where.statement and bind.target not in found[1]:
