@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ddpify import accepting, discover, launching, vendor
+from ddpify import accepting, discover, launching, siblings, vendor
 from ddpify.advice.lone import lone_starts
 from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere
 from ddpify.facts.link import TooLarge, analyze
@@ -58,6 +58,8 @@ def _migrated(
     whole = settings.batch_size != "per-rank"
     lone = dict(pair for read in reads for pair in lone_starts(read.facts, whole))
     findings += launching.findings(found.root, _names(reads), lone)
+    if any(f.rule == "DDP302" for f in findings):
+        findings += siblings.findings(found.root, _files(reads))
     outcome = _outcome(found.root, reads, findings, (*others, *accepted))
     if refusals:
         outcome = replace(outcome, refusals=_unique(refusals))

@@ -1,0 +1,65 @@
+"""Scripts beside a migrated program that load what it saves, and no longer can."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from ddpify import discover
+from ddpify.rules.base import Finding, Severity
+from ddpify.source import Source, UnreadableSource
+
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
+
+
+def findings(root: Path, read: Collection[str]) -> Iterator[Finding]:
+    """Where another script below ``root`` loads a checkpoint into an ``nn.DataParallel``.
+
+    ``read`` are the files of the program itself, which saved with ``module.`` before its keys where
+    it ran on several GPUs, and does so no more.
+    """
+    for file in discover.python_files(root):
+        path = file.relative_to(root).as_posix()
+        raw = file.read_bytes() if path not in read else b""
+        trains = b".backward(" in raw or b"ddp_utils" in raw  # it loads what it saves itself
+        if b"DataParallel(" in raw and b".load_state_dict(" in raw and not trains:
+            yield from _in_script(file, path)
+
+
+def _in_script(file: Path, path: str) -> Iterator[Finding]:
+    try:
+        source = Source.read(file, path)
+        tree = source.parse()
+    except UnreadableSource:
+        return
+    for scope in (node for node in ast.walk(tree) if isinstance(node, _SCOPES)):
+        for call in _loads(scope):
+            yield Finding(
+                "DDP603",
+                source.site(call),
+                "this loads into an nn.DataParallel, whose keys begin with `module.`: those of"
+                " the migrated script's checkpoints do not",
+                Severity.WARNING,
+                advice="load before the model is wrapped, or into its `.module`",
+            )
+
+
+def _loads(scope: ast.AST) -> Iterator[ast.Call]:
+    """``net = nn.DataParallel(net)`` and then ``net.load_state_dict(…)`` of the same name."""
+    wrapped: dict[str, int] = {}
+    calls: list[ast.Call] = []
+    todo = list(ast.iter_child_nodes(scope))
+    while todo:
+        node = todo.pop()
+        if isinstance(node, _SCOPES):
+            continue
+        todo += ast.iter_child_nodes(node)
+        if isinstance(node, ast.Assign) and "DataParallel(" in ast.unparse(node.value):
+            wrapped |= {ast.unparse(target): node.lineno for target in node.targets}
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            calls += [node] if node.func.attr == "load_state_dict" else []
+    for call in calls:
+        name = ast.unparse(call.func).removesuffix(".load_state_dict")
+        if call.lineno > wrapped.get(name, call.lineno):
+            yield call

@@ -1,0 +1,39 @@
+"""Scripts beside a migrated one that load its checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify.pipeline import migrate
+from ddpify.rules.examples import LEGACY, SINGLE
+from ddpify.settings import Settings
+from tests.projects import put_example
+
+BESIDE = """import torch
+from torch import nn
+
+
+def main():
+    net = {made}
+    net.load_state_dict(torch.load("net.pth"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("example", "made", "lines"),
+    [
+        pytest.param(LEGACY, "nn.DataParallel(nn.Linear(2, 2))", [7], id="keys-with-a-prefix"),
+        pytest.param(LEGACY, "nn.Linear(2, 2)", [], id="loads-the-model"),
+        pytest.param(SINGLE, "nn.DataParallel(nn.Linear(2, 2))", [], id="never-had-the-prefix"),
+    ],
+)
+def test_who_loads_into_a_data_parallel_is_told(
+    example: object, made: str, lines: list[int], tmp_path: Path
+) -> None:
+    entry = put_example(example, tmp_path)  # type: ignore[arg-type]
+    (tmp_path / "score.py").write_text(BESIDE.format(made=made))
+    found = migrate([entry], Settings()).findings
+    told = [f.site.span.line for f in found if f.rule == "DDP603" and f.site.path == "score.py"]
+    assert told == lines
