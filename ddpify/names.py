@@ -36,6 +36,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
 COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share", "share_batches"}) | {
+    "average_gradients",
     "barrier",
     "broadcast",
     "cleanup_distributed",

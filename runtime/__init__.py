@@ -22,6 +22,7 @@ from .ddp_metrics import (
 )
 from .ddp_utils import (
     NullWriter,
+    average_gradients,
     barrier,
     begin_epoch,
     broadcast,
@@ -55,6 +56,7 @@ from .ddp_utils import set_epoch as set_epoch
 
 __all__ = [
     "NullWriter",
+    "average_gradients",
     "barrier",
     "begin_epoch",
     "broadcast",

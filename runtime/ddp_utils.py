@@ -324,6 +324,20 @@ def gradient_sync(model: nn.Module, sync: bool) -> contextlib.AbstractContextMan
     return inner.no_sync() if skip else contextlib.nullcontext()
 
 
+@torch.no_grad()
+def average_gradients(model: nn.Module) -> None:
+    """Average what a backward added that no forward came right before (*collective*)."""
+    ranks = get_world_size()
+    parameters = list(model.parameters()) if ranks > 1 else []
+    own = [parameter.grad is not None for parameter in parameters]
+    for parameter, *has in zip(parameters, *gather_objects(own), strict=True):
+        if any(has):  # what was averaged before is the same on all ranks, and stays what it is
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+            parameter.grad /= ranks
+            dist.all_reduce(parameter.grad)
+
+
 # ---- Files
 def save_on_main(obj: object, path: Any, **kwargs: Any) -> None:
     """``torch.save`` on rank 0; on return every rank finds the file, whole (*collective*)."""

@@ -39,7 +39,6 @@ KNOWN = {
     "DDP304-0": "all ranks evaluate the wrapper in step; on some of them only it is DDP804",
     "DDP305-2": "the layers of a library's model are not seen: it may have no batch norm",
     "DDP405-1": REFUSED,
-    "DDP405-2": REFUSED,
     "DDP503-0": EXISTS,
     "DDP503-1": EXISTS,
     "DDP504-1": "what a stand-in answers is not followed",
@@ -54,6 +53,7 @@ KNOWN = {
 BY_OTHERS = {
     "DDP301": "DDP312",  # the optimizer's parameters are in no wrapper
     "DDP404": "DDP803",  # a rank alone decides about a collective
+    "DDP405": "DDP412",  # a backward that no forward came right before
     "DDP603-1": "DDP606",  # onto the GPU that the file was saved from
     "DDP701-0": "DDP702",  # the numbers of a training loop
     "DDP701-2": "DDP702",

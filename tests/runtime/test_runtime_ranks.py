@@ -351,6 +351,13 @@ def test_gradients_are_averaged_on_the_last_micro_batch_only(job: Job) -> None:
     assert job["accumulation"] == [[x, pytest.approx(2 * mean)] for x in inputs]
 
 
+def test_a_second_backward_adds_what_a_rank_has_until_it_is_averaged(job: Job) -> None:
+    inputs = [rank + 1.0 for rank in range(job.size)]
+    mean = sum(inputs) / job.size
+    rest = [pytest.approx(2 * mean), pytest.approx(1 / job.size), None]
+    assert job["kept_graphs"] == [[mean, pytest.approx(mean + x), *rest] for x in inputs]
+
+
 def test_forked_streams_differ_and_rank_0_keeps_its_own(job: Job) -> None:
     assert job["forked"][0]["kept"]
     for stream in range(3):

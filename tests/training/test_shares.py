@@ -185,7 +185,9 @@ for turn in range(3):
         descent.zero_grad()
         answer = net(signal)
         loss = nn.functional.cross_entropy(answer, kind)
-        loss.backward()
+        loss.backward(retain_graph=True)
+        answer.abs().mean().backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 0.3)
         descent.step()
         running += loss.item() * signal.size(0)
         right += (answer.argmax(1) == kind).sum().item()
@@ -302,7 +304,9 @@ def test_ranks_train_what_one_process_trains(
     original = put({"train.py": text}, tmp_path / "original")
     ranks = put({"train.py": text}, tmp_path / "ranks")
     migrated(ranks / "train.py", Settings(batch_dim=axis))
-    assert line in (ranks / "train.py").read_text()
+    after = (ranks / "train.py").read_text()
+    assert line in after
+    assert after.count("average_gradients(net)\n") == after.count("answer.abs()")
     wanted = said([sys.executable, "train.py"], original)
     assert said([sys.executable, "train.py"], ranks) == wanted, "in one process"
     alone = torch.load(original / "net.pt")

@@ -1,20 +1,42 @@
-"""Gradients that nobody steps with: they are cleared before any optimizer comes to them."""
+"""Gradients whose local part does no harm: they are cleared, or averaged, before any step."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.wrapped import Wrap, parameters_of
 
+_CLIPS = "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"
+
 
 def is_cleared(run: Run, backward: RankCall, wrap: Wrap) -> bool:
     """Whether ``zero_grad`` comes before ``step`` wherever the program goes on from there."""
-    clears = [c for c in run.methods("zero_grad") if _is_for(c, wrap) and _is_sure(c, backward)]
+    return _come_first(
+        run, backward, wrap, [c for c in run.methods("zero_grad") if _is_for(c, wrap)]
+    )
+
+
+def is_averaged(run: Run, backward: RankCall, wrap: Wrap) -> bool:
+    """Whether the helper that averages gradients comes before anything that uses them."""
+    ours = (c for c in run.calls if c.target is not None and c.target.module.ours)
+    calls = [c for c in ours if c.target is not None and c.target.name == "average_gradients"]
+    given = [(c, c.arg(0, "model")) for c in calls]
+    averages = [c for c, v in given if v is not None and any(map(wrap.covers, v.things))]
+    return _come_first(
+        run, backward, wrap, averages, [*run.named(*_CLIPS), *run.methods("unscale_")]
+    )
+
+
+def _come_first(
+    run: Run, backward: RankCall, wrap: Wrap, wanted: list[RankCall], more: Iterable[RankCall] = ()
+) -> bool:
+    """Whether such a call surely comes before a step, or ``more`` that it should come before."""
+    sure = [call for call in wanted if _is_sure(call, backward)]
     steps = [c for c in run.methods("step") if c.receiver is not None and _may_use(c, wrap)]
-    firsts = list(_next(backward, sorted([*clears, *steps], key=lambda call: call.order)))
-    return bool(clears) and all(first in clears for first in firsts)
+    events = sorted([*sure, *steps, *more], key=lambda call: call.order)
+    return bool(sure) and all(first in sure for first in _next(backward, events))
 
 
 def _next(call: RankCall, events: list[RankCall]) -> Iterator[RankCall]:

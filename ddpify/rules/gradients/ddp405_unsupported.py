@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.gradients.again import Again, again, names, stepped_between
 from ddpify.settings import Settings
-from ddpify.source import Site
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -36,53 +36,60 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (),
             "write one loop for each, then run again",
         )
-    for call in dict.fromkeys(first.site for first in _again(facts)):
-        yield Finding(
-            "DDP405",
-            call,
-            "a second backward over a retained graph is not averaged over the ranks",
-            Severity.ERROR,
-            (),
-            "add the losses and go backward once",
+    yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
+
+
+def _averaged(facts: Facts, one: Again) -> Iterable[Finding]:
+    """What a second backward through a kept graph adds, averaged right after it."""
+    step = stepped_between(facts, one)
+    found = names(facts, one) if step is None else None
+    if found == []:
+        return
+    message = "a second backward over a retained graph is not averaged over the ranks"
+    advice = "add the losses and go backward once"
+    if step is not None:
+        message = (
+            "an optimizer steps between this backward, which keeps its graph, and the next: where"
+            " that goes back through the weights as they were, one process ends there, too, since"
+            ' PyTorch 1.5 ("modified by an inplace operation")'
         )
+        advice = "step after both; or drop `retain_graph=True` if nothing goes this way again"
+    code = "\n".join(f"average_gradients({name})" for name in found or ())
+    yield Finding(
+        "DDP405",
+        one.first.site,
+        message,
+        Severity.ERROR,
+        (edit(facts, How.AFTER, one.second.site, code),) if code else (),
+        "" if code else advice,
+        ((step.site, "the step"),) if step is not None else (),
+    )
 
 
-def _again(facts: Facts) -> Iterable[Call]:
-    """Backwards that keep a graph for another one, to which some model brings no forward since.
-
-    A forward makes the wrapper ready to average once more, all that the next backward adds.
-    """
-    for site in dict.fromkeys(loop.batch.site for loop in facts.training):
-        calls = _first_of_each((c for c in facts.calls if c.name.endswith(".backward")), site)
-        forwards = _first_of_each((f.call for f in facts.training_forwards), site)
-        for first, second in zip(calls, (*calls[1:], *calls[:1]), strict=True):
-            retained = first.kwargs.get("retain_graph")
-            if retained is None or not (retained.known and retained.const):
-                continue
-            values = [v for v in (second.receiver, *second.args) if v is not None]
-            outputs = {d for value in values for d in value.dep(Kind.FORWARD)}
-            through = [f for f in facts.training_forwards if f.output in outputs]
-            since = {c.site for c in forwards if _between(first.order, c.order, second.order)}
-            renewed = {f.model for f in through if f.call.site in since}
-            if not through or any(f.model not in renewed for f in through):
-                yield first
-
-
-def _first_of_each(calls: Iterable[Call], loop: Site) -> list[Call]:
-    """The calls in a round of a loop, of which two are read."""
-    inside = [c for c in calls if loop in {around.site for around in c.where.loops()}]
-    first = {(c.site, c.where.stack): c for c in reversed(inside) if not c.where.no_grad}
-    return sorted(first.values(), key=lambda call: call.order)
-
-
-def _between(first: int, order: int, second: int) -> bool:
-    """Whether something comes between two calls of a round, or from one round to the next."""
-    return first < order < second if first < second else order > first or order < second
-
-
-_TWICE = (
-    "        cost.backward()\n",
-    "        cost.backward()\n        (2 * cost).backward()\n",
+_COST = "        cost.backward()\n"
+_KEPT = _COST.replace("()", "(retain_graph=True)")
+_TWICE = (_COST, f"{_KEPT}        (2 * cost).backward()\n")
+_MARKED = ("backward(retain_graph=True)\n", "backward(retain_graph=True)  # DDP405\n")
+# A step between them of another model, which is called anew for the second.
+_PAIR = (
+    (
+        "solver = torch",
+        "guess = wrap_model(nn.Linear(2, 20).to(device))\n"
+        "own = torch.optim.Adam(guess.parameters())\nsolver = torch",
+    ),
+    (
+        "        cost = nn.functional.cross_entropy(net(x.to(device)), y.to(device))\n" + _COST,
+        "        own.zero_grad()\n        out = net(x.to(device))\n"
+        "        cost = nn.functional.cross_entropy(out, y.to(device))\n"
+        "        cost = cost + (guess(out) - x.to(device)).square().mean()\n"
+        f"{_KEPT}        own.step()\n"
+        "        back = (guess(out) - x.to(device)).abs().mean()\n"
+        "        back.backward()\n",
+    ),
+)
+_AVERAGED = (
+    ("    begin_epoch,\n", "    average_gradients,\n    begin_epoch,\n"),
+    ("        solver.step()\n", "        average_gradients(net)\n        solver.step()\n"),
 )
 
 RULE = Rule(
@@ -104,10 +111,15 @@ RULE = Rule(
                 "torch.optim.LBFGS(self.pupil.parameters(), lr=1e-3)  # DDP405",
             ),
         ),
-        changed(
-            SCRIPT,
-            _TWICE,
-            ("backward()\n        (", "backward(retain_graph=True)  # DDP405\n        ("),
+        changed(SCRIPT, _TWICE, _MARKED),
+        changed(SCRIPT, *_PAIR, _MARKED),
+        changed(  # a step between the two: torch itself ends there
+            SINGLE,
+            (
+                "            objective.backward()\n",
+                "            objective.backward(retain_graph=True)  # DDP405\n"
+                "            adam.step()\n            (2 * objective).backward()\n",
+            ),
         ),
     ),
     good=(
@@ -115,6 +127,8 @@ RULE = Rule(
         SINGLE,
         changed(SCRIPT, ("cost.backward()", "cost.backward(retain_graph=False)")),
         changed(SCRIPT, ("cost.backward()", "cost.backward(retain_graph=True)")),
+        changed(SCRIPT, _TWICE, *_AVERAGED),
+        changed(SCRIPT, *_PAIR, *_AVERAGED),
         changed(  # the graph is kept, and a forward is made for each backward
             SCRIPT,
             (

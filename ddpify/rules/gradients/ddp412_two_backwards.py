@@ -9,6 +9,7 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.gradients.cleared import is_averaged, is_cleared
 from ddpify.rules.shared.wrapped import (
     backwards,
     exclusive,
@@ -29,7 +30,9 @@ def lint(run: Run) -> Iterable[Finding]:
             if _apart(first, second) or _between(calls, first, second):
                 continue
             again = through if _keeps(first) else [f for f in through if f not in before]
-            if again and max(f.order for f in again) < first.order:
+            if not again or max(f.order for f in again) > first.order:
+                continue
+            if not (is_averaged(run, second, wrap) or is_cleared(run, second, wrap)):
                 yield _finding(first, second)
 
 

@@ -490,6 +490,25 @@ def accumulation() -> Any:
     return seen
 
 
+def kept_graphs() -> Any:
+    """What .grad holds after a second backward, before and after it is averaged."""
+    torch.manual_seed(0)
+    model = ddp.wrap_model(nn.Linear(1, 1, bias=False))
+    weight = next(model.parameters())
+    out = model(torch.tensor([[ddp.get_rank() + 1.0]])).sum()
+    seen = []
+    for keep in (True, False):
+        out.backward(retain_graph=keep)
+        seen.append(weight.grad.item())
+    ddp.average_gradients(model)
+    ddp.average_gradients(model)  # means of means are what they are
+    some = nn.Linear(1, 1)
+    if ddp.get_rank() == 0:
+        some.weight.grad = torch.ones(1, 1)
+    ddp.average_gradients(some)
+    return [*seen, weight.grad.item(), some.weight.grad.item(), some.bias.grad]
+
+
 def forked() -> Any:
     kept = (random.getstate(), torch.get_rng_state())
     expected = torch.rand(1).item()
@@ -544,6 +563,7 @@ CHECKS = (
     global_means,
     whole_batches,
     accumulation,
+    kept_graphs,
     forked,
     streams,
 )
