@@ -34,12 +34,6 @@ def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Va
     return join(*[_thing_attribute(m, f, base, thing, name, node) for thing in things])
 
 
-def any_member(m: Machine, base: Value, site: Site) -> Value | None:
-    """What a library has under a name that is not known: ``getattr(torch.optim, flags.solver)``."""
-    found = [one(m.external(f"{t.name}.*", site)) for t in base.of(Kind.EXTERNAL)]
-    return join(*found) if found else None
-
-
 def _plain_attribute(base: Value, name: str) -> Value:
     if name == "shape":
         return base.but(const=NO_CONST)
