@@ -17,7 +17,6 @@ from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
-from ddpify.source import Site
 
 
 def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:

@@ -1,6 +1,6 @@
 """Modules and names that a program looks up by a text that is put together when it runs.
 
-``import_module(f"models.{args.arch}")``, ``getattr(models, config["type"])``, ``eval("models." + name)``:
+``import_module(f"models.{args.arch}")``, ``getattr(models, name)``, ``eval("models." + name)``:
 each candidate of the project is read, and what comes of it is any of them.
 """
 
@@ -78,9 +78,7 @@ def any_member(m: Machine, base: Value, site: Site) -> Value | None:
     return join(*found) if found else None
 
 
-def _members(
-    m: Machine, base: Value, pattern: str, options: list[str], site: Site
-) -> list[Value]:
+def _members(m: Machine, base: Value, pattern: str, options: list[str], site: Site) -> list[Value]:
     """The functions and classes of modules, and an object's own methods, under such a name."""
     found = []
     for thing in base.things:
@@ -93,9 +91,18 @@ def _members(
             found.append(one(m.external(_ABSTRACT[thing.name], site)))
         elif isinstance(thing.ref, ClassInfo) and pattern != _ANY:
             named = {name: value for i in thing.ref.mro()[::-1] for name, value in i.env.items()}
-            methods = (n for n in named if any(isinstance(t.ref, FunctionInfo) for t in named[n].things))
+            methods = (
+                n for n in named if any(isinstance(t.ref, FunctionInfo) for t in named[n].things)
+            )
             found += [m.bind_method(thing, named[n], site) for n in methods if _matches(n, pattern)]
     return found
+
+
+def _methods(info: ClassInfo) -> Iterator[tuple[str, Value]]:
+    named = {name: value for owner in info.mro()[::-1] for name, value in owner.env.items()}
+    for name, value in named.items():
+        if any(isinstance(thing.ref, FunctionInfo) for thing in value.things):
+            yield name, value
 
 
 def _parts(m: Machine, base: Value, pattern: str, name: str) -> Iterator[Value]:
