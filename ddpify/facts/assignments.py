@@ -159,8 +159,8 @@ def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> No
             continue
         if thing.keys is not None:
             slot: object = index.const if index.known else 0
-            whole = value if len(f.guards) == f.entered_with else join(thing.keys.get(slot), value)
-            thing.keys[slot] = whole
+            strong = index.known and len(f.guards) == f.entered_with
+            thing.keys[slot] = value if strong else join(thing.keys.get(slot), value)
         elif thing.inner is not None or thing.items is not None:
             containers.replace_item(f, thing, index, value)
 

@@ -17,7 +17,6 @@ from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
-from ddpify.source import Site
 
 
 def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
@@ -32,12 +31,6 @@ def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Va
         return _plain_attribute(base, name)
     things = lookups.holding(base, name)
     return join(*[_thing_attribute(m, f, base, thing, name, node) for thing in things])
-
-
-def any_member(m: Machine, base: Value, site: Site) -> Value | None:
-    """What a library has under a name that is not known: ``getattr(torch.optim, flags.solver)``."""
-    found = [one(m.external(f"{t.name}.*", site)) for t in base.of(Kind.EXTERNAL)]
-    return join(*found) if found else None
 
 
 def _plain_attribute(base: Value, name: str) -> Value:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import cast
 
 from ddpify.facts import containers, counts, dealing, lookups, measures, rows
-from ddpify.facts.attributes import any_member
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
@@ -62,7 +61,9 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail == "getattr" and len(call.args) > 1:
         if call.args[1].known:
             return _getattr(m, f, call)
-        return lookups.members(m, call) or any_member(m, first, call.site)
+        return lookups.members(m, call) or lookups.any_member(m, first, call.site)
+    if tail == "eval":
+        return lookups.evaluated(m, f, call)
     if tail in ("max", "min") and first.of(*containers.LISTS) and "key" in call.kwargs:
         return m.element_of(f, first)
     return _of_object(m, f, tail, call)

@@ -114,6 +114,10 @@ class SharesBatches(Detail):
     """A loader gives each rank its part of every batch: it was given to ``share_batches``."""
 
 
+class OpenLoss(Detail):
+    """An output of a model may be a loss that it computes, which is not followed."""
+
+
 class NumbersRows(Detail):
     """An index counts the samples of a batch, not the passes of a loop."""
 

@@ -1,7 +1,7 @@
 """Modules and names that a program looks up by a text that is put together when it runs.
 
-``import_module(f"models.{args.arch}")``, ``getattr(models, config["type"])``: each candidate of the
-project is read, and what comes of it is any of them.
+``import_module(f"models.{args.arch}")``, ``getattr(models, name)``, ``eval("models." + name)``:
+each candidate of the project is read, and what comes of it is any of them.
 """
 
 from __future__ import annotations
@@ -49,18 +49,69 @@ def modules(m: Machine, f: Frame, call: Call) -> Value:
 
 
 def members(m: Machine, call: Call) -> Value | None:
-    """What ``getattr(module, name)`` may give; None where it asks no module."""
-    pattern, options = _written(m, call.site, 1)
+    """What ``getattr(module, name)`` may give; None where it asks no module, and no method."""
+    found = _members(m, call.args[0], *_written(m, call.site, 1), call.site)
+    return join(*found, *call.args[2:]) if found else None
+
+
+def evaluated(m: Machine, f: Frame, call: Call) -> Value | None:
+    """What ``eval("models." + name + ".build")`` may give; None where that is no dotted name."""
+    pattern, options = _written(m, call.site, 0)
+    head, *names = pattern.split(".")
+    found = f.lookup(head)
+    for number, name in enumerate(names):
+        if found is None or not name.replace(_ANY, "x").isidentifier():
+            return None
+        if _ANY not in name:
+            node = m.tree(call.site.path).expression(call.site)
+            found = m.attribute(f, found, name, node) if node is not None else None
+            continue
+        parts = _members(m, found, name, options, call.site)
+        parts += [v for after in names[number + 1 :][:1] for v in _parts(m, found, name, after)]
+        found = join(*parts) if parts else any_member(m, found, call.site)
+    return found if names else None
+
+
+def any_member(m: Machine, base: Value, site: Site) -> Value | None:
+    """What a library has under a name that is not known: ``getattr(torch.optim, flags.solver)``."""
+    found = [one(m.external(f"{t.name}.*", site)) for t in base.of(Kind.EXTERNAL)]
+    return join(*found) if found else None
+
+
+def _members(m: Machine, base: Value, pattern: str, options: list[str], site: Site) -> list[Value]:
+    """The functions and classes of modules, and an object's own methods, under such a name."""
     found = []
-    for thing in call.args[0].things:
+    for thing in base.things:
         if thing.kind is Kind.MODULE:
             named = dict(_offered(m, thing))
             wanted = {pattern.replace(_ANY, option) for option in options}
             chosen = wanted if len(wanted) > 1 and wanted <= set(named) else named
             found += [named[name] for name in chosen if _matches(name, pattern)]
         elif thing.kind is Kind.EXTERNAL and thing.name in _ABSTRACT:
-            found.append(one(m.external(_ABSTRACT[thing.name], call.site)))
-    return join(*found, *call.args[2:]) if found else None
+            found.append(one(m.external(_ABSTRACT[thing.name], site)))
+        elif isinstance(thing.ref, ClassInfo) and pattern != _ANY:
+            named = {name: value for i in thing.ref.mro()[::-1] for name, value in i.env.items()}
+            methods = (
+                n for n in named if any(isinstance(t.ref, FunctionInfo) for t in named[n].things)
+            )
+            found += [m.bind_method(thing, named[n], site) for n in methods if _matches(n, pattern)]
+    return found
+
+
+def _methods(info: ClassInfo) -> Iterator[tuple[str, Value]]:
+    named = {name: value for owner in info.mro()[::-1] for name, value in owner.env.items()}
+    for name, value in named.items():
+        if any(isinstance(thing.ref, FunctionInfo) for thing in value.things):
+            yield name, value
+
+
+def _parts(m: Machine, base: Value, pattern: str, name: str) -> Iterator[Value]:
+    """The modules of a package under such a name that define what is asked of them."""
+    for thing in base.things:
+        if thing.kind is Kind.MODULE and isinstance(thing.ref, ModuleInfo):
+            beside = sorted(thing.ref.source.file.parent.glob("*.py"))
+            found = [p.stem for p in beside if _matches(p.stem, pattern) and name in _defined(m, p)]
+            yield from (m.module_attribute(thing, stem) for stem in found[:MANY])
 
 
 def holding(base: Value, name: str) -> tuple[Thing, ...]:

@@ -90,13 +90,14 @@ def _own_names(
     bound = list(_bindings(function))
     given = {a.arg for a in ast.walk(function.args) if isinstance(a, ast.arg)}
     own = {name for name, _, _ in bound} - given
+    local = own | given  # whatever a module elsewhere is called
     modules = {
         (alias.asname or alias.name).partition(".")[0]
         for tree in trees
         for node in tree.nodes()
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
-    }
+    } - local
     while True:
         parts = {n for n, value, each in bound if n in own and _is_part(value, each, own | modules)}
         if not parts:

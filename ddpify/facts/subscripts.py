@@ -9,10 +9,10 @@ from ddpify.facts import (
     containers,
     counts,
     library,
+    lookups,
     rows,
     special,
 )
-from ddpify.facts.attributes import any_member
 from ddpify.facts.containers import item_of
 from ddpify.facts.details import Factory, call_that_made
 from ddpify.facts.events import Access
@@ -51,7 +51,7 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     ]
     found = [r for r in results if r is not None]
     spaces = [_library(m, t) for t in base.of(Kind.EXTERNAL) if t.name.endswith(".__dict__")]
-    found += [v for v in (any_member(m, space, m.site(f, node)) for space in spaces) if v]
+    found += [v for v in (lookups.any_member(m, space, m.site(f, node)) for space in spaces) if v]
     if found:
         return join(*found)
     part = computed(base, index, measure=_subscript_measure(base, node.slice, index))

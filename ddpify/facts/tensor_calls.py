@@ -15,6 +15,7 @@ from ddpify.facts.details import (
 )
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure, listed, parts_of
+from ddpify.facts.open_losses import is_open
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import along_batch
 from ddpify.facts.scopes import Frame
@@ -36,6 +37,8 @@ def reduced(
     """``x.sum(axis)`` or ``x.mean(axis)``: perhaps a count, or a mean over one."""
     value = computed(*values, measure=measures.reduce_samples(measure, how, axis))
     if axis is not None and values[0].turned and measure in measures.ENTRIES:
+        return value.but(measure=Measure.MIXED)
+    if axis in (None, 0) and measure in measures.ENTRIES and is_open(m, values[0]):
         return value.but(measure=Measure.MIXED)
     if value.measure is Measure.RATIO and measure is Measure.PICKED:
         return counts.over(m, f, value, call.site, CountMean(m.where(f), call=call))

@@ -68,3 +68,11 @@ def test_a_function_that_leaves_nothing_behind_is_gated_whole(body: str, tmp_pat
 @pytest.mark.parametrize("body", CHANGES.values(), ids=CHANGES)
 def test_a_function_that_other_ranks_would_miss_is_not(body: str, tmp_path: Path) -> None:
     assert helpers(body, tmp_path) == []
+
+
+def test_an_argument_that_is_called_like_a_module_is_none(tmp_path: Path) -> None:
+    body = "    first = history.first\n    first['seen'] = epoch\n"
+    train = TRAIN.replace("report(epoch)", "report(epoch, history)")
+    text = f"import history\ndef report(epoch, history):\n{body}{SHOWN}{train}"
+    assert not facts_of(text, tmp_path).helpers
+    assert facts_of(text.replace(body, ""), tmp_path).helpers

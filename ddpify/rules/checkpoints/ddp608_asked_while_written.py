@@ -21,27 +21,40 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     reads = tuple(read_files(facts))
     done: set[Site] = set()
     for write, path in written_files(facts):
-        guard = _asking(facts, write, path)
-        again = [call for call, other in reads if named_alike(facts, (write, path), (call, other))]
-        if guard is None or guard.site in done or not again:
-            continue
-        done.add(guard.site)
-        fix = _fix(facts, guard, write, again)
-        yield Finding(
-            "DDP608",
-            guard.site,
-            "each rank would look for itself whether this file is there: one that comes late reads"
-            " what is half written",
-            Severity.ERROR,
-            fix,
-            "" if fix else "ask on rank 0 alone, in the test of an `if`, and tell the others",
-            ((write.site, "written here by rank 0"), (again[0].site, "read here")),
-        )
+        alike = [one for one in reads if named_alike(facts, (write, path), one)]
+        before = [one for one in alike if _soon(facts, one[0], write)] if alike else []
+        asked = [_asking(facts, *one) for one in ((write, path), *before)]
+        again = [call for call, _ in alike]
+        for guard in dict.fromkeys(asked) if again else ():
+            if guard is None or guard.site in done:
+                continue
+            done.add(guard.site)
+            yield _found(facts, guard, write, again)
 
 
-def _asking(facts: Facts, write: Call, path: Site) -> Guard | None:
-    """The condition under which a file is written that asks for it, where all ranks come by it."""
-    guards = write.where.guards
+def _soon(facts: Facts, read: Call, write: Call) -> bool:
+    """Whether a file is written after it was looked for, before any training lets ranks meet."""
+    steps = [loop.backward.order for loop in facts.training]
+    return read.order < write.order and not any(read.order < n < write.order for n in steps)
+
+
+def _found(facts: Facts, guard: Guard, write: Call, again: list[Call]) -> Finding:
+    fix = _fix(facts, guard, write, again)
+    return Finding(
+        "DDP608",
+        guard.site,
+        "each rank would look for itself whether this file is there: one that comes late reads"
+        " what is half written",
+        Severity.ERROR,
+        fix,
+        "" if fix else "ask on rank 0 alone, in the test of an `if`, and tell the others",
+        ((write.site, "written here by rank 0"), (again[0].site, "read here")),
+    )
+
+
+def _asking(facts: Facts, use: Call, path: Site) -> Guard | None:
+    """The condition on a file's use that asks for it, where all ranks come by it."""
+    guards = use.where.guards
     for number, guard in reversed(list(enumerate(guards))):
         asked = guard.test.dep(*OF_ONE_RANK)
         if {thing.kind for thing in asked} == {Kind.FILES}:
@@ -67,7 +80,8 @@ def _fix(facts: Facts, guard: Guard, write: Call, reads: list[Call]) -> tuple[Ed
     later = [r for r in reads if r.order > write.order and not _excludes(guard, r)]
     if later and write.name != "torch.save":
         inside = all(read.site.within(statement) for read in later)
-        after = write.where.statement if inside else statement
+        there = write.site.within(statement) and not inside
+        after = statement if there else write.where.statement
         edits.append(edit(facts, How.AFTER, after, "barrier()"))
     return tuple(edits)
 
@@ -96,6 +110,19 @@ AGREED = (
     ),
     ("    begin_epoch,\n", "    begin_epoch,\n    broadcast,\n"),
 )
+# Loaded if it is there, else made and written: the question is around the reading alone.
+LOADED = (
+    ("import torch\nimport", "import os\nimport pickle\n\nimport torch\nimport"),
+    (
+        "rows = TensorDataset(torch.randn(4096, 20), torch.randint(0, 2, (4096,)))\n",
+        'there = False\nif os.path.exists("rows.pkl"):  # DDP608\n'
+        '    with open("rows.pkl", "rb") as kept:\n        rows = pickle.load(kept)\n'
+        "    there = True\nif not there:\n"
+        "    rows = TensorDataset(torch.randn(4096, 20), torch.randint(0, 2, (4096,)))\n"
+        "    if is_main_process():\n"
+        '        with open("rows.pkl", "wb") as kept:\n            pickle.dump(rows, kept)\n',
+    ),
+)
 LATER = (
     ("else:\n    with open", "with open"),
     ('"rb") as kept:\n        rows', '"rb") as kept:\n    rows'),
@@ -113,7 +140,11 @@ RULE = Rule(
     " Rank 0's answer is for all.",
     "PATTERNS, one-time preparation; BUGS K03, K09",
     check,
-    bad=(changed(SCRIPT, *CACHED), changed(SCRIPT, *CACHED, *LATER)),
+    bad=(
+        changed(SCRIPT, *CACHED),
+        changed(SCRIPT, *CACHED, *LATER),
+        changed(SCRIPT, *LOADED),
+    ),
     good=(
         *CORRECT,
         changed(SCRIPT, *CACHED, *AGREED),

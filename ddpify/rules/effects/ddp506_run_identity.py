@@ -56,7 +56,9 @@ def _free_names(facts: Facts) -> Iterable[Finding]:
     }
     done: set[Site] = set()
     for bind in facts.binds:
+        own = bind.where.function  # what its callers asked is of names of theirs
         guards = bind.where.conditions()
+        guards = tuple(g for g in guards if own is None or g.site.within(own.site))
         for asked in {t.born for guard in guards for t in guard.test.dep(Kind.FILES)}:
             if asked not in done and asked not in alone and _says(facts, asked, bind.target):
                 done.add(asked)

@@ -1,0 +1,120 @@
+"""Whether what a model returns may be a loss of its own that is not followed.
+
+An output has the samples of the inputs, and its mean is one over them. A loss that a model computes
+from inputs and targets has not: it may be a sum, or a mean over the targets that count, and is
+still that after ``.mean()``, which scripts write for what `nn.DataParallel` gathers. ::
+
+    def forward(self, x, y):
+        return F.cross_entropy(self.body(x)[y > 0], y[y > 0], reduction="sum")
+
+    net(x, y).mean().backward()
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.facts.criteria import is_loss
+from ddpify.facts.details import OpenLoss
+from ddpify.facts.fresh import method_of
+from ddpify.facts.protocol import Machine
+from ddpify.facts.rows import has_rows
+from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.values import Kind, Thing, Value
+
+REDUCES = frozenset({"mean", "sum"})
+
+
+def is_open(m: Machine, value: Value) -> bool:
+    """Whether a value may be a loss that a model has made, or be made of one.
+
+    What ranks make of it is what the replicas of `nn.DataParallel` did: where it is there, its mean
+    over them is what it was.
+    """
+    outputs = value.dep(Kind.FORWARD) if not (m.parallel or has_rows(value)) else ()
+    return any(output.detail(OpenLoss) is not None for output in outputs)
+
+
+def may_compute_loss(model: Thing) -> bool:
+    """Whether a ``forward``, or what it calls of the project, makes a loss or one number."""
+    info = method_of(model, "forward")
+    if info is None:
+        return not isinstance(model.ref, ClassInfo) and "torch.nn." not in model.name
+    return any(node is None or _makes_one(node) for node in _reached(info))
+
+
+def _makes_one(node: ast.AST) -> bool:
+    """``F.cross_entropy(…)``, ``nn.MSELoss()``, ``x.mean()``, ``torch.sum(x)``."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func).rpartition(".")[2]
+    if name in REDUCES and not node.keywords:
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        module = isinstance(owner, ast.Name) and owner.id in ("torch", "np")
+        return len(node.args) == int(module)
+    return is_loss(name) or (name.endswith("Loss") and name[:1].isupper())
+
+
+def _reached(start: FunctionInfo) -> Iterator[ast.AST | None]:
+    """All that is written in a function, and in those of the project that it names.
+
+    None stands for what is not known: a module that the model was given.
+    """
+    waiting, seen = [start], {start}
+    while waiting:
+        info = waiting.pop()
+        for node in ast.walk(info.node):
+            yield node
+            for found in _named(info, node):
+                if not isinstance(found, FunctionInfo):
+                    yield found
+                elif found not in seen:
+                    seen.add(found)
+                    waiting.append(found)
+
+
+def _named(info: FunctionInfo, node: ast.AST) -> Iterator[FunctionInfo | ast.AST | None]:
+    """What a name stands for; of ``self.layer`` what a method has stored there."""
+    if isinstance(node, ast.Name):
+        yield from _global(info, node)
+    if isinstance(node, ast.Call) and info.owner and ast.unparse(node.func).startswith("self."):
+        layers = _stored(info.owner, ast.unparse(node.func)[5:])
+        names = (layer.id for layer in layers if isinstance(layer, ast.Name))
+        yield from (None for name in names if name not in info.module.globals)
+    if isinstance(node, ast.Attribute) and info.owner and ast.unparse(node.value) == "self":
+        method = info.owner.lookup(node.attr)
+        things = method.things if method is not None else ()
+        yield from (thing.ref for thing in things if isinstance(thing.ref, FunctionInfo))
+        for made in _stored(info.owner, node.attr):
+            for part in ast.walk(made):
+                yield part
+                yield from _global(info, part) if isinstance(part, ast.Name) else ()
+
+
+def _global(info: FunctionInfo, name: ast.Name) -> Iterator[FunctionInfo]:
+    known = info.module.globals.get(name.id)
+    for thing in known.things if known is not None else ():
+        if isinstance(thing.ref, FunctionInfo):
+            yield thing.ref
+        elif isinstance(thing.ref, ClassInfo):
+            inner = thing.ref.lookup("forward")
+            refs = (t.ref for t in inner.things) if inner is not None else ()
+            yield from (ref for ref in refs if isinstance(ref, FunctionInfo))
+
+
+def _stored(owner: ClassInfo, name: str) -> Iterator[ast.expr]:
+    """All that the methods of a class store in ``self`` under a name."""
+    for info in owner.mro():
+        for node in ast.walk(info.node):
+            if isinstance(node, ast.Assign):
+                pairs = [pair for target in node.targets for pair in _pairs(target, node.value)]
+                yield from (value for kept, value in pairs if ast.unparse(kept) == f"self.{name}")
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+    if isinstance(target, ast.Tuple):
+        each = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
+        yield from zip(target.elts, each, strict=False)
+    else:
+        yield target, value
