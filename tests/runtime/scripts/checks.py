@@ -290,6 +290,13 @@ def shares_of_one_batch() -> Any:
     first, flags = metrics.own_share(rows, rows % 2 == 0)
     column = metrics.own_share(rows.numpy().T[:, :, None], dim=1)
     _, labels = metrics.own_share(rows.T, torch.arange(6), dim=1)
+    words, labels_of = SimpleNamespace(sequential=True, batch_first=False), SimpleNamespace(
+        sequential=False, batch_first=False
+    )
+    batch = SimpleNamespace(
+        batch_size=6, text=rows.T, label=torch.arange(6), dataset=SimpleNamespace(fields={})
+    )
+    batch.dataset.fields = {"text": words, "label": labels_of}
     uneven = torch.zeros(ranks + 1)
     try:
         metrics.own_share(uneven)
