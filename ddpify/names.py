@@ -36,7 +36,9 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
-COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"field_axes", "order_share", "share_batches"}) | {
+COLLECTIVES: Final[frozenset[str]] = (
+    METRICS_NAMES - {"field_axes", "order_share", "share_batches"}
+) | {
     "barrier",
     "broadcast",
     "cleanup_distributed",

@@ -188,7 +188,7 @@ def per_rank_batch_size(batch_size: int) -> int:
 
 
 def map_style(stream: Any) -> Any:
-    """A finite ``stream`` as a list, of which a sampler deals; itself in one process (*collective*).
+    """A finite ``stream`` as a list, for a sampler; itself in one process (*collective*).
 
     It has to give the same samples in the same order on each rank and in each pass.
     """

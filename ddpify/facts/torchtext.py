@@ -16,9 +16,9 @@ _SPLITS = ".splits"
 # Streams of samples that end, and begin anew with the same ones; CC100 is too large for a list.
 _STREAMS: Final = frozenset(
     f"torchtext.datasets.{name}"
-    for name in """AG_NEWS AmazonReviewFull AmazonReviewPolarity CNNDM CoLA CoNLL2000Chunking DBpedia
-    EnWik9 IMDB IWSLT2016 IWSLT2017 MNLI MRPC Multi30k PennTreebank QNLI QQP RTE SQuAD1 SQuAD2 SST2
-    STSB SogouNews UDPOS WNLI WikiText103 WikiText2 YahooAnswers YelpReviewFull
+    for name in """AG_NEWS AmazonReviewFull AmazonReviewPolarity CNNDM CoLA CoNLL2000Chunking
+    DBpedia EnWik9 IMDB IWSLT2016 IWSLT2017 MNLI MRPC Multi30k PennTreebank QNLI QQP RTE SQuAD1
+    SQuAD2 SST2 STSB SogouNews UDPOS WNLI WikiText103 WikiText2 YahooAnswers YelpReviewFull
     YelpReviewPolarity""".split()
 )
 _FIELD = re.compile(r"torchtext(\.legacy)?\.data\.(Reversible|Label)?Field\Z")

@@ -136,9 +136,28 @@ def test_what_is_computed_along_an_axis_is_not_followed_where_fields_are_asked(
     assert "computed along an axis" in why
 
 
+@pytest.mark.parametrize(
+    ("count", "divided"),
+    [
+        pytest.param("batch.batch_size", True, id="of-the-batch"),
+        pytest.param("batch.text.size(1)", False, id="size"),
+        pytest.param("batch.text.shape[0]", False, id="shape"),
+        pytest.param("len(batch.text)", False, id="length"),
+        pytest.param("out.view(batch.label.size(), 3).ge(0).sum().item()", True, id="to-shape"),
+    ],
+)
+def test_lengths_are_no_counts_where_samples_lie_along_another_axis(
+    count: str, divided: bool, tmp_path: Path
+) -> None:
+    found = facts_of(tmp_path, ("seen += batch.batch_size", f"seen += {count}"))
+    assert bool(found.divisions) is divided
+
+
 def test_a_shorter_last_batch_is_named_but_not_of_columns(tmp_path: Path) -> None:
     (bucketed,) = facts_of(tmp_path / "1").divisions
-    (columns,) = facts_of(tmp_path / "2", ("BucketIterator.splits(", "BPTTIterator.splits(")).divisions
+    (columns,) = facts_of(
+        tmp_path / "2", ("BucketIterator.splits(", "BPTTIterator.splits(")
+    ).divisions
     assert (bucketed.ragged, columns.ragged) == (True, False)
 
 

@@ -96,7 +96,8 @@ def _in_memory(facts: Facts) -> Iterable[Finding]:
                 "each process keeps all samples of the stream in memory, for a sampler to deal",
                 Severity.NOTE,
                 (),
-                "give the machine memory for as many copies, or deal the stream by rank instead",
+                "give the machine memory for as many copies, and fetch the files before where"
+                " something else reads the stream first",
             )
 
 

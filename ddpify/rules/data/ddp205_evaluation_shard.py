@@ -111,9 +111,9 @@ RULE = Rule(
             SINGLE,
             (
                 "def main():\n",
-                "def feeds(signals, labels, bs):\n"
-                "    fitting = DataLoader(TensorDataset(signals[:800], labels[:800]), bs)\n"
-                "    holdout = DataLoader(TensorDataset(signals[800:], labels[800:]), 100)  # DDP205\n"
+                "def feeds(x, y, bs):\n"
+                "    fitting = DataLoader(TensorDataset(x[:800], y[:800]), bs)\n"
+                "    holdout = DataLoader(TensorDataset(x[800:], y[800:]), 100)  # DDP205\n"
                 "    return fitting, holdout\n\n\ndef main():\n",
             ),
             (

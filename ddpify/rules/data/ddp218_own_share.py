@@ -237,8 +237,8 @@ RULE = Rule(
     " before the model is called; rank 0's batch counts, so that ranks may shuffle each in its own"
     " way. Data that hold the samples of all batches side by side are divided once, where they are"
     " made. The axis of samples is the one that DataParallel divided, that of a recurrent layer, of"
-    " torchtext's fields (asked while the program runs where they are made elsewhere: `field_axes`), or"
-    " what --batch-dim names.",
+    " torchtext's fields (`field_axes` asks those that are made elsewhere), or what --batch-dim"
+    " names.",
     "torch.nn.DataParallel; CONTRACT: Data",
     check,
     bad=(_SLICED, _STREAMED, _SIDE_BY_SIDE),
