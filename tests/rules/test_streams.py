@@ -76,7 +76,8 @@ def test_streams_become_lists_that_samplers_deal(tmp_path: Path) -> None:
     assert "reduce_sum(right, seen)" in text
     memory = [one for one in outcome.findings if "in memory" in one.message]
     assert len(memory) == 2
-    (tmp_path / "main.py").write_text(text)
+    for change in outcome.changes:
+        (tmp_path / change.path).write_bytes(change.after)
     again = migrate([tmp_path / "main.py"], Settings())
     assert not again.refusals
     assert not any(one.path == "main.py" for one in again.changes)
