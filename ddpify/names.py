@@ -18,6 +18,7 @@ CORE: Final[str] = "ddp_utils"
 METRICS: Final[str] = "ddp_metrics"
 METRICS_NAMES: Final[frozenset[str]] = frozenset(
     {
+        "field_axes",
         "gather_batches",
         "gather_samples",
         "global_mean",
@@ -35,7 +36,9 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
-COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share", "share_batches"}) | {
+COLLECTIVES: Final[frozenset[str]] = (
+    METRICS_NAMES - {"field_axes", "order_share", "share_batches"}
+) | {
     "average_gradients",
     "barrier",
     "broadcast",
@@ -44,6 +47,7 @@ COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share", "share_bat
     "distributed_session",
     "gather_objects",
     "main_process_first",
+    "map_style",
     "same_draws",
     "save_on_main",
     "setup_distributed",
@@ -64,6 +68,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "begin_epoch",
     "evaluation_sampler",
     "evaluation_share",
+    "field_axes",
     "fork_random_streams",
     "get_local_rank",
     "get_rank",

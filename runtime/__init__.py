@@ -7,6 +7,7 @@ names and this one together.
 from __future__ import annotations
 
 from .ddp_metrics import (
+    field_axes,
     gather_batches,
     gather_samples,
     global_mean,
@@ -41,6 +42,7 @@ from .ddp_utils import (
     is_main_process,
     local_device,
     main_process_first,
+    map_style,
     per_rank_batch_size,
     print_on_main,
     same_draws,
@@ -65,6 +67,7 @@ __all__ = [
     "distributed_session",
     "evaluation_sampler",
     "evaluation_share",
+    "field_axes",
     "fork_random_streams",
     "gather_batches",
     "gather_objects",
@@ -79,6 +82,7 @@ __all__ = [
     "is_main_process",
     "local_device",
     "main_process_first",
+    "map_style",
     "order_share",
     "own_share",
     "per_rank_batch_size",

@@ -187,6 +187,17 @@ def per_rank_batch_size(batch_size: int) -> int:
     return batch_size // ranks
 
 
+def map_style(stream: Any) -> Any:
+    """A finite ``stream`` as a list, for a sampler; itself in one process (*collective*).
+
+    It has to give the same samples in the same order on each rank and in each pass.
+    """
+    if get_world_size() == 1:
+        return stream
+    with main_process_first():  # it may fetch them
+        return list(stream)
+
+
 def distributed_sampler(dataset: Any, shuffle: bool, drop_last: bool = False) -> Any:
     """The training loader's sampler, None in one process; see ``begin_epoch`` (*collective*)."""
     if (ranks := get_world_size()) == 1:

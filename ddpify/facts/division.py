@@ -29,10 +29,11 @@ from ddpify.facts.details import Divided
 from ddpify.facts.draws import trains_on_draws
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Forward
-from ddpify.facts.input_axes import parallel_axes, unfollowed
+from ddpify.facts.input_axes import asks_lengths, parallel_axes, unfollowed
 from ddpify.facts.model import Division, TrainingLoop
 from ddpify.facts.places import places, turns
 from ddpify.facts.protocol import Machine
+from ddpify.facts.ragged import may_end_short
 from ddpify.facts.states import States, states
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import OF_ONE_RANK, Kind, Value
@@ -111,7 +112,7 @@ class _Loop:
         if data is None:
             return None
         done = isinstance(data, ast.Call) and self._bound.called(data).endswith(".own_share")
-        return replace(made, columns=self.tree.site(data), done=done)
+        return replace(made, columns=self.tree.site(data), done=done, ragged=False)
 
     def _places(self, node: ast.For | ast.While, cut: int) -> Iterable[int]:
         """Where the batch may be divided: no later than right before the model is called."""
@@ -142,10 +143,14 @@ class _Loop:
         names = tuple(part for name in names for part in self._parts(name, split, forwards))
         said = set() if objects or self._turns(forwards) else self._said(forwards, carried)
         said |= {torchtext.axis_of(self._batch(name)) for name in objects}
-        axis = _the_axis(names, said | {asked}, bool(objects))
+        asks = len(objects) == 1 and torchtext.says_axis(self._batch(objects[0]))
+        by_fields = asks and said | {asked} == {None}
+        axis = 1 if by_fields else _the_axis(names, said | {asked}, bool(objects))
         usual = 1 if objects else 0  # what the user would be told to say
         tried = usual if isinstance(axis, str) else axis
-        if unfollowed(self.m, self.training.batch.site, tried, forwards):
+        loop = self.training.batch.site
+        lengths = objects and tried and asks_lengths(self.m, loop, forwards)
+        if lengths or unfollowed(self.m, loop, tried, forwards):
             return f"what is computed along an axis is not followed where samples lie along {tried}"
         if isinstance(axis, str):
             return axis
@@ -153,7 +158,8 @@ class _Loop:
         of_objects = (sizes(split.rest, name) for name in objects)
         numbers += tuple(self.tree.site(node) for found in of_objects for node in found)
         statement = self.tree.site(split.rest[0])
-        return Division(self.training.batch.site, statement, names, axis, numbers)
+        ragged = may_end_short(self.m, self.training, split, names, axis)
+        return Division(loop, statement, names, axis, numbers, by_fields=by_fields, ragged=ragged)
 
     def _said(self, forwards: tuple[Forward, ...], carried: dict[str, States]) -> set[int | None]:
         """The axes that DataParallel divides and that recurrent layers have."""

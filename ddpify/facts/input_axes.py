@@ -6,7 +6,7 @@ import ast
 from collections.abc import Sequence
 
 from ddpify.facts import roles
-from ddpify.facts.bodies import stored
+from ddpify.facts.bodies import SHAPES, stored
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.fresh import method_of
 from ddpify.facts.joining import flat_deps
@@ -59,6 +59,39 @@ def unfollowed(m: Machine, loop: Site, axis: int, forwards: Sequence[Forward]) -
         rows = flat and outputs & flat_deps(tensor)
         if _looks_along(call) and not rows and not _is_along_classes(m, loop, call, classes):
             return True
+    return False
+
+
+def asks_lengths(m: Machine, loop: Site, forwards: Sequence[Forward]) -> bool:
+    """Whether a pass asks how long tensors are, outside its model: of samples along another axis
+    than the first, `x.size(0)` is no count. Rows of all samples (`x.view(-1, classes)`) are one.
+    """
+    flat = all(_gives_rows(forward) for forward in forwards)
+    outputs = {forward.output for forward in forwards}
+    inside = {forward.call.site for forward in forwards}
+    accesses = (a for name in ("size", "shape") for a in m.events.accesses(name))
+    asked = [(a.base, a.where, a.base_site) for a in accesses]
+    lengths = (c for c in roles.calls_of(m) if c.name == "builtins.len" and c.args)
+    asked += [(c.args[0], c.where, c.site) for c in lengths if not c.args[0].things]
+    return any(
+        any(each.site == loop for each in where.loops())
+        and not (where.no_grad or inside & set(where.stack))
+        and not (flat and outputs & flat_deps(value))
+        and not _shapes(m, site)
+        for value, where, site in asked
+    )
+
+
+def _shapes(m: Machine, site: Site) -> bool:
+    """Whether an expression stands in what a tensor's shape is made of: `x.view(y.size(0), -1)`."""
+    tree = m.tree(site.path)
+    node: ast.AST | None = tree.expression(site)
+    while isinstance(node, ast.expr):
+        above = tree.parent(node)
+        given = above.args if isinstance(above, ast.Call) else []
+        if node in given and isinstance(above, ast.Call) and isinstance(above.func, ast.Attribute):
+            return above.func.attr in SHAPES
+        node = above
     return False
 
 

@@ -15,6 +15,7 @@ from ddpify.facts.events import Bind, Call, LoopEnd, Where
 from ddpify.facts.library_classes import makes_its_own
 from ddpify.facts.locality import loaders_in, way_to
 from ddpify.facts.protocol import Machine
+from ddpify.facts.rows import LIST_LIKE
 from ddpify.facts.scopes import Loop
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.names import INSTALLED
@@ -104,7 +105,7 @@ def shardable(trial: Machine, wanted: frozenset[Site]) -> frozenset[Site]:
         (accepted if fine else refused).update(loaders & wanted)
     sizes = {t.born for t in counted(trial) if t.born in wanted and not _same_batch(trial, t)}
     refused |= (sizes | _divided_by(trial)) - trial.dealt
-    return frozenset(accepted - refused - _taken_apart(trial))
+    return frozenset(accepted - refused - _taken_apart(trial) - _listed(trial))
 
 
 def _taken_apart(m: Machine) -> set[Site]:
@@ -120,6 +121,13 @@ def _taken_apart(m: Machine) -> set[Site]:
         if batch.born not in loops and batch.inner is not None
         for loader in batch.inner.things
     }
+
+
+def _listed(m: Machine) -> set[Site]:
+    """Loaders that are made lists of: `len(list(loader))` is how many batches a rank has itself."""
+    lists = (c for c in roles.calls_of(m) if c.name in LIST_LIKE)
+    given = (t for c in lists for v in c.args for t in v.of(Kind.LOADER, Kind.PROGRESS))
+    return {loader.born for thing in given for loader in _behind(thing)}
 
 
 def left_whole(

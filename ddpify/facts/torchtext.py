@@ -1,4 +1,4 @@
-"""What torchtext makes: iterators, and batches that are objects with tensors in their fields."""
+"""What torchtext makes: iterators, batches that are objects with tensors in fields, streams."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ BATCH = "torchtext.data.Batch"
 _ITERATOR = re.compile(r"torchtext(\.legacy)?\.data\.\w*Iterator\Z")
 _LIBRARY = "torchtext."
 _SPLITS = ".splits"
+# Streams of samples that end, and begin anew with the same ones; CC100 is too large for a list.
+_STREAMS: Final = frozenset(
+    f"torchtext.datasets.{name}"
+    for name in """AG_NEWS AmazonReviewFull AmazonReviewPolarity CNNDM CoLA CoNLL2000Chunking
+    DBpedia EnWik9 IMDB IWSLT2016 IWSLT2017 MNLI MRPC Multi30k PennTreebank QNLI QQP RTE SQuAD1
+    SQuAD2 SST2 STSB SogouNews UDPOS WNLI WikiText103 WikiText2 YahooAnswers YelpReviewFull
+    YelpReviewPolarity""".split()
+)
 _FIELD = re.compile(r"torchtext(\.legacy)?\.data\.(Reversible|Label)?Field\Z")
 _NO_FIELDS = (Kind.ARGUMENT, Kind.FUNCTION, Kind.EXTERNAL, Kind.DEVICE)
 # What decides the axes of a field's tensors, as it is where nothing is said.
@@ -23,6 +31,7 @@ _DECIDES: Final[dict[str, object]] = {
     "include_lengths": False,
     "postprocessing": None,
 }
+_CHANGES = ("include_lengths", "postprocessing")
 _ONE_AXIS = "one number per sample"
 _AS_GIVEN = "samples first, each as its example has it"
 
@@ -32,12 +41,30 @@ def makes_batches(thing: Thing) -> bool:
     return thing.kind is Kind.UNKNOWN and _ITERATOR.match(thing.name) is not None
 
 
+def is_stream(thing: Thing) -> bool:
+    """Whether something is a stream that gives the same samples on each rank and in each pass."""
+    return thing.kind is Kind.UNKNOWN and thing.name in _STREAMS
+
+
 def one_of_several(thing: Thing) -> Thing | None:
-    """One of the iterators or data sets that ``splits()`` makes, None of anything else."""
+    """One of what ``splits()``, or ``AG_NEWS()`` without one ``split``, makes, else None."""
     one = Thing(Kind.UNKNOWN, thing.born, thing.name.removesuffix(_SPLITS))
     one.details.update(thing.details)
     own = thing.kind is Kind.UNKNOWN and thing.name.startswith(_LIBRARY)
-    return one if own and thing.name.endswith(_SPLITS) else None
+    several = thing.name.endswith(_SPLITS) or (is_stream(thing) and not _is_one(thing))
+    return one if own and several else None
+
+
+def _is_one(stream: Thing) -> bool:
+    call = call_that_made(stream)
+    split = call.arg(1, "split") if call is not None else None
+    return split is not None and isinstance(split.const, str)
+
+
+def keeps_size(iterators: Value) -> bool:
+    """Whether all batches of some iterators have as many samples: columns of one text."""
+    things = iterators.things
+    return bool(things) and all(t.name.endswith(".BPTTIterator") for t in things)
 
 
 def is_batch(value: Value | None) -> bool:
@@ -57,6 +84,18 @@ def axis_of(value: Value | None) -> int | None:
     axes = {form for form in forms if form in (0, 1)}
     plain = forms <= axes | {_ONE_AXIS, _AS_GIVEN if axes == {0} else _ONE_AXIS}
     return axes.pop() if len(axes) == 1 and plain else None
+
+
+def says_axis(value: Value | None) -> bool:
+    """Whether each field of a batch may be asked for its axis while the program runs.
+
+    Not where one is known to give a pair, with how long it is, or what is changed before.
+    """
+    made = [thing.inner for thing in (value.things if value is not None else ()) if thing.inner]
+    fields = (each for inner in made for each in _fields(inner, DEEP) if each is not None)
+    calls = [call for each in fields if (call := call_that_made(each)) is not None]
+    given = [call.kwargs.get(name) for call in calls for name in _CHANGES]
+    return not any(one is not None and not (one.known and not one.const) for one in given)
 
 
 def _fields(value: Value, depth: int) -> list[Thing | None]:

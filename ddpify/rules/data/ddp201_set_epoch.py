@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
@@ -27,6 +28,8 @@ from ddpify.rules.examples import (
 )
 from ddpify.rules.shared.telling import before_iter, in_generator, is_told, tell
 from ddpify.settings import Settings
+
+SAMPLER = "ddpify.runtime.distributed_sampler"
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -59,6 +62,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             continue
         done.add(loop.epoch.site)
         fix = tell(facts, loop, missing)
+        if not fix and not any(_shuffles(loader) for loader in missing):
+            continue  # each epoch has the one order that it had
         yield Finding(
             "DDP201",
             loop.epoch.site,
@@ -74,6 +79,18 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
     yield from _begun_again(facts)
     yield from _without_end(facts)
+
+
+def _shuffles(loader: Thing) -> bool:
+    """Whether a loader's order may hang on the epoch, as it is or once it has a sampler."""
+    given = loader_arguments(loader)
+    samplers = [thing for value in given.samplers for thing in value.things]
+    if any(thing.name != SAMPLER for thing in samplers):
+        return True
+    calls = [call_that_made(thing) for thing in samplers]
+    asked = [call.arg(1, "shuffle") if call is not None else None for call in calls]
+    values = [value for value in (given.shuffle, *asked) if value is not None]
+    return not all(value.known and not value.const for value in values)
 
 
 def _without_end(facts: Facts) -> Iterable[Finding]:

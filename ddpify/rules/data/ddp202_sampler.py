@@ -7,17 +7,19 @@ from collections.abc import Iterable
 from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
-from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data import streams
 from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
 from ddpify.rules.data.derived import is_derived, shares_batches
 from ddpify.rules.data.derived import share as share_derived
 from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
+    LISTED,
     dataset_name,
     direct,
+    is_shared_out,
     none_before,
     sampler_name,
     shuffled,
@@ -39,15 +41,6 @@ from ddpify.rules.examples import (
 from ddpify.rules.shared.telling import deals, draws_itself
 from ddpify.settings import Settings
 from ddpify.source import Site
-
-# Data pipes, which have no length; DataLoader itself deals torchtext's where there is a group.
-PIPES = "torchtext.datasets."
-STREAMS = (PIPES, "torchdata.datapipes.iter.", "webdataset.")
-
-_LISTED = (
-    "make a data set of it first, with `to_map_style_dataset(…)` of torchtext.data.functional,"
-    " then run again"
-)
 
 EVALUATED = (
     "the same loader is evaluated too, and its shares are padded with repeated samples:"
@@ -91,6 +84,21 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             why_not,
             proof(loader.things),
         )
+    yield from _in_memory(facts)
+
+
+def _in_memory(facts: Facts) -> Iterable[Finding]:
+    for loader in facts.loaders:
+        if streams.over_pipes(loader) and streams.becomes_list(loader):
+            yield Finding(
+                "DDP202",
+                loader.call.site,
+                "each process keeps all samples of the stream in memory, for a sampler to deal",
+                Severity.NOTE,
+                (),
+                "give the machine memory for as many copies, and fetch the files before where"
+                " something else reads the stream first",
+            )
 
 
 def _sharded(loader: Loader) -> bool:
@@ -110,45 +118,33 @@ def _unsupported(loader: Loader) -> str:
                 "it has its own `batch_sampler`: give each rank its share of that order by hand"
                 " (same seed everywhere, every world_size-th index of each batch)"
             )
-        dataset = arguments.dataset
-        if dataset is not None and any(_iterable(t) for t in dataset.things):
-            return "an IterableDataset takes no sampler: shard it by rank and worker in __iter__"
-        if stream := _stream(thing):
-            by_hand = "let it give each rank its own ones, by rank and worker"
-            instead = _LISTED if stream.startswith(PIPES) else by_hand
-            return f"`{stream}` gives a stream of samples, which takes no sampler: {instead}"
+    if by_hand := streams.why_not(loader):
+        return by_hand
     if loader.call.bound and not is_derived(loader):
         return "it is made through functools.partial: call DataLoader itself, then run again"
     return ""
 
 
-def _stream(loader: Thing) -> str:
-    """The name of the stream of samples that a loader goes over, if it is one."""
-    dataset = loader_arguments(loader).dataset
-    things = dataset.things if dataset is not None else ()
-    return next((t.name for t in things if t.name.startswith(STREAMS)), "")
-
-
 def _evaluated_in_parts(facts: Facts) -> Iterable[Finding]:
     """Loaders that DataLoader gives a part of the samples on each rank, unasked."""
     for loader in facts.loaders:
-        pipes = (t for t in loader.things if _stream(t).startswith(PIPES))
-        if loader.roles == {Role.EVALUATION} and any(pipes):
-            yield Finding(
-                "DDP202",
-                loader.call.site,
-                "each rank would evaluate a part only, and rank 0 show the numbers of its own:"
-                " DataLoader deals torchtext's streams to the ranks by itself",
-                Severity.ERROR,
-                (),
-                _LISTED,
-                proof(loader.things),
-            )
-
-
-def _iterable(thing: Thing) -> bool:
-    bases = thing.ref.external_bases() if isinstance(thing.ref, ClassInfo) else ()
-    return any(base.endswith("IterableDataset") for base in bases)
+        if Role.TRAINING in loader.roles or not streams.over_pipes(loader):
+            continue
+        by_hand = streams.why_not(loader)
+        if not by_hand and is_shared_out(facts, loader):
+            continue  # DDP205 makes a list of it, and shares that out
+        site = loader.call.arg_site(0, "dataset")
+        listed = () if by_hand or site is None else (edit(facts, How.REPLACE, site, LISTED),)
+        yield Finding(
+            "DDP202",
+            loader.call.site,
+            "each rank would evaluate a part only, and rank 0 show the numbers of its own:"
+            " DataLoader deals torchtext's streams to the ranks by itself",
+            Severity.ERROR,
+            listed,
+            by_hand,
+            proof(loader.things),
+        )
 
 
 def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, ...], str]:

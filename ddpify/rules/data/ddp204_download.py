@@ -8,6 +8,7 @@ from ddpify.facts.model import Facts, Role
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.data.loaders import is_shared_out
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import before_launch
@@ -106,8 +107,7 @@ def _inline(facts: Facts) -> set[Site]:
     found: set[Site] = set()
     for loader in facts.loaders:
         site = loader.call.arg_site(0, "dataset")
-        shared = loader.roles == {Role.EVALUATION} and loader.call.site in facts.sharded
-        dealt = shared or Role.TRAINING in loader.roles
+        dealt = is_shared_out(facts, loader) or Role.TRAINING in loader.roles
         if dealt and "sampler" not in loader.call.kwargs and site:
             found.add(site)
     return found

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.locality import loaders_in
-from ddpify.facts.model import Facts, Loader, Role
+from ddpify.facts.model import Facts, Loader
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.data.loaders import dataset_name, sampler_name, shuffled
+from ddpify.rules.data import streams
+from ddpify.rules.data.loaders import dataset_name, is_shared_out, sampler_name, shuffled
 from ddpify.rules.edits import edit, fresh, proof, statement_of
 from ddpify.rules.examples import CORRECT, PROJECT, SINGLE, changed, marked
 from ddpify.rules.examples.collected import FORMS, NEAR
@@ -20,18 +21,19 @@ from ddpify.source import Site
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per evaluation loader that can be shared out and is not."""
     for loader in facts.loaders:
-        if loader.roles != {Role.EVALUATION} or loader.call.site not in facts.sharded:
+        if not is_shared_out(facts, loader):
             continue
         if "sampler" in loader.call.kwargs:
             yield from _firsts(facts, loader)
             continue
         share = "whole batches" if loader.call.site in facts.dealt else "a share"
+        parts = streams.over_pipes(loader)  # else each rank would evaluate another part, unasked
         why = "; what is kept depends on who shares a batch" if share == "whole batches" else ""
         yield Finding(
             "DDP205",
             loader.call.site,
             f"every rank would evaluate all samples; {share} each gives the same number{why}",
-            Severity.NOTE,
+            Severity.ERROR if parts else Severity.NOTE,
             _fix(facts, loader, settings),
             because=proof(loader.things),
         )
@@ -105,6 +107,25 @@ RULE = Rule(
             ("evaluation_share, ", ""),
         ),
         *(marked(form, "DDP205", "labels[800:]), 100)") for form in (SINGLE, *FORMS, *DEALT)),
+        changed(  # another call of what makes it needs the first loader alone
+            SINGLE,
+            (
+                "def main():\n",
+                "def feeds(x, y, bs):\n"
+                "    fitting = DataLoader(TensorDataset(x[:800], y[:800]), bs)\n"
+                "    holdout = DataLoader(TensorDataset(x[800:], y[800:]), 100)  # DDP205\n"
+                "    return fitting, holdout\n\n\ndef main():\n",
+            ),
+            (
+                "    fitting = DataLoader(TensorDataset(signals[:800], labels[:800]), opt.bs,"
+                " shuffle=True)\n"
+                "    holdout = DataLoader(TensorDataset(signals[800:], labels[800:]), 100)\n",
+                "    first, _ = feeds(signals, labels, 1)\n"
+                "    width = first.dataset.tensors[0].size(1)\n"
+                "    fitting, holdout = feeds(signals, labels, opt.bs)\n",
+            ),
+            ("nn.Linear(16, 32)", "nn.Linear(width, 32)"),
+        ),
         marked(TAKEN, "DDP205", "    drawn, _ = next(iter(hold))"),
     ),
     good=(

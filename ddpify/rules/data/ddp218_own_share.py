@@ -29,6 +29,16 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             () if per_rank else _fix(facts, division),
             "a batch that is made whole is divided: leave out --batch-size per-rank",
         )
+        if division.ragged:
+            yield Finding(
+                "DDP218",
+                division.loop,
+                "the last batch of a pass may have fewer samples: the job ends there, and says so,"
+                " where the ranks cannot share it out evenly",
+                Severity.NOTE,
+                (),
+                "leave out a shorter last batch, or start as many ranks as divide it",
+            )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -59,6 +69,10 @@ def _dealt_before(call: RankCall) -> str:
 def _fix(facts: Facts, division: Division) -> tuple[Edit, ...]:
     names = ", ".join(division.names)
     dim = f", dim={division.axis}" if division.axis else ""
+    if division.by_fields:
+        batch = division.names[0].rpartition(".")[0]
+        fields = ", ".join(f'"{name.rpartition(".")[2]}"' for name in division.names)
+        dim = f", dim=field_axes({batch}, {fields})"
     sizes = dict.fromkeys(division.sizes)
     states = (edit(facts, How.REPLACE, size, "per_rank_batch_size({})") for size in sizes)
     share = edit(facts, How.BEFORE, division.statement, f"{names} = own_share({names}{dim})")
@@ -122,7 +136,7 @@ class Coach:
 
     def practise(self, laps):
         for lap in range(laps):
-            for clip, target in self.clips.batches():
+            for clip, target in self.clips.batches():  # DDP218
                 self.adam.zero_grad()
                 states, _ = self.brain(clip)  # DDP218
                 ((self.head(states) - target) ** 2).mean().backward()
@@ -223,7 +237,8 @@ RULE = Rule(
     " before the model is called; rank 0's batch counts, so that ranks may shuffle each in its own"
     " way. Data that hold the samples of all batches side by side are divided once, where they are"
     " made. The axis of samples is the one that DataParallel divided, that of a recurrent layer, of"
-    " torchtext's fields, or what --batch-dim names.",
+    " torchtext's fields (`field_axes` asks those that are made elsewhere), or what --batch-dim"
+    " names.",
     "torch.nn.DataParallel; CONTRACT: Data",
     check,
     bad=(_SLICED, _STREAMED, _SIDE_BY_SIDE),

@@ -11,9 +11,11 @@ from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.tree import written
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
+from ddpify.rules.data.streams import is_stream
 from ddpify.rules.edits import edit, fresh
 from ddpify.source import Site
 
+LISTED = "map_style({})"
 NAMED = (ast.Name, ast.Attribute, ast.Subscript)  # saying it twice does nothing twice
 
 
@@ -27,6 +29,12 @@ def spread(facts: Facts, call: Call, key: str) -> Site | None:
         if keyword.arg is None and isinstance(keyword.value, NAMED):
             return tree.site(keyword.value)
     return None
+
+
+def is_shared_out(facts: Facts, loader: Loader) -> bool:
+    """Whether each rank evaluates a share of what this call's loaders give (some may be idle)."""
+    evaluates = loader.roles - {Role.OTHER} == {Role.EVALUATION}
+    return evaluates and loader.call.site in facts.sharded
 
 
 def direct(facts: Facts, call: Call) -> bool:
@@ -101,13 +109,12 @@ def dataset_name(facts: Facts, call: Call, sampler: str) -> Dataset:
     site = call.arg_site(0, "dataset")
     if site is None:
         return Dataset("None")
-    text = facts.text(site)
-    node = facts.tree(site).expression(site)
-    if isinstance(node, NAMED):
+    text, value = facts.text(site), call.arg(0, "dataset")
+    listed = is_stream(value)
+    if isinstance(facts.tree(site).expression(site), NAMED) and not listed:
         return Dataset(text)
     name = fresh(facts, site, sampler.replace("sampler", "dataset"))
-    code = f"{name} = {text}"
-    value = call.arg(0, "dataset")
+    code = f"{name} = {LISTED.format(text) if listed else text}"
     if value is not None and any(downloads(t) for t in value.things):
         code = f"with main_process_first():\n    {code}"
     return Dataset(name, (edit(facts, How.REPLACE, site, name),), f"{code}\n")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ddpify.facts import torchtext
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Where
 from ddpify.facts.model import Facts
+from ddpify.facts.values import NOTHING
 from ddpify.names import COLLECTIVES
 from ddpify.source import Site
 
@@ -24,6 +26,7 @@ def _collectives(facts: Facts) -> Iterator[tuple[Where, Site]]:
         yield call.where, call.site
     yield from ((where, share.site) for share in facts.shares for where in share.wheres)
     yield from ((call.where, call.site) for call in facts.firsts)
+    yield from _lists_of_streams(facts)
     yield from (
         (loop.backward.where, one.site) for one in facts.agreements for loop in facts.training
     )
@@ -40,3 +43,10 @@ def _collectives(facts: Facts) -> Iterator[tuple[Where, Site]]:
     for call, parts in facts.sinks:
         if call.where.stack and any(part.how for part in parts):
             yield call.where, call.where.stack[-1]  # reduced before it, not inside
+
+
+def _lists_of_streams(facts: Facts) -> Iterator[tuple[Where, Site]]:
+    """Loaders over what one rank after the other makes a list of."""
+    for call in (call for loader in facts.loaders for call in loader.calls):
+        if any(torchtext.is_stream(thing) for thing in (call.arg(0, "dataset") or NOTHING).things):
+            yield call.where, call.site

@@ -60,6 +60,7 @@ NEAR = (
     _with("batch_sampler=None, collate_fn=None, sampler=list(range(200))"),
     changed(PICKED, ("        share.update", "        print(share.avg)\n            share.update")),
     changed(BY_BATCHES, ("right += (", "right = 0.9 * right + (")),
+    changed(BY_BATCHES, ("len(pairs)", "len(list(pairs))")),
     changed(FIRST, ("next(iter(holdout))", "list(holdout)[0]")),
 )
 
