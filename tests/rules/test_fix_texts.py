@@ -137,11 +137,39 @@ STARTS = [
 ]
 
 
+def _placed(option: str, device: str) -> Example:
+    """A program whose options say where it trains."""
+    ((name, text),) = SINGLE.files
+    text = text.replace(".cuda()", ".to(DEVICE)").replace(
+        "    opt = parser.parse_args()\n",
+        f"    parser.add_argument({option})\n    opt = parser.parse_args()\n"
+        f"    global DEVICE\n    {device}\n",
+    )
+    return Example(((name, text),))
+
+
+_NO_CUDA = _placed(
+    '"--no-cuda", action="store_true"',
+    "opt.cuda = not opt.no_cuda and torch.cuda.is_available()\n"
+    '    DEVICE = torch.device("cuda" if opt.cuda else "cpu")',
+)
+_NAMED = _placed('"--device", default="cuda"', "DEVICE = torch.device(opt.device)")
+_HALF = _placed('"--half", action="store_true"', 'DEVICE = "cuda" if opt.half else "cuda:0"')
+STARTS += [
+    pytest.param(_NO_CUDA, "main.py --no-cuda", "1", id="a flag for the CPU"),
+    pytest.param(_NO_CUDA, "main.py --bs 8", "gpu", id="without it"),
+    pytest.param(_NAMED, "main.py --device cpu", "1", id="the CPU by name"),
+    pytest.param(_NAMED, "main.py --device cuda", "gpu", id="a GPU by name"),
+    pytest.param(_HALF, "main.py --half", "gpu", id="a flag of another meaning"),
+]
+
+
 @pytest.mark.parametrize(("change", "line", "processes"), STARTS)
 def test_lines_for_one_process(
-    change: tuple[str, str], line: str, processes: str, tmp_path: Path
+    change: tuple[str, str] | Example, line: str, processes: str, tmp_path: Path
 ) -> None:
-    put_example(changed(SINGLE, change), tmp_path)
+    example = change if isinstance(change, Example) else changed(SINGLE, change)
+    put_example(example, tmp_path)
     (tmp_path / "run.sh").write_text(f"python {line}\n")
     migrated(tmp_path / "main.py")
     number = f'"${{NPROC_PER_NODE:-{processes}}}"'
