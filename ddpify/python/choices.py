@@ -149,12 +149,11 @@ class _Choosing:
         return next((draw for draw in found if draw is not None), None)
 
     def _library(self, node: ast.Call) -> str:
-        start, _, name = self.names.library(node.func).rpartition(".")
-        library, drawing = _DRAWS.get(start, ("", ""))
-        if name in drawing.split() and "generator" not in {k.arg for k in node.keywords}:
-            return library
+        name = self.names.library(node.func)
+        if library_drawn(name) and "generator" not in {k.arg for k in node.keywords}:
+            return library_drawn(name)
         fills = isinstance(node.func, ast.Attribute) and node.func.attr in _FILLS
-        return TORCH if fills and not start else ""
+        return TORCH if fills and not name else ""
 
     def _drawn_by(self, node: ast.Call) -> tuple[str, ast.Call] | None:
         """What a function of the project returns that draws."""
@@ -206,6 +205,13 @@ class _Choosing:
                 yield from ((node, one) for one in node.args[:1] if self.is_layer(one))
             elif isinstance(node, _COMPREHENSIONS) and self.is_layer(node.elt):
                 yield from ((test, node.elt) for each in node.generators for test in each.ifs)
+
+
+def library_drawn(name: str) -> str:
+    """The library from whose stream a function draws; empty for one that is not known to."""
+    start, _, last = name.rpartition(".")
+    library, drawing = _DRAWS.get(start, ("", ""))
+    return library if last in drawing.split() else ""
 
 
 def spelled(node: ast.expr) -> str:

@@ -126,6 +126,35 @@ WRITTEN = [
     ),
 ]
 
+_DRAWN = "print(torch.randn(2).mean(), label[:1])"
+_BEGUN = "    for round_ in range(5):\n"
+WRITTEN += [
+    pytest.param(
+        changed(SINGLE, (_BEGUN, f"    label = labels\n    {_DRAWN}\n{_BEGUN}")),
+        "print_on_main(torch.randn(2).mean(), label[:1])",
+        1,
+        id="a draw before training is every rank's",
+    ),
+    pytest.param(
+        changed(SINGLE, ("adam.step()\n", f"adam.step()\n            {_DRAWN}\n")),
+        f"if is_main_process(): {_DRAWN}",
+        1,
+        id="one while it trains is rank 0's, as in one process",
+    ),
+    pytest.param(
+        changed(
+            SINGLE,
+            (
+                _BEGUN,
+                '    with open("x.txt", "w") as out:\n'
+                f"        out.write(str(torch.rand(1)))\n{_BEGUN}",
+            ),
+        ),
+        'with open("x.txt", "w") if is_main_process() else NullWriter() as out:',
+        1,
+        id="a file that a draw is written into",
+    ),
+]
 
 STARTS = [
     pytest.param(("default=32", "default=1"), "main.py", "1", id="a batch of one sample"),
