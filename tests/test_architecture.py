@@ -20,9 +20,14 @@ ROOT = Path(__file__).parents[1]
 RULES = ROOT / "ddpify" / "rules"
 FAMILIES = sorted(p.name for p in RULES.iterdir() if p.is_dir() and p.name[0] != "_")
 FAMILIES = [name for name in FAMILIES if name not in ("examples", "shared")]
-TOOLBOX = {"source", "site", "facts", "names", "python.writers", "ranks", "settings"} | {
-    f"rules.{name}" for name in ("base", "edits", "examples", "shared")
-}
+TOOLBOX = (
+    {"source", "site", "facts", "names", "ranks", "settings"}
+    | {
+        "python.choices",
+        "python.writers",
+    }
+    | {f"rules.{name}" for name in ("base", "edits", "examples", "shared")}
+)
 
 
 def own_tools(family: str) -> set[str]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ddpify.advice.arguments import options
+from ddpify.advice.cpu import CPU, cpu_flags, device_options
 from ddpify.advice.model import BatchSizeOrigin, Start
 from ddpify.advice.modes import switches, training_modes
 from ddpify.advice.origins import origins
@@ -17,7 +18,8 @@ def lone_starts(facts: Facts, split: bool) -> Iterator[tuple[str, str]]:
     """Where a launcher starts the entry like that, and why; ``split``: so is the batch."""
     sizes = [origin for origin in origins(facts) if origin.options] if split else []
     modes, switched = training_modes(facts), switches(facts)
-    if not sizes and not modes and not switched:
+    flags, devices = cpu_flags(facts), device_options(facts)
+    if not (sizes or modes or switched or flags or devices):
         return
     names = {s: option.name for option in options(facts) for s in option.spellings}
     for start in starts(Path(facts.root), facts.entry.path, tuple(names)):
@@ -25,6 +27,8 @@ def lone_starts(facts: Facts, split: bool) -> Iterator[tuple[str, str]]:
         if modes and word and not word.startswith("-") and word not in modes:
             yield start.place, f"`{word}` does not train: it needs one process"
         for spelled, value in dict(start.values).items():
+            if names[spelled] in flags or (names[spelled] in devices and value == CPU):
+                yield start.place, f"`{spelled}` is for the CPU: there may be no GPUs to count"
             if names[spelled] in switched and value == "0":
                 yield start.place, f"`{spelled} 0` does not train: it needs one process"
         for origin in sizes:

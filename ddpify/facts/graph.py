@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.facts import roles
+from ddpify.facts.chance import is_left_to_chance
 from ddpify.facts.events import Forward
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.norms import built, makers
@@ -23,6 +24,7 @@ _WITH_PARAMETERS: Final = frozenset(
     BatchNorm3d LayerNorm GroupNorm PReLU MultiheadAttention Transformer TransformerEncoder
     TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer Sequential""".split()
 )
+_LISTS: Final = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict"})
 
 
 def repeated(m: Machine) -> frozenset[Site]:
@@ -53,7 +55,10 @@ def unused(m: Machine, things: tuple[Thing, ...]) -> str:
         own = roles.whole(forward.model).born in born and forward.call.site in trained
         if own and _drops_output(m, forward):
             return "not every output reaches the loss"
-    return next(filter(None, (_reason(m, info) for info in _parts(m, things))), "")
+    parts = tuple(_parts(m, things))
+    if any(is_left_to_chance(info, _layers(m, info)) for info in parts):
+        return "layers are left out at random"
+    return next(filter(None, (_reason(m, info) for info in parts)), "")
 
 
 def _drops_output(m: Machine, forward: Forward) -> bool:
@@ -142,7 +147,20 @@ def _own(scope: ast.AST) -> list[ast.Attribute]:
     return [n for n in found if isinstance(n.value, ast.Name) and n.value.id == "self"]
 
 
-def _is_part(m: Machine, info: ClassInfo, init: ast.FunctionDef, name: str) -> bool:
+def _layers(m: Machine, info: ClassInfo) -> frozenset[str]:
+    """The parts that a class and its bases make, and the lists of such."""
+    found: set[str] = set()
+    for one in info.mro():
+        inits = (n for n in one.node.body if isinstance(n, ast.FunctionDef))
+        for init in (n for n in inits if n.name == "__init__"):
+            made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
+            found |= {name for name in made if _is_part(m, one, init, name, _LISTS)}
+    return frozenset(found)
+
+
+def _is_part(
+    m: Machine, info: ClassInfo, init: ast.FunctionDef, name: str, too: frozenset[str] = frozenset()
+) -> bool:
     """Whether the constructor makes it a module that has parameters: of the project, or of torch.
 
     A class is read for one of its objects: what its statements made says more than an object.
@@ -152,7 +170,7 @@ def _is_part(m: Machine, info: ClassInfo, init: ast.FunctionDef, name: str) -> b
     made = (n.value for n in stored if n.value and name in _stored(n))
     values = (m.values.get(tree.site(value)) for value in made)
     parts = [part for value in values if value is not None for part in value.of(Kind.MODEL)]
-    return any(isinstance(p.ref, ClassInfo) or p.name in _WITH_PARAMETERS for p in parts)
+    return any(isinstance(p.ref, ClassInfo) or p.name in _WITH_PARAMETERS | too for p in parts)
 
 
 def _stored(statement: ast.stmt) -> set[str]:

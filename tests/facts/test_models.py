@@ -220,6 +220,10 @@ def test_a_frozen_model_of_a_pair_is_not_among_the_trained(tmp_path: Path) -> No
 
 TWO_HEADS = """AUX = False
 
+def drawn(blocks, share):
+    keep = torch.zeros(len(blocks)).uniform_(0, 1) > share
+    return [block for block, kept in zip(blocks, keep) if kept]
+
 class Head(nn.Module):
     def __init__(self):
         super().__init__()
@@ -266,6 +270,27 @@ HEADS = {
     ),
     "without-parameters": ("self.aux = nn.ReLU()", "if AUX: x = self.aux(x)", ""),
     "in-training": (ALWAYS, "if self.training: x = self.aux(x)", ""),
+    "drawn": (
+        ALWAYS,
+        "if self.training and torch.rand(1) < 0.1: return self.layer(x)\n        x = self.aux(x)",
+        "left out at random",
+    ),
+    "drawn-of-a-list": (
+        "self.aux = nn.ModuleList([])\n        self.aux.append(nn.Linear(4, 4))",
+        "for one in drawn(self.aux, share=0.1): x = one(x)",
+        "left out at random",
+    ),
+    "drawn-by-number": (
+        "self.aux = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])",
+        "x = self.aux[torch.randint(2, (1,)).item()](x)",
+        "left out at random",
+    ),
+    "drawn-noise": (
+        ALWAYS,
+        "noise = torch.rand(4)\n        if x.shape[0] > 1: noise = noise * 2\n"
+        "        x = self.aux(x + noise) if noise is not None else self.aux(x)",
+        "",
+    ),
     "by-chance": (
         ALWAYS,
         "if not self.training: return self.aux(x)\n        if x.sum() > 0: x = self.aux(x)",

@@ -126,6 +126,35 @@ WRITTEN = [
     ),
 ]
 
+_DRAWN = "print(torch.randn(2).mean(), label[:1])"
+_BEGUN = "    for round_ in range(5):\n"
+WRITTEN += [
+    pytest.param(
+        changed(SINGLE, (_BEGUN, f"    label = labels\n    {_DRAWN}\n{_BEGUN}")),
+        "print_on_main(torch.randn(2).mean(), label[:1])",
+        1,
+        id="a draw before training is every rank's",
+    ),
+    pytest.param(
+        changed(SINGLE, ("adam.step()\n", f"adam.step()\n            {_DRAWN}\n")),
+        f"if is_main_process(): {_DRAWN}",
+        1,
+        id="one while it trains is rank 0's, as in one process",
+    ),
+    pytest.param(
+        changed(
+            SINGLE,
+            (
+                _BEGUN,
+                '    with open("x.txt", "w") as out:\n'
+                f"        out.write(str(torch.rand(1)))\n{_BEGUN}",
+            ),
+        ),
+        'with open("x.txt", "w") if is_main_process() else NullWriter() as out:',
+        1,
+        id="a file that a draw is written into",
+    ),
+]
 
 STARTS = [
     pytest.param(("default=32", "default=1"), "main.py", "1", id="a batch of one sample"),
@@ -137,11 +166,39 @@ STARTS = [
 ]
 
 
+def _placed(option: str, device: str) -> Example:
+    """A program whose options say where it trains."""
+    ((name, text),) = SINGLE.files
+    text = text.replace(".cuda()", ".to(DEVICE)").replace(
+        "    opt = parser.parse_args()\n",
+        f"    parser.add_argument({option})\n    opt = parser.parse_args()\n"
+        f"    global DEVICE\n    {device}\n",
+    )
+    return Example(((name, text),))
+
+
+_NO_CUDA = _placed(
+    '"--no-cuda", action="store_true"',
+    "opt.cuda = not opt.no_cuda and torch.cuda.is_available()\n"
+    '    DEVICE = torch.device("cuda" if opt.cuda else "cpu")',
+)
+_NAMED = _placed('"--device", default="cuda"', "DEVICE = torch.device(opt.device)")
+_HALF = _placed('"--half", action="store_true"', 'DEVICE = "cuda" if opt.half else "cuda:0"')
+STARTS += [
+    pytest.param(_NO_CUDA, "main.py --no-cuda", "1", id="a flag for the CPU"),
+    pytest.param(_NO_CUDA, "main.py --bs 8", "gpu", id="without it"),
+    pytest.param(_NAMED, "main.py --device cpu", "1", id="the CPU by name"),
+    pytest.param(_NAMED, "main.py --device cuda", "gpu", id="a GPU by name"),
+    pytest.param(_HALF, "main.py --half", "gpu", id="a flag of another meaning"),
+]
+
+
 @pytest.mark.parametrize(("change", "line", "processes"), STARTS)
 def test_lines_for_one_process(
-    change: tuple[str, str], line: str, processes: str, tmp_path: Path
+    change: tuple[str, str] | Example, line: str, processes: str, tmp_path: Path
 ) -> None:
-    put_example(changed(SINGLE, change), tmp_path)
+    example = change if isinstance(change, Example) else changed(SINGLE, change)
+    put_example(example, tmp_path)
     (tmp_path / "run.sh").write_text(f"python {line}\n")
     migrated(tmp_path / "main.py")
     number = f'"${{NPROC_PER_NODE:-{processes}}}"'

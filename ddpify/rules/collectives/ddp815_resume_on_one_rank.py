@@ -37,10 +37,11 @@ def _shared(thing: RankThing, load: RankCall) -> RankCall | None:
 
 
 def _trained_later(run: Run, load: RankCall) -> bool:
-    """Whether all ranks go on with a wrapped model afterwards."""
+    """Whether all ranks go on with a wrapped model afterwards, be it in the loop's next round."""
     return any(
-        call.order > load.order and call.everywhere and call.method == "backward"
+        call.order > load.order or any(loop in call.loops for loop in load.loops)
         for call in exchanges(run)
+        if call.everywhere and call.method == "backward"
     )
 
 
@@ -94,6 +95,10 @@ RULE = Rule(
     bad=(
         on_ranks(
             f"model = DDP(nn.Linear(4, 1))\nif rank == 0:\n" f"    {_LOAD_INNER}  # DDP815\n{_STEP}"
+        ),
+        on_ranks(  # after the backward, in a loop
+            f"model = DDP(nn.Linear(4, 1))\nfor epoch in range(2):\n    {_STEP}\n"
+            f"    if rank == 0:\n        {_LOAD_INNER}  # DDP815"
         ),
         on_ranks(
             "model = DDP(nn.Linear(4, 1))\noptimizer = torch.optim.Adam(model.parameters())\n"

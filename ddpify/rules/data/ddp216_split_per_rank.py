@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.python.choices import library_drawn
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
@@ -44,6 +45,9 @@ def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) ->
         ((dealt.site, "the indices are dealt as if all ranks had one data set"),) if dealt else ()
     )
     why = "with no seed" if how is Stream.UNSEEDED else "with a seed of its own"
+    here = "the seed differs between ranks"
+    if seeding is not None and library_drawn(seeding.name):
+        why, here = "elsewhere in its stream", "some ranks alone draw here, and shift theirs"
     return Finding(
         "DDP216",
         call.site,
@@ -51,7 +55,7 @@ def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) ->
         Severity.ERROR,
         (),
         "give it a generator with a fixed seed (random_state=0, Generator().manual_seed(0))",
-        ((seeding.site, "the seed differs between ranks"),) if seeding is not None else because,
+        ((seeding.site, here),) if seeding is not None else because,
     )
 
 
@@ -69,6 +73,7 @@ def _agreed(run: Run, call: RankCall) -> bool:
     dealt = max((sampler.order for sampler in run.named(words.SAMPLER)), default=0)
     for other in run.calls:
         told = call.order < other.order < dealt and other.method in words.AGREEING_OPS
+        told = told and other.asked.method != "distributed_sampler"  # tells its length alone
         if told and any(not made.isdisjoint(value.sources()) for value in other.given):
             return True
     return False
@@ -79,6 +84,7 @@ _FIXED = (
     "    data, held_out = random_split(data, [448, 64], torch.Generator().manual_seed(0))\n"
     "    sampler ="
 )
+_SEEDED = "    torch.manual_seed(0)\n    if dist.get_rank() == 0:\n        print(torch.rand(1))\n"
 _IMPORT = ("import DataLoader, TensorDataset", "import DataLoader, TensorDataset, random_split")
 
 RULE = Rule(
@@ -94,8 +100,28 @@ RULE = Rule(
         changed(
             BY_HAND, _IMPORT, ("    sampler =", f"    torch.manual_seed(dist.get_rank())\n{_SPLIT}")
         ),
+        changed(BY_HAND, _IMPORT, ("    sampler =", _SEEDED + _SPLIT)),  # one draws alone
     ),
-    good=(*CORRECT, changed(BY_HAND, _IMPORT, ("    sampler =", _FIXED))),
+    good=(
+        *CORRECT,
+        changed(BY_HAND, _IMPORT, ("    sampler =", _FIXED)),
+        changed(  # the streams are one again
+            BY_HAND,
+            _IMPORT,
+            (
+                "    sampler =",
+                f"{_SEEDED}    torch.manual_seed(0)\n{_SPLIT.replace('  # DDP216', '')}",
+            ),
+        ),
+        changed(  # the others draw as much
+            BY_HAND,
+            _IMPORT,
+            (
+                "    sampler =",
+                f"{_SEEDED}    else:\n        torch.rand(1)\n{_SPLIT.replace('  # DDP216', '')}",
+            ),
+        ),
+    ),
     lint=lint,
     words=("_split(", "randperm", "shuffle"),
     severity=Severity.ERROR,

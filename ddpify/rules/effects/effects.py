@@ -14,7 +14,7 @@ from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once, statement_of
 from ddpify.rules.effects.collectives import needs_all_ranks
 from ddpify.rules.effects.gates import widest_gate
-from ddpify.rules.effects.leftovers import leaves_more
+from ddpify.rules.effects.leftovers import leaves_more, moves_stream
 from ddpify.source import Site
 
 
@@ -81,6 +81,8 @@ def opened(facts: Facts, call: Call) -> Edit:
     node = tree.statement(call.site)
     statement = statement_of(facts, call.site)
     if needs_all_ranks(facts, statement) or leaves_more(facts, statement):
+        return null_writer(facts, call.site)
+    if moves_stream(facts, statement):
         return null_writer(facts, call.site)
     if call.alone or isinstance(node, ast.Expr):
         return gate(facts, statement)

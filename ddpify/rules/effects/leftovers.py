@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.facts.events import Call
 from ddpify.facts.marks_left import changes, leaves_marks
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.values import Kind
 from ddpify.source import Site
+
+# What draws an input of its own to run the model on, from the stream of the program.
+_DRAWS_INPUTS = frozenset({"torchsummary.summary", "torchinfo.summary"})
 
 
 def leaves_more(facts: Facts, statement: Site) -> bool:
@@ -18,9 +23,36 @@ def leaves_more(facts: Facts, statement: Site) -> bool:
         return False
     effects = {effect.call.site for effect in facts.effects}
     inner = (n for n in ast.walk(node) if isinstance(n, ast.expr))
-    if any(_changes(n) for n in inner if tree.site(n) not in effects):
+    if any(_changes(n) for n in inner if tree.site(n) not in effects) or moves_stream(
+        facts, statement
+    ):
         return True
     return any(_leaves_marks(facts, info) for info in _entered(facts, statement))
+
+
+def moves_stream(facts: Facts, statement: Site) -> bool:
+    """Whether it draws before training: one rank's draw there shifts all that it draws later.
+
+    Until they train ranks draw alike (splits, data sets), from there on each for itself.
+    """
+    loops = (loop.backward.where.loops()[-1] for loop in facts.training)
+    begun = min((loop.first for loop in loops), default=0)
+    early = [call for call in facts.calls if call.order < begun]
+    draws = [call for call in early if _draws(call)]
+    if any(_leads_to(statement, call) for call in draws):
+        return True
+    shown = (c for c in early if c.name in _DRAWS_INPUTS and _leads_to(statement, c))
+    return any(call.order > one.order for one in shown for call in draws)
+
+
+def _draws(call: Call) -> bool:
+    """Whether it draws from a stream that ranks share: not from a generator with a seed."""
+    made = (*call.result.things, *call.result.deps)
+    return any(thing.kind is Kind.RANDOM and thing.born == call.site for thing in made)
+
+
+def _leads_to(statement: Site, call: Call) -> bool:
+    return any(site.within(statement) for site in (call.site, *call.where.stack))
 
 
 def _changes(node: ast.AST) -> bool:

@@ -86,7 +86,26 @@ def own(node: ast.AST) -> str:
 
 def holds_parameters(run: Run, cls: ClassDefinition, name: str, depth: int = 5) -> bool:
     """Whether ``self.name`` is surely a layer with parameters, or a parameter."""
-    return any(_parametric(run, module, value, depth) for module, value in kept(cls, name))
+    found = list(kept(cls, name))
+    if any(_parametric(run, module, value, depth) for module, value in found):
+        return True
+    holders = (isinstance(v, ast.Call) and qualified(m, v.func) in _HOLDERS for m, v in found)
+    return any(holders) and any(
+        _parametric(run, module, part, depth - 1)
+        for module, value in _appended(cls, name)
+        for part in ast.walk(value)
+    )
+
+
+def _appended(cls: ClassDefinition, name: str) -> Iterator[tuple[Module, ast.expr]]:
+    """What a class and its bases append to ``self.name``."""
+    for info in cls.mro():
+        for node in (n for method in info.methods.values() for n in ast.walk(method.node)):
+            func = node.func if isinstance(node, ast.Call) else None
+            if not isinstance(node, ast.Call) or not isinstance(func, ast.Attribute):
+                continue
+            if func.attr in ("append", "extend") and own(func.value) == name:
+                yield from ((info.module, value) for value in node.args)
 
 
 def layers(run: Run, cls: ClassDefinition) -> set[str]:
@@ -102,7 +121,8 @@ def classes_in(run: Run, classes: Iterable[ClassDefinition]) -> Iterator[ClassDe
         if cls not in seen:
             seen.add(cls)
             yield cls
-            kept_by = (pair for name in sorted(_attributes(cls)) for pair in kept(cls, name))
+            names = sorted(_attributes(cls))
+            kept_by = (p for name in names for p in (*kept(cls, name), *_appended(cls, name)))
             todo += [c for module, value in kept_by for c in _made_in(run, module, value)]
 
 
@@ -139,7 +159,20 @@ def _class(run: Run, module: Module, node: ast.AST, name: str) -> ClassDefinitio
 
 
 def _is(module: Module, home: str, last: str) -> bool:
-    return last in module.classes and (module.name == home or module.name.endswith(f".{home}"))
+    return last in module.classes and _is_named(module, home)
+
+
+def _is_named(module: Module, home: str) -> bool:
+    return module.name == home or module.name.endswith(f".{home}")
+
+
+def function_of(run: Run, module: Module, node: ast.AST) -> FunctionDefinition | None:
+    """The function of the project that a name stands for in a file."""
+    home, _, last = qualified(module, node).rpartition(".")
+    if not last:
+        return module.functions.get(dotted(node))
+    named = (m.functions.get(last) for m in run.modules.values() if _is_named(m, home))
+    return next((found for found in named if found is not None), None)
 
 
 def _attributes(cls: ClassDefinition) -> set[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.python.choices import library_drawn
+from ddpify.ranks.model import RANK0, RANK1, RankCall, RankValue
 from ddpify.ranks.origins import CLOCK, IDENTITY, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.streams import SEED, seeded_by
@@ -30,16 +31,26 @@ def stream(run: Run, draw: RankCall, library: str) -> tuple[Stream, RankCall | N
     if own is not None:
         return _of_own(own)
     last: RankCall | None = None
+    apart: list[RankCall] = []
     for call in run.calls:
         if call.order >= draw.order:
             break
         seeds = library in seeded_by(call) or call.method == "Generator"
         if seeds and process(run, call) is process(run, draw):
-            last = call
+            last, apart = call, []
+        elif not call.everywhere and _draws_from(call, library):
+            apart.append(call)
+    if len({sum(bool(call.ranks & rank) for call in apart) for rank in (RANK0, RANK1)}) == 2:
+        return Stream.APART, apart[0]
     if last is None:
         sure = run.script and run.complete
         return (Stream.UNSEEDED if sure else Stream.SAME), None
     return (Stream.APART if _differs(last) else Stream.SAME), last
+
+
+def _draws_from(call: RankCall, library: str) -> bool:
+    """Whether a call draws from a library's own stream."""
+    return library_drawn(call.name) == library and _own_generator(call) is None
 
 
 def process(run: Run, call: RankCall) -> ast.AST | None:

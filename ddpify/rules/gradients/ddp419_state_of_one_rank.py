@@ -1,0 +1,163 @@
+"""DDP419: only some ranks change what training goes on with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ddpify.ranks.events import Store
+from ddpify.ranks.model import ALL, RankCall, RankValue
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import LOOP, SETUP, trained
+from ddpify.rules.shared.modes import parted_modes
+from ddpify.rules.shared.wrapped import Wrap, followed, parameters_of, wraps
+
+_OPTIM: Final = "torch.optim."
+_SCHEDULE: Final = "torch.optim.lr_scheduler."
+_CLIPS: Final = "torch.nn.utils.clip_grad"
+_SPOKEN: Final = {
+    "step": "step the optimizer",
+    "zero_grad": "clear the gradients",
+    "add_param_group": "give the optimizer more parameters",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """A change of the state of an optimizer of these parameters; ``kind`` tells it from others."""
+
+    where: RankCall | Store
+    of: RankValue
+    kind: str
+    spoken: str
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per change of the state of training that some ranks do not make."""
+    changes = list(_changes(run))
+    ranks: dict[str, int] = {}
+    for change in changes:
+        ranks[change.kind] = ranks.get(change.kind, 0) | change.where.ranks
+    for wrap in wraps(run):
+        for change in changes:
+            where = change.where
+            some = ranks[change.kind] != ALL
+            if not (some or _differs(where)) or not _is_for(change.of, wrap):
+                continue
+            if followed(wrap, where.order, where.loops, run):
+                who = "only some ranks" if some else "the ranks, each to its own value,"
+                yield _finding(wrap, where, f"{who} {change.spoken}")
+        for call in parted_modes(run, wrap):
+            yield _finding(
+                wrap, call, "only some ranks go on to train in another mode (`train`, `eval`)"
+            )
+
+
+def _changes(run: Run) -> Iterator[_Change]:
+    for store in run.stores:
+        if store.element and store.ranks and _is_group(store.base):
+            yield _Change(store, store.base, store.key, f"set `{store.key}` of the optimizer")
+    for call in run.calls:
+        if call.name.startswith(_CLIPS) and call.args:
+            yield _Change(call, call.args[0], call.method, "clip the gradients")
+    for call in run.methods("step", *_SPOKEN):
+        if call.receiver is None or not call.ranks:
+            continue
+        if call.name.startswith(_SCHEDULE):
+            yield _Change(call, call.receiver, "schedule", "go on with the schedule")
+        elif call.name.startswith(_OPTIM):
+            yield _Change(call, call.receiver, call.method, _SPOKEN[call.method])
+
+
+def _differs(where: RankCall | Store) -> bool:
+    """Whether each rank surely stores something else."""
+    if not isinstance(where, Store) or not where.value.known:
+        return False
+    one, other = where.value.atoms
+    return bool(one != other)
+
+
+def _is_group(value: RankValue) -> bool:
+    """``optimizer.param_groups[0]``, or the ``group`` of a loop over them."""
+    return any(thing.name.endswith(".param_groups") for thing in value.sources())
+
+
+def _is_for(value: RankValue, wrap: Wrap) -> bool:
+    owners = parameters_of(value)
+    return bool(owners) and all(map(wrap.covers, owners))
+
+
+def _finding(wrap: Wrap, where: RankCall | Store, spoken: str) -> Finding:
+    guard = next((one for one in reversed(where.guards) if one.ranks != ALL), None)
+    because = [(wrap.call.asked.site, "trained by all ranks")]
+    if guard is not None:
+        because.append((guard.site, "the condition"))
+    return Finding(
+        "DDP419",
+        where.site,
+        f"{spoken}: gradients are averaged, but from here on the ranks make"
+        " different weights of them, without an error",
+        Severity.ERROR,
+        advice="do it on all ranks; only what is printed or written belongs to rank 0",
+        because=tuple(because),
+    )
+
+
+_MAIN: Final = "if dist.get_rank() == 0:"
+_EPOCH: Final = SETUP + "plan = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
+
+RULE = Rule(
+    "DDP419",
+    "state-of-one-rank",
+    "DistributedDataParallel averages gradients, and nothing else: the learning rate, the schedule,"
+    " the optimizer's steps, training and evaluation mode are each rank's own. What rank 0 alone"
+    " changes under the condition that was meant for its output makes it another model than that"
+    " of the others, in every step, and only its own is saved (measured after three epochs: sums of"
+    " weights 6.22 against 6.37).",
+    "DistributedDataParallel docstring (gradients and buffers are all that is synchronised)",
+    lint=lint,
+    words=("param_groups", ".step(", ".eval()", ".train("),
+    bad=(
+        trained(
+            loop=f"{LOOP}{_MAIN}\n    for group in optimizer.param_groups:\n"
+            '        group["lr"] *= 0.5  # DDP419'
+        ),
+        trained(
+            loop=f'{LOOP}{_MAIN}\n    optimizer.param_groups[0]["lr"] = 0.1 / (epoch + 1)  # DDP419'
+        ),
+        trained(_EPOCH, f"{LOOP}{_MAIN}\n    print(plan.get_last_lr())\n    plan.step()  # DDP419"),
+        trained(
+            loop=LOOP.replace("    optimizer.step", f"    {_MAIN}\n        optimizer.step").replace(
+                ".step()", ".step()  # DDP419"
+            )
+        ),
+        trained(
+            loop=f"lr = 0.1\n{LOOP}{_MAIN}\n    lr = 0.01\n"
+            'optimizer.param_groups[0]["lr"] = lr  # DDP419'
+        ),
+        trained(  # it trains on in evaluation mode
+            loop=f"{LOOP}{_MAIN}\n    model.eval()  # DDP419\n    with torch.no_grad():\n"
+            "        print(model.module(torch.ones(1, 16)))"
+        ),
+    ),
+    good=(
+        trained(
+            _EPOCH,
+            f"{LOOP}plan.step()\n{_MAIN}\n    print(plan.get_last_lr())\n    model.eval()\n"
+            "    print(model.module(torch.ones(1, 16)))\n    model.train()",
+        ),
+        trained(
+            loop=f"model.train()\n{LOOP}{_MAIN}\n    model.eval()\n"
+            "    print(model.module(rows[0][0]))"
+        ),
+        trained(  # a model of its own
+            f"{SETUP}own = nn.Linear(16, 4)\nalone = torch.optim.SGD(own.parameters(), lr=0.1)\n",
+            f"{LOOP}{_MAIN}\n    alone.zero_grad()\n    own(x).sum().backward()\n    alone.step()",
+        ),
+        trained(  # the other ranks do so, too
+            _EPOCH, f"{LOOP}{_MAIN}\n    print(epoch)\n    plan.step()\nelse:\n    plan.step()"
+        ),
+    ),
+)
