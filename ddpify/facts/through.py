@@ -1,7 +1,7 @@
 """Methods of a model that only call it: with the wrapper for ``self`` they do the same. ::
 
-    def score(self, x, y):
-        return F.cross_entropy(self(x), y)  # `Net.score(net, x, y)` goes through a wrapped `net`
+def score(self, x, y):
+    return F.cross_entropy(self(x), y)  # `Net.score(net, x, y)` goes through a wrapped `net`
 """
 
 from __future__ import annotations

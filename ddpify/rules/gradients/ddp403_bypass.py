@@ -56,14 +56,17 @@ def _methods(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "DDP403",
             site,
-            f"`{facts.text(asked.callee)}` is not on the wrapper, and inside it goes around it",
+            f"`{facts.text(asked.callee)}` is of the inner module, and calls that: its gradients"
+            " would never be averaged; given the wrapper, the same function calls it",
             Severity.ERROR,
             (
-                edit(facts, How.REPLACE, asked.receiver_site, owner),
-                edit(facts, How.ARGUMENT, site, own),
-            )
-            if owner
-            else (),
+                (
+                    edit(facts, How.REPLACE, asked.receiver_site, owner),
+                    edit(facts, How.ARGUMENT, site, own),
+                )
+                if owner
+                else ()
+            ),
             "" if owner else ADVICE,
         )
 
@@ -110,6 +113,27 @@ def lint(run: Run) -> Iterable[Finding]:
             ((backward.site, "the backward"), (wrap.call.site, "wrapped here")),
         )
 
+
+# A loss by a method that only calls its model, and one that does more.
+SCORED = """class Scored(nn.Sequential):
+    def score(self, x, y):
+        return self.distance(self(x), y)
+
+    def distance(self, guess, y):
+        return nn.functional.cross_entropy(guess, y)
+
+
+class Net(Scored):
+    def partly(self, x, y):
+        return nn.functional.cross_entropy(self[:3](x), y)
+
+
+"""
+GIVEN = SCORED.replace("self.distance", "unwrap(self).distance")
+SCORING = (
+    ("def accuracy", f"{SCORED}def accuracy"),
+    ("net = nn.Sequential(nn.Linear(16, 32)", "net = Net(nn.Linear(16, 32)"),
+)
 
 RULE = Rule(
     "DDP403",
@@ -158,9 +182,50 @@ RULE = Rule(
             ),
             ("cross_entropy(net(signal.cuda())", "cross_entropy(run[0](signal.cuda())"),
         ),
+        changed(  # a method that only calls its model is given the wrapper
+            SINGLE,
+            *SCORING,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "net.score(signal.cuda(), label.cuda())  # DDP403\n",
+            ),
+        ),
+        changed(  # of whatever class it is
+            SINGLE,
+            *SCORING,
+            (
+                "def main",
+                "def cost(net, *pair):\n    return net.score(*pair)  # DDP403\n\n\ndef main",
+            ),
+            ("nn.functional.cross_entropy(net(signal.cuda()), ", "cost(net, signal.cuda(), "),
+        ),
+        changed(  # one that takes a part of it is not the same there
+            SINGLE,
+            *SCORING,
+            ("nn.Linear(32, 4)).cuda()\n", "nn.Linear(32, 4)).cuda()  # DDP403\n"),
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "net.partly(signal.cuda(), label.cuda())  # DDP403\n",
+            ),
+        ),
     ),
     good=(
         *CORRECT,
+        changed(  # what the fix makes
+            SCRIPT,
+            ("setup_distributed()\n", f"{GIVEN}setup_distributed()\n"),
+            ("net = nn.Sequential", "net = Net"),
+            ("nn.functional.cross_entropy(net(x.to(device)), ", "Net.score(net, x.to(device), "),
+        ),
+        changed(
+            SCRIPT,
+            ("setup_distributed()\n", f"{GIVEN}setup_distributed()\n"),
+            ("net = nn.Sequential", "net = Net"),
+            (
+                "nn.functional.cross_entropy(net(x.to(device)), ",
+                "type(unwrap(net)).score(net, x.to(device), ",
+            ),
+        ),
         changed(  # not differentiated
             SCRIPT,
             (
