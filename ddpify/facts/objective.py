@@ -41,7 +41,8 @@ def sums(m: Machine, trained: frozenset[Site]) -> frozenset[Site]:
     found: set[Site] = set()
     for call in roles.backwards(roles.calls_of(m)):
         loss, site, where = call.receiver, call.receiver_site, call.where
-        if loss is None or site is None or loss.measure is not Measure.MIXED or where.loop is None:
+        mixed = loss is not None and loss.measure is Measure.MIXED and not loss.dep(Kind.WORLD)
+        if not mixed or site is None or where.loop is None:
             continue
         here = where.loop.function is where.function
         region = where.loop.site if here or where.function is None else where.function.site

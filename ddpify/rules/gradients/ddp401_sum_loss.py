@@ -13,7 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
-from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, POSITIVES
+from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, PARTLY_SCALED, POSITIVES
 from ddpify.rules.gradients.summed import summed
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -226,6 +226,7 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        PARTLY_SCALED,
         changed(
             SCRIPT,
             ("y.to(device))\n", 'y.to(device), reduction="sum")\n'),
