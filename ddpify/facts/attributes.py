@@ -69,11 +69,11 @@ def _named_attribute(m: Machine, f: Frame, thing: Thing, name: str, node: ast.AS
     """What every object of a class has, or is made up when it is asked for."""
     if name == "__name__" and isinstance(thing.ref, (ClassInfo, FunctionInfo)):
         return constant(thing.ref.name)
-    if thing.kind is not Kind.INSTANCE or not isinstance(thing.ref, ClassInfo):
+    if thing.kind not in (Kind.INSTANCE, Kind.MODEL) or not isinstance(thing.ref, ClassInfo):
         return None
     if name == "__class__":
         return one(thing.ref.thing) if thing.ref.thing is not None else None
-    if name.startswith("__"):
+    if thing.kind is Kind.MODEL or name.startswith("__"):
         return None
     made = special.special(m, f, thing, "__getattr__", (constant(name),), m.site(f, node))
     if made is not None:

@@ -12,7 +12,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import is_bound_nowhere
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
@@ -76,7 +76,7 @@ def _of_object(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return _setattr(f, call)
     if tail == "vars":
         return _attribute(m, f, call, first, "__dict__")
-    if tail == "type" and len(call.args) == 1 and first.of(Kind.INSTANCE):
+    if tail == "type" and len(call.args) == 1 and _has_class(first):
         return _attribute(m, f, call, first, "__class__")
     if tail == "type" and len(call.args) == 1 and flat_measure(first) is not Measure.UNIFORM:
         return NOTHING
@@ -85,6 +85,11 @@ def _of_object(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail == "__import__" and isinstance(first.const, str):
         return m.import_module(f, first.const.split(".")[0], call.site)
     return None
+
+
+def _has_class(value: Value) -> bool:
+    models = [t for t in value.of(Kind.MODEL) if isinstance(t.ref, ClassInfo)]
+    return bool(value.of(Kind.INSTANCE)) or (bool(models) and len(models) == len(value.things))
 
 
 def _property(m: Machine, call: Call) -> Value:

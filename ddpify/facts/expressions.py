@@ -49,7 +49,7 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
         value = value.reduced()
     if m.dealt:
         value = dealing.measured(m, value)
-    if m.averaged and m.site(f, node) in m.averaged:
+    if m.averaged or m.summed:
         value = objective.averaged(m, f, value, m.site(f, node))
     m.remember(f, node, value)
     if m.unwraps and m.site(f, node) in m.unwraps:

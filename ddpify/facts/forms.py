@@ -20,7 +20,8 @@ class Target:
     all ranks, ``dealt`` those of ``sharded`` that deal whole batches, ``divisions`` where ranks
     take shares of a batch, ``whole`` what will be that of the whole batch, ``sized`` the batch
     size as a number that will be that of a rank, ``averaged`` losses that are not known to be means
-    of batches of the loaders ``trained``, and ``agreed`` the means over a batch in conditions that
+    of batches of the loaders ``trained``, ``summed`` the sums in such losses that will be
+    multiplied by the number of ranks, and ``agreed`` the means over a batch in conditions that
     will be those of all ranks.
     """
 
@@ -37,6 +38,7 @@ class Target:
     sized: frozenset[Site] = frozenset()
     averaged: frozenset[Site] = frozenset()
     trained: frozenset[Site] = frozenset()
+    summed: frozenset[Site] = frozenset()
     agreed: frozenset[Site] = frozenset()
 
 

@@ -84,6 +84,8 @@ def _as_migrated(
     sizes = sized(bare)
     again = evaluation.evaluated_whole(bare)
     wrapped = replace(wrapped, sharded=sharded | wanted, sized=sizes, again=frozenset(again))
+    scaled = replace(wrapped, summed=objective.sums(bare, trained))
+    wrapped = scaled if scaled.summed and followed(readings.of(scaled)) else wrapped
     trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)
@@ -111,7 +113,7 @@ def _as_migrated(
     replicated = sharding.left_whole(trial, (wanted - shared_out) | set(again), target.spared)
     facts = gather(readings.project, target, models, status)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
-    facts = replace(facts, again=again)
+    facts = replace(facts, again=again, summed=wrapped.summed)
     facts = replace(facts, pooled=pool, sized=sizes, whole_shapes=whole_shapes(bare))
     return with_escapes(replace(facts, agreements=agreed, kept=held))
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import batch_axis, containers, counts, fields, measures, rows, tensor_calls
+from ddpify.facts import (
+    batch_axis,
+    containers,
+    counts,
+    fields,
+    measures,
+    rows,
+    tensor_calls,
+    through,
+)
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
 from ddpify.facts.effects import opens_path
@@ -126,7 +135,8 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
     if name == "from_pretrained":
         return one(m.make(Kind.MODEL, f, call.site, name))
     if thing.kind in MODULES:
-        return _optimizer(m, f, thing, name, call) or _bypass(m, f, thing, name, call)
+        known = _optimizer(m, f, thing, name, call) or through.entered(m, f, thing, name, call)
+        return known or _bypass(m, f, thing, name, call)
     if name == "zero_grad":
         _promote_to_optimizer(thing)
     return None

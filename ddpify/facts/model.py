@@ -253,6 +253,7 @@ class Facts:
     shares: tuple[Share, ...] = ()
     whole: tuple[tuple[Gather, Site], ...] = ()
     pooled: tuple[tuple[Gather, Site], ...] = ()
+    summed: frozenset[Site] = frozenset()
     sized: frozenset[Site] = frozenset()
     whole_shapes: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()

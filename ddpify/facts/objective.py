@@ -33,14 +33,42 @@ def addends(m: Machine) -> frozenset[Site]:
     return frozenset(found.sites)
 
 
+def sums(m: Machine, trained: frozenset[Site]) -> frozenset[Site]:
+    """The sums over a batch that such losses add to means, in each pass of a training loop. ::
+
+    loss = mse + 0.1 * kl.sum()     # N times the sum of a rank: their mean is that of all
+    """
+    found: set[Site] = set()
+    for call in roles.backwards(roles.calls_of(m)):
+        loss, site, where = call.receiver, call.receiver_site, call.where
+        mixed = loss is not None and loss.measure is Measure.MIXED and not loss.dep(Kind.WORLD)
+        if not mixed or site is None or where.loop is None:
+            continue
+        here = where.loop.function is where.function
+        region = where.loop.site if here or where.function is None else where.function.site
+        held = where.loop.held if here else where.frame.entered_with
+        if not where.guards[held:]:  # it trains whenever it computes the loss
+            terms = _Sums(m, region, trained)
+            terms.visit(m.tree(site.path), m.tree(site.path).expression(site))
+            found |= terms.sums
+    return frozenset(found)
+
+
 def averaged(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     """The value of an addend, as DDP averages it: only where it trains."""
-    batches = [d.inner for d in value.dep(Kind.BATCH) if d.inner is not None]
-    trains = all(loader.born in m.trained for inner in batches for loader in inner.things)
-    if value.measure is not Measure.MIXED or f.no_grad or not batches or not trains:
+    if site in m.summed:
+        return value.but(measure=Measure.MEAN)
+    unknown = site in m.averaged and value.measure is Measure.MIXED
+    if not unknown or f.no_grad or not _trains(value, m.trained):
         return value
     made = m.make(Kind.AVERAGED, f, site)
     return value.but(deps=value.deps | {made}, measure=Measure.MEAN)
+
+
+def _trains(value: Value, trained: frozenset[Site]) -> bool:
+    batches = [d.inner for d in value.dep(Kind.BATCH) if d.inner is not None]
+    loaders = [loader for inner in batches for loader in inner.things]
+    return bool(batches) and all(loader.born in trained for loader in loaders)
 
 
 class _Addends:
@@ -112,6 +140,24 @@ class _Addends:
 
     def _value(self, tree: Tree, node: ast.expr) -> Value:
         return self.m.values.get(tree.site(node), NOTHING)
+
+
+class _Sums(_Addends):
+    """The sums on that way, as far as it stays in one pass of the loop, or in one function."""
+
+    def __init__(self, m: Machine, region: Site, trained: frozenset[Site]) -> None:
+        super().__init__(m)
+        self._region, self._trained = region, trained
+        self.sums: set[Site] = set()
+
+    def visit(self, tree: Tree, node: ast.expr | None, index: int | None = None) -> None:
+        if node is None or not tree.site(node).within(self._region):
+            return
+        value = self._value(tree, node)
+        if value.measure is Measure.MIXED or index is not None:
+            super().visit(tree, node, index)
+        elif value.measure is Measure.SUM and _trains(value, self._trained):
+            self.sums.add(tree.site(node))
 
 
 def _bound(tree: Tree, scope: ast.AST, name: str) -> Iterator[tuple[ast.expr, int | None]]:

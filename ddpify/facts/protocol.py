@@ -33,6 +33,7 @@ class Machine(Protocol):
     sized: frozenset[Site]
     averaged: frozenset[Site]
     trained: frozenset[Site]
+    summed: frozenset[Site]
     agreed: frozenset[Site]
     drop_data_parallel: bool
     # -- what happened so far

@@ -23,7 +23,12 @@ _ONE = cst.SimpleWhitespace(" ")
 
 
 def with_argument(call: cst.Call, name: str, code: str) -> cst.Call:
-    """``call`` with keyword ``name`` set to ``code``, or without it where that is empty."""
+    """``call`` with keyword ``name`` set to ``code``, or without it where that is empty.
+
+    Without a name ``code`` becomes the first argument.
+    """
+    if not name:
+        return _first(call, code)
     found = [index for index, arg in enumerate(call.args) if arg.keyword and _named(arg) == name]
     if found:
         return _without(call, found[0]) if not code else _reset(call, found[0], code)
@@ -108,6 +113,13 @@ def _inserted(call: cst.Call, new: cst.Arg) -> cst.Call:
     else:
         new = new.with_changes(whitespace_after_arg=after)
     return call.with_changes(args=(*args, new))
+
+
+def _first(call: cst.Call, code: str) -> cst.Call:
+    new = cst.Arg(template(code))
+    args = [_closed(arg) for arg in call.args] if len(call.args) == 1 else list(call.args)
+    given = _insert_at(args, 0, new, call.whitespace_before_args) if args else (new,)
+    return call.with_changes(args=tuple(given))
 
 
 def _closed(arg: cst.Arg) -> cst.Arg:

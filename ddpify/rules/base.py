@@ -20,8 +20,8 @@ class How(Enum):
     """The kinds of edit the rewriter knows."""
 
     REPLACE = "replace"  # an expression; `{}` in the code stands for the (edited) expression itself
-    ARGUMENT = (
-        "argument"  # of a call: set keyword `name` to `code` (`{}` = the old value), "" removes
+    ARGUMENT = (  # of a call: set keyword `name` to `code` (`{}` = the old value), "" removes;
+        "argument"  # without a name `code` becomes the first argument
     )
     BEFORE = "before"  # new statements before a statement
     AFTER = "after"  # new statements after a statement

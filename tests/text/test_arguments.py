@@ -27,6 +27,13 @@ ARGUMENT = [
     pytest.param("f(a, *k)", "c", "2", "f(a, *k, c=2)", id="after-starred"),
     pytest.param("f(x for x in y)", "c", "2", "f((x for x in y), c=2)", id="generator"),
     pytest.param("f(a)", "c", "x, y", "f(a, c=(x, y))", id="tuple"),
+    pytest.param(CALL, "", "z", "f(z, a, b=1)", id="in-front"),
+    pytest.param("f()", "", "z", "f(z)", id="in-front-of-nothing"),
+    pytest.param("f(*a)", "", "z", "f(z, *a)", id="in-front-of-starred"),
+    pytest.param("f(x for x in y)", "", "z", "f(z, (x for x in y))", id="in-front-of-a-generator"),
+    pytest.param(
+        LINES, "", "z", "f(\n    z,\n    a,  # one\n    b=1,  # two\n)", id="lines-in-front"
+    ),
     pytest.param(
         LINES, "c", "2", "f(\n    a,  # one\n    b=1,  # two\n    c=2,\n)", id="lines-new"
     ),

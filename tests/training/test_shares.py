@@ -1,7 +1,8 @@
 """Orders, and batches that come from no loader: every rank takes its share of rank 0's.
 
 In each program the ranks draw apart once training begins, so that each of them makes other batches;
-in float64 the losses that are printed show any difference.
+in float64 the losses that are printed show any difference. One of them has a sum beside a mean, and
+a loss by a method of the model.
 """
 
 from __future__ import annotations
@@ -169,6 +170,11 @@ class Alike(Sampler):
         return len(self.kinds)
 
 
+class Judge(nn.Sequential):
+    def score(self, signal, kind):
+        return nn.functional.cross_entropy(self.forward(signal), kind)
+
+
 random.seed(4)
 torch.manual_seed(4)
 torch.set_default_dtype(torch.float64)
@@ -177,14 +183,14 @@ kinds = points[:, :3].argmax(1)
 rows = TensorDataset(points, kinds)
 drawn = DataLoader(rows, batch_size=8, sampler=WeightedRandomSampler(torch.rand(70), 64))
 alike = DataLoader(rows, 12, sampler=Alike(kinds.tolist()), drop_last=True)
-net = nn.Sequential(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 3))
+net = Judge(nn.Linear(12, 16), nn.Tanh(), nn.Linear(16, 3))
 descent = torch.optim.SGD(net.parameters(), lr=0.3)
 for turn in range(3):
     running, right = 0.0, 0
     for signal, kind in drawn:
         descent.zero_grad()
         answer = net(signal)
-        loss = nn.functional.cross_entropy(answer, kind)
+        loss = nn.functional.cross_entropy(answer, kind) + 0.003 * answer.square().sum()
         loss.backward(retain_graph=True)
         answer.abs().mean().backward()
         nn.utils.clip_grad_norm_(net.parameters(), 0.3)
@@ -199,7 +205,7 @@ for turn in range(3):
             print(f"stopped at {step}")
             break
         loss.backward(retain_graph=True)
-        (loss + nn.functional.cross_entropy(net(0.9 * signal), kind)).backward()
+        (loss + net.score(0.9 * signal, kind)).backward()
         descent.step()
 torch.save(net.state_dict(), "net.pt")
 """

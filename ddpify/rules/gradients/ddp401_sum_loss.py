@@ -10,10 +10,10 @@ from ddpify.facts.model import Facts, Gather, Share
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
-from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, POSITIVES
+from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, PARTLY_SCALED, POSITIVES
 from ddpify.rules.gradients.summed import summed
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -26,23 +26,26 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """
     yield from (_shared(facts, share) for share in facts.shares)
     yield from (_pooled(facts, gather, call) for gather, call in facts.pooled)
+    for addend in facts.summed:
+        scaled = edit(facts, How.REPLACE, addend, "{} * get_world_size()")
+        yield _sum(addend, "this part of the loss", scaled)
     for site, calls in once(backwards(facts.calls)).items():
         call = calls[0]
         loss = call.receiver
         if loss is None or loss.dep(Kind.WORLD) or certain([loss]) or call.receiver_site is None:
             continue
         if loss.measure is Measure.SUM:
-            yield Finding(
-                "DDP401",
-                site,
-                "the loss is a sum over the batch: averaging over N ranks makes its gradient 1/N",
-                Severity.ERROR,
-                (edit(facts, How.REPLACE, call.receiver_site, "({} * get_world_size())"),),
-            )
+            code = "({} * get_world_size())"
+            yield _sum(site, "the loss", edit(facts, How.REPLACE, call.receiver_site, code))
         elif loss.dep(Kind.RATIO):
             yield from (_varying(call, ratio) for ratio in loss.dep(Kind.RATIO))
         elif _is_unproven(loss):
             yield _unproven(call)
+
+
+def _sum(site: Site, what: str, scaled: Edit) -> Finding:
+    message = f"{what} is a sum over the batch: averaging over N ranks makes its gradient 1/N"
+    return Finding("DDP401", site, message, Severity.ERROR, (scaled,))
 
 
 def _shared(facts: Facts, share: Share) -> Finding:
@@ -223,6 +226,7 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        PARTLY_SCALED,
         changed(
             SCRIPT,
             ("y.to(device))\n", 'y.to(device), reduction="sum")\n'),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
-from ddpify.facts.values import Kind
+from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.through import goes_through, is_same
+from ddpify.facts.values import NOTHING, Kind
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, SINGLE, changed
 from ddpify.rules.gradients.bypass import bypasses
 from ddpify.settings import Settings
@@ -19,6 +23,7 @@ ADVICE = "route the call through forward() (for example with a mode argument), t
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per method, part or raw alias of a trained model that is differentiated."""
+    yield from _methods(facts)
     seen: set[Site] = set()
     for call in facts.bypasses:
         receiver = call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
@@ -38,6 +43,49 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for model in facts.models if facts.training else ():
         if model.home is not None and called.isdisjoint(t.born for t in model.things):
             yield _finding(model.things[0].born, "nothing calls this model, so not its wrapper")
+
+
+def _methods(facts: Facts) -> Iterable[Finding]:
+    """Methods that only call their model: the class's function is given the wrapper."""
+    for site, calls in once(facts.calls).items():
+        asked = next((call for call in calls if goes_through(call)), None)
+        owner = _class_of(facts, asked, calls) if asked is not None else ""
+        if asked is None or asked.receiver_site is None:
+            continue
+        own = facts.text(asked.receiver_site)
+        yield Finding(
+            "DDP403",
+            site,
+            f"`{facts.text(asked.callee)}` is of the inner module, and calls that: its gradients"
+            " would never be averaged; given the wrapper, the same function calls it",
+            Severity.ERROR,
+            (
+                (
+                    edit(facts, How.REPLACE, asked.receiver_site, owner),
+                    edit(facts, How.ARGUMENT, site, own),
+                )
+                if owner
+                else ()
+            ),
+            "" if owner else ADVICE,
+        )
+
+
+def _class_of(facts: Facts, asked: Call, calls: list[Call]) -> str:
+    """An expression for the class of the model; "" where no call of the class would be the same.
+
+    That is its name where that is known and the model is no argument, which may be of any class.
+    """
+    if asked.receiver_site is None or not all(is_same(call) for call in calls):
+        return ""
+    text, frame = facts.text(asked.receiver_site), asked.where.frame
+    classes = {whole(t).ref for c in calls if c.receiver for t in c.receiver.things}
+    info = classes.pop() if len(classes) == 1 else None
+    if isinstance(info, ClassInfo) and text not in frame.parameters:
+        named = frame.lookup(info.name) or NOTHING
+        if [t.ref for t in named.of(Kind.CLASS)] == [info] == [t.ref for t in named.things]:
+            return info.name
+    return "type(unwrap({}))" if text.replace(".", "").isidentifier() else ""
 
 
 def _is_trained(facts: Facts, born: Site) -> bool:
@@ -65,6 +113,27 @@ def lint(run: Run) -> Iterable[Finding]:
             ((backward.site, "the backward"), (wrap.call.site, "wrapped here")),
         )
 
+
+# A loss by a method that only calls its model, and one that does more.
+SCORED = """class Scored(nn.Sequential):
+    def score(self, x, y):
+        return self.distance(self(x), y)
+
+    def distance(self, guess, y):
+        return nn.functional.cross_entropy(guess, y)
+
+
+class Net(Scored):
+    def partly(self, x, y):
+        return nn.functional.cross_entropy(self[:3](x), y)
+
+
+"""
+GIVEN = SCORED.replace("self.distance", "unwrap(self).distance")
+SCORING = (
+    ("def accuracy", f"{SCORED}def accuracy"),
+    ("net = nn.Sequential(nn.Linear(16, 32)", "net = Net(nn.Linear(16, 32)"),
+)
 
 RULE = Rule(
     "DDP403",
@@ -113,9 +182,50 @@ RULE = Rule(
             ),
             ("cross_entropy(net(signal.cuda())", "cross_entropy(run[0](signal.cuda())"),
         ),
+        changed(  # a method that only calls its model is given the wrapper
+            SINGLE,
+            *SCORING,
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "net.score(signal.cuda(), label.cuda())  # DDP403\n",
+            ),
+        ),
+        changed(  # of whatever class it is
+            SINGLE,
+            *SCORING,
+            (
+                "def main",
+                "def cost(net, *pair):\n    return net.score(*pair)  # DDP403\n\n\ndef main",
+            ),
+            ("nn.functional.cross_entropy(net(signal.cuda()), ", "cost(net, signal.cuda(), "),
+        ),
+        changed(  # one that takes a part of it is not the same there
+            SINGLE,
+            *SCORING,
+            ("nn.Linear(32, 4)).cuda()\n", "nn.Linear(32, 4)).cuda()  # DDP403\n"),
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "net.partly(signal.cuda(), label.cuda())  # DDP403\n",
+            ),
+        ),
     ),
     good=(
         *CORRECT,
+        changed(  # what the fix makes
+            SCRIPT,
+            ("setup_distributed()\n", f"{GIVEN}setup_distributed()\n"),
+            ("net = nn.Sequential", "net = Net"),
+            ("nn.functional.cross_entropy(net(x.to(device)), ", "Net.score(net, x.to(device), "),
+        ),
+        changed(
+            SCRIPT,
+            ("setup_distributed()\n", f"{GIVEN}setup_distributed()\n"),
+            ("net = nn.Sequential", "net = Net"),
+            (
+                "nn.functional.cross_entropy(net(x.to(device)), ",
+                "type(unwrap(net)).score(net, x.to(device), ",
+            ),
+        ),
         changed(  # not differentiated
             SCRIPT,
             (

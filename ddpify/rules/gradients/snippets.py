@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ddpify.rules.examples import SINGLE, changed
+from ddpify.rules.examples import SCRIPT, SINGLE, changed
 
 MASKED = (
     "            objective = nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
@@ -42,7 +42,28 @@ JUDGED = """class Judged(nn.Module):
 
 
 """
+# What the fix of the first makes.
+PARTLY_SCALED = changed(
+    SCRIPT,
+    (
+        "        cost = nn.functional.cross_entropy(net(x.to(device)), y.to(device))\n",
+        "        guess = net(x.to(device))\n"
+        "        cost = nn.functional.cross_entropy(guess, y.to(device))\n"
+        "        cost += 0.1 * guess.square().sum() * get_world_size()\n",
+    ),
+    ("is_main_process,\n", "get_world_size, is_main_process,\n"),
+)
 OF_THE_BATCH = (
+    changed(  # a mean and a sum: the sum is multiplied by the number of ranks
+        SINGLE,
+        (
+            "objective = nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+            "guess = net(signal.cuda())\n            size = guess.square().sum()\n"
+            "            objective = nn.functional.cross_entropy(guess, label.cuda())\n"
+            "            objective += 0.1 * size  # DDP401\n"
+            "            print(objective.item(), size.item())\n",
+        ),
+    ),
     changed(  # a mean or a sum, as a setting says: that of the whole batch on each rank
         SINGLE,
         (

@@ -52,22 +52,33 @@ def _made_in_loop(forward: Forward) -> set[Thing]:
 
 
 def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
-    """Those that a condition looks at, whatever else it does; that there is one says nothing."""
+    """Those that a condition looks at, whatever else it does."""
     tests = {guard.site for call in facts.calls for guard in call.where.conditions()}
+    tests = {site for site in tests if not _asks_for_first(facts, site)}
     asked: set[Thing] = set()
     for site, value in facts.values.items():
         found = flat_deps(value) & outputs
-        if found and any(site.within(test) for test in tests) and not _is_there(facts, site):
+        if found and any(site.within(test) for test in tests):
             asked |= found
     return asked
 
 
-def _is_there(facts: Facts, site: Site) -> bool:
-    """``rows is None``."""
-    tree = facts.tree(site)
-    node = tree.expression(site)
-    compared = node if isinstance(node, ast.Compare) else tree.parent(node) if node else None
-    return isinstance(compared, ast.Compare) and isinstance(compared.ops[0], (ast.Is, ast.IsNot))
+def _asks_for_first(facts: Facts, test: Site) -> bool:
+    """``rows = row if rows is None else torch.cat((rows, row))``: no number decides there."""
+    tree = facts.tree(test)
+    node = tree.expression(test)
+    name = node.left if isinstance(node, ast.Compare) else None
+    if not isinstance(name, ast.Name) or ast.unparse(node or name) != f"{name.id} is None":
+        return False
+    nodes = tree.nodes(tree.function(name))
+    named = (n for n in nodes if isinstance(n, ast.Name) and n.id == name.id)
+    return all(_adds_up(tree.parent(n), node) for n in named if isinstance(n.ctx, ast.Store))
+
+
+def _adds_up(statement: ast.AST | None, test: ast.expr | None) -> bool:
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    none = isinstance(value, ast.Constant) and value.value is None
+    return none or (isinstance(value, ast.IfExp) and value.test is test)
 
 
 def _over_batches(facts: Facts, forward: Forward) -> bool:

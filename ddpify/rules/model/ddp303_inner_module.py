@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
+from ddpify.facts.through import goes_through
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
 from ddpify.ranks import words
@@ -54,7 +55,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _attributes(facts: Facts) -> Iterable[Finding]:
-    done: set[Site] = set()
+    done = {call.receiver_site for call in facts.calls if goes_through(call)}  # see DDP403
     for access in facts.accesses:
         wrapped = access.base.of(Kind.WRAPPED)
         if not wrapped or access.attribute in SAME | ELSEWHERE or access.base_site in done:
