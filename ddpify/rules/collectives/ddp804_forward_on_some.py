@@ -48,7 +48,9 @@ RULE = Rule(
 
             def score(net, x):
                 net.eval()
-                return net(x).mean().item()
+                found = net(x).mean().item()
+                net.train()
+                return found
             """,
         ),
     ),
