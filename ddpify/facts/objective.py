@@ -46,11 +46,9 @@ def sums(m: Machine, trained: frozenset[Site]) -> frozenset[Site]:
             continue
         here = where.loop.function is where.function
         region = where.loop.site if here or where.function is None else where.function.site
-        held = where.loop.held if here else where.frame.entered_with
-        if not where.guards[held:]:  # it trains whenever it computes the loss
-            terms = _Sums(m, region, trained)
-            terms.visit(m.tree(site.path), m.tree(site.path).expression(site))
-            found |= terms.sums
+        terms = _Sums(m, region, trained)
+        terms.visit(m.tree(site.path), m.tree(site.path).expression(site))
+        found |= terms.sums
     return frozenset(found)
 
 
