@@ -97,16 +97,18 @@ def stepped_between(facts: Facts, one: Again) -> Call | None:
 
 def names(facts: Facts, one: Again) -> list[str] | None:
     """The models whose gradients are to be averaged after the second; None: it is not certain."""
-    stale = [f for f in one.stale if any(f in one.of(model) for model in facts.models)]
-    whole_graph = set(stale) <= set(_through(facts, one.first))
-    if not whole_graph or not _is_plain(facts, one) or not all(_is_one(facts, f) for f in stale):
-        return None
     models = [model for model in facts.models if one.of(model)]
-    uses = [(model, _next_use(facts, one, model)) for model in models]
-    used = [model for model, use in uses if use is None or use.name == ".step"]
-    found = [_name(facts, one, model) for model in used]
-    sure = all(found) and all(use is not None for _, use in uses)
-    return list(dict.fromkeys(found)) if sure else None
+    stale = [forward for model in models for forward in one.of(model)]
+    kept = bool(stale) and set(stale) <= set(_through(facts, one.first))
+    if not kept or not _is_plain(facts, one) or not all(_is_one(facts, f) for f in stale):
+        return None
+    uses = [_next_use(facts, one, model) for model in models]
+    if None in uses:
+        return None
+    after = one.second.order
+    done = [use is not None and use.name != ".step" and use.order > after for use in uses]
+    found = [_name(facts, one, m) for m, is_done in zip(models, done, strict=True) if not is_done]
+    return list(dict.fromkeys(found)) if all(found) else None
 
 
 def _is_plain(facts: Facts, one: Again) -> bool:
