@@ -94,6 +94,7 @@ def test_an_evaluation_on_every_rank_goes_over_the_whole_list(tmp_path: Path) ->
     [
         pytest.param(("(train, ", "(train, shuffle=True, "), "in its own way", id="shuffled"),
         pytest.param(("(test, ", "(test, num_workers=2, "), "to workers", id="workers"),
+        pytest.param(("(train, batch_size=8", "(train, batch_size=None"), "batches", id="single"),
         pytest.param(
             ("train, test = AG", "from torchtext.datasets import CC100\ntrain, test = CC100(), AG"),
             "which takes no sampler",

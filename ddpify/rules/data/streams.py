@@ -58,8 +58,11 @@ def why_not(loader: Loader) -> str:
 def _why(loader: Thing) -> str:
     """Why batches of a list would not be those of the stream."""
     call = call_that_made(loader)
-    if call is None or call.star:
-        return "what the loader is given is not followed"
+    size = call.arg(1, "batch_size") if call is not None else None
+    if call is None or call.star or call.arg_site(0, "dataset") is None:
+        return "the loader over it is given what is not followed"
+    if size is not None and size.known and size.const is None:
+        return "is not put into batches"
     if _given(call.arg(2, "shuffle")):
         return "is shuffled in its own way"
     return "is dealt to workers" if _given(call.arg(5, "num_workers")) else ""
