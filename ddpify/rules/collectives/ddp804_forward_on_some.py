@@ -48,7 +48,9 @@ RULE = Rule(
 
             def score(net, x):
                 net.eval()
-                return net(x).mean().item()
+                mean = net(x).mean().item()
+                net.train()
+                return mean
             """,
         ),
     ),
