@@ -151,26 +151,33 @@ def _layers(m: Machine, info: ClassInfo) -> frozenset[str]:
     """The parts that a class and its bases make, and the lists of such."""
     found: set[str] = set()
     for one in info.mro():
-        inits = (n for n in one.node.body if isinstance(n, ast.FunctionDef))
-        for init in (n for n in inits if n.name == "__init__"):
-            made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
-            found |= {name for name in made if _is_part(m, one, init, name, _LISTS)}
+        for init in (n for n in one.node.body if isinstance(n, ast.FunctionDef)):
+            if init.name == "__init__":
+                made = _made(m, one, init)
+                found |= {n for names, part in made if _has_parameters(part, _LISTS) for n in names}
     return frozenset(found)
 
 
-def _is_part(
-    m: Machine, info: ClassInfo, init: ast.FunctionDef, name: str, too: frozenset[str] = frozenset()
-) -> bool:
+def _is_part(m: Machine, info: ClassInfo, init: ast.FunctionDef, name: str) -> bool:
     """Whether the constructor makes it a module that has parameters: of the project, or of torch.
 
     A class is read for one of its objects: what its statements made says more than an object.
     """
+    return any(name in names and _has_parameters(part) for names, part in _made(m, info, init))
+
+
+def _made(m: Machine, info: ClassInfo, init: ast.FunctionDef) -> Iterator[tuple[set[str], Thing]]:
+    """The modules that statements of a constructor make, with the attributes that they become."""
     tree = m.tree(info.module.source.path)
-    stored = (n for n in ast.walk(init) if isinstance(n, (ast.Assign, ast.AnnAssign)) and n.value)
-    made = (n.value for n in stored if n.value and name in _stored(n))
-    values = (m.values.get(tree.site(value)) for value in made)
-    parts = [part for value in values if value is not None for part in value.of(Kind.MODEL)]
-    return any(isinstance(p.ref, ClassInfo) or p.name in _WITH_PARAMETERS | too for p in parts)
+    for node in ast.walk(init):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value and _stored(node):
+            value = m.values.get(tree.site(node.value))
+            for part in value.of(Kind.MODEL) if value is not None else ():
+                yield _stored(node), part
+
+
+def _has_parameters(part: Thing, too: frozenset[str] = frozenset()) -> bool:
+    return isinstance(part.ref, ClassInfo) or part.name in _WITH_PARAMETERS | too
 
 
 def _stored(statement: ast.stmt) -> set[str]:

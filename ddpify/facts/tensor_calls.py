@@ -54,13 +54,14 @@ def picked(call: Call, values: tuple[Value, ...]) -> Value:
 
 def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | None:
     """torch's functions on tensors with a batch axis."""
+    compares = call.args or "input" in call.kwargs  # `F.mse_loss(input=out, target=y)`
+    if name.startswith("torch.nn.functional.") and is_loss(tail) and compares:
+        return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
     if not name.startswith(("torch.", "numpy.")) or not call.args:
         return None
     first = call.args[0]
     if tail.startswith("is_") and tail in measures.TRAITS:
         return NOTHING
-    if name.startswith("torch.nn.functional.") and is_loss(tail):
-        return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
     how = "mean" if _averages(name, call) else tail
     if how in ("sum", "mean"):
         axis = call.arg(1, "dim") or call.arg(1, "axis")

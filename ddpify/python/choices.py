@@ -222,7 +222,7 @@ def spelled(node: ast.expr) -> str:
 
 
 def _last(node: ast.expr) -> str:
-    return ast.unparse(node).rpartition(".")[2]
+    return node.attr if isinstance(node, ast.Attribute) else spelled(node)[1:]
 
 
 def _leaves(node: ast.If) -> bool:

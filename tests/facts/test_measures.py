@@ -143,6 +143,14 @@ def measure(body: str, folder: Path) -> Measure:
 
 SIDES = "b = next(iter(DataLoader(rows{})))[0]\nloss = net(torch.cat(b, 1)).mean()"
 ROWS = [
+    ("by-keyword", "loss = F.mse_loss(input=out, target=x)", MEAN),
+    (
+        "terms-by-keyword",
+        "loss = F.mse_loss(input=out, target=x, reduction='none').sum(-1).mean()",
+        MEAN,
+    ),
+    ("sums-by-keyword", "loss = F.mse_loss(input=out, target=x, reduction='sum')", Measure.SUM),
+    ("along-the-batch-by-keyword", "loss = F.log_softmax(input=out, dim=0).sum(1).mean()", MIXED),
     ("mean-of-norms", "loss = torch.norm(out, dim=(1, 2)).mean()", MEAN),
     ("norms-of-the-batch", "loss = torch.norm(out, dim=(0, 2)).mean()", MIXED),
     ("norm-of-all", "loss = out.norm()", MIXED),

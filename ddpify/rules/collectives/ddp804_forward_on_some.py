@@ -48,9 +48,9 @@ RULE = Rule(
 
             def score(net, x):
                 net.eval()
-                found = net(x).mean().item()
+                mean = net(x).mean().item()
                 net.train()
-                return found
+                return mean
             """,
         ),
     ),

@@ -38,11 +38,11 @@ def moves_stream(facts: Facts, statement: Site) -> bool:
     loops = (loop.backward.where.loops()[-1] for loop in facts.training)
     begun = min((loop.first for loop in loops), default=0)
     early = [call for call in facts.calls if call.order < begun]
-    draws = [call for call in early if _draws(call)]
-    if any(_leads_to(statement, call) for call in draws):
+    mine = [call for call in early if _leads_to(statement, call)]
+    if any(map(_draws, mine)):
         return True
-    shown = (c for c in early if c.name in _DRAWS_INPUTS and _leads_to(statement, c))
-    return any(call.order > one.order for one in shown for call in draws)
+    shown = [call.order for call in mine if call.name in _DRAWS_INPUTS]
+    return bool(shown) and any(call.order > shown[0] and _draws(call) for call in early)
 
 
 def _draws(call: Call) -> bool:
