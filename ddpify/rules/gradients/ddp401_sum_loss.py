@@ -13,6 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.gradients.agreed import agreed_terms
 from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, POSITIVES
 from ddpify.rules.gradients.summed import summed
 from ddpify.settings import Settings
@@ -26,6 +27,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """
     yield from (_shared(facts, share) for share in facts.shares)
     yield from (_pooled(facts, gather, call) for gather, call in facts.pooled)
+    yield from agreed_terms(facts)
     for site, calls in once(backwards(facts.calls)).items():
         call = calls[0]
         loss = call.receiver
