@@ -90,4 +90,4 @@ def qualified(info: FunctionInfo, func: ast.expr) -> str:
         owner = qualified(info, func.value)
         return f"{owner}.{func.attr}" if owner else ""
     found = info.module.globals.get(func.id, NOTHING).things if isinstance(func, ast.Name) else ()
-    return found[0].name if len(found) == 1 else ""
+    return found[0].name if len(found) == 1 and found[0].kind is Kind.EXTERNAL else ""

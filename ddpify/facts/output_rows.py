@@ -19,9 +19,10 @@ from ddpify.facts.outputs import names_of
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import ALONG, ENTRYWISE, RESHAPES
 from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.sums import TURNS
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 
-LIBRARIES = ("torch.nn.", "torchvision.models.")
+LIBRARIES = ("torch.nn.", "torchvision.models.resnet", "torchvision.models.vgg")
 # Of these the first axis may be that of time, of boxes or of what is folded.
 OTHERWISE = frozenset(
     f"torch.nn.{name}"
@@ -59,6 +60,8 @@ def _returns(model: Thing, info: FunctionInfo, given: int, depth: int) -> bool:
         model, info, node, names[0] if names else "", set(names[1 : 1 + given]), depth
     )
     parts = [p for v in found for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
+    if any(isinstance(n, ast.Attribute) and n.attr in TURNS for n in ast.walk(node)):
+        return False
     return len(inner) == 1 and bool(parts) and all(p is not None and reading.rows(p) for p in parts)
 
 
@@ -129,7 +132,8 @@ class _Method:
         forward = method_of(layer, "forward")
         if forward is not None:
             return _returns(layer, forward, given, self.depth - 1)
-        return layer.name.startswith(LIBRARIES) and layer.name not in OTHERWISE
+        known = layer.name.startswith(LIBRARIES) and layer.name not in OTHERWISE
+        return known and layer.kind is Kind.MODEL
 
     def _keeps(self, name: str, given: list[ast.expr], named: list[ast.keyword]) -> bool:
         """Whether a function of a tensor leaves its first axis alone."""
@@ -143,8 +147,9 @@ class _Method:
     def _is_length(self, node: ast.expr) -> bool:
         """``x.size(0)``, ``x.shape[0]``, and a name of it."""
         if isinstance(node, ast.Name):
-            bound = self._bound(node.id)
-            return bool(bound) and all(one is not None and self._is_length(one) for one in bound)
+            bound = [one for one in self._bound(node.id) if not isinstance(one, ast.Name)]
+            plain = bound and len(bound) == len(self._bound(node.id))
+            return bool(plain) and all(one is not None and self._is_length(one) for one in bound)
         text, owner = ast.unparse(node), node
         while isinstance(owner, (ast.Call, ast.Attribute, ast.Subscript)):
             owner = owner.func if isinstance(owner, ast.Call) else owner.value
