@@ -1,6 +1,7 @@
 """Conditions on a training batch that all ranks can ask of the whole batch instead.
 
 if torch.isnan(loss).any(): break         # asked of `reduce_mean(loss)`, it is one for all ranks
+if margin - fake.item() > 0: loss += margin - fake       # ranks have the same terms then
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from ddpify.facts import roles
-from ddpify.facts.events import Call
+from ddpify.facts.events import Bind, Call
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Agreement, TrainingLoop
 from ddpify.facts.protocol import Machine
@@ -30,6 +31,21 @@ def own_tests(m: Machine) -> dict[Site, Site]:
         for guard in call.where.conditions():
             if is_local(m, guard.test):
                 found.setdefault(guard.site, call.site)
+    return found
+
+
+def tests_of_terms(m: Machine) -> dict[Site, Site]:
+    """The conditions on a rank's own samples that say of which terms a loss is."""
+    calls = roles.calls_of(m)
+    given = [(c.site, c.receiver) for c in roles.backwards(calls) if c.receiver is not None]
+    losses = {site: loss for site, loss in given if loss.measure is Measure.MIXED}
+    found: dict[Site, Site] = {}
+    for bind in (e for e in m.events if isinstance(e, Bind) and e.value.dep(Kind.FORWARD)):
+        outputs = set(bind.value.dep(Kind.FORWARD))
+        ends = [site for site, loss in losses.items() if outputs & set(loss.dep(Kind.FORWARD))]
+        for guard in bind.where.guards if ends else ():
+            if is_local(m, guard.test):
+                found.setdefault(guard.site, ends[0])
     return found
 
 
@@ -80,13 +96,12 @@ def in_each_round(
 def _means(m: Machine, tree: Tree, node: ast.expr) -> list[Site] | None:
     """The outermost means over a rank's samples; None where something else is asked of them."""
     value = m.values.get(tree.site(node), NOTHING)
-    if value.dep(*OF_ONE_RANK):
+    mean = value.measure is Measure.MEAN and not value.of(Kind.BATCH)
+    if value.dep(*OF_ONE_RANK) and not (mean and value.dep(Kind.FORWARD)):  # perhaps of its noise
         return None
     if not is_local(m, value):
         return []
-    if value.measure is Measure.MEAN and not value.of(Kind.BATCH):
-        return [tree.site(node)]
-    return _of_parts(m, tree, node)
+    return [tree.site(node)] if mean else _of_parts(m, tree, node)
 
 
 def _of_parts(m: Machine, tree: Tree, node: ast.expr) -> list[Site] | None:

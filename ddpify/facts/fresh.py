@@ -73,7 +73,7 @@ def _made(info: FunctionInfo, value: ast.expr | None) -> Iterator[ast.Call | Non
         return
     while isinstance(value, ast.Call):
         method = value.func.attr if isinstance(value.func, ast.Attribute) else ""
-        name = _name(info, value.func)
+        name = qualified(info, value.func)
         if method in OF_A_TENSOR or (name.startswith("torch.") and method in OF_TORCH):
             yield value
             return
@@ -84,10 +84,10 @@ def _made(info: FunctionInfo, value: ast.expr | None) -> Iterator[ast.Call | Non
     yield None
 
 
-def _name(info: FunctionInfo, func: ast.expr) -> str:
+def qualified(info: FunctionInfo, func: ast.expr) -> str:
     """The qualified name of a function of a library: ``torch.zeros``."""
     if isinstance(func, ast.Attribute):
-        owner = _name(info, func.value)
+        owner = qualified(info, func.value)
         return f"{owner}.{func.attr}" if owner else ""
     found = info.module.globals.get(func.id, NOTHING).things if isinstance(func, ast.Name) else ()
-    return found[0].name if len(found) == 1 else ""
+    return found[0].name if len(found) == 1 and found[0].kind is Kind.EXTERNAL else ""

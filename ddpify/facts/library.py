@@ -136,7 +136,9 @@ def _ambient(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         shape = computed(*call.args, *call.kwargs.values())
         sized = any(is_batch_size(v) for v in (*call.args, *call.kwargs.values()))
         orders = _orders(m, f, call) if name == words.PERMUTES else ()
-        return Value(orders, drawn | shape.deps, Measure.SAMPLES if sized else Measure.UNIFORM)
+        measure = Measure.SAMPLES if sized else Measure.UNIFORM
+        own = sized and rows.made(tail, call)
+        return Value(orders, drawn | shape.deps, measure, rows=own)
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpify.facts import division, evaluation, groups, objective, own_shares, roles, sharding
-from ddpify.facts.agreements import agreements, own_tests
+from ddpify.facts.agreements import agreements, own_tests, tests_of_terms
 from ddpify.facts.coupling import coupled
 from ddpify.facts.distributed import mentions
 from ddpify.facts.escapes import with_escapes
@@ -89,6 +89,8 @@ def _as_migrated(
     trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted)
+    terms = _terms(readings, wrapped)
+    wrapped = replace(wrapped, agreed=frozenset(site for one in terms for site in one.means))
     pool = _pooled(readings, wrapped)
     whole = () if pool else _whole(readings, wrapped)
     gathering = frozenset(gather.site for gather, _ in (*pool, *whole))
@@ -115,7 +117,7 @@ def _as_migrated(
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
     facts = replace(facts, again=again, summed=wrapped.summed)
     facts = replace(facts, pooled=pool, sized=sizes, whole_shapes=whole_shapes(bare))
-    return with_escapes(replace(facts, agreements=agreed, kept=held))
+    return with_escapes(replace(facts, agreements=(*terms, *agreed), kept=held))
 
 
 def _agreed(
@@ -126,13 +128,35 @@ def _agreed(
     And objects keep those means.
     """
     held = kept(readings.of(migrated))
-    read = readings.of(replace(migrated, agreed=frozenset(held)))
-    tests = own_tests(read)
-    if not tests:
-        return read, (), held
-    found = agreements(readings.of(replace(migrated, agreed=frozenset((*tests, *held)))), tests)
+    migrated = replace(migrated, agreed=migrated.agreed.union(held))
+    read = readings.of(migrated)
+    found = _asked(readings, migrated, own_tests(read))
     means = frozenset(site for one in found for site in one.means)
-    return readings.of(replace(migrated, agreed=means.union(held))), found, held
+    return readings.of(replace(migrated, agreed=migrated.agreed | means)), found, held
+
+
+def _asked(readings: _Readings, target: Target, tests: dict[Site, Site]) -> tuple[Agreement, ...]:
+    """Those of ``tests`` that ask means, in a reading in which all ranks agree on all of them."""
+    if not tests:
+        return ()
+    return agreements(readings.of(replace(target, agreed=target.agreed.union(tests))), tests)
+
+
+def _terms(readings: _Readings, target: Target) -> tuple[Agreement, ...]:
+    """The conditions that say of which terms losses are, where they are followed but for these.
+
+    Those that decide whether ranks meet are among them: what such a one skips is a loss, too.
+    """
+    gathering = frozenset(gather.site for gather, _ in _whole(readings, target))
+    target = replace(target, whole=gathering)
+    read = readings.of(target)
+    if followed(read):
+        return ()
+    meeting = own_tests(read)
+    found = _asked(readings, target, tests_of_terms(read) | meeting)
+    means = frozenset(site for one in found for site in one.means)
+    right = means and followed(readings.of(replace(target, agreed=means)))
+    return tuple(replace(one, terms=one.site not in meeting) for one in found) if right else ()
 
 
 def _pooled(readings: _Readings, target: Target) -> tuple[tuple[Gather, Site], ...]:

@@ -208,12 +208,14 @@ class Gather:
 class Agreement:
     """A condition at ``site`` that is that of all ranks once the ``means`` in it are.
 
-    It ``decides`` whether something runs that all of them must come to.
+    It ``decides`` whether something runs that all of them must come to, or of which terms the loss
+    is that is given there.
     """
 
     site: Site
     means: tuple[Site, ...]
     decides: Site
+    terms: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,18 +16,23 @@ from ddpify.facts import measures, roles
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
+from ddpify.facts.functional import LAYERS
 from ddpify.facts.joining import computed, parts_of
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Gather, TrainingLoop
-from ddpify.facts.outputs import names_of
+from ddpify.facts.output_rows import of_several
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.shares import once_per_batch
 from ddpify.facts.values import OF_ONE_RANK, Kind, Measure, Thing, Value, constant
+from ddpify.python import words
 from ddpify.source import Site
 
 ROWS, ENTRIES = "whole_batch({})", "sum(gather_objects({}), [])"
 MODELS = (Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
+DROPOUT = frozenset({"torch.nn.Dropout"})
+DRAWS = frozenset("""bernoulli bernoulli_ multinomial normal normal_ uniform_ random_ poisson
+    gumbel_softmax""".split())
 MOST = 4  # calls that a loss may be the sum of: each may be a reading of the program
 
 
@@ -99,14 +104,13 @@ def _gathers(m: Machine, training: tuple[TrainingLoop, ...], call: Call) -> tupl
         return ()
     if not reduces or call.unread or call.star or _has_model(m, call):
         return ()
-    several = {f.output for f in roles.forwards_of(m) if names_of(f.model, f.call.where.guards)}
     gathers = []
     for site, value in _given(call):
         if not (is_local(m, computed(value)) or value.of(Kind.BATCH)):
             if computed(value).dep(*OF_ONE_RANK):
                 return ()
             continue
-        code = _code(value, several)
+        code = _code(m, value)
         if site is None or site == call.callee or not code:
             return ()
         if code == ENTRIES and (call.where.no_grad or _switches(m)):
@@ -117,11 +121,11 @@ def _gathers(m: Machine, training: tuple[TrainingLoop, ...], call: Call) -> tupl
     return tuple(gathers) if trained and together else ()
 
 
-def _code(value: Value, several: set[Thing]) -> str:
+def _code(m: Machine, value: Value) -> str:
     """How to gather a value, "" where it is not known to have rows.
 
-    One of several outputs of a model may have none (anchors). Those of a tuple are compared when it
-    is gathered.
+    One of several outputs of a model may have none. Those of a tuple are compared when it is
+    gathered.
     """
     if value.of(Kind.TUPLE, Kind.ITERATOR) and not value.rows:
         parts = [part for thing in value.things for part in parts_of(thing)]
@@ -132,7 +136,7 @@ def _code(value: Value, several: set[Thing]) -> str:
     if value.things:
         listed = value.of(Kind.ITERATOR, Kind.TUPLE) == value.things
         return ENTRIES if listed and not value.dep(Kind.FORWARD) else ""
-    return "" if several.intersection(value.deps) else ROWS
+    return "" if of_several(m, value) else ROWS
 
 
 def _switches(m: Machine) -> bool:
@@ -146,11 +150,24 @@ def _given(call: Call) -> list[tuple[Site | None, Value]]:
 
 
 def _has_model(m: Machine, call: Call) -> bool:
-    """Whether a model is given to a call, or called in it: of the whole batch on each rank."""
+    """Whether a model is given to a call, or called in it: of the whole batch on each rank.
+
+    Or whether something is drawn in it: each rank would draw for all samples.
+    """
+    return any(value.of(*MODELS) for _, value in _given(call)) or is_own(m, call)
+
+
+def is_own(m: Machine, call: Call) -> bool:
+    """Whether something learns or is drawn in a call: it is more than a function of its rows."""
     stack = (*call.where.stack, call.site)
-    inside = (one.call.where.stack[: len(stack)] for one in roles.forwards_of(m))
-    given = any(value.of(*MODELS) for _, value in _given(call))
-    return given or stack in inside or call.site in {f.call.site for f in roles.forwards_of(m)}
+    learning = [f.call for f in roles.forwards_of(m) if f.model.name not in LAYERS - DROPOUT]
+    drawing = [c for c in roles.calls_of(m) if _draws(c.name)]
+    return any((*c.where.stack, c.site)[: len(stack)] == stack for c in (*learning, *drawing))
+
+
+def _draws(name: str) -> bool:
+    known = name.startswith(tuple(start for start, _ in words.DRAWS))
+    return known or name.rpartition(".")[2] in DRAWS or "dropout" in name
 
 
 def _alike(

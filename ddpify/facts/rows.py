@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.details import NumbersRows, call_that_made
+from ddpify.facts.details import FirstEntry, NumbersRows, call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.values import Kind, Measure, Thing, Value
 
@@ -17,7 +17,8 @@ ENTRYWISE = frozenset(
     """to cuda cpu float double half long int bool type detach detach_ clone contiguous data
     sigmoid tanh relu exp log sqrt abs clamp clamp_ neg round floor numpy tolist bfloat16 byte
     short copy astype square pin_memory logical_not from_numpy as_tensor asarray array Variable
-    type_as one_hot""".split()
+    type_as one_hot zeros_like ones_like full_like rand_like randn_like empty_like
+    dropout""".split()
 )
 ALONG = frozenset(
     "argmax argmin max min topk sort softmax log_softmax sum mean flatten squeeze unsqueeze"
@@ -26,6 +27,9 @@ ALONG = frozenset(
 WITH_OTHER = frozenset("eq ne lt gt le ge add sub mul div pow logical_and logical_or".split())
 RESHAPES = frozenset({"view", "reshape"})
 CUTS = frozenset({"split", "chunk"})
+# Where draws and new tensors are given their lengths; the others begin with them.
+LENGTHS = {"normal": 2, "uniform": 2, "randint": 2}
+MADE = frozenset("randn rand random zeros ones full empty".split()) | LENGTHS.keys()
 FROM_LISTS = frozenset("Tensor FloatTensor DoubleTensor LongTensor tensor as_tensor array".split())
 LIST_LIKE = frozenset({"builtins.list", "builtins.tuple", "builtins.reversed"})
 
@@ -37,7 +41,9 @@ def has_rows(value: Value) -> bool:
 
 
 def operands(result: Value, *given: Value) -> Value:
-    """The result of an operation entry by entry."""
+    """The result of an operation entry by entry; twice as many are not as many."""
+    if result.measure is Measure.COUNT:
+        return result.but(rows=False)
     fit = all(has_rows(v) or v.measure is Measure.UNIFORM for v in given)
     return result.but(rows=fit and any(has_rows(v) for v in given))
 
@@ -60,7 +66,7 @@ def method(receiver: Value, name: str, call: Call, result: Value) -> Value:
 def function(name: str, tail: str, call: Call, result: Value) -> Value:
     """The result of a function of torch or numpy."""
     given = call.args[:1]
-    if stacks(tail, call):
+    if stacks(tail, call) or made(tail, call):
         return _with_rows(result)
     if tail in ("stack", "cat", "concatenate"):
         if result.rows:
@@ -75,7 +81,23 @@ def function(name: str, tail: str, call: Call, result: Value) -> Value:
         return _of_blocks(given[0], tail, call, 1, result)
     if not given or not has_rows(given[0]):
         return result
-    return _with_rows(result) if _keeps(tail, call, 1) else result
+    of_array = tail in FROM_LISTS and given[0].measure is Measure.SAMPLES
+    return _with_rows(result) if of_array or _keeps(tail, call, 1) else result
+
+
+def made(tail: str, call: Call) -> bool:
+    """``np.random.normal(0, 1, (len(x), 100))``, ``torch.zeros(x.size(0), 1)``."""
+    lengths = call.arg(LENGTHS.get(tail, 0), "size") if tail in MADE | FROM_LISTS else None
+    first = first_length(lengths) if lengths is not None else None
+    return first is not None and first.measure is Measure.COUNT and first.rows
+
+
+def first_length(lengths: Value) -> Value:
+    """The first of the lengths that a tensor is given."""
+    if not lengths.things:
+        return lengths
+    items, first = lengths.things[0].items, lengths.things[0].detail(FirstEntry)
+    return items[0] if items else first.value if first is not None else lengths
 
 
 def stacks(tail: str, call: Call) -> bool:

@@ -9,10 +9,7 @@ from ddpify.facts import (
     rows,
 )
 from ddpify.facts.criteria import is_loss, loss_of, over_count, reduction_of
-from ddpify.facts.details import (
-    CountMean,
-    FirstEntry,
-)
+from ddpify.facts.details import CountMean
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure, listed, parts_of
 from ddpify.facts.open_losses import is_open
@@ -157,11 +154,7 @@ def _counted(call: Call) -> bool:
 
 def is_batch_size(value: Value) -> bool:
     """A number of samples, or a shape that begins with one."""
-    if not value.things:
-        return value.measure is Measure.COUNT
-    items, first = value.things[0].items, value.things[0].detail(FirstEntry)
-    begins = items[0] if items else first.value if first is not None else value
-    return begins.measure is Measure.COUNT
+    return rows.first_length(value).measure is Measure.COUNT
 
 
 def mixes_samples(name: str, call: Call, given: int, value: Value) -> bool:

@@ -12,6 +12,7 @@ from ddpify.facts import measures
 from ddpify.facts.criteria import is_loss
 from ddpify.facts.events import Bind, Call, Where
 from ddpify.facts.model import Gather
+from ddpify.facts.output_rows import of_several
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.scopes import Frame
@@ -131,7 +132,7 @@ class Trace:
         """The tensors of a reduction, where each has whole rows."""
         given = [(self.tree.site(o), self._value(o)) for o in operands]
         local = [(site, v) for site, v in given if v.measure is not Measure.UNIFORM]
-        if not local or not all(has_rows(v) for _, v in local):
+        if not local or not all(has_rows(v) and not of_several(self.m, v) for _, v in local):
             return None
         return [Gather(site, ROWS) for site, _ in local]
 

@@ -12,6 +12,8 @@ from ddpify.facts.details import Coupling
 from ddpify.facts.events import Call, Where
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Gather, TrainingLoop
+from ddpify.facts.output_rows import of_several
+from ddpify.facts.pooled import is_own
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.shares import once_per_batch
@@ -61,6 +63,8 @@ def _climbed(
         ]
         if len(around) != 1 or not once_per_batch(m, training, around[0].where):
             continue
+        if is_own(m, around[0]):
+            return []
         sites = _rows(m, around[0])
         if sites:
             return [Gather(site, "whole_batch({})") for site in sites]
@@ -80,6 +84,8 @@ def _rows(m: Machine, call: Call) -> list[Site]:
     local = [(site, value) for site, value in given if is_local(m, value) or value.of(Kind.BATCH)]
     rest = [value for site, value in given if (site, value) not in local]
     if any(not has_rows(value) for _, value in local) or any(v.dep(*OF_ONE_RANK) for v in rest):
+        return []
+    if any(of_several(m, value) for _, value in local):
         return []
     if not any(value.dep(Kind.FORWARD) for _, value in local):
         return []  # the model is called inside

@@ -168,7 +168,7 @@ NAMED = [
         id="perhaps-something-else",
     ),
     pytest.param(
-        "loss = out.mean()\nif x.mean() > 0:\n    loss = loss + each[mask].sum() / mask.sum()",
+        "loss = out.mean()\nif x.max() > 0:\n    loss = loss + each[mask].sum() / mask.sum()",
         id="not-on-every-rank",
     ),
     pytest.param(

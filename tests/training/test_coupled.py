@@ -101,6 +101,24 @@ RELATIVISTIC = (
     "            share = min(max(share + 0.1 * loss.item(), 0), 1)",
     "real - whole_batch(fake).mean(0, keepdim=True)",
 )
+PULLED_APART = (
+    """
+def apart(rows):
+    unit = rows / torch.sqrt(torch.sum(rows**2, -1, keepdim=True))
+    alike = torch.matmul(unit, unit.transpose(1, 0))
+    size = rows.size(0)
+    return (torch.sum(alike) - size) / (size * (size - 1))
+
+""",
+    """
+            out, off = model(x), model(x.square()).square().mean()
+            loss = F.cross_entropy(out, y) + 0.1 * apart(out)
+            if (0.2 - off.data).item() > 0:
+                loss += 0.2 - off
+""",
+    "",
+    "+ 0.1 * apart(whole_batch(out)) if reduce_mean((0.2 - off.data).item()) > 0:",
+)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +129,7 @@ RELATIVISTIC = (
         pytest.param(
             *RELATIVISTIC, id="relativistic-root-and-fed-back", marks=pytest.mark.thorough
         ),
+        pytest.param(*PULLED_APART, id="apart-and-a-margin", marks=pytest.mark.thorough),
     ],
 )
 def test_ranks_train_on_the_loss_of_the_whole_batch(

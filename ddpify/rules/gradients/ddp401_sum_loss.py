@@ -13,6 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.gradients.agreed import agreed_terms
 from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, PARTLY_SCALED, POSITIVES
 from ddpify.rules.gradients.summed import summed
 from ddpify.settings import Settings
@@ -29,6 +30,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for addend in facts.summed:
         scaled = edit(facts, How.REPLACE, addend, "{} * get_world_size()")
         yield _sum(addend, "this part of the loss", scaled)
+    yield from agreed_terms(facts)
     for site, calls in once(backwards(facts.calls)).items():
         call = calls[0]
         loss = call.receiver

@@ -54,6 +54,23 @@ CONTRASTIVE = """class Contrastive(nn.Module):
 
 
 """
+PULL_AWAY = """class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(16, 32), nn.Sequential(nn.ReLU(), nn.Linear(32, 4))
+
+    def forward(self, signal):
+        inner = self.inner(signal.view(signal.size(0), -1))
+        return self.outer(inner), inner
+
+
+def apart(rows):
+    unit = rows / torch.sqrt(torch.sum(rows**2, -1, keepdim=True))
+    alike, count = torch.matmul(unit, unit.transpose(1, 0)), rows.size(0)
+    return (torch.sum(alike) - count) / (count * (count - 1))
+
+
+"""
 
 RULE = Rule(
     "DDP406",
@@ -109,6 +126,21 @@ RULE = Rule(
                 "            first, second = both.chunk(2)\n"
                 "            objective = Contrastive()(torch.stack([first, second], 1))  # DDP406\n"
                 + STEP,
+            ),
+        ),
+        changed(  # one of two outputs, each of which has a row per sample
+            SINGLE,
+            ("def accuracy", f"{PULL_AWAY}def accuracy"),
+            ("nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))", "Encoder()"),
+            ("guess = net(signal.cuda())", "guess = net(signal.cuda())[0]"),
+            (
+                "            objective = ",
+                "            out, inner = net(signal.cuda())\n            objective = ",
+            ),
+            (
+                "cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "cross_entropy(out, label.cuda())\n"
+                "            objective = objective + 0.1 * apart(inner)  # DDP406\n",
             ),
         ),
         changed(  # weights that gradients go through: not only a count

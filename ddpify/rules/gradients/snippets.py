@@ -96,4 +96,16 @@ OF_THE_BATCH = (
             "net(signal.cuda(), label.cuda())[1]\n",
         ),
     ),
+    changed(  # a term that is there as the mean of the batch says, which noise goes into
+        SINGLE,
+        (
+            "            objective.backward()\n",
+            "            noise = torch.tensor(np.random.randn(signal.size(0), 16)).float()\n"
+            "            off = net(noise.cuda()).square().mean()\n"
+            "            if (2 - off.data).item() > 0:  # DDP401\n"
+            "                objective += 2 - off\n"
+            "            objective.backward()\n",
+        ),
+        ("import torch\n", "import numpy as np\nimport torch\n"),
+    ),
 )
