@@ -74,6 +74,7 @@ RULE = Rule(
     " forward, backward, forward, backward.",
     "DistributedDataParallel docstring; pytorch#109191; BUGS G13",
     lint=lint,
+    words=("average_gradients(",),
     bad=(
         trained(loop="""
             for x, y in loader:
