@@ -18,7 +18,6 @@ CORE: Final[str] = "ddp_utils"
 METRICS: Final[str] = "ddp_metrics"
 METRICS_NAMES: Final[frozenset[str]] = frozenset(
     {
-        "field_axes",
         "gather_batches",
         "gather_samples",
         "global_mean",
@@ -36,9 +35,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
-COLLECTIVES: Final[frozenset[str]] = (
-    METRICS_NAMES - {"field_axes", "order_share", "share_batches"}
-) | {
+COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share", "share_batches"}) | {
     "average_gradients",
     "barrier",
     "broadcast",
@@ -68,7 +65,6 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "begin_epoch",
     "evaluation_sampler",
     "evaluation_share",
-    "field_axes",
     "fork_random_streams",
     "get_local_rank",
     "get_rank",

@@ -7,7 +7,6 @@ names and this one together.
 from __future__ import annotations
 
 from .ddp_metrics import (
-    field_axes,
     gather_batches,
     gather_samples,
     global_mean,
@@ -67,7 +66,6 @@ __all__ = [
     "distributed_session",
     "evaluation_sampler",
     "evaluation_share",
-    "field_axes",
     "fork_random_streams",
     "gather_batches",
     "gather_objects",

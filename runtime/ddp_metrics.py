@@ -171,64 +171,46 @@ class _BatchShare(Sampler[list[Any]]):
 
 
 # ---- Batches that every rank makes
-def own_share(*tensors: Any, dim: int | tuple[int, ...] = 0) -> Any:
+def own_share(*tensors: Any, dim: int = 0) -> Any:
     """This rank's equal part of rank 0's batch: of each of its ``tensors`` (*collective*).
 
     ``dim`` is the axis of samples. Beside tensors with it, one number per sample is divided, too.
     """
     if get_world_size() > 1:
-        axes = dim if isinstance(dim, tuple) else _axes(tensors, dim)
-        _check_divisible(tensors, axes)
-        tensors = tuple(map(_own_part, tensors, axes))
+        _check_divisible(tensors, dim)
+        tensors = tuple(_own_part(tensor, dim) for tensor in tensors)
     return tensors[0] if len(tensors) == 1 else tensors
 
 
-def field_axes(batch: Any, *names: str) -> int | tuple[int, ...]:
-    """The axis of samples in each of these fields of a torchtext ``batch``, as the field says."""
-    if get_world_size() == 1:
-        return 0
-    fields = [batch.dataset.fields[name] for name in names]
-    axes = tuple(int(one.sequential and not one.batch_first) for one in fields)
-    for name, axis in zip(names, axes, strict=True):
-        shape = tuple(getattr(getattr(batch, name), "shape", ()))
-        if shape[axis : axis + 1] != (batch.batch_size,):
-            along = f"{batch.batch_size} samples along axis {axis}, as its field says"
-            raise ValueError(f"`{name}` {shape} is no tensor with {along}")
-    return axes
-
-
-def _axes(tensors: tuple[Any, ...], dim: int) -> tuple[int, ...]:
-    many = [_number_of_axes(one) for one in tensors]
-    return tuple(0 if each == 1 and max(many) > dim else dim for each in many)
-
-
-def _number_of_axes(tensor: Any) -> int:
-    return getattr(tensor, "ndim", 0) if hasattr(tensor, "__array__") else 0
-
-
-def _check_divisible(tensors: tuple[Any, ...], axes: tuple[int, ...]) -> None:
+def _check_divisible(tensors: tuple[Any, ...], dim: int) -> None:
     """Raise, on every rank alike, where what they made is no batch that N ranks can divide."""
     shapes = [(type(one).__name__, *getattr(one, "shape", ())) for one in tensors]
     of_all = gather_objects(shapes)
     if any(other != of_all[0] for other in of_all):
         raise ValueError(f"the ranks made different batches: {' and '.join(map(str, of_all))}")
-    if any(_number_of_axes(one) <= axis for one, axis in zip(tensors, axes, strict=True)):
-        raise TypeError(f"only tensors with an axis {max(axes)} can be divided, not {shapes}")
+    axes = [getattr(one, "ndim", 0) if hasattr(one, "__array__") else 0 for one in tensors]
+    if max(axes) <= dim or any(many <= dim and many != 1 for many in axes):
+        raise TypeError(f"only tensors with an axis {dim} can be divided, not {shapes}")
     if any(getattr(one, "grad_fn", None) is not None for one in tensors):
         raise ValueError("divide what a model is given, not what one has computed")
-    sizes = sorted({one.shape[axis] for one, axis in zip(tensors, axes, strict=True)})
+    sizes, ranks = sorted({one.shape[_axis(one, dim)] for one in tensors}), get_world_size()
     if len(sizes) > 1:
-        raise ValueError(f"axis {max(axes)} is not that of the samples in all of {shapes}")
-    if sizes[0] % (ranks := get_world_size()) or not sizes[0]:
+        raise ValueError(f"axis {dim} is not that of the samples in all of {shapes}")
+    if sizes[0] % ranks or not sizes[0]:
         sentence = f"a batch of {sizes[0]} samples cannot be split evenly over {ranks} ranks"
         raise SystemExit(sentence if is_main_process() else 1)  # one line, no tracebacks
 
 
-def _own_part(batch: Any, axis: int) -> Any:
+def _axis(tensor: Any, dim: int) -> int:
+    return 0 if tensor.ndim == 1 else dim
+
+
+def _own_part(batch: Any, dim: int) -> Any:
     if not isinstance(batch, torch.Tensor):
-        return _own_part(torch.as_tensor(batch), axis).numpy()
+        return _own_part(torch.as_tensor(batch), dim).numpy()
     whole = batch.detach().clone(memory_format=torch.contiguous_format)
     dist.broadcast(whole, src=0)  # ranks shuffle, or order a set, each in its own way
+    axis = _axis(whole, dim)
     size = whole.shape[axis] // get_world_size()
     own = whole.narrow(axis, get_rank() * size, size).contiguous()
     return own.requires_grad_(batch.requires_grad)

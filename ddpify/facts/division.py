@@ -143,9 +143,7 @@ class _Loop:
         names = tuple(part for name in names for part in self._parts(name, split, forwards))
         said = set() if objects or self._turns(forwards) else self._said(forwards, carried)
         said |= {torchtext.axis_of(self._batch(name)) for name in objects}
-        asks = len(objects) == 1 and torchtext.says_axis(self._batch(objects[0]))
-        by_fields = asks and said | {asked} == {None}
-        axis = 1 if by_fields else _the_axis(names, said | {asked}, bool(objects))
+        axis = _the_axis(names, said | {asked}, bool(objects))
         usual = 1 if objects else 0  # what the user would be told to say
         tried = usual if isinstance(axis, str) else axis
         loop = self.training.batch.site
@@ -159,7 +157,7 @@ class _Loop:
         numbers += tuple(self.tree.site(node) for found in of_objects for node in found)
         statement = self.tree.site(split.rest[0])
         ragged = may_end_short(self.m, self.training, split, names, axis)
-        return Division(loop, statement, names, axis, numbers, by_fields=by_fields, ragged=ragged)
+        return Division(loop, statement, names, axis, numbers, ragged=ragged)
 
     def _said(self, forwards: tuple[Forward, ...], carried: dict[str, States]) -> set[int | None]:
         """The axes that DataParallel divides and that recurrent layers have."""

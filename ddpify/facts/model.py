@@ -103,11 +103,10 @@ class Loader:
 class Division:
     """Where the batches of a ``loop`` that every rank makes are divided: before ``statement``.
 
-    ``names`` hold the tensors of a batch, whose samples lie along ``axis``, or, ``by_fields``,
-    along that which each field says while the program runs (what is done suits any); ``sizes`` are
-    numbers of samples for which states begin that go from one batch to the next. ``columns``:
-    instead, the data of all batches are divided, once, where they are made; ``done``: they are.
-    ``ragged``: the last batch of a pass may have fewer samples.
+    ``names`` hold the tensors of a batch, whose samples lie along ``axis``; ``sizes`` are numbers
+    of samples for which states begin that go from one batch to the next. ``columns``: instead, the
+    data of all batches are divided, once, where they are made; ``done``: they are. ``ragged``: the
+    last batch of a pass may have fewer samples.
     """
 
     loop: Site
@@ -117,7 +116,6 @@ class Division:
     sizes: tuple[Site, ...] = ()
     columns: Site | None = None
     done: bool = False
-    by_fields: bool = False
     ragged: bool = False
 
 

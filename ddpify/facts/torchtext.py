@@ -31,7 +31,6 @@ _DECIDES: Final[dict[str, object]] = {
     "include_lengths": False,
     "postprocessing": None,
 }
-_CHANGES = ("include_lengths", "postprocessing")
 _ONE_AXIS = "one number per sample"
 _AS_GIVEN = "samples first, each as its example has it"
 
@@ -84,18 +83,6 @@ def axis_of(value: Value | None) -> int | None:
     axes = {form for form in forms if form in (0, 1)}
     plain = forms <= axes | {_ONE_AXIS, _AS_GIVEN if axes == {0} else _ONE_AXIS}
     return axes.pop() if len(axes) == 1 and plain else None
-
-
-def says_axis(value: Value | None) -> bool:
-    """Whether each field of a batch may be asked for its axis while the program runs.
-
-    Not where one is known to give a pair, with how long it is, or what is changed before.
-    """
-    made = [thing.inner for thing in (value.things if value is not None else ()) if thing.inner]
-    fields = (each for inner in made for each in _fields(inner, DEEP) if each is not None)
-    calls = [call for each in fields if (call := call_that_made(each)) is not None]
-    given = [call.kwargs.get(name) for call in calls for name in _CHANGES]
-    return not any(one is not None and not (one.known and not one.const) for one in given)
 
 
 def _fields(value: Value, depth: int) -> list[Thing | None]:

@@ -224,8 +224,7 @@ def test_batches_of_torchtext_are_divided_by_their_fields(tmp_path: Path) -> Non
     assert [facts.text(size) for size in division.sizes] == ["batch.batch_size"]
     unsaid = analyze(Project.of(entry))
     assert unsaid is not None
-    (division,) = unsaid.divisions
-    assert (division.names, division.by_fields) == (("batch.text", "batch.label"), True)
+    assert "`batch.text` and `batch.label`" in unsaid.undivided[0][1]
 
 
 @pytest.mark.parametrize("change", KEPT_WHOLE)

@@ -103,6 +103,8 @@ def test_the_axis_of_samples_is_that_of_all_fields(
     [
         pytest.param(("lower=True", "batch_first=words"), id="a-setting"),
         pytest.param(("lower=True", "**words"), id="in-a-dict"),
+        pytest.param(("lower=True", "include_lengths=True"), id="with-lengths"),
+        pytest.param(("lower=True", "postprocessing=words"), id="processed"),
         pytest.param(("sequential=False", "batch_first=True"), id="two-ways"),
         pytest.param(("sequential=False", "sequential=False, use_vocab=False"), id="as-given"),
         pytest.param(
@@ -113,27 +115,11 @@ def test_the_axis_of_samples_is_that_of_all_fields(
         pytest.param(("data.Field(lower=True)", "data.NestedField(lower=True)"), id="nested"),
     ],
 )
-def test_fields_that_may_be_otherwise_are_asked_while_the_program_runs(
+def test_fields_that_may_be_otherwise_prove_nothing(
     change: tuple[str, str], tmp_path: Path
 ) -> None:
-    (division,) = facts_of(tmp_path, change).divisions
-    assert (division.names, division.by_fields) == (("batch.text", "batch.label"), True)
-
-
-@pytest.mark.parametrize("option", ["include_lengths=True", "postprocessing=words"])
-def test_fields_that_give_something_else_than_they_say_prove_nothing(
-    option: str, tmp_path: Path
-) -> None:
-    ((_, why),) = facts_of(tmp_path, ("lower=True", option)).undivided
+    ((_, why),) = facts_of(tmp_path, change).undivided
     assert "nothing says along which axis" in why
-
-
-def test_what_is_computed_along_an_axis_is_not_followed_where_fields_are_asked(
-    tmp_path: Path,
-) -> None:
-    changes = (("data.Field(lower=True)", "torch.load(words)"), ("out.argmax(1)", "out.argmax(0)"))
-    ((_, why),) = facts_of(tmp_path, *changes).undivided
-    assert "computed along an axis" in why
 
 
 @pytest.mark.parametrize(

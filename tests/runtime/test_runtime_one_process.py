@@ -82,7 +82,6 @@ SAME: list[Any] = [
     pytest.param(lambda: ddp.print_on_main(end=""), None, id="print_on_main"),
     pytest.param(lambda: ddp.same_draws().__enter__(), None, id="same_draws"),
     pytest.param(lambda: ddp.map_style(LIST), LIST, id="map_style"),
-    pytest.param(lambda: metrics.field_axes(VALUE, "text"), 0, id="field_axes"),
 ]
 
 

@@ -69,10 +69,6 @@ def _dealt_before(call: RankCall) -> str:
 def _fix(facts: Facts, division: Division) -> tuple[Edit, ...]:
     names = ", ".join(division.names)
     dim = f", dim={division.axis}" if division.axis else ""
-    if division.by_fields:
-        batch = division.names[0].rpartition(".")[0]
-        fields = ", ".join(f'"{name.rpartition(".")[2]}"' for name in division.names)
-        dim = f", dim=field_axes({batch}, {fields})"
     sizes = dict.fromkeys(division.sizes)
     states = (edit(facts, How.REPLACE, size, "per_rank_batch_size({})") for size in sizes)
     share = edit(facts, How.BEFORE, division.statement, f"{names} = own_share({names}{dim})")
@@ -237,8 +233,7 @@ RULE = Rule(
     " before the model is called; rank 0's batch counts, so that ranks may shuffle each in its own"
     " way. Data that hold the samples of all batches side by side are divided once, where they are"
     " made. The axis of samples is the one that DataParallel divided, that of a recurrent layer, of"
-    " torchtext's fields (`field_axes` asks those that are made elsewhere), or what --batch-dim"
-    " names.",
+    " torchtext's fields, or what --batch-dim names.",
     "torch.nn.DataParallel; CONTRACT: Data",
     check,
     bad=(_SLICED, _STREAMED, _SIDE_BY_SIDE),

@@ -301,7 +301,6 @@ def shares_of_one_batch() -> Any:
         "flags": flags.tolist(),
         "columns": [type(column).__name__, column[0, :, 0].tolist()],
         "labels": labels.tolist(),
-        "fields": [part.tolist() for part in fields_of_one_batch(rows)],
         "kept": bool((rows == kept).all()),
         "uneven": stopped,
         "other": attempt(lambda: metrics.own_share(torch.zeros(ranks * (own + 1)))).split(":")[0],
@@ -312,28 +311,9 @@ def shares_of_one_batch() -> Any:
     }
 
 
-def fields_of_one_batch(rows: torch.Tensor) -> Any:
-    """A torchtext batch: words one below the other, words side by side, a label per sample."""
-    words, turned, labels = (
-        SimpleNamespace(sequential=sequential, batch_first=first)
-        for sequential, first in ((True, False), (True, True), (False, False))
-    )
-    dataset = SimpleNamespace(fields={"src": words, "trg": turned, "label": labels})
-    batch = SimpleNamespace(
-        batch_size=6, dataset=dataset, src=rows.T, trg=rows, label=torch.arange(6)
-    )
-    axes = metrics.field_axes(batch, "src", "trg", "label")
-    return metrics.own_share(batch.src, batch.trg, batch.label, dim=axes)
-
-
 def listed() -> Any:
-    """A stream is read by one rank after the other; what a field says wrongly is found."""
-    field = SimpleNamespace(sequential=True, batch_first=True)
-    dataset = SimpleNamespace(fields={"text": field})
-    wrong = SimpleNamespace(batch_size=6, dataset=dataset, text=torch.zeros(4, 6))
-    pair = SimpleNamespace(batch_size=6, dataset=dataset, text=(torch.zeros(6, 4), [4] * 6))
-    said = [attempt(lambda one=one: metrics.field_axes(one, "text")) for one in (wrong, pair)]
-    return list(ddp.map_style(iter(range(3)))), [one.split(":")[0] for one in said]
+    """A stream is read by one rank after the other."""
+    return list(ddp.map_style(iter(range(3))))
 
 
 def turns() -> Any:
