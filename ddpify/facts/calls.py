@@ -24,7 +24,7 @@ from ddpify.facts.call_events import Arguments, arguments_of, event_of
 from ddpify.facts.details import MakingCall, OpenForward, OpenLoss, Partial, made_by
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
-from ddpify.facts.open_losses import may_compute_loss
+from ddpify.facts.open_losses import may_compute_loss, returns_one
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -180,8 +180,9 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     whole = Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
     if not batched:
         return whole
-    if not whole.rows and may_compute_loss(model):
+    if returns_one(model) if whole.rows else may_compute_loss(model):
         output.describe(OpenLoss())
+        whole = replace(whole, rows=False)
     guards, trains = event.where.guards, not event.where.no_grad
     each = outputs.separate(model, whole, output, guards, trains)
     return inner_losses.with_losses(m, event.where.frame, model, each, event)

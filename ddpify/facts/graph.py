@@ -28,12 +28,13 @@ _LISTS: Final = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict"})
 
 
 def repeated(m: Machine) -> frozenset[Site]:
-    """Models that are called at several places before one backward."""
+    """Models that are called at several places before one backward, or by a function that is."""
     found: set[Site] = set()
     for forwards in _before_backwards(m):
-        places: dict[Site, set[Site]] = {}
+        places: dict[Site, set[tuple[Site, ...]]] = {}
         for forward in forwards:
-            places.setdefault(roles.whole(forward.model).born, set()).add(forward.call.site)
+            place = (*forward.call.where.stack, forward.call.site)
+            places.setdefault(roles.whole(forward.model).born, set()).add(place)
         found |= {born for born, sites in places.items() if len(sites) > 1}
     return frozenset(found)
 

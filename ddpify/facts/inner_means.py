@@ -61,7 +61,7 @@ def _is_output(function: ast.AST, node: ast.expr, made: ast.expr) -> bool:
     """Whether layers make this of what the model is given: an entry, or as many, per sample."""
     node = _shaped(node)
     if isinstance(node, ast.Name):
-        given = [v for v in _bound(function, node.id) if made not in ast.walk(v)]
+        given = [v for v in bound(function, node.id) if made not in ast.walk(v)]
         return bool(given) and all(_is_layers(_shaped(value)) for value in given)
     return _is_layers(node)
 
@@ -75,7 +75,7 @@ def _is_layers(node: ast.expr) -> bool:
     return ast.unparse(layers).startswith("self.")
 
 
-def _bound(function: ast.AST, name: str) -> Iterator[ast.expr]:
+def bound(function: ast.AST, name: str) -> Iterator[ast.expr]:
     """All that a name is bound to; itself, which is no layer, where that is not plain."""
     for node in ast.walk(function):
         if isinstance(node, ast.stmt) and not _blocks(node) and name in _stored(node):

@@ -18,12 +18,14 @@ from collections.abc import Iterator
 from ddpify.facts.criteria import is_loss
 from ddpify.facts.details import OpenLoss
 from ddpify.facts.fresh import method_of
+from ddpify.facts.inner_means import bound
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.scopes import ClassInfo, FunctionInfo
 from ddpify.facts.values import Kind, Thing, Value
 
 REDUCES = frozenset({"mean", "sum"})
+DEEP = 3
 
 
 def is_open(m: Machine, value: Value) -> bool:
@@ -42,6 +44,27 @@ def may_compute_loss(model: Thing) -> bool:
     if info is None:
         return not isinstance(model.ref, ClassInfo) and "torch.nn." not in model.name
     return any(node is None or _makes_one(node) for node in _reached(info))
+
+
+def returns_one(model: Thing) -> bool:
+    """Whether a ``forward`` returns a loss, or what it has put together of all samples.
+
+    It has no rows then, though it is made of one tensor with rows.
+    """
+    info = method_of(model, "forward")
+    if info is None or isinstance(info.node, ast.Lambda):
+        return False
+    found = [n.value for n in ast.walk(info.node) if isinstance(n, ast.Return) and n.value]
+    return any(_is_one(info.node, value, DEEP) for value in found)
+
+
+def _is_one(function: ast.AST, node: ast.AST, depth: int) -> bool:
+    """``recon + kl`` where one of them is a number; of a name what it is bound to."""
+    if isinstance(node, ast.Name) and depth:
+        return any(_is_one(function, value, depth - 1) for value in bound(function, node.id))
+    if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.IfExp)):
+        return any(_is_one(function, part, depth) for part in ast.iter_child_nodes(node))
+    return _makes_one(node)
 
 
 def _makes_one(node: ast.AST) -> bool:

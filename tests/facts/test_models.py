@@ -329,6 +329,18 @@ def test_only_a_model_with_batch_norm_has_statistics(tmp_path: Path) -> None:
     assert found == {"Net": False, "Other": True}
 
 
+@pytest.mark.parametrize(
+    ("calls", "repeated"), [("score(x) + score(-x)", True), ("score(x)", False)]
+)
+def test_a_function_that_is_called_twice_before_a_backward_repeats_the_forward(
+    calls: str, repeated: bool, tmp_path: Path
+) -> None:
+    made = f"net = Net()\n{SGD}def score(x):\n    return net(x)\n"
+    text = f"{NET_CLASS}{DATA}{made}{TRAIN.replace('net(x)', calls)}"
+    (model,) = facts_of(text, tmp_path).models
+    assert model.repeated is repeated
+
+
 def test_a_table_that_a_constructor_reads_is_no_layer(tmp_path: Path) -> None:
     top, read = "import pandas as pd\nimport timm\n", 'pd.read_csv("words")'
     net = NET_CLASS.replace("        self.layer", f"        rows = {read}\n        self.layer")

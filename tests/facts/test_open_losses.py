@@ -39,6 +39,17 @@ class Given(Net):
 class Pairs(Net):
     def forward(self, x, y):
         return self.body(torch.cat((x, y), 1))
+class Recon(Net):
+    def forward(self, x):
+        out = self.body(x)
+        total = F.mse_loss(out, x, reduction="sum") - 0.5 * torch.sum(out)
+        return total
+class Apart(Net):
+    def forward(self, x):
+        return (self.body(x) - x).square().sum(1)
+class Critic(Net):
+    def forward(self, x):
+        return self.body(x).mean()
 net = {}
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 for x, y in DataLoader(TensorDataset(torch.rand(8, 4), torch.zeros(8, 4)), 2):
@@ -57,6 +68,9 @@ ROWS = {
     "a loss of a method": ("Method()", "net(x, y)[1].mean()", MIXED),
     "a criterion that it is given": ("Given(hardest)", "net(x, y)[1].mean()", MIXED),
     "a score of each pair": ("Pairs()", "net(x, y).mean()", MEAN),
+    "a sum over what it is given alone": ("Recon()", "net(x).mean()", MIXED),
+    "a loss of each sample": ("Apart()", "net(x).mean()", MEAN),
+    "a critic's mean": ("Critic()", "net(x).mean()", MEAN),
     "scores of pairs, summed": ("Pairs()", "net(x, y).sum()", SUM),
 }
 
