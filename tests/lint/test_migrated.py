@@ -35,7 +35,7 @@ KNOWN = {
     "DDP203-1": EACH,
     "DDP203-2": EACH,
     "DDP205-0": WHOLE,
-    "DDP205-9": WHOLE,
+    "DDP205-10": WHOLE,
     "DDP304-0": "all ranks evaluate the wrapper in step; on some of them only it is DDP804",
     "DDP305-2": "the layers of a library's model are not seen: it may have no batch norm",
     "DDP405-1": REFUSED,
@@ -48,6 +48,7 @@ KNOWN = {
     "DDP604-1": FOLDER,
     "DDP608-0": CACHE,
     "DDP608-1": CACHE,
+    "DDP608-2": CACHE,
 }
 # What says it in a program on several ranks, where that is not the same rule.
 BY_OTHERS = {
