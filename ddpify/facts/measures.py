@@ -82,6 +82,12 @@ def _divide(a: Measure, b: Measure) -> Measure:
     return MIXED
 
 
+# Functions of one number: whatever the shape, entry by entry.
+OF_EACH_NUMBER = frozenset(
+    """rsqrt reciprocal expm1 exp2 log1p log2 log10 sin cos tan asin acos atan sinh cosh asinh acosh
+    atanh erf erfc erfinv lgamma digamma logit sign sgn ceil trunc frac isnan isinf isfinite
+    nan_to_num""".split()
+)
 KEEPS_BATCH_AXIS = frozenset(
     """to cuda cpu float double half long int bool type type_as detach detach_ clone contiguous
     data view reshape view_as flatten squeeze unsqueeze permute transpose t eq ne lt gt le ge
@@ -90,7 +96,7 @@ KEEPS_BATCH_AXIS = frozenset(
     pin_memory numpy tolist expand gather masked_fill logical_and logical_or logical_not
     bfloat16 byte short expand_as repeat chunk split unbind copy astype float32 ravel square flip
     roll fill_ zero_ uniform_ normal_ random_ scatter scatter_""".split()
-)
+).union(OF_EACH_NUMBER)
 CREATES = frozenset(
     "randn rand zeros ones full empty randint normal Tensor FloatTensor LongTensor".split()
 )
@@ -105,7 +111,7 @@ ELEMENTWISE_FUNCTIONS = frozenset(
     adaptive_avg_pool2d max_pool2d avg_pool2d Tensor FloatTensor DoubleTensor
     LongTensor from_numpy as_tensor tensor zeros_like ones_like full_like rand_like
     randn_like empty_like""".split()
-)
+).union(OF_EACH_NUMBER)
 # What a sum over samples that is an array stays, however its entries are laid out.
 KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose permute".split())
 # Functions that look along an axis, and where it is given, the tensor not counted.

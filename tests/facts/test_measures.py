@@ -152,6 +152,8 @@ ROWS = [
     ("sums-by-keyword", "loss = F.mse_loss(input=out, target=x, reduction='sum')", Measure.SUM),
     ("along-the-batch-by-keyword", "loss = F.log_softmax(input=out, dim=0).sum(1).mean()", MIXED),
     ("mean-of-norms", "loss = torch.norm(out, dim=(1, 2)).mean()", MEAN),
+    ("of-each-number", "loss = (torch.log1p(out.sin().logit()) - y.sign()).mean()", MEAN),
+    ("of-each-number-then-sums", "loss = torch.log1p(out).erf().sum()", Measure.SUM),
     ("norms-of-the-batch", "loss = torch.norm(out, dim=(0, 2)).mean()", MIXED),
     ("norm-of-all", "loss = out.norm()", MIXED),
     ("norm-by-method", "loss = out.norm(2, dim=1).mean()", MEAN),

@@ -46,7 +46,40 @@ _LATER = """        print(seen / len(fitting))
 """
 _STEP = "            adam.zero_grad()\n"
 
+_CLEARED = """def cleared(path):
+    if os.path.exists(path):
+        if input("Remove? ") == "y":
+            shutil.rmtree(path)
+            os.makedirs(path)
+    else:
+        os.makedirs(path)
+"""
+
 WRITTEN = [
+    pytest.param(
+        changed(
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport os\nimport sys\n"),
+            (
+                "    adam = ",
+                '    if os.path.exists("kept"):\n        if input("Go on? ") != "y":\n'
+                '            sys.exit(0)\n    else:\n        os.makedirs("kept")\n    adam = ',
+            ),
+        ),
+        'if broadcast(os.path.exists("kept")):',
+        1,
+        id="rank 0 may have made the folder when another looks whether to ask",
+    ),
+    pytest.param(
+        changed(
+            SINGLE,
+            ("import argparse\n", f"import argparse\nimport os\nimport shutil\n\n\n{_CLEARED}"),
+            ("    adam = ", '    cleared("kept")\n    adam = '),
+        ),
+        'if is_main_process(): cleared("kept")',
+        1,
+        id="a question in a function that rank 0 alone calls",
+    ),
     pytest.param(
         changed(
             LEGACY,

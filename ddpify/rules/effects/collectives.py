@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from ddpify.facts import torchtext
 from ddpify.facts.effects import EffectKind
-from ddpify.facts.events import Where
+from ddpify.facts.events import Call, Where
 from ddpify.facts.model import Facts
 from ddpify.facts.values import NOTHING
 from ddpify.names import COLLECTIVES
 from ddpify.source import Site
+
+# Questions at the terminal: rank 0 asks, and tells the others (DDP507).
+ASKS = ("builtins.input", "getpass.getpass")
 
 
 def needs_all_ranks(facts: Facts, statement: Site) -> bool:
@@ -20,10 +23,17 @@ def needs_all_ranks(facts: Facts, statement: Site) -> bool:
     )
 
 
+def questions(facts: Facts) -> list[Call]:
+    """The questions at the terminal that all ranks come by: not in what rank 0 alone will call."""
+    asked = (call for call in facts.named(*ASKS) if not call.where.one_rank())
+    return [call for call in asked if call.where.function not in facts.helpers]
+
+
 def _collectives(facts: Facts) -> Iterator[tuple[Where, Site]]:
     """The circumstances and the place of each, those that the fixes will put there included."""
     for call in facts.named(*(f"ddpify.runtime.{name}" for name in COLLECTIVES)):
         yield call.where, call.site
+    yield from ((call.where, call.site) for call in questions(facts))
     yield from ((where, share.site) for share in facts.shares for where in share.wheres)
     yield from ((call.where, call.site) for call in facts.firsts)
     yield from _lists_of_streams(facts)

@@ -6,33 +6,46 @@ from collections.abc import Iterable
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
+from ddpify.facts.scopes import Guard
+from ddpify.facts.values import OF_ONE_RANK, Kind
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
-from ddpify.rules.edits import MAIN, edit, is_local, once
+from ddpify.rules.edits import MAIN, edit, is_local, is_whole_test, once
+from ddpify.rules.effects.collectives import ASKS, questions
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
 from ddpify.rules.shared.beginnings import before_launch
 from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
 
-ASKS = ("builtins.input", "getpass.getpass")
-
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per question that all ranks would ask."""
-    for site, calls in once(facts.named(*ASKS)).items():
-        if all(call.where.one_rank() for call in calls):
-            continue
+    for site, calls in once(tuple(questions(facts))).items():
         early = any(_before_session(facts, call) for call in calls)
-        local = any(is_local(facts, g.test) for call in calls for g in call.where.guards)
+        guards = dict.fromkeys(guard for call in calls for guard in call.where.guards)
         code = f"broadcast({{}} if {MAIN} else None)"
+        told = [edit(facts, How.REPLACE, site, code)]
+        told += [edit(facts, How.REPLACE, g.site, "broadcast({})") for g in guards if _looks(g)]
+        apart = any(_parts(facts, guard) for guard in guards)
         yield Finding(
             "DDP507",
             site,
             "every rank would ask, and each take another line of the answers, or wait for one",
             Severity.ERROR,
-            () if early or local else (edit(facts, How.REPLACE, site, code),),
-            "take the answer from the command line" if early or local else "",
+            () if early or apart else tuple(told),
+            "take the answer from the command line" if early or apart else "",
         )
+
+
+def _looks(guard: Guard) -> bool:
+    """Whether each rank looks for itself what is on the disk: rank 0 may have made it already."""
+    return {thing.kind for thing in guard.test.dep(*OF_ONE_RANK)} == {Kind.FILES}
+
+
+def _parts(facts: Facts, guard: Guard) -> bool:
+    """Whether some ranks alone may come to a question, and rank 0 cannot tell them."""
+    disk = _looks(guard) and not is_whole_test(facts, guard.site)
+    return disk or is_local(facts, guard.test)
 
 
 def _before_session(facts: Facts, call: Call) -> bool:
@@ -79,6 +92,18 @@ RULE = Rule(
                 'name = input("Name: ")  # DDP507\nfork_random_streams()\nfor',
             ),
             ('"net.pt")', 'f"{name}.pt")'),
+        ),
+        changed(  # rank 0 may have made the folder when another looks: all go by what rank 0 saw
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport os\nimport shutil\n"),
+            (
+                "    adam = ",
+                '    if os.path.exists("kept"):\n'
+                '        if opt.ema or input("Remove? ") == "y":  # DDP507\n'
+                '            shutil.rmtree("kept")\n'
+                '            os.makedirs("kept")  # DDP503\n'
+                '    else:\n        os.makedirs("kept")  # DDP503\n    adam = ',
+            ),
         ),
     ),
     good=(
