@@ -9,6 +9,7 @@ from ddpify.facts import (
     batch_axis,
     lookups,
     measures,
+    own_optimizers,
     special,
 )
 from ddpify.facts.details import AnyAttribute, loader_arguments
@@ -57,7 +58,8 @@ def _thing_attribute(
     if thing.kind is Kind.EXTERNAL:
         return one(m.external(f"{thing.name}.{name}", m.site(f, node)))
     if isinstance(thing.ref, ClassInfo):
-        found = thing.ref.lookup(name)
+        known = name == "step" and own_optimizers.steps_as_torch(thing)
+        found = thing.ref.lookup(name) if not known else None
         if found is not None:
             return m.bind_method(thing, found, m.site(f, node))
     return _named_attribute(m, f, thing, name, node) or _known_attribute(

@@ -8,8 +8,8 @@ from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Loader, Role, TrainingLoop
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Loop
-from ddpify.facts.values import Kind, Thing, Value
+from ddpify.facts.scopes import ClassInfo, Loop
+from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.source import Site
 
 COUNTERS = ("builtins.range", "itertools.count")
@@ -33,7 +33,15 @@ def backwards(calls: tuple[Call, ...]) -> tuple[Call, ...]:
 
 def steps(calls: tuple[Call, ...]) -> tuple[Call, ...]:
     """Calls that change parameters: ``optimizer.step()``, ``scaler.step(optimizer)``."""
-    return tuple(c for c in calls if c.name == ".step" and stepped(c))
+    return tuple(c for c in calls if c.name == ".step" and stepped(c) and not _is_given_losses(c))
+
+
+def _is_given_losses(call: Call) -> bool:
+    """Whether an optimizer of the project's calls a closure, and may use a loss of this rank's."""
+    return bool(call.args or call.kwargs) and any(
+        isinstance(t.ref, ClassInfo) and t.ref.lookup("step") is not None
+        for t in (call.receiver or NOTHING).of(Kind.OPTIMIZER)
+    )
 
 
 def stepped(call: Call) -> tuple[Thing, ...]:
