@@ -76,6 +76,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "is_distributed",
     "is_main_process",
     "local_device",
+    "loss_terms",
     "order_share",
     "per_rank_batch_size",
     "print_on_main",
