@@ -22,6 +22,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "gather_samples",
         "global_mean",
         "global_meter",
+        "loss_terms",
         "order_share",
         "own_share",
         "per_rank_count",
@@ -35,7 +36,9 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
-COLLECTIVES: Final[frozenset[str]] = (METRICS_NAMES - {"order_share", "share_batches"}) | {
+COLLECTIVES: Final[frozenset[str]] = (
+    METRICS_NAMES - {"loss_terms", "order_share", "share_batches"}
+) | {
     "average_gradients",
     "barrier",
     "broadcast",
@@ -73,6 +76,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "is_distributed",
     "is_main_process",
     "local_device",
+    "loss_terms",
     "order_share",
     "per_rank_batch_size",
     "print_on_main",

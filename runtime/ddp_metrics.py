@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.utils.data import DataLoader, Sampler
 
 from .ddp_utils import (
@@ -236,6 +237,15 @@ def global_mean(mean: torch.Tensor, count: Any) -> torch.Tensor:
     weighted = mean * (own * get_world_size() / total).to(mean.dtype)
     # A rank without terms, where the mean is nan, adds nothing.
     return torch.where((own == 0) & (total != 0), torch.zeros_like(mean), weighted)
+
+
+def loss_terms(criterion: Any, target: torch.Tensor) -> Any:
+    """What a criterion's mean divides by; 1 where that is as much on each rank."""
+    classes = type(criterion) in (nn.CrossEntropyLoss, nn.NLLLoss)
+    if not classes or target.is_floating_point():  # probabilities: a mean over all samples
+        return 1
+    counted = target[target != criterion.ignore_index]
+    return counted.numel() if criterion.weight is None else criterion.weight[counted].sum()
 
 
 def _total(count: torch.Tensor) -> torch.Tensor:

@@ -19,10 +19,10 @@ from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
 from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
-from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
 PARAMETERS = frozenset(
@@ -224,14 +224,15 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
         return tensor_calls.reduced(m, f, name, measure, measures.axis_of(axis), call, values)
     if name == "size":
         return _size(m, f, receiver, call)
-    if name in measures.TRAITS:
+    if name in measures.TRAITS or (name == "type" and len(values) == 1):
         return NOTHING
     if name == "new_tensor" and call.args:
         return computed(*call.args)  # of what it is given, as a type of the receiver's
-    if measure in measures.ENTRIES:
-        found = _on_entries(m, f, receiver, name, call)
-        if found is not None:
-            return found
+    found = _on_entries(m, f, receiver, name, call) if measure in measures.ENTRIES else None
+    if name in ("gather", "index_select") and measure is Measure.UNIFORM:
+        found = _looked_up(values, call)
+    if found is not None:
+        return found
     summed = measure in measures.ADDITIVE and name in measures.KEEPS_SUM
     if summed or name in measures.KEEPS_ANY:
         return computed(receiver, measure=measure)
@@ -244,6 +245,15 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
     if name == "format":
         return computed(*values)
     return Value((), flat_deps(computed(*values)), computed(*values).measure)
+
+
+def _looked_up(values: tuple[Value, ...], call: Call) -> Value:
+    """``weights.gather(0, labels)``: entries of one table, each as its sample says."""
+    axis, index = call.arg(0, "dim"), call.arg(1, "index")
+    first = axis is not None and axis.known and axis.const == 0
+    if not first or index is None or flat_measure(index) is not Measure.SAMPLES:
+        return computed(*values)  # along another axis it goes by the place in the batch, too
+    return rows.operands(computed(*values, measure=Measure.SAMPLES), index)
 
 
 def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value | None:

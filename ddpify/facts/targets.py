@@ -8,8 +8,9 @@ from ddpify.facts.criteria import option, option_site, varying_count
 from ddpify.facts.details import CountMean, call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.values import Kind, Measure, Thing
 from ddpify.source import Site
 
 # What keeps all entries of a tensor: they are as many without it.
@@ -21,7 +22,10 @@ CREATORS = ("torch.tensor", "torch.Tensor", "torch.FloatTensor", "torch.ones", "
 
 
 def counted(m: Machine, ratio: Thing) -> str | None:
-    """The number of terms, or the sum of their weights; None where it cannot be written."""
+    """The number of terms, or the sum of their weights; None where it cannot be written.
+
+    Where the criterion that is called says it only then, what asks it.
+    """
     mean = ratio.detail(CountMean)
     call = mean.call if mean is not None else None
     if mean is None or call is None or call.bound or call.star:
@@ -30,7 +34,27 @@ def counted(m: Machine, ratio: Thing) -> str | None:
         return _entries(m.tree(call.site.path), call)
     criteria = _criteria(m, call)
     found = {_terms(m, call, made) for made in criteria}
-    return found.pop() if len(found) == 1 else None
+    return (found.pop() if len(found) == 1 else None) or _asked(m, call)
+
+
+def _asked(m: Machine, call: Call) -> str | None:
+    """``loss_terms`` of the criterion that is called, where each of them gives a mean."""
+    tree, site = m.tree(call.site.path), call.arg_site(1, "target")
+    criterion = tree.expression(call.callee)
+    things = m.values[call.callee].things
+    if call.result.measure is not Measure.RATIO or not things or not all(map(_says, things)):
+        return None
+    if site is None or criterion is None or not _cheap(criterion) or _plain(tree, site) is None:
+        return None
+    return f"loss_terms({tree.text(criterion)}, {tree.source.segment(site.span)})"
+
+
+def _says(criterion: Thing) -> bool:
+    """One of torch's, or a module of the project's own, which is none of torch's criteria."""
+    if isinstance(criterion.ref, ClassInfo):
+        return set(criterion.ref.external_bases()) == {"torch.nn.Module"}
+    made = call_that_made(criterion)
+    return criterion.kind is Kind.CRITERION and made is not None and not (made.bound or made.star)
 
 
 def _criteria(m: Machine, call: Call) -> list[Call]:

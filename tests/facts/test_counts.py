@@ -261,20 +261,63 @@ def test_a_mean_in_an_expression_is_weighed(call: str, terms: str, tmp_path: Pat
     assert fixes(f"loss = {call}", tmp_path, "PAD = 0") == [f"global_mean({call}, {terms})"]
 
 
-UNWEIGHED = [
-    pytest.param("nn.CrossEntropyLoss(torch.ones(3))", "criterion(out, y)", id="probabilities"),
+ASKED = [
+    pytest.param("nn.CrossEntropyLoss(torch.ones(3))", id="probabilities"),
     pytest.param(
         "nn.CrossEntropyLoss(torch.ones(3) if rows else None, ignore_index=0)",
-        "criterion(out, y)",
         id="perhaps-no-weights",
     ),
     pytest.param(
-        "nn.CrossEntropyLoss(ignore_index=0)", "criterion(out, make(y))", id="target-is-computed"
+        "nn.CrossEntropyLoss(ignore_index=0) if rows else nn.MSELoss()", id="perhaps-another"
     ),
     pytest.param(
-        "nn.CrossEntropyLoss(ignore_index=0) if rows else nn.MSELoss()",
-        "criterion(out, y)",
-        id="perhaps-another",
+        "nn.CrossEntropyLoss(torch.ones(3)) if rows else Focal(torch.ones(3))",
+        id="or-its-own",
+    ),
+]
+FOCAL = """class Focal(nn.Module):
+    def __init__(self, alpha):
+        super().__init__()
+        self.alpha = alpha
+
+    def forward(self, out, y):
+        if self.alpha.type() != out.data.type():
+            self.alpha = self.alpha.type_as(out.data)
+        logs = F.log_softmax(out, 1).gather(1, y.view(-1, 1)).view(-1)
+        return -(logs * self.alpha.gather({axis}, y.view(-1))).{how}()
+"""
+
+
+@pytest.mark.parametrize("criterion", ASKED)
+def test_a_criterion_that_may_have_weights_is_asked(criterion: str, tmp_path: Path) -> None:
+    call, start = "criterion(out, y.long())", f"criterion = {criterion}"
+    head = FOCAL.format(axis=0, how="mean")
+    fixed = [f"global_mean({call}, loss_terms(criterion, y.long()))"]
+    assert fixes(f"loss = {call}", tmp_path, start, head) == fixed
+
+
+@pytest.mark.parametrize(("axis", "how"), [(1, "mean"), (0, "sum")])
+def test_a_criterion_is_not_asked_where_another_is_not_followed(
+    axis: int, how: str, tmp_path: Path
+) -> None:
+    start = "criterion = nn.CrossEntropyLoss(torch.ones(3)) if rows else Focal(torch.ones(3))"
+    head = FOCAL.format(axis=axis, how=how)
+    gathered = ["whole_batch(out)", "whole_batch(y)"]
+    assert fixes("loss = criterion(out, y)", tmp_path, start, head) == gathered
+
+
+def test_a_class_made_of_torchs_is_not_asked(tmp_path: Path) -> None:
+    start = "criterion = Own() if rows else nn.CrossEntropyLoss(torch.ones(3))"
+    head = "class Own(nn.CrossEntropyLoss):\n    pass\n"
+    assert fixes("loss = criterion(out, y)", tmp_path, start, head) == ["note"]
+
+
+UNWEIGHED = [
+    pytest.param(
+        "[nn.CrossEntropyLoss(torch.ones(3))]", "criterion[make(0)](out, y)", id="no-name"
+    ),
+    pytest.param(
+        "nn.CrossEntropyLoss(ignore_index=0)", "criterion(out, make(y))", id="target-is-computed"
     ),
 ]
 

@@ -64,6 +64,7 @@ SAME: list[Any] = [
     pytest.param(lambda: metrics.gather_batches(LIST, [])[0], LIST, id="gather_batches"),
     pytest.param(lambda: metrics.per_rank_count(TENSOR), TENSOR, id="per_rank_count"),
     pytest.param(lambda: metrics.global_mean(TENSOR, 2), TENSOR, id="global_mean"),
+    pytest.param(lambda: metrics.loss_terms(torch.nn.MSELoss(), TENSOR), 1, id="loss_terms"),
     pytest.param(lambda: metrics.own_share(TENSOR), TENSOR, id="own_share"),
     pytest.param(lambda: metrics.own_share(LIST, TENSOR, dim=1)[1], TENSOR, id="own_share-of-two"),
     pytest.param(lambda: metrics.order_share(LIST), LIST, id="order_share"),

@@ -326,6 +326,8 @@ def test_means_are_weighed_so_that_their_mean_is_that_of_all_terms(job: Job) -> 
         if job.size > 1:
             assert (seen["rank without"]["own"] == [0.0, 0.0]) is (rank == 0)
         assert seen["all"] == "[nan, 0.0]", "as in one process"
+        for ours, whole in seen["asked"]:
+            assert ours == pytest.approx(whole, rel=1e-12)
         assert (seen["half"], seen["evaluating"]) == (True, True)
 
 

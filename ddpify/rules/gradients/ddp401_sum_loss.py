@@ -175,7 +175,7 @@ RULE = Rule(
             ),
             ("    adam = ", "    LOSS = nn.CrossEntropyLoss(None, None, 3)\n    adam = "),
         ),
-        changed(  # weights that may be missing: the sum of weights cannot be written
+        changed(  # a criterion without a name cannot be asked for its weights
             SINGLE,
             ("nn.functional.cross_entropy(", "nn.CrossEntropyLoss(torch.ones(4).cuda())("),
             ("objective.backward()\n", "objective.backward()  # DDP401\n"),

@@ -446,6 +446,32 @@ def whole_batches() -> Any:
     }
 
 
+def asked(criterion: Any, targets: torch.Tensor) -> list[float]:
+    """Its mean over what ranks have, put together, and that of one process."""
+    ranks, rank = ddp.get_world_size(), ddp.get_rank()
+    logits = torch.linspace(-1, 1, 18, dtype=torch.float64).view(6, 3) ** 2
+    own = targets[2 * rank :][:2]
+    shared = metrics.global_mean(
+        criterion(logits[2 * rank :][:2], own), metrics.loss_terms(criterion, own)
+    )
+    whole = criterion(logits[: 2 * ranks], targets[: 2 * ranks])
+    return [float(metrics.reduce_mean(shared)), float(whole)]
+
+
+def criteria_asked() -> Any:
+    """Cross entropies that have weights, or ignore targets, or neither; and another criterion."""
+    weight = torch.tensor([0.2, 3, 1], dtype=torch.float64)
+    classes, shares = torch.tensor([0, 1, 2, -100, 0, 0]), torch.eye(3).repeat(2, 1).double()
+    return [
+        asked(nn.CrossEntropyLoss(weight), classes),
+        asked(nn.CrossEntropyLoss(weight, ignore_index=0, label_smoothing=0.1), classes.abs() % 4),
+        asked(nn.CrossEntropyLoss(weight), shares),
+        asked(nn.NLLLoss(weight), classes),
+        asked(nn.CrossEntropyLoss(), classes),
+        asked(nn.MultiMarginLoss(weight=weight), classes.clamp(min=0)),
+    ]
+
+
 def global_means() -> Any:
     """Rank 0 has one target, the others two, or one rank has none, or all."""
     mean, none = torch.tensor(1.5), torch.tensor([0, 1, 2, 0, 1, 2])
@@ -460,6 +486,7 @@ def global_means() -> Any:
         "all": str(shared_out(all_ignored)["own"]),
         "half": shared_out(few, half=True)["dtype"],
         "evaluating": evaluating,
+        "asked": criteria_asked(),
     }
 
 
