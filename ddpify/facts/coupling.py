@@ -16,10 +16,11 @@ from collections.abc import Iterable
 
 from ddpify.facts import tracing
 from ddpify.facts.counts import pure
-from ddpify.facts.details import Coupling
+from ddpify.facts.details import Coupling, OpenLoss
 from ddpify.facts.joining import computed, is_zero
 from ddpify.facts.measures import ENTRIES, EXTREMES
 from ddpify.facts.protocol import Machine
+from ddpify.facts.rows import has_rows
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 
@@ -94,8 +95,14 @@ def _operation(m: Machine, f: Frame, node: ast.BinOp) -> bool:
         return True
     if isinstance(node.op, ast.Mult) and _is_reduced(left) and _is_reduced(right):
         return True
-    entries = {left.measure, right.measure} & set(ENTRIES)
-    return bool(entries) and (_is_reduced(left) or _is_reduced(right))
+    entries = any(v.measure in ENTRIES and not _may_be_one(v) for v in (left, right))
+    return entries and (_is_reduced(left) or _is_reduced(right))
+
+
+def _may_be_one(value: Value) -> bool:
+    """What a criterion with weights of its own makes: one number perhaps, not rows."""
+    outputs = value.dep(Kind.FORWARD) if not has_rows(value) else ()
+    return any(output.detail(OpenLoss) is not None for output in outputs)
 
 
 def _shifted(left: Value, right: Value) -> bool:

@@ -79,6 +79,11 @@ class Call:
     unread: str = ""
 
     @property
+    def way(self) -> tuple[Site, ...]:
+        """The calls that lead here, and this one."""
+        return (*self.where.stack, self.site)
+
+    @property
     def owner_site(self) -> Site:
         """What is called: of ``net.forward(x)``, which the wrapper has too, ``net``."""
         owner = self.receiver_site if self.name == ".forward" else None

@@ -78,13 +78,13 @@ def _sites(found: dict[Site, tuple[Gather, ...]]) -> frozenset[Site]:
 
 def _candidates(m: Machine, afresh: Callable[[], Machine]) -> dict[Site, tuple[Gather, ...]]:
     """The outermost calls that make numbers of whole rows, and what to gather for each."""
-    training = roles.training_loops(roles.calls_of(m))
+    training, own = roles.training_loops(roles.calls_of(m)), own_ways(m)
     at: dict[Site, list[Call]] = {}
     for call in roles.calls_of(m):
         at.setdefault(call.site, []).append(call)
     found: dict[Site, tuple[Gather, ...]] = {}
     for site, calls in at.items():
-        given = {_gathers(m, training, call) for call in calls}
+        given = {_gathers(m, training, call, own) for call in calls}
         gathers = given.pop() if len(given) == 1 else ()
         if gathers and _alike(m, afresh, calls, gathers):
             found[site] = gathers
@@ -95,14 +95,16 @@ def _candidates(m: Machine, afresh: Callable[[], Machine]) -> dict[Site, tuple[G
     }
 
 
-def _gathers(m: Machine, training: tuple[TrainingLoop, ...], call: Call) -> tuple[Gather, ...]:
+def _gathers(
+    m: Machine, training: tuple[TrainingLoop, ...], call: Call, own: frozenset[tuple[Site, ...]]
+) -> tuple[Gather, ...]:
     """The arguments to gather; nothing where the call does not reduce rows, or calls a model."""
     result = computed(call.result)
     reduces = result.measure in (Measure.MIXED, Measure.RATIO) and result.dep(Kind.FORWARD)
     parts = [part for thing in call.result.things for part in parts_of(thing)]
     if any(part.measure in measures.ENTRIES for part in parts):  # a caller has fewer rows
         return ()
-    if not reduces or call.unread or call.star or _has_model(m, call):
+    if not reduces or call.unread or call.star or _has_model(call, own):
         return ()
     gathers = []
     for site, value in _given(call):
@@ -149,20 +151,23 @@ def _given(call: Call) -> list[tuple[Site | None, Value]]:
     return [*zip(call.arg_sites, call.args, strict=False), *named]
 
 
-def _has_model(m: Machine, call: Call) -> bool:
+def _has_model(call: Call, own: frozenset[tuple[Site, ...]]) -> bool:
     """Whether a model is given to a call, or called in it: of the whole batch on each rank.
 
     Or whether something is drawn in it: each rank would draw for all samples.
     """
-    return any(value.of(*MODELS) for _, value in _given(call)) or is_own(m, call)
+    return any(value.of(*MODELS) for _, value in _given(call)) or call.way in own
 
 
-def is_own(m: Machine, call: Call) -> bool:
-    """Whether something learns or is drawn in a call: it is more than a function of its rows."""
-    stack = (*call.where.stack, call.site)
+def own_ways(m: Machine) -> frozenset[tuple[Site, ...]]:
+    """The calls in which something learns or is drawn: they are more than functions of their rows.
+
+    All at once: a loss that is one of many compares samples at very many places.
+    """
     learning = [f.call for f in roles.forwards_of(m) if f.model.name not in LAYERS - DROPOUT]
     drawing = [c for c in roles.calls_of(m) if _draws(c.name)]
-    return any((*c.where.stack, c.site)[: len(stack)] == stack for c in (*learning, *drawing))
+    ways = {call.way for call in (*learning, *drawing)}
+    return frozenset(way[:depth] for way in ways for depth in range(1, len(way) + 1))
 
 
 def _draws(name: str) -> bool:

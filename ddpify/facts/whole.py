@@ -6,6 +6,9 @@ arguments of the innermost call around it that gets nothing of a batch but whole
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping
+
 from ddpify.facts import roles
 from ddpify.facts.coupling import coupled
 from ddpify.facts.details import Coupling
@@ -13,7 +16,7 @@ from ddpify.facts.events import Call, Where
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Gather, TrainingLoop
 from ddpify.facts.output_rows import of_several
-from ddpify.facts.pooled import is_own
+from ddpify.facts.pooled import own_ways
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.shares import once_per_batch
@@ -31,10 +34,13 @@ def losses(m: Machine) -> list[Value]:
 def gathers(m: Machine) -> tuple[tuple[Gather, Site], ...]:
     """What to gather, each with the operation that asks for it."""
     calls = roles.calls_of(m)
-    training = roles.training_loops(calls)
+    training, own = roles.training_loops(calls), own_ways(m)
+    at: dict[tuple[Site, ...], list[Call]] = defaultdict(list)
+    for call in calls:
+        at[call.way].append(call)
     found: dict[Gather, Site] = {}
     for thing in coupled(losses(m)):
-        for gather in _traced(m, training, thing) or _climbed(m, training, thing, calls):
+        for gather in _traced(m, training, thing) or _climbed(m, training, thing, at, own):
             found.setdefault(gather, thing.born)
     return tuple(sorted(found.items(), key=lambda pair: pair[0].site))
 
@@ -53,17 +59,19 @@ def _traced(m: Machine, training: tuple[TrainingLoop, ...], thing: Thing) -> lis
 
 
 def _climbed(
-    m: Machine, training: tuple[TrainingLoop, ...], thing: Thing, calls: tuple[Call, ...]
+    m: Machine,
+    training: tuple[TrainingLoop, ...],
+    thing: Thing,
+    at: Mapping[tuple[Site, ...], list[Call]],
+    own: frozenset[tuple[Site, ...]],
 ) -> list[Gather]:
     """The arguments of the innermost call around the operation that gets whole rows."""
     stack = _detail(thing).where.stack
     for depth in range(len(stack), 0, -1):
-        around = [
-            c for c in calls if c.site == stack[depth - 1] and c.where.stack == stack[: depth - 1]
-        ]
+        around = at.get(stack[:depth], [])
         if len(around) != 1 or not once_per_batch(m, training, around[0].where):
             continue
-        if is_own(m, around[0]):
+        if around[0].way in own:
             return []
         sites = _rows(m, around[0])
         if sites:

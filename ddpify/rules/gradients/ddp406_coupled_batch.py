@@ -71,6 +71,16 @@ def apart(rows):
 
 
 """
+CENTERS = """class Centers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centers = nn.Parameter(torch.randn(4, 4))
+
+    def forward(self, rows, label):
+        return (rows - self.centers[label]).square().sum() / rows.size(0)
+
+
+"""
 
 RULE = Rule(
     "DDP406",
@@ -200,6 +210,24 @@ RULE = Rule(
                 "            table = torch.ones(3, 4)\n"
                 "            objective = objective + (net(signal.cuda()) @ table.t()).mean()\n"
                 + STEP,
+            ),
+        ),
+        changed(  # what a criterion with weights of its own gives is one number perhaps: DDP401
+            SINGLE,
+            ("def accuracy", f"{CENTERS}def accuracy"),
+            (
+                "    for round_",
+                "    centers, outer = Centers().cuda(), nn.CrossEntropyLoss()\n    for round_",
+            ),
+            ("net.parameters()", "[*net.parameters(), *centers.parameters()]"),
+            (
+                "            objective = ",
+                "            out = net(signal.cuda())\n            objective = ",
+            ),
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "outer(out, label.cuda())\n"
+                "            objective = objective + centers(out, label.cuda())\n",
             ),
         ),
     ),
