@@ -32,7 +32,7 @@ from ddpify.facts.iteration import iterates
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.library_classes import class_kind
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame
+from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.tensor_calls import is_batch_size, on_tensors
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, constant, one
@@ -225,7 +225,10 @@ def describe(m: Machine, thing: Thing, call: Call) -> None:
     elif thing.kind is Kind.OPTIMIZER:
         thing.describe(Optimized(call.arg(0, "params") or NOTHING))
     elif thing.kind is Kind.CRITERION:
-        thing.describe(Reduction(reduction_of(call)))
+        own = thing.ref if isinstance(thing.ref, ClassInfo) else None
+        given = own is not None and bool(call.args or call.kwargs or own.lookup("__init__"))
+        # What a class of the project makes of its arguments, weights perhaps, is not read.
+        thing.describe(Reduction(Measure.MIXED if given else reduction_of(call)))
     elif thing.kind is Kind.DATASET and call.args:
         thing.inner = call.args[0]
 

@@ -239,6 +239,12 @@ ROWS = [
     ("switched-by-a-setting", "loss = nn.MSELoss(size_average=len(rows) > 9)(out, x)", MIXED),
     ("not-reduced", "loss = nn.MSELoss(reduce=False)(out, x).mean()", MEAN),
     ("ignored-by-place", "loss = nn.CrossEntropyLoss(None, True, 3)(out, y)", RATIO),
+    ("of-an-own-class", "class Own(nn.CrossEntropyLoss): pass\nloss = Own()(out, y)", MEAN),
+    (
+        "weighed-in-an-own-class",
+        "class Own(nn.CrossEntropyLoss): pass\nloss = Own(torch.ones(3))(out, y)",
+        MIXED,
+    ),
     ("powers", "loss = torch.pow(out - x, 2).sum() / x.size(0)", MEAN),
     ("frozen-features", "loss = features(out, x)", MEAN),
     ("features-that-may-learn", "loss = weights(out, x)", MIXED),  # DDP401
