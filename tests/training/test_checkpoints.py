@@ -119,6 +119,7 @@ def test_one_process_of_the_migrated_project_goes_on_from_what_the_original_wrot
     judges.same_bits(whole.runs[0], alone[1].runs[0])
 
 
+@pytest.mark.thorough
 def test_two_ranks_go_on_from_what_the_original_wrote(resumed: Resumed) -> None:
     into = resumed.workshop.migrated(resumed.project, "after-original")
     job = resumed.go_on("after-original", written_by_original(resumed), into, ranks=2)
