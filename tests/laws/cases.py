@@ -44,12 +44,12 @@ def fixture_cases() -> list[object]:
 
 
 def example_cases() -> list[object]:
-    """Each once: several rules mark their line in one project. Two of a rule, others thorough."""
+    """Each once: several rules mark their line in one project. One of a rule, others thorough."""
     first = {}
     for rule in all_rules():
         for number, example in enumerate(rule.bad):
             files = tuple((path, unmarked(text)) for path, text in example.files)
-            marks = (pytest.mark.thorough,) if number > 1 else ()
+            marks = (pytest.mark.thorough,) if number else ()
             case = pytest.param(_example(example), id=f"{rule.id}-{number}", marks=marks)
             first.setdefault(files, case)
     return list(first.values())

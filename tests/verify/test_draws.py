@@ -179,7 +179,7 @@ TRAINING = ("gradients", "trajectory", "loss")
 @pytest.mark.parametrize(
     "body",
     [
-        pytest.param(changed(GAN, *ARRAYS), id="gan"),
+        pytest.param(changed(GAN, *ARRAYS), id="gan", marks=pytest.mark.thorough),
         pytest.param(VAE, id="vae", marks=pytest.mark.thorough),
     ],
 )
