@@ -101,7 +101,7 @@ RULE = Rule(
                 '    if os.path.exists("kept"):\n'
                 '        if opt.ema or input("Remove? ") == "y":  # DDP507\n'
                 '            shutil.rmtree("kept")\n'
-                '            os.makedirs("kept")  # DDP503\n'
+                '            os.makedirs("kept/new")  # DDP503\n'
                 '    else:\n        os.makedirs("kept")  # DDP503\n    adam = ',
             ),
         ),
