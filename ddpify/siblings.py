@@ -10,6 +10,7 @@ from ddpify import discover
 from ddpify.rules.base import Finding, Severity
 from ddpify.source import Source, UnreadableSource
 
+_WRAPPER = "DataParallel"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
 
 
@@ -23,7 +24,7 @@ def findings(root: Path, read: Collection[str]) -> Iterator[Finding]:
         path = file.relative_to(root).as_posix()
         raw = file.read_bytes() if path not in read else b""
         trains = b".backward(" in raw or b"ddp_utils" in raw  # it loads what it saves itself
-        if b"DataParallel(" in raw and b".load_state_dict(" in raw and not trains:
+        if b"DataParallel" in raw and b".load_state_dict(" in raw and not trains:
             yield from _in_script(file, path)
 
 
@@ -33,8 +34,11 @@ def _in_script(file: Path, path: str) -> Iterator[Finding]:
         tree = source.parse()
     except UnreadableSource:
         return
+    imported = (n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom))
+    aliases = [alias for node in imported for alias in node.names if alias.name == _WRAPPER]
+    names = {alias.asname or alias.name for alias in aliases}
     for scope in (node for node in ast.walk(tree) if isinstance(node, _SCOPES)):
-        for call in _loads(scope):
+        for call in _loads(scope, names):
             yield Finding(
                 "DDP603",
                 source.site(call),
@@ -45,7 +49,20 @@ def _in_script(file: Path, path: str) -> Iterator[Finding]:
             )
 
 
-def _loads(scope: ast.AST) -> Iterator[ast.Call]:
+def _wraps(value: ast.expr, names: Collection[str]) -> bool:
+    """``nn.DataParallel(net).cuda()``, or by what it is imported as; no DistributedDataParallel."""
+    calls = (node.func for node in ast.walk(value) if isinstance(node, ast.Call))
+    return any(
+        (
+            func.attr == _WRAPPER
+            if isinstance(func, ast.Attribute)
+            else isinstance(func, ast.Name) and func.id in names
+        )
+        for func in calls
+    )
+
+
+def _loads(scope: ast.AST, names: Collection[str]) -> Iterator[ast.Call]:
     """``net = nn.DataParallel(net)`` and then ``net.load_state_dict(…)`` of the same name."""
     wrapped: dict[str, int] = {}
     calls: list[ast.Call] = []
@@ -55,7 +72,7 @@ def _loads(scope: ast.AST) -> Iterator[ast.Call]:
         if isinstance(node, _SCOPES):
             continue
         todo += ast.iter_child_nodes(node)
-        if isinstance(node, ast.Assign) and "DataParallel(" in ast.unparse(node.value):
+        if isinstance(node, ast.Assign) and _wraps(node.value, names):
             wrapped |= {ast.unparse(target): node.lineno for target in node.targets}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             calls += [node] if node.func.attr == "load_state_dict" else []

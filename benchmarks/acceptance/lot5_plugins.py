@@ -2,84 +2,11 @@
 newer releases dropped, and the report of samples where there is no DataLoader.  Nothing a tool is
 judged by is touched."""
 
-import importlib.machinery
-import importlib.util
 import sys
 import types
 import zlib
 
-
-def stand_in(name, **names):
-    """A module of that name with those attributes (parents included), unless it is installed."""
-    if name not in sys.modules:
-        try:
-            if importlib.util.find_spec(name) is not None:
-                return
-        except (ImportError, ValueError):
-            pass
-    parts = name.split(".")
-    for i in range(1, len(parts) + 1):
-        full = ".".join(parts[:i])
-        if full not in sys.modules:
-            module = types.ModuleType(full)
-            module.__path__ = []
-            module.__spec__ = importlib.machinery.ModuleSpec(full, None, is_package=True)
-            sys.modules[full] = module
-            if i > 1:
-                setattr(sys.modules[".".join(parts[: i - 1])], parts[i - 1], module)
-    for key, value in names.items():
-        setattr(sys.modules[name], key, value)
-
-
-class Anything:
-    """Accepts every call and attribute."""
-
-    def __init__(self, *args, **kwargs):
-        pass
-
-    def __call__(self, *args, **kwargs):
-        return self
-
-    def __getattr__(self, name):
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return self
-
-
-def tensorboardx():
-    def SummaryWriter(*args, **kwargs):
-        from torch.utils.tensorboard import SummaryWriter as Real
-
-        args = args or ((kwargs.pop("logdir"),) if "logdir" in kwargs else ())
-        return Real(*args, **kwargs)
-
-    stand_in("tensorboardX", SummaryWriter=SummaryWriter)
-
-
-_asked = {}
-
-
-def agreed(state, value, name):
-    """Whether rank 0 (of the migrated run) asked for the same thing with the same random state; rank 0
-    itself always agrees."""
-    import os
-    import time
-
-    if state.cfg.get("oracle"):  # harness self-check
-        return True
-    _asked[name] = _asked.get(name, 0) + 1
-    path = os.path.join(state.rec, "draws_%s_%d.txt" % (name, _asked[name]))
-    if state.phase != "ddp" or state.rank == 0:
-        with open(path + ".part", "w") as f:
-            f.write(str(value))
-        os.replace(path + ".part", path)
-        return True
-    for _ in range(150):
-        if os.path.exists(path):
-            with open(path) as f:
-                return f.read() == str(value)
-        time.sleep(0.1)
-    return False
+from lot_common import Anything, agreed, stand_in, tensorboardx
 
 
 def tensorflow():

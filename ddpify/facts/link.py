@@ -105,8 +105,7 @@ def _as_migrated(
         averaged=averaged,
         trained=trained if averaged else frozenset(),
     )
-    rest = sharding.dealable(trial, wanted - shared_out - sharded)
-    if rest:
+    if rest := sharding.dealable(trial, wanted - shared_out - sharded):
         dealing = replace(migrated, sharded=sharded | shared_out | rest, dealt=dealt | rest)
         rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest
@@ -115,9 +114,9 @@ def _as_migrated(
     replicated = sharding.left_whole(trial, (wanted - shared_out) | set(again), target.spared)
     facts = gather(readings.project, target, models, status)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
-    facts = replace(facts, again=again, summed=wrapped.summed)
-    facts = replace(facts, pooled=pool, sized=sizes, whole_shapes=whole_shapes(bare))
-    return with_escapes(replace(facts, agreements=(*terms, *agreed), kept=held))
+    facts = replace(facts, again=again, summed=wrapped.summed, pooled=pool, sized=sizes, kept=held)
+    facts = replace(facts, whole_shapes=whole_shapes(bare), agreements=(*terms, *agreed))
+    return with_escapes(facts)
 
 
 def _agreed(

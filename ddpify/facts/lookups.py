@@ -90,15 +90,13 @@ def _members(m: Machine, base: Value, pattern: str, options: list[str], site: Si
         elif thing.kind is Kind.EXTERNAL and thing.name in _ABSTRACT:
             found.append(one(m.external(_ABSTRACT[thing.name], site)))
         elif isinstance(thing.ref, ClassInfo) and pattern != _ANY:
-            named = {name: value for i in thing.ref.mro()[::-1] for name, value in i.env.items()}
-            methods = (
-                n for n in named if any(isinstance(t.ref, FunctionInfo) for t in named[n].things)
-            )
-            found += [m.bind_method(thing, named[n], site) for n in methods if _matches(n, pattern)]
+            methods = [one for one in _methods(thing.ref) if _matches(one[0], pattern)]
+            found += [m.bind_method(thing, method, site) for _, method in methods]
     return found
 
 
 def _methods(info: ClassInfo) -> Iterator[tuple[str, Value]]:
+    """The methods of a class, those that it inherits from the project, too, by name."""
     named = {name: value for owner in info.mro()[::-1] for name, value in owner.env.items()}
     for name, value in named.items():
         if any(isinstance(thing.ref, FunctionInfo) for thing in value.things):
@@ -111,7 +109,7 @@ def _parts(m: Machine, base: Value, pattern: str, name: str) -> Iterator[Value]:
         if thing.kind is Kind.MODULE and isinstance(thing.ref, ModuleInfo):
             beside = sorted(thing.ref.source.file.parent.glob("*.py"))
             found = [p.stem for p in beside if _matches(p.stem, pattern) and name in _defined(m, p)]
-            yield from (m.module_attribute(thing, stem) for stem in found[:MANY])
+            yield from (m.module_attribute(thing, stem) for stem in found if len(found) <= MANY)
 
 
 def holding(base: Value, name: str) -> tuple[Thing, ...]:

@@ -64,7 +64,13 @@ def enter(
         _once(m, thing, items, len(args) > (own is not None) or bool(kwargs))
     else:
         m.inline(items)
-    value = _returned(m, frame, info, rest)
+    return _told(m, info, _returned(m, frame, info, rest), one)
+
+
+def _told(
+    m: RankMachine, info: FunctionDefinition, value: RankValue, one: RankCall | None
+) -> RankValue:
+    """What a function gives, which one of the helpers may have made the same on all ranks."""
     ours = info.name in COLLECTIVES and info.module.ours
     if info.name == OF_LOADERS and info.module.ours:
         for loader in value.things:

@@ -13,6 +13,8 @@ from tests.projects import put_example
 
 BESIDE = """import torch
 from torch import nn
+from torch.nn import DataParallel as Halves
+from torch.nn.parallel import DistributedDataParallel
 
 
 def main():
@@ -24,7 +26,9 @@ def main():
 @pytest.mark.parametrize(
     ("example", "made", "lines"),
     [
-        pytest.param(LEGACY, "nn.DataParallel(nn.Linear(2, 2))", [7], id="keys-with-a-prefix"),
+        pytest.param(LEGACY, "nn.DataParallel(nn.Linear(2, 2))", [9], id="keys-with-a-prefix"),
+        pytest.param(LEGACY, "Halves(nn.Linear(2, 2))", [9], id="by-another-name"),
+        pytest.param(LEGACY, "DistributedDataParallel(nn.Linear(2, 2))", [], id="of-ranks"),
         pytest.param(LEGACY, "nn.Linear(2, 2)", [], id="loads-the-model"),
         pytest.param(SINGLE, "nn.DataParallel(nn.Linear(2, 2))", [], id="never-had-the-prefix"),
     ],
