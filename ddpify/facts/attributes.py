@@ -7,6 +7,7 @@ from typing import cast
 
 from ddpify.facts import (
     batch_axis,
+    keepers,
     lookups,
     measures,
     own_optimizers,
@@ -23,7 +24,7 @@ from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, 
 def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
     base = m.evaluate(f, node.value)
     m.record(Access(m.tick(), base, m.site(f, node.value), node.attr, m.where(f)))
-    return attribute(m, f, base, node.attr, node)
+    return keepers.told_again(base, attribute(m, f, base, node.attr, node))
 
 
 def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Value:

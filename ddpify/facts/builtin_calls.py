@@ -52,14 +52,14 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return same or computed(*call.args, measure=first.measure)
     if tail in ("max", "min") and len(call.args) > 1:
         bounded = counts.larger(m, f, call) if tail == "max" else None
-        return bounded or join(*call.args).but(const=NO_CONST)
+        return bounded or _extreme(join(*call.args).but(const=NO_CONST))
     if tail == "sum":
         element = m.element_of(f, first)
         each = first.rows and element.measure is Measure.ENTRY  # a term per sample
         whole = computed(first, element, measure=Measure.SUM if each else element.measure)
         return counts.tally(m, f, whole, call.site) if each else whole
     if tail == "getattr" and len(call.args) > 1:
-        if call.args[1].known:
+        if call.args[1].decided or (call.args[1].known and not first.of(Kind.MODULE)):
             return _getattr(m, f, call)
         return lookups.members(m, call) or lookups.any_member(m, first, call.site)
     if tail == "eval":
@@ -67,6 +67,12 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail in ("max", "min") and first.of(*containers.LISTS) and "key" in call.kwargs:
         return m.element_of(f, first)
     return _of_object(m, f, tail, call)
+
+
+def _extreme(value: Value) -> Value:
+    """The largest of means is no mean: that of the ranks' largest is another number."""
+    added = value.measure in (Measure.SUM, Measure.MEAN, Measure.RATIO)
+    return value.but(measure=Measure.MIXED) if added else value
 
 
 def _of_object(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:

@@ -93,6 +93,13 @@ class AnyAttribute(Detail):
 
 
 @dataclass(frozen=True, eq=False)
+class OfSamples(Detail):
+    """What an object of an unread class was given of samples, and may tell again."""
+
+    deps: frozenset[Thing]
+
+
+@dataclass(frozen=True, eq=False)
 class Bypass(Detail):
     """The call of a model's method or part, which its wrapper does not see."""
 

@@ -12,9 +12,11 @@ from ddpify.facts.values import Kind, Thing
 def groups(m: Machine) -> list[tuple[tuple[Thing, ...], tuple[Thing, ...]]]:
     """(models, optimizers): models that are alternatives of one variable belong together."""
     stepped = {o for call in roles.steps(roles.calls_of(m)) for o in roles.stepped(call)}
+    together = _made_together(m)
     groups: list[tuple[set[Thing], set[Thing]]] = []
     for optimizer in sorted(stepped, key=lambda t: t.serial):
-        for alternatives in _alternatives(m, roles.models_of_optimizer(optimizer)):
+        for held in _alternatives(m, roles.models_of_optimizer(optimizer)):
+            alternatives = held.union(*(together.get(model, ()) for model in held))
             joined = [g for g in groups if g[0] & alternatives]
             if joined:
                 joined[0][0].update(alternatives)
@@ -25,6 +27,16 @@ def groups(m: Machine) -> list[tuple[tuple[Thing, ...], tuple[Thing, ...]]]:
         (tuple(sorted(g[0], key=lambda t: t.serial)), tuple(sorted(g[1], key=lambda t: t.serial)))
         for g in groups
     ]
+
+
+def _made_together(m: Machine) -> dict[Thing, tuple[Thing, ...]]:
+    """The models that one call may make: ``getattr(models, options.arch)()``."""
+    found: dict[Thing, tuple[Thing, ...]] = {}
+    for call in roles.calls_of(m):
+        made = tuple(t for t in call.result.of(Kind.MODEL) if t.born == call.site)
+        if len(made) > 1:
+            found |= {model: made for model in made}
+    return found
 
 
 def _alternatives(m: Machine, models: tuple[Thing, ...]) -> list[set[Thing]]:

@@ -102,14 +102,14 @@ def _named(info: FunctionInfo, node: ast.AST) -> Iterator[FunctionInfo | ast.AST
     if isinstance(node, ast.Name):
         yield from _global(info, node)
     if isinstance(node, ast.Call) and info.owner and ast.unparse(node.func).startswith("self."):
-        layers = _stored(info.owner, ast.unparse(node.func)[5:])
+        layers = stored(info.owner, ast.unparse(node.func)[5:])
         names = (layer.id for layer in layers if isinstance(layer, ast.Name))
         yield from (None for name in names if name not in info.module.globals)
     if isinstance(node, ast.Attribute) and info.owner and ast.unparse(node.value) == "self":
         method = info.owner.lookup(node.attr)
         things = method.things if method is not None else ()
         yield from (thing.ref for thing in things if isinstance(thing.ref, FunctionInfo))
-        for made in _stored(info.owner, node.attr):
+        for made in stored(info.owner, node.attr):
             for part in ast.walk(made):
                 yield part
                 yield from _global(info, part) if isinstance(part, ast.Name) else ()
@@ -126,7 +126,7 @@ def _global(info: FunctionInfo, name: ast.Name) -> Iterator[FunctionInfo]:
             yield from (ref for ref in refs if isinstance(ref, FunctionInfo))
 
 
-def _stored(owner: ClassInfo, name: str) -> Iterator[ast.expr]:
+def stored(owner: ClassInfo, name: str) -> Iterator[ast.expr]:
     """All that the methods of a class store in ``self`` under a name."""
     for info in owner.mro():
         for node in ast.walk(info.node):

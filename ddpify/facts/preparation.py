@@ -77,7 +77,12 @@ def _asks(call: Call) -> bool:
     vectors = call.name == ".load_vectors" or "vectors" in call.kwargs
     vocabulary = call.name in (".load_vectors", ".build_vocab") and vectors
     fetches = vocabulary or _TORCHTEXT.match(call.name)
-    return bool(fetches) or _is_true(call.kwargs.get("download"))
+    return bool(fetches) or _may_be_true(call.kwargs.get("download"))
+
+
+def _may_be_true(value: Value | None) -> bool:
+    """Also what is set under a condition, ``if not exists(folder): download = True``."""
+    return value is not None and (bool(value.const) if value.known else not value.dep(Kind.RANK))
 
 
 def _fetches(call: Call, trees: Mapping[str, Tree]) -> bool:

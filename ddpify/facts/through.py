@@ -10,24 +10,40 @@ import ast
 
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import makes_anew, method_of
+from ddpify.facts.joining import join
+from ddpify.facts.open_losses import stored
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame, FunctionInfo
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import Kind, Thing, Value, one
 
 HIDDEN = frozenset({"super", "locals", "vars", "eval", "exec"})  # they may ask for ``self``
+# What a module does without a pass through its layers.
+AT_REST = frozenset(
+    "state_dict load_state_dict parameters named_parameters buffers named_buffers train eval"
+    " zero_grad children modules named_children named_modules".split()
+)
 
 
 def entered(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     """What such a method of a wrapped model gives; None for any other method."""
-    info = method_of(thing, name)
-    if info is None or call.receiver_site is None or makes_anew(thing, name):
+    inner = thing.inner.things if thing.kind is Kind.WRAPPED and thing.inner else ()
+    if call.receiver_site is None or not inner or makes_anew(thing, name):
         return None
     uses = _uses(thing, name)
-    if uses is None or thing.inner is None:
+    if uses is None and not all(_is_at_rest(model, name) for model in inner):
         return None
-    owner = one(thing) if uses else thing.inner  # one that asks nothing of it is the inner one's
+    owners = (thing,) if uses else inner  # one that asks nothing of it is the inner one's
     sites = (call.receiver_site, *call.arg_sites)
-    return m.enter(f, info, (owner, *call.args), call.kwargs, call.site, sites, call.kwarg_sites)
+    whose: dict[FunctionInfo, Value] = {}
+    for owner in owners:
+        info = method_of(owner, name)
+        if info is not None:
+            whose[info] = join(whose.get(info), one(owner))
+    results = [
+        m.enter(f, info, (own, *call.args), call.kwargs, call.site, sites, call.kwarg_sites)
+        for info, own in whose.items()
+    ]
+    return join(*results)
 
 
 def goes_through(call: Call) -> bool:
@@ -63,6 +79,52 @@ def _uses(thing: Thing, name: str, around: tuple[FunctionInfo, ...] = ()) -> int
             known.add(owner)
     asked = (n for n in nodes if isinstance(n, ast.Name) and n.id in {own, *HIDDEN})
     return called if own and known.issuperset(asked) else None
+
+
+def _is_at_rest(model: Thing, name: str, around: tuple[FunctionInfo, ...] = ()) -> bool:
+    """Whether a method of an inner module only writes, reads or names its weights. ::
+
+    def save(self, folder):
+        torch.save(self.state_dict(), f"{folder}/{self.name}.pt")
+    """
+    info = method_of(model, name)
+    own = _own_name(info, list(ast.walk(info.node))) if info is not None else ""
+    if name == "forward" or info is None or not own or info in around:
+        return False
+    accounted: set[ast.AST] = set()
+    for node in ast.walk(info.node):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            root, called = _root(node.func.value), node.func
+            direct = root is called.value and _is_at_rest(model, called.attr, (*around, info))
+            if called.attr in AT_REST or direct:
+                accounted.add(root)
+        elif isinstance(node, ast.Attribute) and _is_plain(model, node):
+            accounted.add(node.value)
+    asked = (n for n in ast.walk(info.node) if isinstance(n, ast.Name))
+    return all(n in accounted for n in asked if n.id in {own, *HIDDEN})
+
+
+def _root(node: ast.expr) -> ast.expr:
+    """``self`` of ``self.encoder.layer``."""
+    return _root(node.value) if isinstance(node, ast.Attribute) else node
+
+
+def _is_plain(model: Thing, node: ast.Attribute) -> bool:
+    """Whether an attribute is stored, or holds a number or a text, never a layer or a weight."""
+    if isinstance(node.ctx, ast.Store):
+        return True
+    info = model.ref
+    kept = list(stored(info, node.attr)) if isinstance(info, ClassInfo) else []
+    return bool(kept) and all(_is_text(value, info) for value in kept)
+
+
+def _is_text(value: ast.expr, info: object) -> bool:
+    if isinstance(value, ast.Call):
+        return isinstance(value.func, ast.Name) and value.func.id in ("str", "int", "float", "len")
+    if isinstance(value, ast.Name) and isinstance(info, ClassInfo):  # what it was made with
+        nodes = (node for one in info.mro() for node in ast.walk(one.node))
+        return any(isinstance(node, ast.arg) and node.arg == value.id for node in nodes)
+    return isinstance(value, (ast.Constant, ast.JoinedStr))
 
 
 def _own_name(info: FunctionInfo, nodes: list[ast.AST]) -> str:

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ddpify.facts.events import Where
+from ddpify.facts.model import Facts
+from ddpify.facts.values import NOTHING, Kind, Value
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.edits import is_local
+from ddpify.rules.examples import SINGLE, changed
 from ddpify.rules.examples.gradients import LOOP, SETUP, trained
 from ddpify.rules.shared.modes import parted_modes
 from ddpify.rules.shared.wrapped import Wrap, followed, parameters_of, wraps
+from ddpify.settings import Settings
+from ddpify.source import Site
 
 _OPTIM: Final = "torch.optim."
 _SCHEDULE: Final = "torch.optim.lr_scheduler."
@@ -32,6 +40,40 @@ class _Change:
     of: RankValue
     kind: str
     spoken: str
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield a finding per change of the state of training that hangs on a rank's own samples."""
+    seen: set[Site] = set()
+    for site, where, value, spoken in _states(facts):
+        guard = next((g for g in where.conditions() if is_local(facts, g.test)), None)
+        if site in seen or (guard is None and not is_local(facts, value)):
+            continue
+        seen.add(site)
+        yield Finding(
+            "DDP419",
+            site,
+            f"each rank would {spoken} by its own samples: their models part, without an error",
+            Severity.ERROR,
+            advice="reduce what decides it on all ranks first, in a statement of its own",
+            because=((guard.site, "the condition"),) if guard is not None else (),
+        )
+
+
+def _states(facts: Facts) -> Iterator[tuple[Site, Where, Value, str]]:
+    """Where an optimizer's settings are stored, and where its schedule or a freeze goes on."""
+    for bind in facts.binds:
+        tree = facts.tree(bind.site)
+        node = tree.expression(bind.site)
+        base = facts.values.get(tree.site(node.value)) if isinstance(node, ast.Subscript) else None
+        if base is not None and base.dep(Kind.OPTIMIZER):
+            yield bind.site, bind.where, bind.value, "set the optimizer's options"
+    for call in facts.calls:
+        owner = call.receiver
+        if owner is not None and call.name == ".step" and owner.of(Kind.SCHEDULER):
+            yield call.site, call.where, NOTHING, "go on with the schedule"
+        if owner is not None and call.name == ".add_param_group" and owner.of(Kind.OPTIMIZER):
+            yield call.site, call.where, NOTHING, _SPOKEN["add_param_group"]
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -108,6 +150,15 @@ def _finding(wrap: Wrap, where: RankCall | Store, spoken: str) -> Finding:
 _MAIN: Final = "if dist.get_rank() == 0:"
 _EPOCH: Final = SETUP + "plan = torch.optim.lr_scheduler.StepLR(optimizer, 1)\n"
 
+_WORST: Final = (
+    ("    for round_", "    worst, at = 0.0, adam.param_groups[0]\n    for round_"),
+    (
+        "            adam.step()\n",
+        "            adam.step()\n            worst = max(worst, objective.item())\n"
+        '        if worst > 2:\n            at["lr"] = 1e-4\n',
+    ),
+)
+
 RULE = Rule(
     "DDP419",
     "state-of-one-rank",
@@ -117,6 +168,7 @@ RULE = Rule(
     " of the others, in every step, and only its own is saved (measured after three epochs: sums of"
     " weights 6.22 against 6.37).",
     "DistributedDataParallel docstring (gradients and buffers are all that is synchronised)",
+    check,
     lint=lint,
     words=("param_groups", ".step(", ".eval()", ".train("),
     bad=(
@@ -141,8 +193,19 @@ RULE = Rule(
             loop=f"{LOOP}{_MAIN}\n    model.eval()  # DDP419\n    with torch.no_grad():\n"
             "        print(model.module(torch.ones(1, 16)))"
         ),
+        changed(SINGLE, *_WORST, ("= 1e-4", "= 1e-4  # DDP419")),
+        changed(  # an object that is not read keeps the losses of this rank
+            SINGLE,
+            *_WORST,
+            ("import torch\n", "import torch\nfrom torchnet.meter import AverageValueMeter\n"),
+            ("worst, at = 0.0, adam", "meter, at = AverageValueMeter(), adam"),
+            ("worst = max(worst, objective.item())", "meter.add(objective.item())"),
+            ("if worst > 2:", "if meter.value()[0] > 2:"),
+            ("= 1e-4", "= 1e-4  # DDP419"),
+        ),
     ),
     good=(
+        changed(SINGLE, *_WORST, ("if worst > 2:", "if round_ > 2:")),
         trained(
             _EPOCH,
             f"{LOOP}plan.step()\n{_MAIN}\n    print(plan.get_last_lr())\n    model.eval()\n"
