@@ -14,6 +14,7 @@ from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.norms import has_norms
+from ddpify.facts.phases import phases
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
@@ -56,7 +57,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             trees={path: target.tree(path) for path in target.modules},
             bypasses=_bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),
-            phases=roles.phases(target, training),
+            phases=phases(target, training),
             dealt=target.dealt,
             firsts=tuple(target.firsts),
         ),

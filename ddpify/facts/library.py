@@ -254,8 +254,10 @@ def _progress(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if tail == "write":
         return NOTHING
     thing = m.make(Kind.PROGRESS, f, call.site, call.name)
-    over = call.arg(0, "iterable")
-    thing.inner = over if over is not None else NOTHING
+    over = call.arg(0, "iterable") or NOTHING
+    if thing.inner is not None and thing.inner.things != over.things:
+        thing = Thing(Kind.PROGRESS, call.site, call.name)  # `tqdm(loaders[phase])`: another bar
+    thing.inner = over
     if tail == "trange":
         thing.describe(NumbersPasses())
     made_by(thing, call)

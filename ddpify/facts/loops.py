@@ -85,6 +85,7 @@ def _open_loop(
     body = m.site(f, node.body[0])
     header = m.site(f, node.iter if not isinstance(node, ast.While) else node.test)
     loop = Loop(site, header, target, over, f.function, f, body, kind, m.now, f.loop, len(f.guards))
+    loop.names = dict(f.env)
     f.loop = loop
     m.loops.append(loop)
     return loop

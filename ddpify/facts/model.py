@@ -246,7 +246,7 @@ class Facts:
     bypasses: tuple[Call, ...] = ()
     counted: frozenset[Site] = frozenset()
     replicated: tuple[LoopEnd, ...] = ()
-    phases: tuple[Site, ...] = ()
+    phases: dict[Site, str] = field(default_factory=dict)
     preparations: frozenset[Site] = frozenset()
     helpers: frozenset[FunctionInfo] = frozenset()
     sinks: tuple[tuple[Call, tuple[Part, ...]], ...] = ()

@@ -107,25 +107,13 @@ def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
         outer = _begun_in(outer, call) or outer
         counting = [x for x in outer if counts(x)]
         epoch = next(iter(counting or outer), None)
-        loaders = _made_by_calls(loaders_in(batch.over) or _fed_by_next(call))
+        loaders = made_by_calls(loaders_in(batch.over) or _fed_by_next(call))
         key = (batch.site, call.where.stack)
         found.setdefault(key, TrainingLoop(batch, epoch, loaders, call))
     return tuple(found.values())
 
 
-def phases(m: Machine, training: tuple[TrainingLoop, ...]) -> tuple[Site, ...]:
-    """Loops that train in one pass of an outer loop and go over an evaluation loader in another."""
-    trained = {t for loop in training for t in loop.loaders}
-    sites = {loop.batch.site for loop in training}
-    mixed = {
-        loop.site
-        for loop in m.loops
-        if loop.site in sites and set(_made_by_calls(loaders_in(loop.over))) - trained
-    }
-    return tuple(sorted(mixed))
-
-
-def _made_by_calls(loaders: tuple[Thing, ...]) -> tuple[Thing, ...]:
+def made_by_calls(loaders: tuple[Thing, ...]) -> tuple[Thing, ...]:
     """Without those that stand for batches which every rank makes."""
     return tuple(t for t in loaders if t.detail(Divided) is None)
 

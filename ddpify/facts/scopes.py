@@ -113,6 +113,7 @@ class Loop:
     parent: Loop | None = None
     held: int = 0  # how many conditions held when it began
     exits: list[Guard] = field(default_factory=list)  # what decides that it ends early
+    names: dict[str, Value] = field(default_factory=dict)  # of its function, when it began
 
 
 @dataclass(eq=False)

@@ -131,3 +131,28 @@ def test_one_of_several_classes_is_asked_for(tmp_path: Path) -> None:
     before = f"{other}\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)"
     found = fixes("", "net.plain(x, y)", tmp_path, before)
     assert found[:2] == ["type(unwrap(net))", "net"]
+
+
+AT_REST = [
+    pytest.param("def save(self, to):\n    torch.save(self.state_dict(), to)", True, id="saves"),
+    pytest.param(
+        "name = 'n'\ndef keep(self, to):\n    self.name = to\n    torch.save(self.head.state_dict(), to)\n"
+        "def save(self, to):\n    self.keep(to)",
+        True,
+        id="through-another",
+    ),
+    pytest.param(
+        "def save(self, to):\n    torch.save(self.head.weight, to)", False, id="a-weight-is-used"
+    ),
+    pytest.param("def save(self, to):\n    torch.save(self, to)", False, id="handed-on"),
+    pytest.param(
+        "def save(self, to):\n    torch.save(self.head(torch.ones(1, 4)), to)", False, id="a-pass"
+    ),
+]
+
+
+@pytest.mark.parametrize(("methods", "read"), AT_REST)
+def test_a_method_without_a_pass_is_read(methods: str, read: bool, tmp_path: Path) -> None:
+    text = PROGRAM.format(methods=indent(methods, "    "), call="net.plain(x, y)", before="")
+    facts = facts_of(f"{text}net.save('net.pt')\n", tmp_path)
+    assert read is any(call.name == "torch.save" for call in facts.calls)

@@ -83,6 +83,16 @@ RULE = Rule(
         ),
         marked(SINGLE, "DDP601", '"net.pth")'),
         marked(LEARNER, "DDP601", '"core.pt")'),
+        changed(  # a method of the model, of whichever a setting names
+            SINGLE,
+            (
+                "def accuracy",
+                "class Kept(nn.Sequential):\n    def save(self):\n"
+                '        torch.save(self.state_dict(), "net.pth")  # DDP601\n\n\ndef accuracy',
+            ),
+            ("net = nn.Sequential(", "net = Kept("),
+            ('torch.save(net.state_dict(), "net.pth")', "net.save()"),
+        ),
     ),
     good=CORRECT,
     lint=lint,

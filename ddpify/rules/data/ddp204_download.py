@@ -132,6 +132,16 @@ RULE = Rule(
                 "datasets.FakeData(4096, download=True)  # DDP204",
             ),
         ),
+        changed(  # where the files are not there
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport os\n\nfrom torchvision import datasets"),
+            (
+                "    fitting = DataLoader(TensorDataset(signals[:800], labels[:800]), opt",
+                '    fetch = False\n    if not os.path.exists("d"):\n        fetch = True\n'
+                "    clicks = datasets.FakeData(800, download=fetch)  # DDP204\n"
+                "    fitting = DataLoader(clicks, opt",
+            ),
+        ),
         changed(
             TRAINER,
             (

@@ -11,6 +11,7 @@ from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.gradients.again import Again, again, names, stepped_between
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -27,7 +28,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 (),
                 "use a first-order optimizer, or train in one process",
             )
-    for site in facts.phases:
+    for site in (site for site, test in facts.phases.items() if not test or _adds(facts, site)):
         yield Finding(
             "DDP405",
             site,
@@ -37,6 +38,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "write one loop for each, then run again",
         )
     yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
+
+
+def _adds(facts: Facts, loop: Site) -> bool:
+    """Whether a number is shown in a loop that is added up over the ranks, where it trains."""
+    inside = (parts for call, parts in facts.sinks if call.site.within(loop))
+    return any(part.how not in ("", "reduce_mean") for parts in inside for part in parts)
 
 
 def _averaged(facts: Facts, one: Again) -> Iterable[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from textwrap import indent
 
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.model import Facts
@@ -99,6 +100,9 @@ def _lines(end: LoopEnd) -> list[str]:
 
 
 def _after(facts: Facts, end: LoopEnd, code: str) -> Edit:
+    test = facts.phases.get(end.loop.site)
+    if test:  # where it evaluates, every rank has gone over all samples
+        code = f"if {test}:\n{indent(code, '    ')}"
     return edit(facts, How.AFTER, end.loop.site, code)
 
 

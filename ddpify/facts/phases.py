@@ -1,0 +1,81 @@
+"""Loops that train in one pass and evaluate in another, and the test that tells which. ::
+
+for phase in ("train", "val"):
+    for batch in loaders[phase]:            # def run_epoch(loader, train): for batch in loader: …
+        …
+        if phase == "train":
+            loss.backward()
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Final
+
+from ddpify.facts.locality import loaders_in
+from ddpify.facts.model import TrainingLoop
+from ddpify.facts.protocol import Machine
+from ddpify.facts.roles import made_by_calls
+from ddpify.facts.scopes import Loop
+from ddpify.facts.tree import FUNCTIONS
+from ddpify.facts.values import Thing, Value
+from ddpify.source import Site
+
+_MADE: Final = object()  # what is there and no constant: an optimizer, for one
+
+
+def phases(m: Machine, training: tuple[TrainingLoop, ...]) -> dict[Site, str]:
+    """The test of each such loop that holds where it trains; "" where none is known."""
+    trained = {t for loop in training for t in loop.loaders}
+    found: dict[Site, str] = {}
+    for site in sorted({loop.batch.site for loop in training}):
+        passes = [loop for loop in m.loops if loop.site == site and _loaders(loop)]
+        train = [loop for loop in passes if trained.issuperset(_loaders(loop))]
+        evaluate = [loop for loop in passes if trained.isdisjoint(_loaders(loop))]
+        if len(train) < len(passes):
+            told = evaluate and len(train) + len(evaluate) == len(passes)
+            asked = _asked(m, [loop for loop in training if loop.batch.site == site])
+            tests = (_test(name, train, evaluate) for name in sorted(asked))
+            found[site] = next(filter(None, tests), "") if told else ""
+    return found
+
+
+def _loaders(loop: Loop) -> tuple[Thing, ...]:
+    return made_by_calls(loaders_in(loop.over))
+
+
+def _asked(m: Machine, training: list[TrainingLoop]) -> set[str]:
+    """The names that every ``if`` around these backward passes asks, in the loop's own function."""
+    found: list[set[str]] = []
+    for call in (loop.backward for loop in training):
+        tree = m.tree(call.site.path)
+        node = tree.expression(call.site)
+        names: set[str] = set()
+        for above in tree.ancestors(node) if node is not None else ():
+            if isinstance(above, FUNCTIONS):
+                break
+            if isinstance(above, ast.If):
+                names |= {n.id for n in ast.walk(above.test) if isinstance(n, ast.Name)}
+        found.append(names)
+    return set.intersection(*found) if found else set()
+
+
+def _test(name: str, train: list[Loop], evaluate: list[Loop]) -> str:
+    """``phase == "train"`` where the name is that in all passes that train, and no other."""
+    yes, no = ({_constant(loop.names.get(name)) for loop in loops} for loops in (train, evaluate))
+    value = next(iter(yes)) if len(yes) == 1 else None
+    if value is _MADE:
+        return f"{name} is not None" if no == {None} else ""
+    if not isinstance(value, (str, bool)) or yes & no or _MADE in no:
+        return ""
+    return f"{name} == {value!r}".replace("'", '"') if isinstance(value, str) else _of(name, value)
+
+
+def _of(name: str, value: bool) -> str:
+    return name if value else f"not {name}"
+
+
+def _constant(value: Value | None) -> object:
+    if value is None or not value.known:
+        return _MADE
+    return value.const
