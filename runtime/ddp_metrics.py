@@ -44,11 +44,15 @@ def _addend(value: Any) -> Any:
 
 
 def reduce_mean(*values: Any) -> Any:
-    """The mean over the ranks, right where they hold equally many samples (*collective*)."""
-    sums, ranks = reduce_sum(*values), get_world_size()
-    if ranks == 1:
-        return sums
-    return sums / ranks if len(values) == 1 else tuple(total / ranks for total in sums)
+    """The mean over the ranks, right where they hold equally many samples (*collective*).
+
+    Of a list that of each entry.
+    """
+    numbers = [n for value in values for n in (value if isinstance(value, list) else [value])]
+    *sums, _ = reduce_sum(*numbers, None)
+    means = iter(sums if (ranks := get_world_size()) == 1 else [total / ranks for total in sums])
+    found = tuple([next(means) for _ in v] if isinstance(v, list) else next(means) for v in values)
+    return found[0] if len(values) == 1 else found
 
 
 def reduce_meter(*meters: Any) -> None:

@@ -51,10 +51,12 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     end = LoopEnd(
         loop, m.where(f), sums, means, found, others, summed, lists.samples, lists.batches
     )
-    end = replace(end, held=held)
+    end = replace(end, held=held, numbers=lists.numbers)
     _keep(m, f, end, owned)
     for name in (*sums, *means):
         _set(f, name)
+    for name in lists.numbers:
+        growth.averaged(_get(f, name) or NOTHING)
     for name in (*lists.samples, *lists.batches):
         f.bind(name, growth.gathered(_get(f, name) or NOTHING, loop.site))
 
@@ -136,6 +138,7 @@ def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
         means=both("means"),
         samples=both("samples"),
         batches=both("batches"),
+        numbers=both("numbers"),
         others=others,
     )
 

@@ -143,7 +143,8 @@ class LoopEnd:
     ``sums`` and ``means`` are names to add up and to average over the ranks, ``meters``
     names of objects with ``sum``, ``count`` and ``avg``; ``others`` are bound in the loop,
     read after it, and not understood. ``samples`` and ``batches`` are names of lists to put
-    together, with one entry per sample or per batch. ``reduced`` are those that the program sums
+    together, with one entry per sample or per batch, ``numbers`` of lists with a mean over each
+    batch. ``reduced`` are those that the program sums
     over the ranks itself, ``owned`` the attributes of objects among all of these, ``held`` the
     meters with numbers of this rank.
     """
@@ -159,11 +160,14 @@ class LoopEnd:
     batches: tuple[str, ...] = ()
     owned: frozenset[tuple[Thing, str]] = frozenset()
     held: tuple[str, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def communicates(self) -> bool:
         """Whether the ranks have to combine anything after the loop."""
-        return bool(self.sums or self.means or self.meters or self.samples or self.batches)
+        return bool(
+            self.sums or self.means or self.meters or self.samples or self.batches or self.numbers
+        )
 
 
 @dataclass(frozen=True)

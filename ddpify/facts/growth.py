@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from ddpify.facts import carried
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Bind, Call
-from ddpify.facts.joining import flat_deps, flat_measure, join, parts_of
+from ddpify.facts.joining import flat_deps, flat_measure, join, listed, parts_of
+from ddpify.facts.locality import is_local
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows, per_sample
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 LISTS = (Kind.TUPLE, Kind.ITERATOR)
@@ -44,6 +45,7 @@ class Filled:
     samples: tuple[str, ...]
     batches: tuple[str, ...]
     others: tuple[str, ...]
+    numbers: tuple[str, ...]
 
 
 def extended(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
@@ -138,7 +140,7 @@ def _above(loop: Loop) -> Iterator[Loop]:
 
 def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> Filled:
     """The lists that a loop over a loader fills and that are read after it, by their names."""
-    found: dict[str, list[str]] = {"samples": [], "batches": [], "": []}
+    found: dict[str, list[str]] = {"samples": [], "batches": [], "": [], "numbers": []}
     tree = m.tree(loop.site.path)
     trains = _trains(m, loop)
     for name in _grown_in(m, f, loop):
@@ -149,8 +151,42 @@ def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> 
         begun = usual is not None and name in dict(_begun(m, f, loop))
         grown = growth(tree, usual, name) if usual is not None and begun else None
         which = _which(m, f, node, grown) if grown is not None else ""
+        which = which or ("numbers" if _means(m, loop, value) else "")
         found[which].append(name)
-    return Filled(tuple(found["samples"]), tuple(found["batches"]), tuple(found[""]))
+    return Filled(
+        tuple(found["samples"]),
+        tuple(found["batches"]),
+        tuple(found[""]),
+        tuple(found["numbers"]),
+    )
+
+
+def _means(m: Machine, loop: Loop, value: Value) -> bool:
+    """Whether a list gets one mean in each pass that ranks make: ``losses.append(loss.item())``."""
+    thing = _list(m, value)
+    if thing is None or listed(value) is not Measure.MEAN:
+        return False
+    grown = [
+        event
+        for event in m.events.during(loop)
+        if isinstance(event, Call) and event.receiver is not None and event.name[1:] in MUTATES
+        if thing in event.receiver.things
+    ]
+    return bool(grown) and all(
+        event.name == ".append"
+        and len(event.args) == 1
+        and event.args[0].measure is Measure.MEAN
+        and not any(is_local(m, guard.test) for guard in event.where.conditions())
+        for event in grown
+    )
+
+
+def averaged(value: Value) -> None:
+    """Such a list after the ranks have averaged each entry, in place."""
+    for thing in value.things:
+        held = thing.inner or NOTHING
+        deps = frozenset(d for d in flat_deps(held) if d.kind is not Kind.BATCH)
+        thing.inner = Value((), deps)
 
 
 def _trains(m: Machine, loop: Loop) -> bool:

@@ -101,6 +101,9 @@ def _with_element(
     changed = base
     if base.keys is not None and not differs(index):
         changed = containers.with_entry(base, index, value)
+    elif _is_all(target.slice):  # `losses[:] = reduce_mean(losses)`: nothing is left of it
+        given = value.deps | frozenset(value.things)
+        changed = replace(base, deps=given, items=value.items, keys=None, origins=spread(value))
     elif isinstance(target.slice, ast.Slice) and base.items is not None:
         changed = _with_slice(base, index, value)
     elif isinstance(key, int) and base.items is not None and -len(base.items) <= key:
@@ -117,6 +120,10 @@ def _with_element(
             one = Symbol(f"{key_of(base)}[{key_of(index)}]=@{m.order}")
             changed = replace(changed, atoms=(one, one))
     return changed
+
+
+def _is_all(index: ast.expr) -> bool:
+    return isinstance(index, ast.Slice) and not (index.lower or index.upper or index.step)
 
 
 def _with_slice(base: RankValue, bounds: RankValue, value: RankValue) -> RankValue:

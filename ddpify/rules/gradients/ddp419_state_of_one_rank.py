@@ -24,6 +24,7 @@ from ddpify.source import Site
 
 _OPTIM: Final = "torch.optim."
 _SCHEDULE: Final = "torch.optim.lr_scheduler."
+_TRAINED: Final = (Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
 _CLIPS: Final = "torch.nn.utils.clip_grad"
 _SPOKEN: Final = {
     "step": "step the optimizer",
@@ -68,8 +69,13 @@ def _states(facts: Facts) -> Iterator[tuple[Site, Where, Value, str]]:
         base = facts.values.get(tree.site(node.value)) if isinstance(node, ast.Subscript) else None
         if base is not None and base.dep(Kind.OPTIMIZER):
             yield bind.site, bind.where, bind.value, "set the optimizer's options"
+    for access in facts.accesses:
+        if access.stored and access.attribute == "requires_grad" and access.base.dep(*_TRAINED):
+            yield access.where.statement, access.where, NOTHING, "freeze weights"
     for call in facts.calls:
         owner = call.receiver
+        if owner is not None and call.name == ".load_state_dict" and owner.of(*_TRAINED):
+            yield call.site, call.where, NOTHING, "load weights"
         if owner is not None and call.name == ".step" and owner.of(Kind.SCHEDULER):
             yield call.site, call.where, NOTHING, "go on with the schedule"
         if owner is not None and call.name == ".add_param_group" and owner.of(Kind.OPTIMIZER):

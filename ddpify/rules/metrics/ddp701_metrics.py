@@ -55,7 +55,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if not lines or end.loop.site in done:
             continue
         done.add(end.loop.site)
-        names = ", ".join((*end.sums, *end.means, *end.meters, *end.samples, *end.batches))
+        names = ", ".join(
+            (*end.sums, *end.means, *end.meters, *end.samples, *end.batches, *end.numbers)
+        )
         yield Finding(
             "DDP701",
             end.loop.site,
@@ -80,6 +82,7 @@ def _everywhere(facts: Facts, end: LoopEnd) -> LoopEnd:
         means=kept(end.means),
         samples=kept(end.samples),
         batches=kept(end.batches),
+        numbers=kept(end.numbers),
     )
 
 
@@ -94,6 +97,7 @@ def _lines(end: LoopEnd) -> list[str]:
         if names:
             joined = ", ".join(names)
             lines.append(f"{joined} = {how}({joined})")
+    lines += [f"{name}[:] = reduce_mean({name})" for name in end.numbers]
     if end.meters:
         lines.append(f"reduce_meter({', '.join(end.meters)})")
     return ["\n".join(lines)] if lines else []
