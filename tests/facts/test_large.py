@@ -194,3 +194,18 @@ def test_what_a_forward_returns_is_read_once_however_its_names_are_entwined(
     for _ in range(2):
         ProgramReader(project).run()
         assert len(asked) == len(set(asked)) > 0
+
+
+def _nested(depth: int) -> str:
+    loops = "".join(f"{'    ' * n}for i{n} in range(9):\n" for n in range(depth))
+    return f"import numpy as np\n{loops}{'    ' * depth}print(np.zeros(9))\n"
+
+
+def test_loops_in_each_other_are_read_as_often_as_there_are_of_them(tmp_path: Path) -> None:
+    spent = {}
+    for depth in (1, 4, 8):
+        (tmp_path / "main.py").write_text(_nested(depth))
+        machine = ProgramReader(Project(tmp_path, tmp_path / "main.py"))
+        machine.run()
+        spent[depth] = machine.spent
+    assert spent[8] - spent[4] < 4 * (spent[4] - spent[1])
