@@ -7,15 +7,20 @@ import io
 import sys
 import tokenize
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar, cast
 
 from ddpify.literals import LARGE, without_tables
 from ddpify.respelling import NOW, modernized, respelled
 from ddpify.respelling import Respelled as Respelled
 from ddpify.site import Site as Site
 from ddpify.site import Span as Span
+
+Node = TypeVar("Node", bound=ast.AST)
+Found = TypeVar("Found")
 
 
 class UnreadableSource(Exception):
@@ -153,6 +158,17 @@ class Source:
 
     @cached_property
     def _sites(self) -> dict[ast.AST, Site]:
+        return {}
+
+    def once(self, find: Callable[[Node], Found], node: Node) -> Found:
+        """What ``find`` says of a node of the tree, asked once in all readings of the file."""
+        key = (find, node)
+        if key not in self._found:
+            self._found[key] = find(node)
+        return cast(Found, self._found[key])
+
+    @cached_property
+    def _found(self) -> dict[tuple[object, ast.AST], object]:
         return {}
 
     def segment(self, span: Span) -> str:

@@ -41,10 +41,11 @@ def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -
         return whole
     reading = _Reading(m, f, model, info, whole, event)
     returned = [n.value for n in reading.tree.nodes(info.node) if isinstance(n, ast.Return)]
-    if len(returned) != 1 or returned[0] is None or reading.compares():
+    compares = info.module.source.once(_compares, info.node)
+    if len(returned) != 1 or returned[0] is None or compares:
         return whole
     if not whole.of(Kind.TUPLE):
-        return reading.loss(returned[0]) or reading.mean(returned[0]) or whole
+        return reading.loss(returned[0]) or reading.mean() or whole
     parts = returned[0].elts if isinstance(returned[0], ast.Tuple) else []
     made = whole.things[0]
     if len(parts) != len(made.items or ()):
@@ -74,22 +75,7 @@ class _Reading:
 
     def __post_init__(self) -> None:
         self.tree = self.m.tree(self.info.site.path)
-        self.bound = {}
-        for node in self.tree.nodes(self.info.node):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                self.bound.setdefault(node.id, []).append(node)
-
-    def compares(self) -> bool:
-        """Whether samples may be compared with each other: `rows @ rows.t()`."""
-        nodes = self.tree.nodes(self.info.node)
-        products = [n for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult)]
-        calls = [n for n in nodes if isinstance(n, ast.Call)]
-        if any(_last(n.func) in PAIRS for n in calls):
-            return True
-        calls = [n for n in calls if _last(n.func) in PRODUCTS]
-        operands = [o for n in products for o in (n.left, n.right)]
-        operands += [o for n in calls for o in (n.func, *n.args)]
-        return any(transposed(o) and not ast.unparse(o).startswith("self.") for o in operands)
+        self.bound = self.info.module.source.once(_stores, self.info.node)
 
     def loss(self, returned: ast.expr) -> Value | None:
         """What a criterion gives that is returned as it is, or under one name."""
@@ -102,9 +88,9 @@ class _Reading:
         value = self.m.evaluate(frame, call)
         return value.but(deps=value.deps | self.whole.deps)
 
-    def mean(self, returned: ast.expr) -> Value | None:
+    def mean(self) -> Value | None:
         """The mean over the batch that is returned, as critics do."""
-        averages = inner_means.is_mean(self.info.node, returned)
+        averages = self.info.module.source.once(inner_means.is_mean, self.info.node)
         return Value((), self.whole.deps, Measure.MEAN) if averages else None
 
     def _made(self, returned: ast.expr) -> ast.Call | None:
@@ -172,6 +158,28 @@ class _Reading:
         call = _weighed(call)
         given = [k.value for k in call.keywords if k.arg == "target"] or call.args[1:2]
         return set(_names(given[0])) if given else {""}
+
+
+def _stores(function: ast.AST) -> dict[str, list[ast.AST]]:
+    """Where each name is bound."""
+    found: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.setdefault(node.id, []).append(node)
+    return found
+
+
+def _compares(function: ast.AST) -> bool:
+    """Whether samples may be compared with each other: `rows @ rows.t()`."""
+    nodes = list(ast.walk(function))
+    products = [n for n in nodes if isinstance(n, ast.BinOp) and isinstance(n.op, ast.MatMult)]
+    calls = [n for n in nodes if isinstance(n, ast.Call)]
+    if any(_last(n.func) in PAIRS for n in calls):
+        return True
+    calls = [n for n in calls if _last(n.func) in PRODUCTS]
+    operands = [o for n in products for o in (n.left, n.right)]
+    operands += [o for n in calls for o in (n.func, *n.args)]
+    return any(transposed(o) and not ast.unparse(o).startswith("self.") for o in operands)
 
 
 def _weighed(call: ast.Call) -> ast.Call:

@@ -8,22 +8,22 @@ def forward(self, x):
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from ddpify.facts.scopes import FunctionNode
 
 SHAPES = frozenset("view reshape squeeze unsqueeze flatten contiguous float".split())
 
 
-def is_mean(function: FunctionNode, returned: ast.expr) -> bool:
+def is_mean(function: FunctionNode) -> bool:
     """Whether the one thing returned is one number, the mean of what layers make of the samples.
 
     ``x.mean(0)`` alone may be over another axis: it has one entry where it is ``view(1)``.
     """
-    if isinstance(function, ast.Lambda):
+    found = [n.value for n in ast.walk(function) if isinstance(n, ast.Return)]
+    if isinstance(function, ast.Lambda) or len(found) != 1 or found[0] is None:
         return False
-    made = _made(function, returned)
-    averaged = _averaged(made, ast.unparse(returned).endswith((".view(1)", ".reshape(1)")))
+    made = _made(function, found[0])
+    averaged = _averaged(made, ast.unparse(found[0]).endswith((".view(1)", ".reshape(1)")))
     return averaged is not None and _is_output(function, averaged, made)
 
 
@@ -61,7 +61,7 @@ def _is_output(function: ast.AST, node: ast.expr, made: ast.expr) -> bool:
     """Whether layers make this of what the model is given: an entry, or as many, per sample."""
     node = _shaped(node)
     if isinstance(node, ast.Name):
-        given = [v for v in bound(function, node.id) if made not in ast.walk(v)]
+        given = [v for v in bindings(function).get(node.id, ()) if made not in ast.walk(v)]
         return bool(given) and all(_is_layers(_shaped(value)) for value in given)
     return _is_layers(node)
 
@@ -75,16 +75,22 @@ def _is_layers(node: ast.expr) -> bool:
     return ast.unparse(layers).startswith("self.")
 
 
-def bound(function: ast.AST, name: str) -> Iterator[ast.expr]:
-    """All that a name is bound to; itself, which is no layer, where that is not plain."""
+def bindings(function: ast.AST) -> dict[str, list[ast.expr]]:
+    """All that each name is bound to; itself, which is no layer, where that is not plain."""
+    found: dict[str, list[ast.expr]] = {}
     for node in ast.walk(function):
-        if isinstance(node, ast.stmt) and not _blocks(node) and name in _stored(node):
+        if isinstance(node, ast.stmt) and not _blocks(node):
             plain = isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-            yield node.value if plain and isinstance(node, ast.Assign) else ast.Name(name)
+            value = node.value if plain and isinstance(node, ast.Assign) else None
         elif isinstance(node, (ast.For, ast.withitem)):
-            target = node.target if isinstance(node, ast.For) else node.optional_vars
-            if target is not None and name in _stored(target):
-                yield ast.Name(name)
+            value = None
+        else:
+            continue
+        target = node if isinstance(node, ast.stmt) else node.optional_vars
+        target = target.target if isinstance(target, ast.For) else target
+        for name in _stored(target) if target is not None else ():
+            found.setdefault(name, []).append(value or ast.Name(name))
+    return found
 
 
 def _blocks(node: ast.stmt) -> bool:

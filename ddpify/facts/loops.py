@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ddpify.facts import growth
 from ddpify.facts.joining import join
@@ -18,14 +18,29 @@ def for_loop(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> bool:
     over = m.evaluate(f, node.iter)
     element = _loop_element(m, f, node, over)
     loop = _open_loop(m, f, node, over, ast.unparse(node.target), "for")
-    for each in _written_out(over) or (element, element):
-        m.assign(f, node.target, each)
-        _loop_body(m, f, node.body)
+    for _ in _rounds(m, f, loop):
+        for each in _written_out(over) or (element,):
+            m.assign(f, node.target, each)
+            _loop_body(m, f, node.body)
     f.loop = loop.parent
     growth.fill(m, f, loop, node)
     m.close_loop(f, loop)
     _orelse(m, f, node)
     return False
+
+
+def _rounds(m: Machine, f: Frame, loop: Loop) -> Iterator[None]:
+    """Twice, as the second finds what the first has left; once in the second of a loop around it.
+
+    There both were read: four loops in each other are five rounds of the innermost, not sixteen.
+    """
+    key, second = (loop.site, f.stack), m.second_round
+    if not (second and key in m.repeated):
+        yield
+        m.second_round = True
+    yield
+    m.second_round = second
+    m.repeated.add(key)
 
 
 def _orelse(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> None:
@@ -39,12 +54,12 @@ def _orelse(m: Machine, f: Frame, node: ast.For | ast.AsyncFor | ast.While) -> N
 
 
 def _written_out(over: Value) -> tuple[Value, ...]:
-    """The passes of `for phase in ("train", "val")`, each with its own constant, twice."""
+    """The passes of `for phase in ("train", "val")`, each with its own constant."""
     thing = over.things[0] if len(over.things) == 1 else None
     items = thing.items if thing is not None and thing.inner is None else None
     if not items or len(items) > MOST_PASSES or not all(isinstance(i.const, str) for i in items):
         return ()
-    return (*items, *items)
+    return items
 
 
 def _loop_element(m: Machine, f: Frame, node: ast.For | ast.AsyncFor, over: Value) -> Value:
@@ -58,7 +73,7 @@ def _loop_element(m: Machine, f: Frame, node: ast.For | ast.AsyncFor, over: Valu
 def while_loop(m: Machine, f: Frame, node: ast.While) -> bool:
     m.evaluate(f, node.test)
     loop = _open_loop(m, f, node, NOTHING, "", "while")
-    for _ in range(2):
+    for _ in _rounds(m, f, loop):
         _loop_body(m, f, node.body)
         again = m.evaluate(f, node.test)
         loop.exits.append(Guard(again, loop.header, False))

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ddpify.facts.criteria import is_loss
 from ddpify.facts.details import OpenLoss
 from ddpify.facts.fresh import method_of
-from ddpify.facts.inner_means import bound
+from ddpify.facts.inner_means import bindings
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.scopes import ClassInfo, FunctionInfo
@@ -26,6 +27,7 @@ from ddpify.facts.values import Kind, Thing, Value
 
 REDUCES = frozenset({"mean", "sum"})
 DEEP = 3
+SELF = "self"
 
 
 def is_open(m: Machine, value: Value) -> bool:
@@ -43,7 +45,17 @@ def may_compute_loss(model: Thing) -> bool:
     info = method_of(model, "forward")
     if info is None:
         return not isinstance(model.ref, ClassInfo) and "torch.nn." not in model.name
-    return any(node is None or _makes_one(node) for node in _reached(info))
+    waiting, seen = [info], {info}
+    while waiting:
+        info = waiting.pop()
+        written = _written(info)
+        if any(each.makes_one for each in written) or _calls_unknown(info):
+            return True
+        found = [*_methods(info), *_globals(info, {n for each in written for n in each.names})]
+        new = [each for each in dict.fromkeys(found) if each not in seen]
+        seen.update(new)
+        waiting += new
+    return False
 
 
 def returns_one(model: Thing) -> bool:
@@ -52,19 +64,30 @@ def returns_one(model: Thing) -> bool:
     It has no rows then, though it is made of one tensor with rows.
     """
     info = method_of(model, "forward")
-    if info is None or isinstance(info.node, ast.Lambda):
+    return info is not None and info.module.source.once(_returns_one, info.node)
+
+
+def _returns_one(function: ast.AST) -> bool:
+    """``return recon + kl`` where one of them is a number; of a name what it is bound to."""
+    if isinstance(function, ast.Lambda):
         return False
-    found = [n.value for n in ast.walk(info.node) if isinstance(n, ast.Return) and n.value]
-    return any(_is_one(info.node, value, DEEP) for value in found)
+    bound, seen = bindings(function), set[str]()
+    values = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value]
+    for _ in range(DEEP + 1):
+        parts = [part for value in values for part in _parts(value)]
+        if any(map(_makes_one, parts)):
+            return True
+        names = {part.id for part in parts if isinstance(part, ast.Name)} - seen
+        seen |= names
+        values = [value for name in names for value in bound.get(name, ())]
+    return False
 
 
-def _is_one(function: ast.AST, node: ast.AST, depth: int) -> bool:
-    """``recon + kl`` where one of them is a number; of a name what it is bound to."""
-    if isinstance(node, ast.Name) and depth:
-        return any(_is_one(function, value, depth - 1) for value in bound(function, node.id))
+def _parts(node: ast.AST) -> list[ast.AST]:
+    """The operands of what is put together, else the expression itself."""
     if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.IfExp)):
-        return any(_is_one(function, part, depth) for part in ast.iter_child_nodes(node))
-    return _makes_one(node)
+        return [part for child in ast.iter_child_nodes(node) for part in _parts(child)]
+    return [node]
 
 
 def _makes_one(node: ast.AST) -> bool:
@@ -79,45 +102,55 @@ def _makes_one(node: ast.AST) -> bool:
     return is_loss(name) or (name.endswith("Loss") and name[:1].isupper())
 
 
-def _reached(start: FunctionInfo) -> Iterator[ast.AST | None]:
-    """All that is written in a function, and in those of the project that it names.
+@dataclass(frozen=True)
+class _Wording:
+    """What is written in a piece of text: names, ``self.x``, calls of it, what makes one number."""
 
-    None stands for what is not known: a module that the model was given.
-    """
-    waiting, seen = [start], {start}
-    while waiting:
-        info = waiting.pop()
-        for node in ast.walk(info.node):
-            yield node
-            for found in _named(info, node):
-                if not isinstance(found, FunctionInfo):
-                    yield found
-                elif found not in seen:
-                    seen.add(found)
-                    waiting.append(found)
+    makes_one: bool
+    names: frozenset[str]
+    own: frozenset[str]
+    called: frozenset[str]
+    name: str  # if it is a name and nothing else
+
+    @classmethod
+    def of(cls, node: ast.AST) -> _Wording:
+        """All of a function, or of an expression."""
+        nodes = list(ast.walk(node))
+        names = frozenset(n.id for n in nodes if isinstance(n, ast.Name))
+        calls = [ast.unparse(n.func) for n in nodes if isinstance(n, ast.Call)]
+        attributes = [n for n in nodes if isinstance(n, ast.Attribute)]
+        own = frozenset(
+            n.attr for n in attributes if isinstance(n.value, ast.Name) and n.value.id == SELF
+        )
+        called = frozenset(text[len(SELF) + 1 :] for text in calls if text.startswith(f"{SELF}."))
+        name = node.id if isinstance(node, ast.Name) else ""
+        return cls(any(map(_makes_one, nodes)), names, own, called, name)
 
 
-def _named(info: FunctionInfo, node: ast.AST) -> Iterator[FunctionInfo | ast.AST | None]:
-    """What a name stands for; of ``self.layer`` what a method has stored there."""
-    if isinstance(node, ast.Name):
-        yield from _global(info, node)
-    if isinstance(node, ast.Call) and info.owner and ast.unparse(node.func).startswith("self."):
-        layers = stored(info.owner, ast.unparse(node.func)[5:])
-        names = (layer.id for layer in layers if isinstance(layer, ast.Name))
-        yield from (None for name in names if name not in info.module.globals)
-    if isinstance(node, ast.Attribute) and info.owner and ast.unparse(node.value) == "self":
-        method = info.owner.lookup(node.attr)
+def _written(info: FunctionInfo) -> list[_Wording]:
+    """What is written in a function, and where its class stores what it takes from ``self``."""
+    text = info.module.source.once(_Wording.of, info.node)
+    return [text, *(made for name in text.own for made in _made(info, name))]
+
+
+def _calls_unknown(info: FunctionInfo) -> bool:
+    """Whether a module is called that the model was given."""
+    called = info.module.source.once(_Wording.of, info.node).called
+    given = {made.name for name in called for made in _made(info, name) if made.name}
+    return not given <= info.module.globals.keys()
+
+
+def _methods(info: FunctionInfo) -> Iterator[FunctionInfo]:
+    for name in info.module.source.once(_Wording.of, info.node).own if info.owner else ():
+        method = info.owner.lookup(name) if info.owner else None
         things = method.things if method is not None else ()
         yield from (thing.ref for thing in things if isinstance(thing.ref, FunctionInfo))
-        for made in stored(info.owner, node.attr):
-            for part in ast.walk(made):
-                yield part
-                yield from _global(info, part) if isinstance(part, ast.Name) else ()
 
 
-def _global(info: FunctionInfo, name: ast.Name) -> Iterator[FunctionInfo]:
-    known = info.module.globals.get(name.id)
-    for thing in known.things if known is not None else ():
+def _globals(info: FunctionInfo, names: set[str]) -> Iterator[FunctionInfo]:
+    """The functions that names stand for; of a class its ``forward``."""
+    known = [info.module.globals[name] for name in names if name in info.module.globals]
+    for thing in (thing for value in known for thing in value.things):
         if isinstance(thing.ref, FunctionInfo):
             yield thing.ref
         elif isinstance(thing.ref, ClassInfo):
@@ -126,16 +159,27 @@ def _global(info: FunctionInfo, name: ast.Name) -> Iterator[FunctionInfo]:
             yield from (ref for ref in refs if isinstance(ref, FunctionInfo))
 
 
-def stored(owner: ClassInfo, name: str) -> Iterator[ast.expr]:
-    """All that the methods of a class store in ``self`` under a name."""
-    for info in owner.mro():
-        for node in ast.walk(info.node):
-            if isinstance(node, ast.Assign):
-                pairs = [pair for target in node.targets for pair in _pairs(target, node.value)]
-                yield from (value for kept, value in pairs if ast.unparse(kept) == f"self.{name}")
+def _made(info: FunctionInfo, name: str) -> list[_Wording]:
+    """All that the methods of a function's class store in ``self`` under a name."""
+    line = info.owner.mro() if info.owner is not None else []
+    return [
+        made for each in line for made in each.module.source.once(_stores, each.node).get(name, ())
+    ]
 
 
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _stores(owner: ast.ClassDef) -> dict[str, list[_Wording]]:
+    """What is stored in ``self``, by name."""
+    assigned = (node for node in ast.walk(owner) if isinstance(node, ast.Assign))
+    pairs = (p for node in assigned for t in node.targets for p in pairs(t, node.value))
+    found: dict[str, list[_Wording]] = {}
+    for kept, value in pairs:
+        text = ast.unparse(kept)
+        if text.startswith(f"{SELF}."):
+            found.setdefault(text[len(SELF) + 1 :], []).append(_Wording.of(value))
+    return found
+
+
+def pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.expr]]:
     if isinstance(target, ast.Tuple):
         each = value.elts if isinstance(value, ast.Tuple) else [value] * len(target.elts)
         yield from zip(target.elts, each, strict=False)

@@ -11,6 +11,7 @@ from ddpify.facts.scopes import Guard
 from ddpify.facts.values import Kind, Thing, Value
 
 Names = tuple[str, ...]
+Displays = tuple[type[ast.expr], ...]
 OUTPUTS = "outputs"  # a list of what a model returns
 
 
@@ -41,27 +42,27 @@ def _lists(model: Thing, trains: bool, alone: bool) -> bool:
     info = method_of(model, "forward")
     if info is None:
         return False
-    lists = _Lists(info.node, (ast.List, ast.Tuple) if alone else (ast.List,))
-    every = [n for n in lists.nodes if isinstance(n, ast.Return)]
-    tests = [n for n in lists.nodes if isinstance(n, ast.If)]
-    branches = [n.body for n in tests if ast.unparse(n.test) == "self.training"]
-    branches += [n.orelse for n in tests if ast.unparse(n.test) == "not self.training"]
-    training = [n for n in every if any(n in branch for branch in branches)]
+    lists = info.module.source.once(_Lists, info.node)
+    displays = (ast.List, ast.Tuple) if alone else (ast.List,)
     return any(
-        bool(chosen) and all(lists.fixed(n.value) for n in chosen)
-        for chosen in ([every, training] if trains else [every])
+        bool(chosen) and all(lists.fixed(n.value, displays) for n in chosen)
+        for chosen in ([lists.every, lists.training] if trains else [lists.every])
     )
 
 
 class _Lists:
     """The lists of a ``forward``, and whether the samples say how long they are."""
 
-    def __init__(self, node: ast.AST, displays: tuple[type[ast.expr], ...]) -> None:
-        self.displays = displays
-        self.nodes = list(ast.walk(node))
+    def __init__(self, node: ast.AST) -> None:
+        nodes = list(ast.walk(node))
+        self.every = [n for n in nodes if isinstance(n, ast.Return)]
+        tests = [n for n in nodes if isinstance(n, ast.If)]
+        branches = [n.body for n in tests if ast.unparse(n.test) == "self.training"]
+        branches += [n.orelse for n in tests if ast.unparse(n.test) == "not self.training"]
+        self.training = [n for n in self.every if any(n in branch for branch in branches)]
         self.bound: dict[str, list[ast.expr]] = {}
         self.grown: set[str] = set()  # perhaps in some calls only, or as often as samples say
-        for each in self.nodes:
+        for each in nodes:
             if isinstance(each, ast.Assign):
                 for target in each.targets:
                     if isinstance(target, ast.Name):
@@ -69,18 +70,18 @@ class _Lists:
             elif isinstance(each, (ast.If, ast.For, ast.While, ast.Try)) and not _of_self(each):
                 self.grown |= {n.id for n in ast.walk(each) if isinstance(n, ast.Name)}
 
-    def fixed(self, value: ast.expr | None, depth: int = 4) -> bool:
+    def fixed(self, value: ast.expr | None, displays: Displays, depth: int = 4) -> bool:
         """Whether an expression is a list that is as long in each call."""
         if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and depth:
-            return self.fixed(value.left, depth - 1) and self.fixed(value.right, depth - 1)
+            return all(self.fixed(n, displays, depth - 1) for n in (value.left, value.right))
         if isinstance(value, ast.Name) and depth:
             made = self.bound.get(value.id, [])
-            same = bool(made) and all(self.fixed(one, depth - 1) for one in made)
+            same = bool(made) and all(self.fixed(one, displays, depth - 1) for one in made)
             return same and value.id not in self.grown
         if isinstance(value, ast.ListComp):
             parts = value.generators
             return all(not part.ifs and _of_self(part) for part in parts)
-        return isinstance(value, self.displays) and not _starred(getattr(value, "elts", []))
+        return isinstance(value, displays) and not _starred(getattr(value, "elts", []))
 
 
 def _of_self(node: ast.AST) -> bool:
@@ -96,16 +97,22 @@ def names_of(model: Thing, guards: Iterable[Guard]) -> Names:
     info = method_of(model, "forward")
     if info is None:
         return ()
+    bound = info.module.source.once(_assigned, info.node)
+    returned = reached(model, info, guards)
+    named = {_names(_bound(value, bound), bound) for value in returned}
+    return named.pop() if len(named) == 1 else ()
+
+
+def _assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
+    """What each name is bound to, of one among several what all are."""
     bound: dict[str, list[ast.expr]] = {}
-    for each in ast.walk(info.node):
+    for each in ast.walk(function):
         if isinstance(each, ast.Assign):
             for target in each.targets:
                 for name in (n for n in ast.walk(target) if isinstance(n, ast.Name)):
                     whole = target is name
                     bound.setdefault(name.id, []).append(each.value if whole else target)
-    returned = reached(model, info, guards)
-    named = {_names(_bound(value, bound), bound) for value in returned}
-    return named.pop() if len(named) == 1 else ()
+    return bound
 
 
 def _bound(value: ast.expr | None, bound: dict[str, list[ast.expr]]) -> ast.expr | None:

@@ -46,6 +46,8 @@ class Machine(Protocol):
     tallied: dict[Site, set[Thing]]
     modules: dict[str, ModuleInfo]
     entered_at: set[Site]
+    second_round: bool
+    repeated: set[tuple[Site, tuple[Site, ...]]]
     ends: dict[tuple[Site, tuple[Site, ...]], LoopEnd]
     parallel: bool  # whether `nn.DataParallel` was called
     summaries: Summaries

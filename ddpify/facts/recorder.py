@@ -29,6 +29,8 @@ class ReadingRecord:
         self.now = 0
         self.events = Events()
         self.loops: list[Loop] = []
+        self.second_round = False  # of a loop around what is read
+        self.repeated: set[tuple[Site, tuple[Site, ...]]] = set()  # loops of which two were read
         self.unknowns: list[Unknown] = []
         self.values: dict[Site, Value] = {}
         self.tallied: dict[Site, set[Thing]] = {}

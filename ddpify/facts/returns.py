@@ -11,6 +11,7 @@ A setting often decides how much a model returns, and the caller asks the same s
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from ddpify.facts.details import call_that_made
@@ -19,6 +20,7 @@ from ddpify.facts.roles import whole
 from ddpify.facts.scopes import ClassInfo, FunctionInfo, Guard
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.python.arguments import bind
+from ddpify.source import Source
 
 Truth = Callable[[ast.expr], bool | None]
 
@@ -47,23 +49,29 @@ def reached(model: Thing, info: FunctionInfo, guards: Iterable[Guard]) -> list[a
         assert isinstance(test, ast.Attribute)
         return asked.get(_setting(whole(model), test.attr).things)
 
-    return _returned(body, truth)[0]
+    return _returned(info.module.source, body, truth)[0]
 
 
-def _returned(body: Sequence[ast.stmt], truth: Truth) -> tuple[list[ast.expr | None], bool]:
+def _returned(
+    source: Source, body: Sequence[ast.stmt], truth: Truth
+) -> tuple[list[ast.expr | None], bool]:
     """What statements may return, and whether none comes after them."""
     found: list[ast.expr | None] = []
     for statement in body:
         taken = truth(statement.test) if isinstance(statement, ast.If) else None
         if isinstance(statement, ast.If) and taken is not None:
-            inner, ended = _returned(statement.body if taken else statement.orelse, truth)
+            block = statement.body if taken else statement.orelse
+            inner, ended = _returned(source, block, truth)
         else:
-            inner = [n.value for n in ast.walk(statement) if isinstance(n, ast.Return)]
-            ended = isinstance(statement, ast.Return)
+            inner, ended = source.once(_returns, statement), isinstance(statement, ast.Return)
         found += inner
         if ended:
             return found, True
     return found, False
+
+
+def _returns(node: ast.stmt) -> list[ast.expr | None]:
+    return [n.value for n in ast.walk(node) if isinstance(n, ast.Return)]
 
 
 def _setting(model: Thing, name: str) -> Value:
@@ -85,20 +93,31 @@ def _kept(model: Thing, init: FunctionInfo, name: str) -> list[str]:
     """The parameter that a constructor stores under a name, where nothing else does."""
     classes = model.ref.mro() if isinstance(model.ref, ClassInfo) else []
     stores = [
-        node
-        for info in classes
-        for node in ast.walk(info.node)
-        if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
+        node for each in classes for node in each.module.source.once(_stores, each.node)[name]
     ]
     assigned = [
         node
-        for node in ast.walk(init.node)
-        if isinstance(node, ast.Assign) and len(stores) == 1 and node.targets == stores
+        for node in init.module.source.once(_assignments, init.node)
+        if len(stores) == 1 and node.targets == stores
     ]
-    bound = {n.id for n in ast.walk(init.node) if isinstance(n, ast.Name) and _binds(n)}
+    bound = init.module.source.once(_binds, init.node)
     source = ast.unparse(assigned[0].value).split(".") if assigned else []
     return [] if bound & set(source) or not all(map(str.isidentifier, source)) else source
 
 
-def _binds(node: ast.Name) -> bool:
-    return not isinstance(node.ctx, ast.Load)
+def _stores(owner: ast.AST) -> defaultdict[str, list[ast.Attribute]]:
+    """Where attributes are bound, by name."""
+    found = defaultdict[str, list[ast.Attribute]](list)
+    for node in ast.walk(owner):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found[node.attr].append(node)
+    return found
+
+
+def _assignments(function: ast.AST) -> list[ast.Assign]:
+    return [node for node in ast.walk(function) if isinstance(node, ast.Assign)]
+
+
+def _binds(function: ast.AST) -> set[str]:
+    names = (n for n in ast.walk(function) if isinstance(n, ast.Name))
+    return {n.id for n in names if not isinstance(n.ctx, ast.Load)}

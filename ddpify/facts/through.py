@@ -7,11 +7,12 @@ def score(self, x, y):
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import makes_anew, method_of
 from ddpify.facts.joining import join
-from ddpify.facts.open_losses import stored
+from ddpify.facts.open_losses import pairs
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import Kind, Thing, Value, one
@@ -114,8 +115,16 @@ def _is_plain(model: Thing, node: ast.Attribute) -> bool:
     if isinstance(node.ctx, ast.Store):
         return True
     info = model.ref
-    kept = list(stored(info, node.attr)) if isinstance(info, ClassInfo) else []
+    kept = list(_stored(info, node.attr)) if isinstance(info, ClassInfo) else []
     return bool(kept) and all(_is_text(value, info) for value in kept)
+
+
+def _stored(owner: ClassInfo, name: str) -> Iterator[ast.expr]:
+    """All that the methods of a class store in ``self`` under a name."""
+    for node in (node for info in owner.mro() for node in ast.walk(info.node)):
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            given = pairs(target, node.value)
+            yield from (value for kept, value in given if ast.unparse(kept) == f"self.{name}")
 
 
 def _is_text(value: ast.expr, info: object) -> bool:

@@ -6,11 +6,13 @@ experiments as it is said to have: each experiment may train each model on each 
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
 from ddpify.facts import machine as reader
+from ddpify.facts import open_losses
 from ddpify.facts.events import Bind, Forward
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.machine import ProgramReader
@@ -153,3 +155,57 @@ def test_a_large_program_that_is_distributed_is_not_read_to_its_end(
     facts = analyze(project)
     assert facts is not None
     assert facts.status is Status.DISTRIBUTED
+
+
+ENTWINED = """
+import torch
+from rows import Rows
+from torch import nn
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(4, 4)
+    def forward(self, x):
+        a = x
+        b = self.body(x)
+{lines}
+        return a + b
+net = Net()
+for x, y in torch.utils.data.DataLoader(Rows("train"), batch_size=2):
+    for again in range(2):
+        net(x)
+"""
+
+
+def test_what_a_forward_returns_is_read_once_however_its_names_are_entwined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[ast.AST] = []  # operators are one object each
+    known = open_losses._makes_one
+
+    def looked_at(node: ast.AST) -> bool:
+        asked.extend([node] if isinstance(node, ast.expr) else [])
+        return known(node)
+
+    monkeypatch.setattr(open_losses, "_makes_one", looked_at)
+    text = ENTWINED.format(lines="        a = a + b\n        b = b * a\n" * 8)
+    (tmp_path / "main.py").write_text(text)
+    project = Project(tmp_path, tmp_path / "main.py")
+    for _ in range(2):
+        ProgramReader(project).run()
+        assert len(asked) == len(set(asked)) > 0
+
+
+def _nested(depth: int) -> str:
+    loops = "".join(f"{'    ' * n}for i{n} in range(9):\n" for n in range(depth))
+    return f"import numpy as np\n{loops}{'    ' * depth}print(np.zeros(9))\n"
+
+
+def test_loops_in_each_other_are_read_as_often_as_there_are_of_them(tmp_path: Path) -> None:
+    spent = {}
+    for depth in (1, 4, 8):
+        (tmp_path / "main.py").write_text(_nested(depth))
+        machine = ProgramReader(Project(tmp_path, tmp_path / "main.py"))
+        machine.run()
+        spent[depth] = machine.spent
+    assert spent[8] - spent[4] < 4 * (spent[4] - spent[1])
