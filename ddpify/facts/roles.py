@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from ddpify.facts.details import Divided, NumbersPasses, Optimized, call_that_made
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.joining import flat_deps
@@ -122,7 +124,27 @@ def phases(m: Machine, training: tuple[TrainingLoop, ...]) -> tuple[Site, ...]:
         for loop in m.loops
         if loop.site in sites and set(_made_by_calls(loaders_in(loop.over))) - trained
     }
+    mixed |= {loop.batch.site for loop in training if loop.loaders and _in_turns(m, loop)}
     return tuple(sorted(mixed))
+
+
+def _in_turns(m: Machine, loop: TrainingLoop) -> bool:
+    """``for split in splits:`` around the batches, and ``if split == "train":`` at the backward."""
+    outer = loop.batch.parent
+    if outer is None or outer.frame is not loop.batch.frame or counts(outer):
+        return False
+    around = m.tree(outer.site.path).statement(outer.site)
+    names = _names(ast.parse(outer.target))
+    for node in ast.walk(around) if around is not None else ():
+        if isinstance(node, ast.Assign) and names & _names(node.value):
+            names |= {n for target in node.targets for n in _names(target)}
+    asked = (g.site for g in loop.backward.where.guards if g.site.within(loop.batch.site))
+    tests = (m.tree(site.path).expression(site) for site in asked)
+    return any(names & _names(test) for test in tests if test is not None)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _made_by_calls(loaders: tuple[Thing, ...]) -> tuple[Thing, ...]:
