@@ -151,21 +151,28 @@ def share_batches(loader: DataLoader[Any]) -> DataLoader[Any]:
     Its length and ``batch_size`` stay those of all ranks; each pass is a broadcast, for all ranks.
     """
     if get_world_size() > 1:
-        per_rank_batch_size(loader.batch_size or 1)  # or the job ends here
+        per_rank_batch_size(loader.batch_size or 0)  # or the job ends here
         vars(loader)["batch_sampler"] = _BatchShare(loader.batch_sampler)  # it has no setter
     return loader
 
 
 class _BatchShare(Sampler[list[Any]]):
-    """Samples r, r + N, r + 2N ... of each batch for rank r; a short one is padded with its own."""
+    """Samples r, r + N, r + 2N ... of each batch for rank r.
+
+    A batch shorter than those before it is padded with its own, another that does not divide ends
+    the job.
+    """
 
     def __init__(self, batches: Any) -> None:
         self.batches = batches
 
     def __iter__(self) -> Iterator[list[Any]]:
-        ranks, order = get_world_size(), iter(self.batches)  # all ranks draw, and so as often
+        ranks, longest = get_world_size(), 0
+        order = iter(self.batches)  # all ranks draw, and so as often
         while block := broadcast(list(itertools.islice(order, 64))):
             for batch in block:
+                if len(batch) >= longest:
+                    per_rank_batch_size(longest := len(batch))
                 if more := -len(batch) % ranks:
                     said = f"{len(batch)} samples, {ranks} ranks: {more} of them repeated"
                     warnings.warn(said, stacklevel=2)

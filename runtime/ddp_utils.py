@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
-from torch.utils.data import DataLoader, DistributedSampler, Sampler
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Sampler
 
 M = TypeVar("M", bound=nn.Module)
 _sampler_number = itertools.count()
@@ -245,16 +245,17 @@ def same_draws() -> Iterator[None]:
 
 
 def whole_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """A training loader as one process has it, for an evaluation: all samples, none repeated."""
-    ranks = get_world_size()
+    """A loader without a sampler of its own as one process has it: all samples, none repeated."""
+    ranks, sampler = get_world_size(), loader.sampler
     if ranks == 1:
         return loader
-    sampler: Any = loader.sampler  # what distributed_sampler gave
     kept = "num_workers collate_fn pin_memory drop_last timeout worker_init_fn generator"
     kept += " multiprocessing_context prefetch_factor persistent_workers"
     options = {name: getattr(loader, name) for name in kept.split()}
-    size = (loader.batch_size or 1) * ranks
-    return DataLoader(loader.dataset, size, sampler.shuffle, **options)
+    size, shuffle = loader.batch_size or 1, isinstance(sampler, RandomSampler)
+    if isinstance(sampler, DistributedSampler):  # what distributed_sampler gave
+        size, shuffle = size * ranks, sampler.shuffle
+    return DataLoader(loader.dataset, size, shuffle, **options)
 
 
 def evaluation_share(dataset: Sized) -> range | None:

@@ -186,7 +186,7 @@ def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Valu
 def _taint_kept(m: Machine, f: Frame, node: ast.expr, value: Value) -> None:
     """``self.table.loc[key, "loss"] += loss``: so does all that the object has in ``table``."""
     while isinstance(node, (ast.Attribute, ast.Subscript)):
-        owners = m.evaluate(f, node.value).of(Kind.INSTANCE)
+        owners = m.evaluate(f, node.value).of(Kind.INSTANCE, Kind.CRITERION, Kind.MODEL)
         name = node.attr if isinstance(node, ast.Attribute) else ""
         for owner in owners:
             old = owner.attrs.get(name)

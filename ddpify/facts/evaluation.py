@@ -11,13 +11,14 @@ import ast
 from collections.abc import Iterator
 
 from ddpify.facts import roles
+from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Forward
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import TrainingLoop
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.source import Site
 
 
@@ -73,9 +74,14 @@ def evaluated_whole(m: Machine) -> dict[Site, frozenset[Site]]:
         for header in carriers(m.tree(loop.header.path), m.values, loop):
             site = _outermost(loop, header, m, training)
             things = m.values[site].of(Kind.LOADER) if site in m.values else ()
-            if things and trained.issuperset(things):
+            others = [thing for thing in things if thing not in trained]
+            if len(others) < len(things) and all(map(_has_no_sampler, others)):
                 found[site] = frozenset(thing.born for thing in things)
     return found
+
+
+def _has_no_sampler(loader: Thing) -> bool:
+    return all(value.known and value.const is None for value in loader_arguments(loader).samplers)
 
 
 def carriers(tree: Tree, values: dict[Site, Value], loop: Loop) -> Iterator[Site]:

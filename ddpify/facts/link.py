@@ -80,9 +80,10 @@ def _as_migrated(
     shared_before = sharding.presharded(bare) | divided
     averaged, trained = objective.addends(bare), wrapped.sharded | divided
     sharded = wrapped.sharded | shared_before
-    wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
     sizes = sized(bare)
     again = evaluation.evaluated_whole(bare)
+    wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
+    wanted = wanted.difference(*again.values())  # what gives all samples takes them as they come
     wrapped = replace(wrapped, sharded=sharded | wanted, sized=sizes, again=frozenset(again))
     scaled = replace(wrapped, summed=objective.sums(bare, trained))
     wrapped = scaled if scaled.summed and followed(readings.of(scaled)) else wrapped

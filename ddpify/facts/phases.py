@@ -15,7 +15,7 @@ from typing import Final
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import TrainingLoop
 from ddpify.facts.protocol import Machine
-from ddpify.facts.roles import made_by_calls
+from ddpify.facts.roles import counts, made_by_calls
 from ddpify.facts.scopes import Loop
 from ddpify.facts.tree import FUNCTIONS
 from ddpify.facts.values import Thing, Value
@@ -37,7 +37,29 @@ def phases(m: Machine, training: tuple[TrainingLoop, ...]) -> dict[Site, str]:
             asked = _asked(m, [loop for loop in training if loop.batch.site == site])
             tests = (_test(name, train, evaluate) for name in sorted(asked))
             found[site] = next(filter(None, tests), "") if told else ""
+    for loop in training:
+        if loop.loaders and _in_turns(m, loop):
+            found.setdefault(loop.batch.site, "")
     return found
+
+
+def _in_turns(m: Machine, loop: TrainingLoop) -> bool:
+    """``for split in splits:`` around the batches, and ``if split == "train":`` at the backward."""
+    outer = loop.batch.parent
+    if outer is None or outer.frame is not loop.batch.frame or counts(outer):
+        return False
+    around = m.tree(outer.site.path).statement(outer.site)
+    names = _names(ast.parse(outer.target))
+    for node in ast.walk(around) if around is not None else ():
+        if isinstance(node, ast.Assign) and names & _names(node.value):
+            names |= {n for target in node.targets for n in _names(target)}
+    asked = (g.site for g in loop.backward.where.guards if g.site.within(loop.batch.site))
+    tests = (m.tree(site.path).expression(site) for site in asked)
+    return any(names & _names(test) for test in tests if test is not None)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
 def _loaders(loop: Loop) -> tuple[Thing, ...]:
@@ -55,7 +77,7 @@ def _asked(m: Machine, training: list[TrainingLoop]) -> set[str]:
             if isinstance(above, FUNCTIONS):
                 break
             if isinstance(above, ast.If):
-                names |= {n.id for n in ast.walk(above.test) if isinstance(n, ast.Name)}
+                names |= _names(above.test)
         found.append(names)
     return set.intersection(*found) if found else set()
 

@@ -13,10 +13,11 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.facts import roles
+from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Call
-from ddpify.facts.model import Role
+from ddpify.facts.model import Loader, Role
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import Frame
+from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
@@ -52,7 +53,10 @@ def whole_shapes(m: Machine) -> frozenset[Site]:
     training = roles.training_loops(calls)
     loops = {loop.batch.site for loop in training}
     loaders = roles.loaders(calls, training, m)
-    given = [one.call.arg(1, "batch_size") for one in loaders if Role.TRAINING in one.roles]
+    training_ones = [one for one in loaders if Role.TRAINING in one.roles]
+    given = [one.call.arg(1, "batch_size") for one in training_ones]
+    for own, call in (pair for one in training_ones for pair in _batch_samplers(one)):
+        given += [*call.args, *call.kwargs.values()] if own else []
     options = {thing for value in given if value is not None for thing in value.of(Kind.ARGUMENT)}
     sizes = tuple(_sizes(m, calls)) if options else ()
     shapes = (c for c in calls if c.name in SHAPED and options & set(_numbers(c.args)))
@@ -79,17 +83,34 @@ def rows_of(m: Machine, value: Value) -> Value:
 
 def _sizes(m: Machine, calls: tuple[Call, ...]) -> Iterator[Size]:
     """How each training loader's batch size is written, and what it is."""
-    for loader in roles.loaders(calls, roles.training_loops(calls), m):
-        site = loader.call.arg_site(1, "batch_size")
-        if Role.TRAINING not in loader.roles or site is None:
+    for call in _divided(m, calls):
+        site = call.arg_site(1, "batch_size")
+        if site is None:
             continue
         node = m.tree(site.path).expression(site)
         if isinstance(node, ast.Call) and node.args:  # per_rank_batch_size(x)
             node = node.args[0]
         if node is not None:
-            origin, path = _origin(m, loader.call.where.frame, site.path, node)
+            origin, path = _origin(m, call.where.frame, site.path, node)
             if isinstance(origin, (ast.Name, ast.Attribute)):
                 yield ast.unparse(origin), _value(m, path, origin)
+
+
+def _divided(m: Machine, calls: tuple[Call, ...]) -> Iterator[Call]:
+    """The calls that are given a training loader's batch size: DataLoader, a batch sampler."""
+    for loader in roles.loaders(calls, roles.training_loops(calls), m):
+        if Role.TRAINING in loader.roles:
+            yield loader.call
+            yield from (call for own, call in _batch_samplers(loader) if not own)
+
+
+def _batch_samplers(loader: Loader) -> Iterator[tuple[bool, Call]]:
+    """The calls that make a loader's batch samplers, and whether they are of the project's."""
+    for given in (loader_arguments(thing).batch_sampler for thing in loader.things):
+        for thing in given.things if given is not None else ():
+            call = call_that_made(thing)
+            if call is not None:
+                yield isinstance(thing.ref, ClassInfo), call
 
 
 def _origin(m: Machine, frame: Frame, path: str, node: ast.expr) -> tuple[ast.expr, str]:

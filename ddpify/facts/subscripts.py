@@ -54,7 +54,10 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     found += [v for v in (lookups.any_member(m, space, m.site(f, node)) for space in spaces) if v]
     if found:
         return join(*found)
-    part = computed(base, index, measure=_subscript_measure(base, node.slice, index))
+    measure = _subscript_measure(base, node.slice, index)
+    if measure is Measure.SAMPLES and _cuts(m, f, node.slice):
+        measure = Measure.MIXED
+    part = computed(base, index, measure=measure)
     part = rows.subscript(base, node.slice, index, part)
     return batch_axis.indexed(node.slice, part)
 
@@ -69,6 +72,20 @@ def _is_head(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
     ):
         return False
     return m.values.get(m.site(f, upper), NOTHING).measure is Measure.COUNT
+
+
+def _cuts(m: Machine, f: Frame, index: ast.expr) -> bool:
+    """``outputs[:args.labeled]``: of which samples a part is depends on who has which; shifts along
+    time (`x[1:]`, `x[:-1]`) are none."""
+    bounds = (index.lower, index.upper) if isinstance(index, ast.Slice) else ()
+    values = [m.values.get(m.site(f, bound), NOTHING) for bound in bounds if bound is not None]
+    return not f.no_grad and any(
+        value.measure is Measure.UNIFORM
+        and (
+            bool(value.dep(Kind.ARGUMENT)) or (value.known and value.const not in (0, 1, -1, None))
+        )
+        for value in values
+    )
 
 
 def _library(m: Machine, thing: Thing) -> Value:

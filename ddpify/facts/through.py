@@ -121,10 +121,10 @@ def _is_plain(model: Thing, node: ast.Attribute) -> bool:
 
 def _stored(owner: ClassInfo, name: str) -> Iterator[ast.expr]:
     """All that the methods of a class store in ``self`` under a name."""
-    for node in (node for info in owner.mro() for node in ast.walk(info.node)):
-        for target in node.targets if isinstance(node, ast.Assign) else ():
-            given = pairs(target, node.value)
-            yield from (value for kept, value in given if ast.unparse(kept) == f"self.{name}")
+    nodes = (node for info in owner.mro() for node in ast.walk(info.node))
+    for node in (node for node in nodes if isinstance(node, ast.Assign)):
+        given = (pair for target in node.targets for pair in pairs(target, node.value))
+        yield from (value for kept, value in given if ast.unparse(kept) == f"self.{name}")
 
 
 def _is_text(value: ast.expr, info: object) -> bool:

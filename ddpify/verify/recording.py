@@ -131,10 +131,13 @@ class Loaded(EventRecord):
 
 @dataclass(frozen=True)
 class ShuffleRecord(EventRecord):
-    """A pass over a loader began whose DistributedSampler shuffles by ``seed`` + ``epoch``."""
+    """A pass over a loader began whose DistributedSampler shuffles by ``seed`` + ``epoch``.
+
+    Without a seed ranks share the batches that its own sampler draws.
+    """
 
     loader: int
-    seed: int
+    seed: int | None
     epoch: int
 
 

@@ -235,16 +235,16 @@ def devices(interpreter: Interpreter, nproc: int, alone: bool) -> Mapping[str, s
     return {"CUDA_VISIBLE_DEVICES": visible.split(",")[0]} if alone else {}
 
 
-def _shuffles(run: RunRecord) -> list[tuple[int, int, list[int]]]:
+def _shuffles(run: RunRecord) -> list[tuple[int, int | None, list[int]]]:
     """Samples, seed and the epochs of all passes, for each loader that a rank shuffled.
 
     A pass over data that was gone through in the same epoch before was not told its own: the
     original's order is then what it should have been.
     """
     sizes = {loader.number: loader.samples for loader in run.loaders}
-    found: dict[int, tuple[int, int, list[int]]] = {}
-    running: dict[int, tuple[int, int, int]] = {}
-    through: Counter[tuple[int, int, int]] = Counter()
+    found: dict[int, tuple[int, int | None, list[int]]] = {}
+    running: dict[int, tuple[int, int | None, int]] = {}
+    through: Counter[tuple[int, int | None, int]] = Counter()
     for event in run.events:
         if isinstance(event, ShuffleRecord):
             key = running[event.loader] = (sizes[event.loader], event.seed, event.epoch)

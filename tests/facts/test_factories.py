@@ -257,12 +257,17 @@ def test_the_training_loader_evaluates_on_all_samples(tmp_path: Path) -> None:
     assert "reduce_sum" not in after, "the loop that goes through both keeps whole sums"
 
 
-def test_a_name_that_is_also_of_another_loader_stays_a_refusal(tmp_path: Path) -> None:
+def test_a_name_that_is_also_of_another_loader_goes_through_both_whole(tmp_path: Path) -> None:
     both = "        for part in (fitting, holdout):\n            print(accuracy(net, part))\n"
     put_example(
         changed(SINGLE, ('        print("round"', f'{both}        print("round"')), tmp_path
     )
-    assert migrate([tmp_path / "main.py"], Settings()).refusals
+    outcome = migrate([tmp_path / "main.py"], Settings())
+    assert not outcome.refusals
+    after = next(c.after.decode() for c in outcome.changes if c.path == "main.py")
+    assert "accuracy(unwrap(net), whole_loader(part))" in after
+    assert "sampler=" in after.partition("holdout = ")[0], "what trains is shared out"
+    assert "sampler" not in after.partition("holdout = ")[2], "and nothing else: it gives all"
 
 
 def test_a_sampler_of_its_own_that_is_evaluated_too_is_refused(tmp_path: Path) -> None:

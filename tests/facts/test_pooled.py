@@ -96,6 +96,22 @@ def test_what_has_rows_is_gathered(
     assert sorted(fixes(body, tmp_path, **more)) == sorted(wanted)
 
 
+BANK = """class Bank(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.seen = torch.zeros(3, 3)
+    def forward(self, scores, y):
+        self.seen[y] = scores.detach()
+        return (scores @ self.seen.t()).mean() + F.cross_entropy(scores, y)
+bank = Bank()
+"""
+
+
+def test_what_a_criterion_keeps_of_samples_is_of_all_ranks(tmp_path: Path) -> None:
+    got = fixes("loss = bank(net(x), y)", tmp_path, head=BANK)
+    assert got == ["whole_batch(net(x))", "whole_batch(y)"]
+
+
 REFUSED = [
     pytest.param("loss = odd(net(x), y)", {"collate": "numbered", "head": NUMBERED}, id="numbers"),
     pytest.param("loss = odd(net(x), y)", {"collate": "together", "head": LISTS}, id="a-bare-list"),

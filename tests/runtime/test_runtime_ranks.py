@@ -208,6 +208,15 @@ def test_each_rank_gets_its_part_of_every_batch_of_rank_0(job: Job) -> None:
             for rank, seen in enumerate(job["orders"]):
                 assert seen["batches"][number][index] == batch[rank :: job.size]
     assert all(seen["told"] == [3, 12, 31] for seen in job["orders"])
+    for index, batch in enumerate((list(range(12)), list(range(12, 24)), [24, 25, 26])):
+        batch += batch[: -len(batch) % job.size]
+        for rank, seen in enumerate(job["orders"]):
+            assert seen["given"][0][index] == batch[rank :: job.size]
+
+
+def test_a_loader_that_is_no_share_stays_whole(job: Job) -> None:
+    whole = [[0, 1], [2, 3], [4, 5], [6]]
+    assert [seen["other"] for seen in job["evaluation"]] == [whole] * job.size
 
 
 def test_the_evaluation_sampler_deals_every_sample_once(job: Job) -> None:

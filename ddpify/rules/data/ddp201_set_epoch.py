@@ -12,6 +12,7 @@ from ddpify.facts.model import Facts
 from ddpify.facts.values import Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.data.derived import is_undivided
 from ddpify.rules.data.epochs import fix as fix_of
 from ddpify.rules.data.epochs import repeated
 from ddpify.rules.edits import once, proof
@@ -64,6 +65,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         fix = tell(facts, loop, missing)
         if not fix and not any(_shuffles(loader) for loader in missing):
             continue  # each epoch has the one order that it had
+        if not fix and all(_is_drawn(facts, loader, settings) for loader in missing):
+            continue  # rank 0 draws each epoch's
         yield Finding(
             "DDP201",
             loop.epoch.site,
@@ -79,6 +82,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
     yield from _begun_again(facts)
     yield from _without_end(facts)
+
+
+def _is_drawn(facts: Facts, loader: Thing, settings: Settings) -> bool:
+    """Whether its batches are shared out once they are made."""
+    own = [one for one in facts.loaders if loader in one.things]
+    return bool(own) and all(is_undivided(facts, one, settings) for one in own)
 
 
 def _shuffles(loader: Thing) -> bool:

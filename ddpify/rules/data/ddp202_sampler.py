@@ -12,8 +12,8 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data import streams
 from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
-from ddpify.rules.data.derived import is_derived, shares_batches
-from ddpify.rules.data.derived import share as share_derived
+from ddpify.rules.data.derived import is_undivided, shares_batches
+from ddpify.rules.data.derived import share as share_undivided
 from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     LISTED,
@@ -39,6 +39,7 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.shared.telling import deals, draws_itself
+from ddpify.rules.shared.undivided import has_batch_sampler
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -70,11 +71,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if Role.TRAINING not in loader.roles or _sharded(loader):
             continue
         fix: tuple[Edit, ...] = ()
-        why_not = _unsupported(loader)
-        if not why_not:
+        if is_undivided(facts, loader, settings):  # `loader.sampler` stays that of all ranks
+            fix, why_not = share_undivided(facts, loader, settings)
+        elif not (why_not := streams.why_not(loader)):
             fix, why_not = _fix(facts, loader, settings)
-            counted = not is_derived(loader)  # else `loader.sampler` is that of all ranks
-            fix = (*fix, *of_all_ranks(facts, loader)) if fix and counted else fix
+            fix = (*fix, *of_all_ranks(facts, loader)) if fix else fix
         yield Finding(
             "DDP202",
             loader.call.site,
@@ -109,22 +110,6 @@ def _sharded(loader: Loader) -> bool:
     return any(deals(sampler) for value in given for sampler in value.things)
 
 
-def _unsupported(loader: Loader) -> str:
-    for thing in loader.things:
-        arguments = loader_arguments(thing)
-        batches = arguments.batch_sampler
-        if batches is not None and not (batches.known and batches.const is None):
-            return (
-                "it has its own `batch_sampler`: give each rank its share of that order by hand"
-                " (same seed everywhere, every world_size-th index of each batch)"
-            )
-    if by_hand := streams.why_not(loader):
-        return by_hand
-    if loader.call.bound and not is_derived(loader):
-        return "it is made through functools.partial: call DataLoader itself, then run again"
-    return ""
-
-
 def _evaluated_in_parts(facts: Facts) -> Iterable[Finding]:
     """Loaders that DataLoader gives a part of the samples on each rank, unasked."""
     for loader in facts.loaders:
@@ -149,8 +134,8 @@ def _evaluated_in_parts(facts: Facts) -> Iterable[Finding]:
 
 def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, ...], str]:
     call = loader.call
-    if is_derived(loader):
-        return share_derived(facts, loader, settings)
+    if loader.call.bound or any(map(has_batch_sampler, loader.things)):
+        return share_undivided(facts, loader, settings)
     statement = statement_of(facts, call.site)
     own = any(draws_itself(thing) for thing in loader.things)
     why_not_own = why_not(facts, loader) if own else ""
@@ -270,6 +255,22 @@ RULE = Rule(
             SINGLE,
             ("import DataLoader, ", "import DataLoader, SubsetRandomSampler, "),
             ("opt.bs, shuffle=True)", "opt.bs, sampler=SubsetRandomSampler(range(700)))  # DDP202"),
+        ),
+        changed(  # batches of its own
+            SINGLE,
+            ("import DataLoader, ", "import BatchSampler, DataLoader, RandomSampler, "),
+            (
+                "opt.bs, shuffle=True)",
+                "batch_sampler=BatchSampler(RandomSampler(range(800)), opt.bs, True))  # DDP202",
+            ),
+        ),
+        changed(  # what gives it its batch size is made elsewhere
+            SINGLE,
+            ("import argparse\n", "import argparse\nfrom functools import partial\n"),
+            (
+                "DataLoader(TensorDataset(signals[:800], labels[:800]), opt.bs, shuffle=True)",
+                "partial(DataLoader, batch_size=opt.bs)(TensorDataset(signals, labels))  # DDP202",
+            ),
         ),
         changed(  # one that follows from what is trained is not rank 0's to say
             SINGLE,

@@ -9,7 +9,7 @@ from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.values import Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.apart import told_apart
-from ddpify.rules.data.derived import is_derived
+from ddpify.rules.data.derived import is_undivided
 from ddpify.rules.data.loaders import option_site, spread
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import (
@@ -22,6 +22,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.shared.undivided import has_batch_sampler
 from ddpify.settings import Settings
 
 SPLIT = "ddpify.runtime.per_rank_batch_size"
@@ -34,8 +35,11 @@ SINGLE_BATCH = (
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per training loader whose batch size is not split."""
     for loader in facts.loaders:
-        if Role.TRAINING not in loader.roles or _is_split(loader) or is_derived(loader):
-            continue  # of what makes itself, DDP202 says both
+        if Role.TRAINING not in loader.roles or _is_split(loader):
+            continue
+        whole = any(map(has_batch_sampler, loader.things)) or not _is_single(facts, loader)
+        if whole and is_undivided(facts, loader, settings):
+            continue  # of what is shared out once made, DDP202 says both
         if settings.batch_size == "per-rank":
             yield _kept(loader)
             continue

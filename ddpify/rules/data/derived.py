@@ -1,7 +1,9 @@
-"""Loaders of a class of the project that makes itself: what it gives to DataLoader stays inside.
+"""Loaders to whose call no sampler can be given, or none that is told the epoch.
 
-Their batches are shared out once they are made, ``feed = share_batches(make("feed", options))``, so
-that their length and their batch size mean what they meant to everyone who asks.
+A class of the project makes its loader itself, a `batch_sampler` says which samples go together, an
+option brings a sampler or none, each access of a property makes a loader anew. Their batches are
+shared out once they are made, ``feed = share_batches(make("feed", options))``, as rank 0 drew them,
+so that their length, batch size and sampler mean what they meant to everyone who asks.
 """
 
 from __future__ import annotations
@@ -10,13 +12,15 @@ import ast
 
 from ddpify.facts.details import SharesBatches, call_that_made, loader_arguments
 from ddpify.facts.library_classes import handed_on, makes_its_own
-from ddpify.facts.model import Facts, Loader
+from ddpify.facts.model import Facts, Loader, TrainingLoop
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How
+from ddpify.rules.data import orders, streams
 from ddpify.rules.data.apart import is_evaluated
-from ddpify.rules.data.orders import taken_apart
 from ddpify.rules.edits import edit
+from ddpify.rules.shared.telling import draws_itself, is_told, tell
+from ddpify.rules.shared.undivided import has_batch_sampler, takes_no_sampler
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -29,34 +33,59 @@ def is_derived(loader: Loader) -> bool:
     return any(makes_its_own(thing) for thing in loader.things)
 
 
+def is_undivided(facts: Facts, loader: Loader, settings: Settings) -> bool:
+    """Whether its batches stay whole where they are made, and are shared out then."""
+    return is_derived(loader) or bool(_needed(facts, loader) and share(facts, loader, settings)[0])
+
+
 def shares_batches(loader: Thing) -> bool:
     """Whether it gives each rank its part of every batch."""
     return loader.detail(SharesBatches) is not None
 
 
+def _needed(facts: Facts, loader: Loader) -> bool:
+    """Whether no sampler can be given to the call, or nobody can tell it the epoch."""
+    if any(takes_no_sampler(facts, thing) for thing in loader.things):
+        return True
+    if any(draws_itself(thing) for thing in loader.things):
+        return bool(orders.why_not(facts, loader))
+    untold = [loop for loop in facts.training if not set(loop.loaders).isdisjoint(loader.things)]
+    return any(loop.epoch is not None and _is_untold(facts, loop) for loop in untold)
+
+
+def _is_untold(facts: Facts, loop: TrainingLoop) -> bool:
+    missing = tuple(t for t in loop.loaders if not is_told(facts, t))
+    return bool(missing) and not tell(facts, loop, missing)
+
+
 def share(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, ...], str]:
     """``share_batches(...)`` around the calls that give such a loader, or why there is none."""
-    why = next(filter(None, map(_other_batches, loader.things)), "")
+    why = next(filter(None, map(_other_batches, loader.things)), "") or streams.why_not(loader)
     if settings.batch_size != "global":
         why = "a batch that is made whole is divided: leave out --batch-size per-rank"
     again = {site for made in facts.again.values() for site in made}
     if not why and (is_evaluated(loader) or not again.isdisjoint(t.born for t in loader.things)):
         why = "the same loader is evaluated, too"
-    if not why and any(taken_apart(facts, c, loader) for c in facts.named("builtins.iter")):
+    if not why and any(orders.taken_apart(facts, c, loader) for c in facts.named("builtins.iter")):
         why = "a pass over it is begun by `iter`, perhaps on one rank alone"
     if not why and any(_asks(facts, thing) for thing in loader.things):
         why = "its `batch_sampler` is asked for"
+    why = why or orders.unfollowed(facts, loader)
     trained = {thing for loop in facts.training for thing in loop.loaders}
     mine = [thing for thing in loader.things if thing in trained]
     places = [_place(facts, thing, trained) for thing in mine] if not why else []
     if why or None in places:
-        return (), _by_hand(loader, why or "no call gives loaders that train, and nothing else")
+        why = why or "no call gives loaders that train, and nothing else"
+        return (), _by_hand(loader, why)
     found = dict.fromkeys(place for place in places if place is not None)
     return tuple(edit(facts, How.REPLACE, site, "share_batches({})") for site in found), ""
 
 
 def _by_hand(loader: Loader, why: str) -> str:
-    thing = next(thing for thing in loader.things if makes_its_own(thing))
+    thing = next((thing for thing in loader.things if makes_its_own(thing)), None)
+    if thing is None:
+        what = "its own `batch_sampler`" if any(map(has_batch_sampler, loader.things)) else ""
+        return f"it has {what}, and {why}" if what else why
     site = handed_on(thing.ref) if isinstance(thing.ref, ClassInfo) else None
     place = f" ({site.path}:{site.span.line})" if site is not None else ""
     return (
@@ -67,7 +96,7 @@ def _by_hand(loader: Loader, why: str) -> str:
 
 def _other_batches(loader: Thing) -> str:
     size = loader_arguments(loader).batch_size
-    if size is not None and size.known and size.const is None:
+    if size is not None and size.known and size.const is None and not has_batch_sampler(loader):
         return "goes without batches"
     for info in loader.ref.mro() if isinstance(loader.ref, ClassInfo) else ():
         for node in ast.walk(info.node):

@@ -27,6 +27,11 @@ def used_otherwise(facts: Facts, loader: Loader) -> bool:
     return not all(_is_length(use) or _is_set_epoch(use) for use in uses)
 
 
+def is_length(facts: Facts, access: Access) -> bool:
+    """Whether all that is done with an attribute is to ask how long it is."""
+    return not access.stored and _is_length(_use(facts, access))
+
+
 def _asked(facts: Facts, loader: Loader) -> list[Access]:
     asked = (access for access in facts.accesses if access.attribute == "sampler")
     return [access for access in asked if set(access.base.things) & set(loader.things)]

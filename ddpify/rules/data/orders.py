@@ -10,13 +10,12 @@ from ddpify.facts.model import Facts, Loader
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.rules.base import Edit, How
-from ddpify.rules.data.lengths import used_otherwise
+from ddpify.rules.data.lengths import is_length, used_otherwise
 from ddpify.rules.edits import edit, statement_of
 from ddpify.source import Site
 
-_TORCHS = frozenset(
-    {"RandomSampler", "SequentialSampler", "SubsetRandomSampler", "WeightedRandomSampler"}
-)
+_TORCHS = frozenset("""RandomSampler SequentialSampler SubsetRandomSampler WeightedRandomSampler
+    BatchSampler""".split())
 # What an order must not follow from: it would be of rank 0's samples alone.
 _OF_TRAINING = (Kind.BATCH, Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.OPTIMIZER)
 
@@ -26,14 +25,21 @@ def why_not(facts: Facts, loader: Loader) -> str:
     site = loader.call.arg_site(3, "sampler")
     if site is None or not _surely_given(facts, loader.call, site):
         return "it has its own `sampler`, or none: make them two loaders, each with its own call"
-    for thing in (t for one in loader.things for t in _samplers(one)):
-        why = _unfollowed(thing) or _changed(facts, thing)
-        if why:
-            return f"it has its own `sampler`, {why}: shard it by hand"
+    if why := unfollowed(facts, loader):
+        return why
     if used_otherwise(facts, loader):
         return "its `sampler` is asked for, which is a share of the order then: keep it in a name"
     if any(taken_apart(facts, call, loader) for call in facts.named("builtins.iter")):
         return "its sampler's order is of all ranks: begin each pass over it by a `for` loop"
+    return ""
+
+
+def unfollowed(facts: Facts, loader: Loader) -> str:
+    """Why the order of a loader's own sampler is not rank 0's to say, "" where it is."""
+    for thing in (t for one in loader.things for t in _samplers(one)):
+        why = _unfollowed(thing) or _changed(facts, thing)
+        if why:
+            return f"it has its own `sampler`, {why}: shard it by hand"
     return ""
 
 
@@ -50,8 +56,7 @@ def share(facts: Facts, loader: Loader, condition: str) -> tuple[Edit, ...]:
 
 
 def _samplers(loader: Thing) -> tuple[Thing, ...]:
-    given = loader_arguments(loader).sampler
-    return given.things if given is not None else ()
+    return tuple(t for given in loader_arguments(loader).samplers for t in given.things)
 
 
 def _surely_given(facts: Facts, call: Call, site: Site) -> bool:
@@ -87,7 +92,8 @@ def _changed(facts: Facts, sampler: Thing) -> str:
     """Whether the program may tell a sampler more than how it was made, and the epoch."""
     for access in facts.accesses:
         outside = access.where.frame.self_thing is not sampler
-        if outside and sampler in access.base.things and access.attribute != "set_epoch":
+        asked = access.attribute == "set_epoch" or is_length(facts, access)
+        if outside and sampler in access.base.things and not asked:
             return f"whose `{access.attribute}` is used"
     made = sampler.detail(MakingCall)
     sites = (*made.call.arg_sites, *made.call.kwarg_sites.values()) if made is not None else ()

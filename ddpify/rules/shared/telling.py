@@ -14,6 +14,7 @@ from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit, fresh, statement_of
+from ddpify.rules.shared.undivided import takes_no_sampler
 from ddpify.site import Site
 
 SHARE = "ddpify.runtime.order_share"
@@ -125,13 +126,12 @@ def tell(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[
             return ()
         told = dict.fromkeys(name for name in names if name is not None)
         return by_passes(facts, loop.epoch.site, loop.epoch.body, tuple(told))
-    edits: list[Edit] = []
-    for loader in loaders:
-        placed = _at_epoch_head(facts, loop, loader) or _before_batches(facts, loop, loader)
-        if placed is None:
-            return ()
-        edits.extend(placed)
-    return tuple(dict.fromkeys(edits))
+    placed = [_at_epoch_head(facts, loop, loader) for loader in loaders]
+    if None in placed:  # a round may make one of them: told once it has
+        placed = [_before_batches(facts, loop, loader) for loader in loaders]
+    if None in placed:
+        return ()
+    return tuple(dict.fromkeys(one for edits in placed for one in edits or ()))
 
 
 def _at_epoch_head(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:
@@ -152,10 +152,13 @@ def _before_batches(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Ed
     assert loop.epoch is not None
     frame = loop.batch.frame
     name = _name_of(frame, loader, loop.loaders)
-    epoch = _epoch_name(frame, loop.epoch)
-    if name is None or epoch is None or not loaders_in(loop.batch.over):
+    if name is None or not loaders_in(loop.batch.over):
         return None
-    return (edit(facts, How.BEFORE, loop.batch.site, f"begin_epoch({name}, {epoch})"),)
+    own = counter(facts, loop.epoch) if frame is loop.epoch.frame else None
+    epoch, renamed = own or (_epoch_name(frame, loop.epoch), ())
+    if epoch is None:
+        return None
+    return (*renamed, edit(facts, How.BEFORE, loop.batch.site, f"begin_epoch({name}, {epoch})"))
 
 
 def _told_by(
@@ -215,7 +218,7 @@ def _held_as(thing: Thing, loader: Thing, trained: tuple[Thing, ...], depth: int
 
 def is_told(facts: Facts, loader: Thing) -> bool:
     """Whether a loader's sampler is told the epoch, or draws an order without."""
-    if draws_itself(loader):
+    if draws_itself(loader) or takes_no_sampler(facts, loader):
         return True
     for call in facts.calls:
         begins = call.name == BEGIN and call.args

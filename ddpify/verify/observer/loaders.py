@@ -17,6 +17,8 @@ from ddpify.verify.observer import contents
 from ddpify.verify.observer.patching import Patcher
 from ddpify.verify.observer.record import Recorder
 
+_BATCH_SHARE = "_BatchShare"  # of the helpers: it gives each rank its part of every batch
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -64,6 +66,8 @@ class LoaderWatch:
         if isinstance(loader.sampler, DistributedSampler) and loader.sampler.shuffle:
             seed, epoch = loader.sampler.seed, loader.sampler.epoch
             self._recorder.note("shuffle", loader=number, seed=seed, epoch=epoch)
+        elif type(loader.batch_sampler).__name__ == _BATCH_SHARE:
+            self._recorder.note("shuffle", loader=number, seed=None, epoch=passed)
         iterator._observed = {"loader": number, "passed": passed}
         iterator._observed_indices = deque()
         iterator._observed_batches = 0

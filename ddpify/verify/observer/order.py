@@ -32,10 +32,13 @@ def interleaved(shards: list[DistributedSampler[Any]]) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Shuffles:
-    """How ranks shuffle one loader of so many samples: ``epochs`` are those of its passes."""
+    """How ranks shuffle one loader of so many samples: ``epochs`` are those of its passes.
+
+    Without a seed they share what the script's own sampler draws.
+    """
 
     samples: int
-    seed: int
+    seed: int | None
     epochs: tuple[int, ...] = ()
 
     def epoch(self, passed: int) -> int:
@@ -94,8 +97,10 @@ class GlobalOrder:
         def init(loader: Any, *args: Any, **kwargs: Any) -> None:
             original(loader, *args, **kwargs)
             given = kwargs.get("sampler", args[3] if len(args) > 3 else None)
-            if given is not None:
-                self._orders.pop(given, None)  # ranks share the order that it draws itself
+            batches = kwargs.get("batch_sampler", args[4] if len(args) > 4 else None)
+            own = given if given is not None else getattr(batches, "sampler", None)
+            if own is not None:
+                self._orders.pop(own, None)  # ranks share the order that it draws itself
             elif loader.sampler in self._orders:
                 self._orders[loader.sampler].drop_last = loader.drop_last
 
@@ -132,6 +137,8 @@ class GlobalOrder:
             return []
         if order.shuffles is None:
             order.shuffles = self._next(len(sampler.data_source), order.seed)
+        if order.shuffles.seed is None:
+            return []
         how = {"seed": order.shuffles.seed, "drop_last": order.drop_last}
         return self._shards(sampler.data_source, order.shuffles.epoch(order.passed), **how)
 

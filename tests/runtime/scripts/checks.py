@@ -216,7 +216,10 @@ def orders() -> Any:
     loader = DataLoader(TensorDataset(torch.arange(50)), 2, sampler=metrics.order_share(drawn))
     mine = torch.Generator().manual_seed(own)
     dealt = metrics.share_batches(DataLoader(range(31), 12, shuffle=True, generator=mine))
+    cut = [list(range(12)), list(range(12, 24)), [24, 25, 26]]
+    given = metrics.share_batches(DataLoader(range(27), batch_sampler=cut))
     return {
+        "given": [[b.tolist() for b in given], len(given)],
         "batches": [[b.tolist() for b in dealt] for _ in range(2)],
         "told": [len(dealt), dealt.batch_size, len(dealt.sampler)],
         "shares": found,
@@ -236,6 +239,7 @@ def evaluation() -> Any:
     fed = DataLoader(data, 2, sampler=ddp.distributed_sampler(data, False, drop_last=True))
     return {
         "whole": [b.tolist() for (b,) in ddp.whole_loader(fed)],
+        "other": [b.tolist() for (b,) in ddp.whole_loader(DataLoader(data, 2))],
         "shard": [int(i) for (b,) in loader for i in b],
         "batches": len(loader),
         "older": [int(i) for (b,) in older for i in b],
