@@ -43,7 +43,15 @@ def may_compute_loss(model: Thing) -> bool:
     info = method_of(model, "forward")
     if info is None:
         return not isinstance(model.ref, ClassInfo) and "torch.nn." not in model.name
-    return any(node is None or _makes_one(node) for node in _reached(info))
+    inner = model.inner.things if model.kind is Kind.WRAPPED and model.inner is not None else ()
+    return any(node is None or _makes_one(node) for node in _reached(info, (*inner, model)[0]))
+
+
+def is_layer(model: Thing, name: str) -> bool:
+    """Whether a part of a model makes of samples what layers do, and no loss."""
+    parts = model.attrs[name].things if name in model.attrs else ()
+    known = bool(parts) and all(part.kind is Kind.MODEL for part in parts)
+    return known and not any(may_compute_loss(part) for part in parts)
 
 
 def returns_one(model: Thing) -> bool:
@@ -79,32 +87,51 @@ def _makes_one(node: ast.AST) -> bool:
     return is_loss(name) or (name.endswith("Loss") and name[:1].isupper())
 
 
-def _reached(start: FunctionInfo) -> Iterator[ast.AST | None]:
+def _reached(start: FunctionInfo, model: Thing) -> Iterator[ast.AST | None]:
     """All that is written in a function, and in those of the project that it names.
 
-    None stands for what is not known: a module that the model was given.
+    None stands for what is not known: a function that the model was given, perhaps a criterion.
     """
-    waiting, seen = [start], {start}
+    waiting, seen = [(start, model)], {start}
     while waiting:
-        info = waiting.pop()
+        info, owner = waiting.pop()
         for node in ast.walk(info.node):
             yield node
-            for found in _named(info, node):
+            for layer in _given(info, node, owner):
+                inner = method_of(layer, "forward")
+                if inner is None and (layer.kind is not Kind.MODEL or may_compute_loss(layer)):
+                    yield None
+                elif inner is not None and inner not in seen:
+                    seen.add(inner)
+                    waiting.append((inner, layer))
+            for found in _named(info, node, owner):
                 if not isinstance(found, FunctionInfo):
                     yield found
                 elif found not in seen:
                     seen.add(found)
-                    waiting.append(found)
+                    waiting.append((found, owner))
 
 
-def _named(info: FunctionInfo, node: ast.AST) -> Iterator[FunctionInfo | ast.AST | None]:
+def _given(info: FunctionInfo, node: ast.AST, model: Thing) -> tuple[Thing, ...]:
+    """The layers that a model was given, and calls here: ``self.encoder = encoder``."""
+    name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+    own = isinstance(model.ref, ClassInfo) and info.owner in model.ref.mro()
+    known = model.attrs.get(name[5:]) if own and name.startswith("self.") else None
+    whole = known is not None and all(thing.kind is Kind.MODEL for thing in known.things)
+    return known.things if known is not None and whole else ()
+
+
+def _named(
+    info: FunctionInfo, node: ast.AST, model: Thing
+) -> Iterator[FunctionInfo | ast.AST | None]:
     """What a name stands for; of ``self.layer`` what a method has stored there."""
     if isinstance(node, ast.Name):
         yield from _global(info, node)
     if isinstance(node, ast.Call) and info.owner and ast.unparse(node.func).startswith("self."):
         layers = _stored(info.owner, ast.unparse(node.func)[5:])
         names = (layer.id for layer in layers if isinstance(layer, ast.Name))
-        yield from (None for name in names if name not in info.module.globals)
+        known = bool(_given(info, node, model))
+        yield from (None for name in names if name not in info.module.globals and not known)
     if isinstance(node, ast.Attribute) and info.owner and ast.unparse(node.value) == "self":
         method = info.owner.lookup(node.attr)
         things = method.things if method is not None else ()

@@ -179,7 +179,7 @@ def _why(facts: Facts, site: Site) -> str:
         sides = [facts.values.get(tree.site(one), NOTHING) for one in (node.left, node.right)]
         return f"puts together {WHAT[sides[0].measure]} and {WHAT[sides[1].measure]}"
     given = [value for call in calls for value in _given(call)]
-    if any(value.turned for value in given):
+    if any(value.axis for value in given):
         return "goes along an axis of which it is not known whether it is that of the samples"
     if any(value.measure is Measure.PICKED for value in given):
         return "is of samples that are picked: how many differs between ranks"
