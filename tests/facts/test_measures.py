@@ -126,7 +126,6 @@ EITHER = """if random.random() < 0.5:
         rows.append(row[None])"""
 TURNED, STEPS = "o = out.transpose(0, 1)\n", "hs = [net(x) for t in range(3)]\n"
 GROWN = "ls = []\nfor o in pair(x):\n    ls.append(F.mse_loss(o, x))\n"
-MASKED = "each, to = pair(x)\nm = to.ne(0)\n"  # of what a model hands on
 NORMAL = "loss = torch.distributions.Normal(out, out.exp())"
 DIVERGENCE = """import torch.distributions as D
 q = D.Normal(out, out.exp())
@@ -201,7 +200,6 @@ ROWS = [
     ("divergence", f"{DIVERGENCE}(q, D.Normal(0, 1)).sum(1).mean()", MEAN),
     ("steps-drawn", "t = torch.randint(0, 9, (len(x),))\nloss = (fixed[t] * out).mean()", MEAN),
     ("old-name", "loss = F.mse_loss(out, x, reduction='elementwise_mean')", MEAN),
-    ("named-by-a-method", f"{MASKED}loss = each.masked_select(m).sum() / m.sum()", RATIO),
     ("list-that-grows", f"{GROWN}loss = torch.stack(ls).sum()", MEAN),
     ("sums-of-the-lifted-by-index", "loss = out[None].sum(1).mean()", MIXED),
     ("sums-behind-a-new-axis", "loss = out.unsqueeze(1).sum(1).mean()", MEAN),
@@ -326,3 +324,9 @@ ROWS = [
 @pytest.mark.parametrize(("body", "wanted"), [pytest.param(b, w, id=i) for i, b, w in ROWS])
 def test_a_mean_is_known_for_certain(body: str, wanted: Measure, tmp_path: Path) -> None:
     assert measure(body, tmp_path) is wanted
+
+
+def test_a_mask_by_a_method_is_counted(tmp_path: Path) -> None:
+    body = "each, to = pair(x)\nm = to.ne(0)\nloss = each.masked_select(m).sum() / m.sum()"
+    facts = facts_of(PROGRAM.format(body=indent(body, "    ")), tmp_path)
+    assert [facts.text(share.site) for share in facts.shares] == ["m.sum()"]
