@@ -1,41 +1,53 @@
 """Where the batch axis of a tensor is, and what reductions along other axes leave of it.
 
-`x.transpose(0, 1)` has its samples elsewhere: along an axis of it nothing is known to be of one
-sample, while what takes all entries (a criterion, `x.mean()`) is as it was. A value that is
-`turned` says so. What is not listed here keeps the axis where it was or loses its measure.
+`x.transpose(0, 1)` and `torch.stack(steps)` have their samples elsewhere, which a value's `axis`
+says. Where it is not known, nothing along an axis is known to be of one sample, while what takes
+all entries (a criterion, `x.mean()`) is as it was.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
-from ddpify.facts import measures
+from ddpify.facts import measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import UNKNOWN_AXIS, Kind, Measure, Thing, Value
 
-SWAPS = frozenset("transpose transpose_ swapaxes swapdims movedim moveaxis".split())
+MOVES = frozenset({"movedim", "moveaxis"})
+SWAPS = frozenset("transpose transpose_ swapaxes swapdims".split()) | MOVES
 FIRST = frozenset({"permute", "view", "reshape"})  # the first number says what the first axis is
 FLATTENS = frozenset({"view", "reshape", "flatten", "ravel"})
 TURNS = frozenset({"t", "t_", "T", "mT", "H", "mH", "rot90", "unsqueeze"}) | SWAPS | FIRST
+# What leaves samples along another axis than the first where they are.
+ALIKE = rows.ENTRYWISE | rows.WITH_OTHER | measures.OF_EACH_NUMBER
 # Reductions whose results say nothing of the sum over the batch: along another axis only.
 REDUCTIONS = {"norm": 1, "vector_norm": 1, "var": 0, "std": 0, "prod": 0, "logsumexp": 0} | {
     name: 0 for name in ("amax", "amin", "any", "all", "cumsum", "cumprod")
 }
 SUMS_OF = (Measure.SAMPLES, Measure.SUM)  # no sample's gradient depends on how many there are
 PRODUCTS = frozenset({"bmm", "matmul", "mm"})
+ORDER, SORTS = "torch.argsort", frozenset({"sort", "argsort"})
+REDUCES = frozenset({"sum", "mean"})  # see `left_of`
 
 
 def moved(name: str, call: Call | None, given: int, value: Value, result: Value) -> Value:
     """``result`` of ``value.name(...)``; ``given``: how many arguments come before its own."""
-    if value.turned and name in FLATTENS and _flattens(name, call, given):
-        return result.but(turned=False)  # one axis with all entries
+    if value.axis and name in FLATTENS and _flattens(name, call, given):
+        return result.but(axis=0)  # one axis with all entries
     if value.measure is Measure.ENTRY and name == "unsqueeze":
         axis = call.arg(given, "dim") if call is not None else None
         return result.but(blocks=1 if axis is not None and axis.const == 0 else 0)
-    if name not in TURNS or value.measure not in measures.ENTRIES or result.turned:
-        return result
-    return result.but(turned=True, rows=False) if _turns(name, call, given) else result
+    if value.measure not in measures.ENTRIES or value.of(Kind.TUPLE, Kind.ITERATOR):
+        return result  # a list is put together: see `stacked`
+    if name in TURNS:
+        place = _place(name, call, given, value.axis)
+        return result.but(axis=place, rows=False) if place else result.but(axis=0)
+    kept = result.axis <= 0 or name in ALIKE or result.measure not in measures.ENTRIES
+    return result if kept or name in REDUCES else result.but(axis=UNKNOWN_AXIS)
 
 
 def _flattens(name: str, call: Call | None, given: int) -> bool:
@@ -43,25 +55,121 @@ def _flattens(name: str, call: Call | None, given: int) -> bool:
     return numbers == ([-1] if name in FIRST else []) and not (call and call.kwargs)
 
 
-def _turns(name: str, call: Call | None, given: int) -> bool:
-    if call is None or (name not in SWAPS and name not in FIRST and name != "unsqueeze"):
-        return True
-    numbers = call.args[given:]
-    numbers = (numbers[0].things[0].items or ()) if numbers and numbers[0].things else numbers
-    first = numbers[0] if numbers else None
+def _place(name: str, call: Call | None, given: int, axis: int) -> int:
+    """Where the axis of the samples is after a call that moves axes."""
+    numbers = _numbers(call, given) if call is not None else []
+    if axis == UNKNOWN_AXIS or not numbers:
+        return axis if name in FIRST and not axis and call is not None else UNKNOWN_AXIS
     if name == "unsqueeze":
-        axis = call.arg(given, "dim")
-        return axis is None or not isinstance(axis.const, int) or axis.const == 0
+        return _lifted_to(numbers[0], axis)
     if name in SWAPS:  # with arguments by name, or counted from the end, it may be any axis
-        return len(numbers) < 2 or not all(_behind(number) for number in numbers)
+        return _swapped(name, numbers, axis)
     if name == "permute":
-        return first is None or first.const != 0
-    return first is not None and isinstance(first.const, int) and first.const >= 0
+        known = all(number is not None and number >= 0 for number in numbers[: axis + 1])
+        return numbers.index(axis) if axis in numbers and (known or axis) else UNKNOWN_AXIS
+    first = numbers[0]
+    whole = not axis and name in FIRST and (first is None or first < 0)
+    return 0 if whole else UNKNOWN_AXIS
 
 
-def _behind(axis: Value) -> bool:
-    """An axis that is certainly not the first one."""
-    return isinstance(axis.const, int) and axis.const > 0
+def _numbers(call: Call, given: int) -> list[int | None]:
+    """The numbers that a call is given, also as a tuple; None for one that is not known."""
+    values = call.args[given:] or tuple(v for k, v in call.kwargs.items() if k == "dim")
+    values = (values[0].things[0].items or ()) if values and values[0].things else values
+    return [v.const if isinstance(v.const, int) else None for v in values]
+
+
+def _lifted_to(new: int | None, axis: int) -> int:
+    if new is None:
+        return UNKNOWN_AXIS
+    return axis + 1 if 0 <= new <= axis else axis if new == -1 or not axis else UNKNOWN_AXIS
+
+
+def _swapped(name: str, numbers: list[int | None], axis: int) -> int:
+    one, other = numbers[:2] if len(numbers) == 2 else (None, None)
+    if one is None or other is None or one < 0 or other < 0:
+        return UNKNOWN_AXIS
+    if axis not in (one, other):
+        return axis if name not in MOVES or not axis else UNKNOWN_AXIS
+    return UNKNOWN_AXIS if name in MOVES else other if axis == one else one
+
+
+def stacked(entries: Iterable[Value], call: Call, result: Value) -> Value:
+    """``torch.stack(entries)``: a new axis, before that of the samples unless told otherwise."""
+    places = {entry.axis for entry in entries if entry.measure is not Measure.UNIFORM}
+    new = call.arg(1, "axis" if "axis" in call.kwargs else "dim")
+    number = new.const if new is not None and isinstance(new.const, int) else None
+    number = 0 if new is None else number
+    place = places.pop() if len(places) == 1 else UNKNOWN_AXIS
+    return result.but(axis=_lifted_to(number, place) if place >= 0 else UNKNOWN_AXIS)
+
+
+def seen_from(axis: int, reduced: object) -> object:
+    """An axis, or axes, of a reduction as they would be if the samples lay along the first."""
+    if not axis or reduced is None:
+        return reduced
+    axes = reduced if isinstance(reduced, tuple) else (reduced,)
+    if axis < 0 or not all(isinstance(one, int) and one >= 0 for one in axes):
+        return "unknown"
+    return 0 if axis in axes else 1
+
+
+def order(m: Machine, f: Frame, name: str, call: Call, value: Value) -> Value | None:
+    """``lengths.sort(0)``: of what loaders give, an order that has each sample once; else None.
+
+    What outputs are sorted by compares them. Behind a ``collate_fn`` of the project's, samples that
+    have lengths are as long as the longest of their batch, which a mean over all entries is not of.
+    """
+    again = is_order(value)
+    if name not in SORTS or value.axis or not (again or value.measure is Measure.SAMPLES):
+        return None
+    if computed(value).dep(Kind.FORWARD) or not rows.by_torch(computed(value)):
+        return None
+    mixed = computed(value, *call.args, *call.kwargs.values(), measure=Measure.MIXED)
+    made = m.make(Kind.UNKNOWN, f, call.site, ORDER)
+    places = Value((made,), mixed.deps, Measure.MIXED)
+    if name == "argsort":
+        return places
+    return mixed.but(things=(Thing(Kind.TUPLE, call.site, items=(mixed, places)),))
+
+
+def is_order(value: Value) -> bool:
+    """Whether a value is an order of all samples of a batch."""
+    return bool(value.things) and all(thing.name == ORDER for thing in value.things)
+
+
+def left_of(axis: int, reduced: object, call: Call, given: int) -> int:
+    """Where the axis of the samples is behind a reduction along others."""
+    axes = reduced if isinstance(reduced, tuple) else (reduced,)
+    kept = call.arg(given + 1, "keepdim")
+    if axis <= 0:
+        return axis
+    if kept is not None and not kept.known:
+        return UNKNOWN_AXIS
+    gone = [one for one in axes if isinstance(one, int) and one < axis]
+    return axis - (0 if kept is not None and kept.const else len(gone))
+
+
+def entry(m: Machine, f: Frame, value: Value, index: ast.expr, given: Value) -> Value | None:
+    """``steps[t]``, ``steps[:, :, 0]`` where the samples lie behind the first axis; else None."""
+    if value.axis <= 0 or value.measure not in measures.ENTRIES or value.things:
+        return None
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    axis, here = value.axis, 0
+    for part in parts:
+        if isinstance(part, ast.Slice):
+            fits = here != value.axis or not (part.lower or part.upper or part.step)
+            here += 1
+        elif isinstance(part, ast.Constant) and part.value is None:
+            fits, axis = True, axis + (1 if here <= value.axis else 0)
+        else:
+            number = m.values.get(m.site(f, part), value)
+            single = isinstance(number.const, int) or bool(number.of(Kind.INDEX))
+            fits = single and here != value.axis
+            axis, here = axis - (1 if here < value.axis else 0), here + 1
+        if not fits:
+            return None
+    return computed(value, given, measure=value.measure).but(axis=axis)
 
 
 def keeps(index: ast.Tuple) -> bool:
@@ -77,7 +185,7 @@ def indexed(index: ast.expr, result: Value) -> Value:
         return result.but(blocks=1 if lifted(index) else 0)
     if result.measure not in measures.ENTRIES or not lifted(index):
         return result
-    return result.but(turned=True, rows=False)
+    return result.but(axis=result.axis + 1 if result.axis >= 0 else UNKNOWN_AXIS, rows=False)
 
 
 def end_of(index: ast.expr) -> ast.expr | None:
@@ -101,7 +209,7 @@ def along(name: str, call: Call, given: int, value: Value) -> Value | None:
     names = [n for n in ("dim", "axis") if n in call.kwargs]
     axis = measures.axis_of(call.arg(place + given, names[0] if names else "dim"))
     axes = axis if isinstance(axis, tuple) else (axis,)
-    kept = bool(axes) and all(isinstance(a, int) and a > 0 for a in axes) and not value.turned
+    kept = bool(axes) and all(isinstance(a, int) and a > 0 for a in axes) and not value.axis
     values = (value, *call.args, *call.kwargs.values())
     return computed(*values, measure=value.measure if kept else Measure.MIXED)
 
@@ -114,7 +222,7 @@ def products(left: Value, right: Value, batched: bool) -> Measure | None:
     pair = (flat_measure(left), flat_measure(right))
     if Measure.SAMPLES not in pair:
         return None
-    fits = set(pair) <= {Measure.SAMPLES, Measure.UNIFORM} and not (left.turned or right.turned)
+    fits = set(pair) <= {Measure.SAMPLES, Measure.UNIFORM} and not (left.axis or right.axis)
     whole = batched or pair == (Measure.SAMPLES, Measure.UNIFORM)
     return Measure.SAMPLES if fits and whole else Measure.MIXED
 
@@ -135,7 +243,7 @@ def gradients(call: Call) -> Value:
     parts = inputs.things[0].items if inputs.of(Kind.TUPLE) else (inputs,)
     items = tuple(
         unlike.but(
-            measure=Measure.SAMPLES if follow and _own(part) else Measure.MIXED, turned=part.turned
+            measure=Measure.SAMPLES if follow and _own(part) else Measure.MIXED, axis=part.axis
         )
         for part in parts or ()
     )

@@ -16,7 +16,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 DIFFERENTIABLE = (Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
@@ -24,12 +24,21 @@ SAME = frozenset("item float double int long to cpu cuda detach clone".split())
 ROUNDED = frozenset({"int", "long"})
 CLAMPS = frozenset({"clamp", "clamp_", "clamp_min", "clamp_min_"})
 PICKS = frozenset({"nonzero", "masked_select", "argwhere"})
+COMPARES = frozenset("eq ne lt gt le ge".split())
 SIZES = frozenset({"numel", "nelement"})
 
 
 def without_gradient(value: Value) -> Value:
     """What a comparison or a size gives: no gradient goes through it to a model's output."""
     return value.but(deps=frozenset(d for d in value.deps if d.kind is not Kind.FORWARD))
+
+
+def compared(f: Frame, name: str, value: Value) -> Value:
+    """What a function of this name gives, as ``targets != 0`` does where it is ``targets.ne(0)``.
+
+    Without gradients there is nothing to cut: what an evaluation computed decides later.
+    """
+    return without_gradient(value) if name in COMPARES and not f.no_grad else value
 
 
 def size(m: Machine, f: Frame, value: Value, site: Site) -> Value:
@@ -39,6 +48,13 @@ def size(m: Machine, f: Frame, value: Value, site: Site) -> Value:
         return tally(m, f, plain.but(measure=Measure.SUM), site)
     measure = Measure.COUNT if value.measure is Measure.SAMPLES else Measure.MIXED
     return plain.but(measure=measure, rows=rows.has_rows(value))
+
+
+def length(m: Machine, f: Frame, value: Value, axis: Value, site: Site) -> Value:
+    """How many entries along an axis: that of the batch, or one that is alike on all ranks."""
+    if value.axis == UNKNOWN_AXIS:
+        return without_gradient(computed(value, measure=Measure.MIXED))
+    return size(m, f, value, site) if axis.known and axis.const == value.axis else NOTHING
 
 
 def tally(m: Machine, f: Frame, value: Value, site: Site) -> Value:
@@ -67,7 +83,12 @@ def _made(
 
 def pure(value: Value) -> bool:
     """Whether a value is one tally for certain."""
-    return len(value.things) == 1 and bool(value.of(Kind.TALLY)) and not _maybe(value)
+    return len(value.things) == 1 and counts_only(value)
+
+
+def counts_only(value: Value) -> bool:
+    """Whether a value is a tally for certain, perhaps another one in each call of a function."""
+    return bool(value.things) and value.of(Kind.TALLY) == value.things and not _maybe(value)
 
 
 def _maybe(value: Value) -> bool:

@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts import tracing
-from ddpify.facts.counts import pure
+from ddpify.facts.counts import counts_only
 from ddpify.facts.details import Coupling, OpenLoss
 from ddpify.facts.joining import computed, is_zero
 from ddpify.facts.measures import ENTRIES, EXTREMES
@@ -114,7 +114,7 @@ def _shifted(left: Value, right: Value) -> bool:
 
 def _is_reduced(value: Value) -> bool:
     """A sum or mean over the batch that gradients go through, which is no count."""
-    return value.measure in REDUCED and _trains(value) and not pure(value)
+    return value.measure in REDUCED and _trains(value) and not counts_only(value)
 
 
 def _call(m: Machine, f: Frame, node: ast.Call) -> bool:

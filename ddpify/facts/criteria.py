@@ -16,7 +16,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Measure, Thing, Value, constant
+from ddpify.facts.values import UNKNOWN_AXIS, Measure, Thing, Value, constant
 from ddpify.source import Site
 
 # What torch's signatures take after the tensors that are compared: two, or as many as `_TENSORS`.
@@ -87,6 +87,7 @@ def reduction_of(call: Call) -> Measure:
     if given is None:
         return Measure.MEAN
     names = {"mean": Measure.MEAN, "sum": Measure.SUM, "none": Measure.SAMPLES}
+    names["elementwise_mean"] = Measure.MEAN  # the name that torch 0.4.1 had for it
     return names.get(given.const, Measure.MIXED) if given.known else Measure.MIXED
 
 
@@ -126,7 +127,9 @@ def loss_of(call: Call, reduction: Measure) -> Value:
     elif local - {Measure.SAMPLES}:  # packed, or mixed with a mean: not one term per sample
         reduction = Measure.MIXED
     loss = computed(*values, measure=reduction if local else Measure.UNIFORM)
-    return rows.operands(loss, *values) if reduction is Measure.SAMPLES else loss
+    if reduction is Measure.SAMPLES:
+        return rows.operands(loss, *values).but(axis=UNKNOWN_AXIS if loss.axis else 0)
+    return loss.but(axis=0)
 
 
 def is_loss(tail: str) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ddpify.facts.values import (
     MAX_THINGS,
     NO_CONST,
     NOTHING,
+    UNKNOWN_AXIS,
     ZEROS,
     Kind,
     Measure,
@@ -41,8 +44,8 @@ def _join2(a: Value, b: Value) -> Value:
     same = things == a.things and deps is a.deps and a.measure is b.measure
     same = same and a.rows == b.rows and a.blocks == b.blocks
     setting = a.setting or b.setting
-    turned = a.turned or b.turned
-    same = same and a.setting is setting and a.turned is turned
+    axis = _axis((a, b))
+    same = same and a.setting is setting and a.axis == axis
     if same and things == b.things and deps == b.deps and a.const == b.const:
         return a
     tallies = things and bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY))
@@ -54,7 +57,7 @@ def _join2(a: Value, b: Value) -> Value:
         return a
     measure = join_measure(a.measure, b.measure)
     blocks = a.blocks if a.blocks == b.blocks else 0
-    return Value(things, deps, measure, const, a.rows and b.rows, turned, blocks, setting)
+    return Value(things, deps, measure, const, a.rows and b.rows, axis, blocks, setting)
 
 
 def _same_const(a: Value, b: Value) -> bool:
@@ -73,7 +76,13 @@ def computed(*values: Value, measure: Measure | None = None) -> Value:
         measures.append(flat_measure(value))
     if measure is None:
         measure = _mixed(measures)
-    return Value((), frozenset(deps), measure, turned=any(v.turned for v in values))
+    return Value((), frozenset(deps), measure, axis=_axis(values))
+
+
+def _axis(values: Iterable[Value]) -> int:
+    """Which axis holds the samples of what is made of these, entry by entry."""
+    found = {v.axis for v in values if v.axis or v.measure is not Measure.UNIFORM}
+    return found.pop() if len(found) == 1 else UNKNOWN_AXIS if found else 0
 
 
 def _mixed(measures: list[Measure]) -> Measure:

@@ -20,15 +20,17 @@ from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
+from ddpify.facts.open_losses import is_layer
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, constant, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
 PARAMETERS = frozenset(
     {"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"}
 )
 NEXT = frozenset({"next", "__next__"})  # `batches.next()`, as `next(batches)` was before Python 3
+OF_DISTRIBUTIONS = frozenset({"log_prob", "rsample", "sample", "entropy"})
 MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
 
 
@@ -173,7 +175,10 @@ def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:
     output.describe(Bypass(call))
     values = (*call.args, *call.kwargs.values())
     mixed = computed(*values) if values else NOTHING
-    return Value((made,), mixed.deps | {thing, output}, mixed.measure)
+    whole = {flat_measure(v) for v in values} - {Measure.UNIFORM} == {Measure.SAMPLES}
+    whole = whole and f.no_grad and is_layer(thing, name)  # else a loss may go through it
+    measure = Measure.SAMPLES if whole else mixed.measure
+    return Value((made,), mixed.deps | {thing, output}, measure, axis=mixed.axis)
 
 
 def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
@@ -262,33 +267,34 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     if name in batch_axis.PRODUCTS and call.args:
         measure = batch_axis.products(receiver, call.args[0], name == "bmm")
         return computed(*values, measure=measure)
-    reduction = batch_axis.along(name, call, 0, receiver)
-    if reduction is not None:
-        return reduction
+    known = batch_axis.order(m, f, name, call, receiver)
+    known = known or batch_axis.along(name, call, 0, receiver)
+    if known is not None:
+        return known
     if tensor_calls.mixes_samples(name, call, 0, receiver):
         mixed = computed(*values, measure=measures.MIXED)
         return tensor_calls.pair(call, mixed) if tensor_calls.gives_pair(name, call, 0) else mixed
     if name in measures.KEEPS_BATCH_AXIS:
-        part = computed(*values, measure=receiver.measure)
+        part = counts.compared(f, name, computed(*values, measure=receiver.measure))
         return tensor_calls.pair(call, part) if tensor_calls.gives_pair(name, call, 0) else part
     if name in counts.PICKS:
         return tensor_calls.picked(call, values)
     if name in counts.SIZES:
         return counts.size(m, f, receiver, call.site)
-    return None
+    told = bool(call.args) is (name == "log_prob")  # a shape to draw would be more axes
+    return tensor_calls.entry_by_entry(call) if name in OF_DISTRIBUTIONS and told else None
 
 
 def _shape(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
     """``x.size()``: how many samples, and what is the same for all of them."""
     whole = Thing(Kind.ITERATOR, call.site, inner=NOTHING)
-    whole.describe(FirstEntry(counts.size(m, f, receiver, call.site)))
+    whole.describe(FirstEntry(counts.length(m, f, receiver, constant(0), call.site)))
     return Value((whole,), flat_deps(receiver), receiver.measure, rows=rows.has_rows(receiver))
 
 
 def _size(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
     if not call.args:
         return _shape(m, f, receiver, call) if receiver.measure in measures.ENTRIES else receiver
-    first = call.args[0].known and call.args[0].const == 0
-    if first and receiver.measure in measures.ENTRIES:
-        return counts.size(m, f, receiver, call.site)
+    if receiver.measure in measures.ENTRIES:
+        return counts.length(m, f, receiver, call.args[0], call.site)
     return NOTHING

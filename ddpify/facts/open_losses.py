@@ -13,7 +13,7 @@ still that after ``.mean()``, which scripts write for what `nn.DataParallel` gat
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ddpify.facts.criteria import is_loss
@@ -45,17 +45,32 @@ def may_compute_loss(model: Thing) -> bool:
     info = method_of(model, "forward")
     if info is None:
         return not isinstance(model.ref, ClassInfo) and "torch.nn." not in model.name
-    waiting, seen = [info], {info}
+    inner = model.inner.things if model.kind is Kind.WRAPPED and model.inner is not None else ()
+    waiting, seen = [(info, (*inner, model)[0])], {info}
     while waiting:
-        info = waiting.pop()
-        written = _written(info)
-        if any(each.makes_one for each in written) or _calls_unknown(info):
+        info, owner = waiting.pop()
+        written, layers = _written(info), _given(info, owner)
+        if any(each.makes_one for each in written) or _calls_unknown(info, layers):
             return True
         found = [*_methods(info), *_globals(info, {n for each in written for n in each.names})]
-        new = [each for each in dict.fromkeys(found) if each not in seen]
+        reached = [(each, owner) for each in found]
+        for layer in (thing for things in layers.values() for thing in things):
+            forward = method_of(layer, "forward")
+            if forward is not None:
+                reached.append((forward, layer))
+            elif layer.kind is not Kind.MODEL or may_compute_loss(layer):
+                return True
+        new = {each: whose for each, whose in reached if each not in seen}
         seen.update(new)
-        waiting += new
+        waiting += new.items()
     return False
+
+
+def is_layer(model: Thing, name: str) -> bool:
+    """Whether a part of a model makes of samples what layers do, and no loss."""
+    parts = model.attrs[name].things if name in model.attrs else ()
+    known = bool(parts) and all(part.kind is Kind.MODEL for part in parts)
+    return known and not any(may_compute_loss(part) for part in parts)
 
 
 def returns_one(model: Thing) -> bool:
@@ -133,9 +148,18 @@ def _written(info: FunctionInfo) -> list[_Wording]:
     return [text, *(made for name in text.own for made in _made(info, name))]
 
 
-def _calls_unknown(info: FunctionInfo) -> bool:
-    """Whether a module is called that the model was given."""
+def _given(info: FunctionInfo, model: Thing) -> dict[str, tuple[Thing, ...]]:
+    """The layers that a model was given, and a method calls: ``self.encoder = encoder``."""
+    if not isinstance(model.ref, ClassInfo) or info.owner not in model.ref.mro():
+        return {}
     called = info.module.source.once(_Wording.of, info.node).called
+    known = {name: model.attrs[name].things for name in called if name in model.attrs}
+    return {n: t for n, t in known.items() if t and all(one.kind is Kind.MODEL for one in t)}
+
+
+def _calls_unknown(info: FunctionInfo, layers: Collection[str]) -> bool:
+    """Whether a function is called that the model was given, perhaps a criterion."""
+    called = info.module.source.once(_Wording.of, info.node).called - set(layers)
     given = {made.name for name in called for made in _made(info, name) if made.name}
     return not given <= info.module.globals.keys()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 
 from ddpify.facts.details import Divided, NumbersPasses, Optimized, call_that_made
 from ddpify.facts.events import Call, Forward

@@ -117,11 +117,16 @@ def along_batch(call: Call) -> bool:
 def collated(call: Call) -> bool:
     """``torch.cat(images, 1)`` of a list that torch has collated: each entry has all samples."""
     given = call.args[0]
-    loaders = [t for batch in given.deps if batch.inner is not None for t in batch.inner.things]
+    of_batch = not given.things and {dep.kind for dep in given.deps} == {Kind.BATCH}
+    return of_batch and by_torch(given) and _along_another(call, 1)
+
+
+def by_torch(value: Value) -> bool:
+    """Whether torch has collated the samples: all are of one shape, none was padded for others."""
+    loaders = [t for batch in value.deps if batch.inner is not None for t in batch.inner.things]
     made = [call_that_made(loader) for loader in loaders]
     plain = all(c and not c.star and c.arg(6, "collate_fn") is None for c in made)
-    of_batch = not given.things and {dep.kind for dep in given.deps} == {Kind.BATCH}
-    return bool(loaders) and plain and of_batch and _along_another(call, 1)
+    return bool(loaders) and plain
 
 
 def _of_blocks(given: Value, name: str, call: Call, first: int, result: Value) -> Value:

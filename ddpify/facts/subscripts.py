@@ -49,7 +49,8 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         or part_of(thing)
         for thing in base.things
     ]
-    found = [r for r in results if r is not None]
+    behind = batch_axis.entry(m, f, base, node.slice, index)
+    found = [r for r in (*results, behind) if r is not None]
     spaces = [_library(m, t) for t in base.of(Kind.EXTERNAL) if t.name.endswith(".__dict__")]
     found += [v for v in (lookups.any_member(m, space, m.site(f, node)) for space in spaces) if v]
     if found:
@@ -114,16 +115,18 @@ def is_shape(node: ast.expr) -> bool:
 
 def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> Value:
     """``x.shape[i]``: how many entries along the batch axis, or a constant."""
+    if base.measure in (Measure.SAMPLES, Measure.PICKED):
+        return counts.length(m, f, base, index, site)
     if not (index.known and index.const == 0):
         return NOTHING
-    if base.measure in (Measure.SAMPLES, Measure.PICKED):
-        return counts.size(m, f, base, site)
     return Value((), flat_deps(base))
 
 
 def _takes_each(index: Value) -> bool:
     """``torch.randperm(len(x))``, ``range(len(x))``: the samples of a batch, each once."""
     if index.of(Kind.ITERATOR) and index.rows:
+        return True
+    if batch_axis.is_order(index):
         return True
     made = [call_that_made(t) for t in index.of(Kind.UNKNOWN) if t.name in _ORDERS]
     return bool(made) and all(
@@ -133,12 +136,15 @@ def _takes_each(index: Value) -> bool:
 
 
 def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
+    if base.axis and base.measure in (Measure.SAMPLES, Measure.PICKED):
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        cuts = base.axis < 0 and all(isinstance(part, ast.Slice) for part in parts)
+        return base.measure if cuts else Measure.MIXED
     if base.measure is Measure.SAMPLES:
         items = given.things[0].items if isinstance(index, ast.Tuple) and given.things else None
         if _takes_each(items[0] if items else given):  # `logs[range(n), labels]`
             others = {flat_measure(item) for item in (items or ())[1:]}
-            fits = others <= _OF_SAMPLES and not base.turned
-            return Measure.SAMPLES if fits else Measure.MIXED
+            return Measure.SAMPLES if others <= _OF_SAMPLES else Measure.MIXED
         if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `boxes[positive]`
             return Measure.PICKED
         whole = base.of(Kind.BATCH) or isinstance(index, ast.Slice)

@@ -18,6 +18,12 @@ from ddpify.facts.rows import along_batch
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 
+# Distributions of numbers that are independent of each other, and how far one is from another.
+DISTRIBUTIONS = "torch.distributions."
+INDEPENDENT = frozenset(
+    """Normal LogNormal Laplace Cauchy Bernoulli Beta Gamma Exponential Poisson Uniform StudentT
+    kl_divergence""".split()
+)
 # Of each sequence as many entries as it is long: those that are not padding.
 PACKS = frozenset({"pack_padded_sequence", "pack_sequence"})
 
@@ -32,9 +38,12 @@ def reduced(
     values: tuple[Value, ...],
 ) -> Value:
     """``x.sum(axis)`` or ``x.mean(axis)``: perhaps a count, or a mean over one."""
+    at, given, reduced_axis = values[0].axis, 0 if call.receiver is values[0] else 1, axis
+    if measure in measures.ENTRIES:
+        axis = batch_axis.seen_from(at, axis)
     value = computed(*values, measure=measures.reduce_samples(measure, how, axis))
-    if axis is not None and values[0].turned and measure in measures.ENTRIES:
-        return value.but(measure=Measure.MIXED)
+    left = value.measure in measures.ENTRIES
+    value = value.but(axis=batch_axis.left_of(at, reduced_axis, call, given) if left else 0)
     if axis in (None, 0) and measure in measures.ENTRIES and is_open(m, values[0]):
         return value.but(measure=Measure.MIXED)
     if value.measure is Measure.RATIO and measure is Measure.PICKED:
@@ -72,10 +81,21 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail in counts.CLAMPS and first.of(Kind.TALLY):
         return counts.kept(m, f, first, tail, call)
-    found = _of_one(tail, first) or _on_entries(m, f, tail, call)
+    independent = name.startswith(DISTRIBUTIONS) and tail in INDEPENDENT
+    found = entry_by_entry(call) if independent else _of_one(tail, first)
+    found = found or _on_entries(m, f, tail, call)
     if found is not None:
         return found
     return _put_together(name, tail, call)
+
+
+def entry_by_entry(call: Call) -> Value | None:
+    """``Normal(mean, scale)``, and the method of one that gives a number for each of its own."""
+    own = (call.receiver,) if call.receiver is not None else ()
+    values = (*own, *call.args, *call.kwargs.values())
+    measure = measures.entries(*(v.measure for v in values))
+    plain = not any(v.things and v.measure is not Measure.UNIFORM for v in values)
+    return computed(*values, measure=measure) if plain and measure in measures.ENTRIES else None
 
 
 def _averages(name: str, call: Call) -> bool:
@@ -95,14 +115,17 @@ def _put_together(name: str, tail: str, call: Call) -> Value | None:
         return computed(*call.args, measure=Measure.SAMPLES)
     if name not in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
         return None
-    local = {m for v in call.args for m in _held(v)} - {Measure.UNIFORM}
+    own = tail == "stack" or (tail == "cat" and not along_batch(call))
+    local = {m for v in call.args for m in _held(v, own)} - {Measure.UNIFORM}
     if _has_a_row_each(tail, call.args[0]) and local == {Measure.ENTRY} and along_batch(call):
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail == "cat" and call.args[0].rows and rows.collated(call):
         return computed(*call.args, measure=Measure.SAMPLES).but(rows=True)
     if tail in ("cat", "concatenate") and call.args[0].rows:  # of each sample some, end to end
         return computed(*call.args, measure=Measure.PICKED)
-    return computed(*call.args, measure=local.pop() if len(local) == 1 else None)
+    whole = computed(*call.args, measure=local.pop() if len(local) == 1 else None)
+    entries = [part for thing in call.args[0].things for part in parts_of(thing)]
+    return batch_axis.stacked(entries, call, whole) if tail == "stack" else whole
 
 
 def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
@@ -121,14 +144,14 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:
         counted = counts.without_gradient(computed(first, measure=Measure.SUM))
         return counts.tally(m, f, counted, call.site)
-    reduction = batch_axis.along(tail, call, 1, first)
-    if reduction is not None:
-        return reduction
+    known = batch_axis.order(m, f, tail, call, first) or batch_axis.along(tail, call, 1, first)
+    if known is not None:
+        return known
     if mixes_samples(tail, call, 1, first):
         mixed = computed(*call.args, *call.kwargs.values(), measure=Measure.MIXED)
         return pair(call, mixed) if gives_pair(tail, call, 1) else mixed
     if tail in measures.ELEMENTWISE_FUNCTIONS:
-        part = computed(*call.args, measure=first.measure)
+        part = counts.compared(f, tail, computed(*call.args, measure=first.measure))
         return pair(call, part) if gives_pair(tail, call, 1) else part
     return None
 
@@ -140,16 +163,20 @@ def _has_a_row_each(tail: str, entries: Value) -> bool:
     return every and bool(parts) and (tail == "stack" or all(p.blocks == 1 for p in parts))
 
 
-def _held(value: Value) -> list[Measure]:
-    """The measures of a list's entries, or of the value itself."""
+def _held(value: Value, grown: bool) -> list[Measure]:
+    """The measures of a list's entries, also of a ``grown`` list, or of the value itself."""
     entries = [entry for thing in value.things for entry in thing.items or ()]
+    if grown and value.of(Kind.TUPLE, Kind.ITERATOR) == value.things:
+        entries = [part for thing in value.things for part in parts_of(thing)]
     return [entry.measure for entry in entries] if entries else [flat_measure(value)]
 
 
 def _counted(call: Call) -> bool:
     """Whether a new tensor gets one row per sample of a batch: ``ones(x.shape)``."""
-    given = (*call.args[:1], *call.kwargs.values())
-    return any(is_batch_size(v) or (v.measure is Measure.SAMPLES and not v.turned) for v in given)
+    place = rows.LENGTHS.get(call.name.rpartition(".")[2], 0)
+    shapes = (v for v in call.args[1 : place + 1] if v.of(Kind.TUPLE))
+    given = (*call.args[:1], *shapes, *call.kwargs.values())
+    return any(is_batch_size(v) or (v.measure is Measure.SAMPLES and not v.axis) for v in given)
 
 
 def is_batch_size(value: Value) -> bool:
@@ -163,7 +190,7 @@ def mixes_samples(name: str, call: Call, given: int, value: Value) -> bool:
     if place is None:
         return False
     axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
-    return value.turned or measures.mixes_samples(name, axis)
+    return bool(value.axis) or measures.mixes_samples(name, axis)
 
 
 def gives_pair(name: str, call: Call, given: int) -> bool:

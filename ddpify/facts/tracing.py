@@ -54,7 +54,8 @@ def along_batch(m: Machine, f: Frame, node: ast.Call, name: str, tensor: ast.exp
     if not given:
         return name in WHOLE
     axis = m.values.get(m.site(f, given[0]), NOTHING)
-    return axis.known and axis.const == 0 and axis.const is not False
+    own = m.values.get(m.site(f, tensor), NOTHING).axis
+    return axis.known and axis.const == max(own, 0) and axis.const is not False
 
 
 class Trace:

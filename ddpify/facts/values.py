@@ -152,6 +152,7 @@ class Thing:
 NO_CONST = object()
 ZEROS = object()  # as a constant: an array of zeros, where sums begin
 MAX_THINGS = 64
+UNKNOWN_AXIS = -1
 MORE = "**"  # among the keys of a dict, and the words of a call: there may be others
 
 
@@ -164,7 +165,7 @@ class Value:
     measure: Measure = Measure.UNIFORM
     const: Any = NO_CONST
     rows: bool = False  # one per sample of a batch, in their order; of a number: so many
-    turned: bool = False  # the first axis may not be that of the batch: `x.transpose(0, 1)`
+    axis: int = 0  # that of the batch: 1 after `x.transpose(0, 1)`, UNKNOWN_AXIS where not known
     # So many batches end to end, each with rows: `torch.cat([view, other])`; one of a list that has
     # an entry for each sample, whosever it is, and of an entry that is a batch of one, `x[None]`.
     blocks: int = 0

@@ -124,6 +124,12 @@ EITHER = """if random.random() < 0.5:
         rows.append({})
     else:
         rows.append(row[None])"""
+TURNED, STEPS = "o = out.transpose(0, 1)\n", "hs = [net(x) for t in range(3)]\n"
+GROWN = "ls = []\nfor o in pair(x):\n    ls.append(F.mse_loss(o, x))\n"
+NORMAL = "loss = torch.distributions.Normal(out, out.exp())"
+DIVERGENCE = """import torch.distributions as D
+q = D.Normal(out, out.exp())
+loss = D.kl_divergence"""
 PENALTY = """mix = (x * 2).requires_grad_(True)
 slope = torch.autograd.grad({}, mix, {}create_graph=True)[0]
 loss = ((slope.view(slope.size(0), -1).norm(2, dim=1) - 1) ** 2).mean()"""
@@ -168,7 +174,33 @@ ROWS = [
     ("sums-in-samples", "loss = out.sum(1).mean()", MEAN),
     ("sums-of-the-turned", "loss = out.t().sum(1).mean()", MIXED),
     ("sums-of-the-transposed", "loss = out.T.sum(1).mean()", MIXED),
-    ("sums-of-the-lifted", "loss = out.unsqueeze(0).sum(1).mean()", MIXED),
+    ("sums-of-the-lifted", "loss = out.unsqueeze(0).sum(1).mean()", SUM),
+    ("sums-before-the-lifted", "loss = out.unsqueeze(0).sum(0).mean()", MEAN),
+    ("steps-first", f"{STEPS}loss = torch.stack(hs).sum(0).mean()", MEAN),
+    ("steps-first-over-the-batch", f"{STEPS}loss = torch.stack(hs).sum(1).mean()", SUM),
+    ("steps-behind", f"{STEPS}loss = torch.stack(hs, dim=1).sum(1).mean()", MEAN),
+    ("steps-first-turned", f"{STEPS}loss = torch.stack(hs).transpose(1, 0).sum(1).mean()", MEAN),
+    ("steps-kept", f"{STEPS}loss = torch.stack(hs).mean(0, keepdim=True).sum(1).mean()", SUM),
+    ("steps-with-samples", f"{STEPS}loss = (torch.stack(hs) + out).sum(1).mean()", MIXED),
+    ("columns-side-by-side", f"{STEPS}loss = torch.cat(hs, dim=1).sum(1).mean()", MEAN),
+    ("turned-and-back", "loss = out.permute(1, 0, 2).permute(1, 0, 2).sum(1).mean()", MEAN),
+    ("sums-over-steps", f"{TURNED}loss = o.sum(0).mean()", MEAN),
+    ("sums-over-the-batch", f"{TURNED}loss = o.sum(1).mean()", SUM),
+    ("number-of-steps", f"{TURNED}loss = o.sum() / o.size(0)", SUM),
+    ("number-of-samples", f"{TURNED}loss = o.sum() / o.shape[1]", MEAN),
+    ("last-step", f"{TURNED}loss = o[-1].sum(1).mean()", MEAN),
+    ("first-sample-of-steps", f"{TURNED}loss = o[:, 0].mean()", MIXED),
+    ("in-another-order", "x = x[lengths.sort(0, descending=True)[1]]\nloss = net(x).mean()", MEAN),
+    ("ordered-by-a-function", "x = x[torch.argsort(-lengths)]\nloss = net(x).mean()", MEAN),
+    ("ordered-by-outputs", "i = torch.sort(out[:, 0, 0])[1]\nloss = out[i].mean()", MIXED),
+    ("some-of-an-order", "i = torch.sort(lengths)[1]\nloss = out[i[:1]].mean()", MIXED),
+    ("ordered-itself", "loss = (out[:, 0, 0] - torch.sort(lengths)[0]).mean()", MIXED),
+    ("likelihood", f"{NORMAL}.log_prob(x).sum(-1).mean()", MEAN),
+    ("likelihood-in-all", f"{NORMAL}.log_prob(x).sum()", SUM),
+    ("divergence", f"{DIVERGENCE}(q, D.Normal(0, 1)).sum(1).mean()", MEAN),
+    ("steps-drawn", "t = torch.randint(0, 9, (len(x),))\nloss = (fixed[t] * out).mean()", MEAN),
+    ("old-name", "loss = F.mse_loss(out, x, reduction='elementwise_mean')", MEAN),
+    ("list-that-grows", f"{GROWN}loss = torch.stack(ls).sum()", MEAN),
     ("sums-of-the-lifted-by-index", "loss = out[None].sum(1).mean()", MIXED),
     ("sums-behind-a-new-axis", "loss = out.unsqueeze(1).sum(1).mean()", MEAN),
     ("sums-in-another-view", "loss = out.view(4, -1).sum(1).mean()", MIXED),
@@ -292,3 +324,9 @@ ROWS = [
 @pytest.mark.parametrize(("body", "wanted"), [pytest.param(b, w, id=i) for i, b, w in ROWS])
 def test_a_mean_is_known_for_certain(body: str, wanted: Measure, tmp_path: Path) -> None:
     assert measure(body, tmp_path) is wanted
+
+
+def test_a_mask_by_a_method_is_counted(tmp_path: Path) -> None:
+    body = "each, to = pair(x)\nm = to.ne(0)\nloss = each.masked_select(m).sum() / m.sum()"
+    facts = facts_of(PROGRAM.format(body=indent(body, "    ")), tmp_path)
+    assert [facts.text(share.site) for share in facts.shares] == ["m.sum()"]

@@ -36,6 +36,9 @@ class Method(Net):
 class Given(Net):
     def forward(self, x, y):
         return x, self.off(self.body(x)[y > 0])
+class Held(Net):
+    def forward(self, x, y):
+        return x, self.off(torch.cat((self.body(x), y), 1), y)
 class Pairs(Net):
     def forward(self, x, y):
         return self.body(torch.cat((x, y), 1))
@@ -67,6 +70,8 @@ ROWS = {
     "a loss of a part": ("Outer()", "net(x, y).mean()", MIXED),
     "a loss of a method": ("Method()", "net(x, y)[1].mean()", MIXED),
     "a criterion that it is given": ("Given(hardest)", "net(x, y)[1].mean()", MIXED),
+    "a layer that it is given": ("Held(nn.Linear(8, 4))", "net(x, y)[1].mean()", MEAN),
+    "a layer that makes a loss": ("Held(Own())", "net(x, y)[1].mean()", MIXED),
     "a score of each pair": ("Pairs()", "net(x, y).mean()", MEAN),
     "a sum over what it is given alone": ("Recon()", "net(x).mean()", MIXED),
     "a loss of each sample": ("Apart()", "net(x).mean()", MEAN),

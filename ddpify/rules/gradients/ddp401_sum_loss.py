@@ -8,6 +8,7 @@ from ddpify.facts.coupling import certain
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Gather, Share
 from ddpify.facts.roles import backwards
+from ddpify.facts.unproven import unproven
 from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -42,7 +43,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         elif loss.dep(Kind.RATIO):
             yield from (_varying(call, ratio) for ratio in loss.dep(Kind.RATIO))
         elif _is_unproven(loss):
-            yield _unproven(call)
+            yield _unproven(facts, call)
 
 
 def _sum(site: Site, what: str, scaled: Edit) -> Finding:
@@ -67,15 +68,10 @@ def _shared(facts: Facts, share: Share) -> Finding:
 
 def _pooled(facts: Facts, gather: Gather, call: Site) -> Finding:
     """What a loss that is not followed is given: that of all ranks."""
-    return Finding(
-        "DDP401",
-        gather.site,
-        "the loss is not known to be a mean: each rank computes that of the whole batch, as"
-        " DataParallel did",
-        Severity.ERROR,
-        (edit(facts, How.REPLACE, gather.site, gather.code),),
-        because=((call, "the loss is made"),),
-    )
+    what = "the loss is not known to be a mean: each rank computes that of the whole batch"
+    fix = (edit(facts, How.REPLACE, gather.site, gather.code),)
+    message, because = f"{what}, as DataParallel did", ((call, "the loss is made"),)
+    return Finding("DDP401", gather.site, message, Severity.ERROR, fix, because=because)
 
 
 def _varying(call: Call, ratio: Thing) -> Finding:
@@ -96,17 +92,20 @@ def _is_unproven(loss: Value) -> bool:
     return not known and bool(loss.dep(Kind.BATCH))
 
 
-def _unproven(call: Call) -> Finding:
+def _unproven(facts: Facts, call: Call) -> Finding:
+    """Two of the terms stand in the sentence, the others are its reasons."""
+    terms = unproven(facts, call.receiver_site) if call.receiver_site is not None else ()
+    first = "".join(f"; {what} ({site})" for site, what in terms[:2])
     return Finding(
         "DDP401",
         call.site,
-        "the loss could not be shown to be a mean over the batch",
+        f"the loss could not be shown to be a mean over the batch{first}",
         Severity.ERROR,
         (),
-        "check it: a mean needs nothing, a sum must be multiplied by get_world_size(), and a mean"
-        " over a varying count (masks, positives) needs the count of all ranks; it is exact, too,"
-        " where its arguments are gathered: whole_batch(outputs), whole_batch(labels); rows that"
-        " name their picture by its number in the batch must be numbered anew then",
+        "a mean needs nothing, a sum must be multiplied by get_world_size(), a mean over a varying"
+        " count (masks, positives) needs the count of all ranks; it is exact, too, with its"
+        " arguments gathered: whole_batch(outputs), whole_batch(labels), numbers of rows made anew",
+        terms[2:],
     )
 
 
