@@ -9,6 +9,7 @@ from ddpify.facts import (
     containers,
     counts,
     fields,
+    hooks,
     measures,
     rows,
     tensor_calls,
@@ -19,6 +20,7 @@ from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
 from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
+from ddpify.facts.gradients import DETACHES, with_graph, without_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -50,6 +52,7 @@ def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Val
     if found:
         return join(*found)
     plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
+    plain = without_graph(plain) if name in DETACHES else plain
     return batch_axis.moved(name, call, 0, receiver, rows.method(receiver, name, call, plain))
 
 
@@ -120,6 +123,7 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
         for function in call.args[:1]:
             part = Thing(Kind.UNKNOWN, call.site, f"{thing.name}.apply", part_of=thing)
             m.apply(f, function, (one(part),), call.site)
+    hooks.registered(m, f, thing, call)
     if name in RETURNS_SELF:
         return one(thing)
     if name == "enter_context" and call.args:
@@ -173,7 +177,7 @@ def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:
     output.describe(Bypass(call))
     values = (*call.args, *call.kwargs.values())
     mixed = computed(*values) if values else NOTHING
-    return Value((made,), mixed.deps | {thing, output}, mixed.measure)
+    return Value((made,), mixed.deps | {thing, *with_graph(m, call, output)}, mixed.measure)
 
 
 def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:

@@ -110,7 +110,7 @@ def _with(m: Machine, f: Frame, node: ast.With | ast.AsyncWith) -> bool:
     for item in node.items:
         value = m.evaluate(f, item.context_expr)
         f.contexts = (*f.contexts, value)
-        f.no_grad = f.no_grad or m.turns_off_grad(value)
+        f.no_grad = m.without_grad(value, f.no_grad)
         if item.optional_vars is not None:
             assign(m, f, item.optional_vars, m.entered(f, value), item.context_expr)
     ended = execute(m, f, node.body)
