@@ -34,8 +34,8 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     node = tree.statement(loop.site)
     if node is None:
         return
-    done = _already_reduced(f, tree, node, REDUCERS)
-    reduced = _already_reduced(f, tree, node, SUMMERS)
+    done = already_reduced(f, tree, node, REDUCERS)
+    reduced = already_reduced(f, tree, node, SUMMERS)
     left = _names(m, f, loop, tree, node, done)
     held = meters.held(m, f)
     found = meters.reduced_after(m, f, tree, node, done)
@@ -237,7 +237,7 @@ def _set(f: Frame, name: str) -> None:
         base.things[0].attrs[attribute] = reduced
 
 
-def _already_reduced(f: Frame, tree: Tree, node: ast.stmt, reducers: frozenset[str]) -> set[str]:
+def already_reduced(f: Frame, tree: Tree, node: ast.stmt, reducers: frozenset[str]) -> set[str]:
     """Names that statements after the loop reduce before anything reads them."""
     names: set[str] = set()
     read: set[str] = set()

@@ -15,6 +15,7 @@ from ddpify.facts import (
 )
 from ddpify.facts.details import AnyAttribute, loader_arguments
 from ddpify.facts.events import Access
+from ddpify.facts.gradients import without_graph
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -43,7 +44,7 @@ def _plain_attribute(base: Value, name: str) -> Value:
     keep = name in measures.KEEPS_ANY or name in ("T", "mT")
     plain = computed(base, measure=base.measure if keep else None)
     if name == "data":
-        return plain.but(rows=base.rows, blocks=base.blocks)
+        return without_graph(plain).but(rows=base.rows, blocks=base.blocks)
     return batch_axis.moved(name, None, 0, base, plain)
 
 

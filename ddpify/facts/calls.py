@@ -24,6 +24,7 @@ from ddpify.facts.attributes import attribute
 from ddpify.facts.call_events import Arguments, arguments_of, event_of
 from ddpify.facts.details import MakingCall, OpenForward, OpenLoss, Partial, made_by
 from ddpify.facts.events import Access, Call, Forward
+from ddpify.facts.gradients import with_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.open_losses import may_compute_loss, returns_one
 from ddpify.facts.protocol import Machine
@@ -179,7 +180,13 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
-    whole = Value((), deps | {output}, measure, rows=_is_per_sample(local), blocks=_blocks(local))
+    whole = Value(
+        (),
+        deps | with_graph(m, event, output),
+        measure,
+        rows=_is_per_sample(local),
+        blocks=_blocks(local),
+    )
     if not batched:
         return whole
     if returns_one(model) if whole.rows else may_compute_loss(model):

@@ -20,6 +20,7 @@ from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Thing, Val
 from ddpify.source import Site
 
 DIFFERENTIABLE = (Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
+_OF_OUTPUTS = (Kind.FORWARD, Kind.GRAPH)
 SAME = frozenset("item float double int long to cpu cuda detach clone".split())
 ROUNDED = frozenset({"int", "long"})
 CLAMPS = frozenset({"clamp", "clamp_", "clamp_min", "clamp_min_"})
@@ -30,7 +31,7 @@ SIZES = frozenset({"numel", "nelement"})
 
 def without_gradient(value: Value) -> Value:
     """What a comparison or a size gives: no gradient goes through it to a model's output."""
-    return value.but(deps=frozenset(d for d in value.deps if d.kind is not Kind.FORWARD))
+    return value.but(deps=frozenset(d for d in value.deps if d.kind not in _OF_OUTPUTS))
 
 
 def compared(f: Frame, name: str, value: Value) -> Value:

@@ -18,6 +18,7 @@ from ddpify.facts.bodies import flows, loaded
 from ddpify.facts.details import call_that_made
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Call, Forward
+from ddpify.facts.gradients import behind
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import TrainingLoop
 from ddpify.facts.protocol import Machine
@@ -27,7 +28,15 @@ from ddpify.source import Site
 MODELS = (Kind.MODEL, Kind.WRAPPED)
 SAME = (Kind.ARGUMENT, Kind.DEVICE, *MODELS)
 LIBRARIES = frozenset({"torch", "builtins", "math"})  # what they have is no data
-OF_DRAWS = (*MODELS, Kind.PARAMETERS, Kind.FORWARD, Kind.RANDOM, Kind.ARGUMENT, Kind.DEVICE)
+OF_DRAWS = (
+    *MODELS,
+    Kind.PARAMETERS,
+    Kind.FORWARD,
+    Kind.GRAPH,
+    Kind.RANDOM,
+    Kind.ARGUMENT,
+    Kind.DEVICE,
+)
 
 
 def trains_on_draws(m: Machine, loop: TrainingLoop, others: tuple[TrainingLoop, ...]) -> bool:
@@ -46,7 +55,7 @@ def _outputs(m: Machine, loop: TrainingLoop) -> set[Thing]:
     calls = roles.backwards(roles.calls_of(m))
     own = [c for c in calls if [x.site for x in c.where.loops()][:1] == [loop.batch.site]]
     deps = {d for c in own for v in (c.receiver, *c.args) for d in flat_deps(v or NOTHING)}
-    return {d for d in deps if d.kind is Kind.FORWARD}
+    return behind(deps)
 
 
 def _is_drawn(value: Value, loop: Site) -> bool:

@@ -62,7 +62,8 @@ def _read(
             return computed(*args, *kwargs.values())
         frame = frame_of(f, info, site)
         bind_parameters(m, frame, info, args, kwargs, arg_sites, kwarg_sites)
-        frame.no_grad = frame.no_grad or any(m.turns_off_grad(d) for d in info.decorators)
+        for decorator in reversed(info.decorators):
+            frame.no_grad = m.without_grad(decorator, frame.no_grad)
         if isinstance(info.node, ast.Lambda):
             frame.statement = f.statement if f is not None else site
             return m.evaluate(frame, info.node.body)

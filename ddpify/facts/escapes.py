@@ -13,11 +13,12 @@ of a function of the project; where it goes into code that was not read, it is a
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import replace
 
 from ddpify.facts.details import MakingCall, Partial, call_that_made, loader_arguments
 from ddpify.facts.events import Call, Unknown
+from ddpify.facts.hooks import followed
 from ddpify.facts.joining import flat_deps, parts_of
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Danger, Escape, Facts, Followed, shown
@@ -119,7 +120,7 @@ def _escapes(facts: Facts) -> Iterator[Escape]:
     entered = {call.where.function for call in facts.calls}
     entered |= {bind.where.function for bind in facts.binds}
     for call in facts.calls:
-        to = _unread(facts, call) or _lost_receiver(call)
+        to = _unread(facts, call, losses) or _lost_receiver(call)
         if to:
             yield from _of_call(facts, call, to, trained, losses)
         elif call.target is None:
@@ -129,8 +130,10 @@ def _escapes(facts: Facts) -> Iterator[Escape]:
     yield from _made(facts)
 
 
-def _unread(facts: Facts, call: Call) -> str:
+def _unread(facts: Facts, call: Call, losses: set[Site]) -> str:
     """Who runs a call; what is done later may have shown that it is a model or an optimizer."""
+    if call.site in losses:  # a hook's
+        return call.unread or call.name[1:]
     method = call.name.startswith(".") and call.receiver is not None
     who = call.receiver if method else facts.values.get(call.callee)
     known = who is not None and who.things and all(t.kind in UNDERSTOOD for t in who.things)
@@ -164,20 +167,18 @@ def _shown(facts: Facts, call: Call, value: Value) -> bool:
     return value is not call.receiver and is_local(facts, value)
 
 
-def _callbacks(
-    call: Call, trained: _Trained, entered: set[FunctionInfo | None]
-) -> Iterator[Escape]:
+def _callbacks(call: Call, trained: _Trained, entered: Set[object]) -> Iterator[Escape]:
     """Functions that a library calls at a time of its own, and that nothing else calls.
 
     Not ``net.apply(initialized)`` and ``filter(asked, …)``: these call it there and then.
     """
-    if call.receiver is not None and call.receiver.of(*UNDERSTOOD):
+    understood = call.receiver is not None and call.receiver.of(*UNDERSTOOD)
+    if understood or call.name in ("builtins.filter", "builtins.map"):
         return
-    if call.name in ("builtins.filter", "builtins.map"):
-        return
+    seen = {*entered, *(thing.ref for thing in followed(call))}
     for value, site in _given(call):
         for thing in value.things:
-            unseen = isinstance(thing.ref, FunctionInfo) and thing.ref not in entered
+            unseen = isinstance(thing.ref, FunctionInfo) and thing.ref not in seen
             if unseen and trained.kind_in(one(thing)) is not None:
                 yield Escape(site, Kind.FUNCTION, call.name.lstrip("."), Danger.CALLBACK)
 

@@ -11,6 +11,7 @@ from ddpify.facts import graph, groups, roles, sharding
 from ddpify.facts.details import Bypass
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Bind, Call, Forward
+from ddpify.facts.gradients import behind
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.norms import has_norms
@@ -111,8 +112,8 @@ def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
     found: list[Call] = []
     for call in roles.backwards(calls):
         for value in (call.receiver, *call.args):
-            deps = value.deps if value is not None else frozenset()
-            bypasses = (d.detail(Bypass) for d in deps)
+            outputs = behind(value.deps) if value is not None else ()
+            bypasses = (output.detail(Bypass) for output in outputs)
             found.extend(one.call for one in bypasses if one is not None)
     return tuple(dict.fromkeys(sorted(found, key=lambda c: c.order)))
 

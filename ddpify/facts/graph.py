@@ -10,6 +10,7 @@ from typing import Final
 from ddpify.facts import roles
 from ddpify.facts.chance import is_left_to_chance
 from ddpify.facts.events import Forward
+from ddpify.facts.gradients import behind
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.norms import built, makers
 from ddpify.facts.protocol import Machine
@@ -44,8 +45,8 @@ def _before_backwards(m: Machine) -> Iterator[set[Forward]]:
     by_output = {f.output: f for f in roles.forwards_of(m)}
     for call in roles.backwards(roles.calls_of(m)):
         values = [value for value in (call.receiver, *call.args) if value is not None]
-        deps = {dep for value in values for dep in flat_deps(value)}
-        yield {by_output[dep] for dep in deps if dep in by_output}
+        outputs = {o for value in values for o in behind(flat_deps(value))}
+        yield {by_output[output] for output in outputs if output in by_output}
 
 
 def unused(m: Machine, things: tuple[Thing, ...]) -> str:

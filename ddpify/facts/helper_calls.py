@@ -80,7 +80,7 @@ def _of_rank_0(value: Value, call: Call) -> Value:
     for thing in value.of(Kind.TUPLE):
         items = tuple(_of_rank_0(item, call) for item in thing.items or ())
         return one(Thing(Kind.TUPLE, call.site, items=items))
-    lost = (*OF_ONE_RANK, Kind.FORWARD)  # no gradient comes along
+    lost = (*OF_ONE_RANK, Kind.FORWARD, Kind.GRAPH)  # no gradient comes along
     kept = frozenset(d for d in flat_deps(value) if d.kind not in lost)
     things = tuple(t for t in value.things if t.kind is not Kind.BATCH)
     return Value(things, kept).reduced()

@@ -103,6 +103,7 @@ _DATA = frozenset(
         Kind.LOADER,
         Kind.BATCH,
         Kind.FORWARD,
+        Kind.GRAPH,
         Kind.STATE,
         Kind.CHECKPOINT,
         Kind.ARGUMENT,

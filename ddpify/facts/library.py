@@ -40,7 +40,6 @@ from ddpify.names import INSTALLED
 from ddpify.python import words
 from ddpify.source import Site
 
-NO_GRAD = words.NO_GRAD
 WRAPPERS = frozenset({"DistributedDataParallel", "FullyShardedDataParallel", "DataParallel"})
 RANK_CALLS = frozenset(
     {

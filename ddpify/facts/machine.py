@@ -19,8 +19,8 @@ from ddpify.facts import (
     entering,
     expressions,
     functional,
+    gradients,
     iteration,
-    library,
     special,
     statements,
     wrapping,
@@ -178,9 +178,9 @@ class ProgramReader(ReadingRecord):
         """A loop over a sharded loader ends: its sums are this rank's, and are to be reduced."""
         accumulators.close_loop(self, f, loop)
 
-    def turns_off_grad(self, value: Value) -> bool:
-        """Whether a context manager is no_grad or inference_mode."""
-        return any(t.name in library.NO_GRAD for t in value.things)
+    def without_grad(self, value: Value, before: bool) -> bool:
+        """Whether there are no gradients in a context, or none in the function it decorates."""
+        return gradients.without_grad(value, before)
 
     def entered(self, f: Frame, value: Value) -> Value:
         """What ``with value as x`` binds."""

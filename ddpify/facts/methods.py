@@ -9,6 +9,7 @@ from ddpify.facts import (
     containers,
     counts,
     fields,
+    hooks,
     measures,
     rows,
     tensor_calls,
@@ -19,6 +20,7 @@ from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
 from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
+from ddpify.facts.gradients import DETACHES, with_graph, without_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.open_losses import is_layer
 from ddpify.facts.protocol import Machine
@@ -52,6 +54,7 @@ def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Val
     if found:
         return join(*found)
     plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
+    plain = without_graph(plain) if name in DETACHES else plain
     return batch_axis.moved(name, call, 0, receiver, rows.method(receiver, name, call, plain))
 
 
@@ -122,6 +125,7 @@ def _on_module(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Val
         for function in call.args[:1]:
             part = Thing(Kind.UNKNOWN, call.site, f"{thing.name}.apply", part_of=thing)
             m.apply(f, function, (one(part),), call.site)
+    hooks.registered(m, f, thing, call)
     if name in RETURNS_SELF:
         return one(thing)
     if name == "enter_context" and call.args:
@@ -178,7 +182,8 @@ def _bypass(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value:
     whole = {flat_measure(v) for v in values} - {Measure.UNIFORM} == {Measure.SAMPLES}
     whole = whole and f.no_grad and is_layer(thing, name)  # else a loss may go through it
     measure = Measure.SAMPLES if whole else mixed.measure
-    return Value((made,), mixed.deps | {thing, output}, measure, axis=mixed.axis)
+    deps = mixed.deps | {thing, *with_graph(m, call, output)}
+    return Value((made,), deps, measure, axis=mixed.axis)
 
 
 def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-
 from ddpify.facts.details import Divided, NumbersPasses, Optimized, call_that_made
 from ddpify.facts.events import Call, Forward
+from ddpify.facts.gradients import behind
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Loader, Role, TrainingLoop
@@ -90,7 +90,7 @@ def training_forwards(calls: tuple[Call, ...], forwards: tuple[Forward, ...]) ->
     for call in backwards(calls):
         values = (call.receiver, *call.args) if call.receiver is not None else call.args
         for value in values:
-            used |= {d for d in flat_deps(value) if d.kind is Kind.FORWARD}
+            used |= behind(flat_deps(value))
     return frozenset(f.output for f in forwards if f.output in used)
 
 

@@ -12,6 +12,7 @@ from ddpify.facts.conditions import conditioned, passed
 from ddpify.facts.joining import join
 from ddpify.facts.loops import for_loop, merge, while_loop
 from ddpify.facts.protocol import Machine
+from ddpify.facts.round_means import close_means
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, Loop
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Thing, Value, constant, one
 
@@ -55,6 +56,7 @@ def _assign(m: Machine, f: Frame, node: ast.Assign) -> None:
     value = m.evaluate(f, node.value)
     for target in node.targets:
         assign(m, f, target, value, node.value)
+    close_means(m, f, node)
 
 
 def _annotated(m: Machine, f: Frame, node: ast.AnnAssign) -> None:
@@ -110,7 +112,7 @@ def _with(m: Machine, f: Frame, node: ast.With | ast.AsyncWith) -> bool:
     for item in node.items:
         value = m.evaluate(f, item.context_expr)
         f.contexts = (*f.contexts, value)
-        f.no_grad = f.no_grad or m.turns_off_grad(value)
+        f.no_grad = m.without_grad(value, f.no_grad)
         if item.optional_vars is not None:
             assign(m, f, item.optional_vars, m.entered(f, value), item.context_expr)
     ended = execute(m, f, node.body)

@@ -31,6 +31,7 @@ class Kind(Enum):
     SAMPLER = "sampler"
     BATCH = "batch"
     FORWARD = "model output"
+    GRAPH = "what gradients go back through to a model output"
     STATE = "state dict"
     CHECKPOINT = "loaded checkpoint"
     DEVICE = "device"

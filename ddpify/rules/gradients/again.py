@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.fresh import method_of
+from ddpify.facts.gradients import behind
 from ddpify.facts.model import Facts, Model
 from ddpify.facts.roles import stepped, whole
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Thing, Value
+from ddpify.facts.values import Thing, Value
 from ddpify.rules.edits import is_local
 from ddpify.source import Site
 
@@ -72,7 +73,7 @@ def again(facts: Facts) -> Iterator[Again]:
 def _through(facts: Facts, backward: Call) -> list[Forward]:
     """The forwards that a backward goes back through."""
     values = [v for v in (backward.receiver, *backward.args) if v is not None]
-    outputs = {d for value in values for d in value.dep(Kind.FORWARD)}
+    outputs = {output for value in values for output in behind(value.deps)}
     return [f for f in facts.training_forwards if f.output in outputs]
 
 

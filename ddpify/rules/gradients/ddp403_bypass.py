@@ -144,6 +144,15 @@ RULE = Rule(
     check,
     lint=lint,
     bad=(
+        changed(  # gradients are on again
+            SCRIPT,
+            (
+                "        cost = nn.functional.cross_entropy(net(x.to(device)), y.to(device))\n",
+                "        with torch.no_grad(), torch.enable_grad():\n"
+                "            guess = unwrap(net)(x.to(device))  # DDP403\n"
+                "        cost = nn.functional.cross_entropy(guess, y.to(device))\n",
+            ),
+        ),
         changed(
             SCRIPT,
             (
@@ -224,6 +233,16 @@ RULE = Rule(
             (
                 "nn.functional.cross_entropy(net(x.to(device)), ",
                 "type(unwrap(net)).score(net, x.to(device), ",
+            ),
+        ),
+        changed(  # another of the same maker, which gives targets
+            SCRIPT,
+            ("net = nn.Sequential(", "make = lambda: nn.Sequential("),
+            ("net = wrap_model(net)", "net, guide = wrap_model(make()), make()"),
+            (
+                "        cost = nn.functional.cross_entropy(net(x.to(device)), y.to(device))\n",
+                "        x = x.to(device)\n"
+                "        cost = nn.functional.mse_loss(net(x), guide(x).detach())\n",
             ),
         ),
         changed(  # not differentiated

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind
+from ddpify.facts.values import NOTHING, Kind
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
@@ -16,9 +16,8 @@ from ddpify.source import Site
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per construct that has no data-parallel equivalent."""
-    for optimizer in {
-        t for step in facts.steps for t in (step.receiver.things if step.receiver else ())
-    }:
+    closed = (step for step in facts.steps if step.receiver and (step.args or step.kwargs))
+    for optimizer in {t for step in closed for t in (step.receiver or NOTHING).things}:
         if optimizer.kind is Kind.OPTIMIZER and optimizer.name.endswith("LBFGS"):
             yield Finding(
                 "DDP405",
@@ -110,6 +109,7 @@ RULE = Rule(
         changed(
             SINGLE,
             ("torch.optim.Adam(net.parameters())", "torch.optim.LBFGS(net.parameters())  # DDP405"),
+            ("adam.step()", "adam.step(lambda: objective)"),
         ),
         changed(
             TRAINER,
@@ -117,6 +117,7 @@ RULE = Rule(
                 "torch.optim.RMSprop(self.pupil.parameters(), lr=1e-3)",
                 "torch.optim.LBFGS(self.pupil.parameters(), lr=1e-3)  # DDP405",
             ),
+            ("self.habit.step()", "self.habit.step(lambda: loss)"),
         ),
         changed(SCRIPT, _TWICE, _MARKED),
         changed(SCRIPT, *_PAIR, _MARKED),
@@ -132,6 +133,14 @@ RULE = Rule(
     good=(
         *CORRECT,
         SINGLE,
+        changed(  # one of several that may be chosen, which none of its kind could step so
+            SINGLE,
+            (
+                "    adam = torch.optim.Adam(net.parameters())\n",
+                "    chosen = torch.optim.LBFGS if opt.bs > 99 else torch.optim.Adam\n"
+                "    adam = chosen(net.parameters())\n",
+            ),
+        ),
         changed(SCRIPT, ("cost.backward()", "cost.backward(retain_graph=False)")),
         changed(SCRIPT, ("cost.backward()", "cost.backward(retain_graph=True)")),
         changed(SCRIPT, _TWICE, *_AVERAGED),

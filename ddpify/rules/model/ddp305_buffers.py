@@ -9,7 +9,7 @@ from ddpify.facts.events import Forward
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
-from ddpify.facts.scopes import FunctionInfo, Loop
+from ddpify.facts.scopes import Frame, FunctionInfo, Loop
 from ddpify.facts.values import Value
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.model import RankCall
@@ -79,8 +79,18 @@ def _model_name(facts: Facts, forward: Forward, loop: Loop) -> str | None:
         node = node.args[0]
     if isinstance(node, (ast.Name, ast.Attribute)) and forward.call.where.function is loop.function:
         return ast.unparse(node)
-    names = (*loop.frame.env.items(), *_fields(loop))
-    return next((name for name, value in names if same(value)), None)
+    names = (*loop.frame.env.items(), *_fields(loop), *_around(loop))
+    found = next((name for name, value in names if same(value)), None)
+    return found or _own_field(node, forward.call.where.frame, loop)
+
+
+def _own_field(node: ast.AST | None, frame: Frame, loop: Loop) -> str | None:
+    """``self.net``, which may be any of many, as another method of the loop's object calls it."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return None
+    own, there = (next(iter(f.parameters), "") for f in (loop.frame, frame))
+    same = frame.self_thing is not None and frame.self_thing is loop.frame.self_thing
+    return f"{own}.{node.attr}" if same and node.value.id == there else None
 
 
 def _fields(loop: Loop) -> Iterator[tuple[str, Value]]:
@@ -88,6 +98,18 @@ def _fields(loop: Loop) -> Iterator[tuple[str, Value]]:
     me, own = loop.frame.self_thing, next(iter(loop.frame.parameters), "")
     for field, kept in me.attrs.items() if me is not None else ():
         yield f"{own}.{field}", kept
+
+
+def _around(loop: Loop) -> Iterator[tuple[str, Value]]:
+    """What the functions around the loop's own, and its module, bind and nothing nearer does."""
+    names = {*loop.frame.env}
+    frame = loop.frame.outer
+    while frame is not None:
+        yield from ((name, kept) for name, kept in frame.env.items() if name not in names)
+        names |= {*frame.env}
+        frame = frame.outer
+    held = loop.frame.module.globals
+    yield from ((name, kept) for name, kept in held.items() if name not in names)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -131,6 +153,8 @@ def _sends(function: RankFunction) -> bool:
     return function.module.ours and function.name == "sync_buffers"
 
 
+_ASKED = "def asked(signal):\n    net.eval()\n    return net(signal.cuda()).argmax(1)\n\n\n"
+
 RULE = Rule(
     "DDP305",
     "evaluation-with-own-buffers",
@@ -152,6 +176,17 @@ RULE = Rule(
             SINGLE,
             ("nn.Linear(16, 32), nn.ReLU()", "nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU()"),
             ("in pairs:\n", "in pairs:  # DDP305\n"),
+        ),
+        changed(  # a global, in a function that the loop calls
+            SINGLE,
+            ("nn.Linear(16, 32), nn.ReLU()", "nn.Linear(16, 32), nn.BatchNorm1d(32), nn.ReLU()"),
+            ("def main():\n", f"{_ASKED}def main():\n    global net\n"),
+            ("accuracy(net, pairs):\n    net.eval()\n", "accuracy(pairs):\n"),
+            (
+                "in pairs:\n            guess = net(signal.cuda()).argmax(1)",
+                "in pairs:  # DDP305\n            guess = asked(signal)",
+            ),
+            ("accuracy(net, holdout)", "accuracy(holdout)"),
         ),
         changed(  # a backbone whose layers are not seen may have batch norm
             PROJECT,

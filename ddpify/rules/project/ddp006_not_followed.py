@@ -64,6 +64,9 @@ _STEP = "            adam.step()\n"
 _LOSS = "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())"
 _SAVED = 'torch.save(net.state_dict(), "net.pth")'
 _ROUNDS = "    for round_ in range(5):\n"
+_HOOK = "    kept = []\n\n    def seen(part, given, made):\n"
+_MARK = "  # DDP006"
+_HOOKED = f"\n    net[0].register_forward_hook(seen){_MARK}\n"
 _PRINTED = '        print("round", round_, "accuracy", accuracy(net, holdout))\n'
 
 RULE = Rule(
@@ -102,8 +105,22 @@ RULE = Rule(
             ("import argparse\n", "import argparse\nimport importlib\n"),
             (_STEP, f"            importlib.import_module(opt.ema).update(net)  # DDP006\n{_STEP}"),
         ),
+        changed(SINGLE, (_ROUNDS, f"{_HOOK}        return made * len(net)\n{_HOOKED}{_ROUNDS}")),
+        changed(  # what a hook keeps may be anything
+            SINGLE,
+            (_ROUNDS, f"{_HOOK}        kept.append(made)\n{_HOOKED}{_ROUNDS}"),
+            (_LOSS, f"{_LOSS} + kept[-1].sum()"),
+        ),
     ),
     good=(
+        changed(  # read where it is registered
+            SINGLE,
+            (
+                _ROUNDS,
+                f"{_HOOK}        kept.append((type(part), len(net)))\n"
+                f"{_HOOKED.replace(_MARK, '')}{_ROUNDS}",
+            ),
+        ),
         changed(
             SINGLE,
             ("import torch\n", "import thop\nimport torch\n"),
