@@ -186,11 +186,15 @@ class _BatchShare(Sampler[list[Any]]):
 def own_share(*tensors: Any, dim: int = 0) -> Any:
     """This rank's equal part of rank 0's batch: of each of its ``tensors`` (*collective*).
 
-    ``dim`` is the axis of samples. Beside tensors with it, one number per sample is divided, too.
+    ``dim`` is the axis of samples. Beside tensors with it, one number per sample is divided, too;
+    of a tuple all parts, as of a text and its lengths.
     """
     if get_world_size() > 1:
-        _check_divisible(tensors, dim)
-        tensors = tuple(_own_part(tensor, dim) for tensor in tensors)
+        groups = [one if isinstance(one, tuple) else (one,) for one in tensors]
+        _check_divisible(tuple(one for group in groups for one in group), dim)
+        parts = [tuple(_own_part(one, dim) for one in group) for group in groups]
+        pairs = zip(tensors, parts, strict=True)
+        tensors = tuple(own if isinstance(one, tuple) else own[0] for one, own in pairs)
     return tensors[0] if len(tensors) == 1 else tensors
 
 

@@ -51,6 +51,8 @@ class BatchNames:
         if several or is_taken_apart(split.rest, name) or self._is_display(name, split):
             return f"`{name}` is no tensor but holds several: unpack it before the model is called"
         makers = tuple(self._makers(name, node, split))
+        if any(self._is_sample(part, node, split) for part in makers):
+            return f"`{name}` is of one sample of a data set, no batch: let a DataLoader make them"
         if any(self._draws(part) for part in makers):
             return f"`{name}` is drawn by each rank"
         if self.tree.read_after(node, name):
@@ -68,6 +70,16 @@ class BatchNames:
         for call in roles.calls_of(self.m):
             if call.site in sites and call.target is not None:
                 yield call.target.node
+
+    def _is_sample(self, made: ast.AST, node: ast.For | ast.While, split: CutBody) -> bool:
+        """``dataset[order[i]]``: an entry of a data set, taken by the number of the pass."""
+        if not isinstance(made, ast.Subscript):
+            return False
+        owner = self.m.values.get(self.tree.site(made.value), NOTHING)
+        index = made.slice.slice if isinstance(made.slice, ast.Subscript) else made.slice
+        if not owner.of(Kind.DATASET) or not isinstance(index, ast.Name):
+            return False
+        return index.id in split.targets and self._numbers_passes(index.id, node, split)
 
     def _numbers_passes(self, name: str, node: ast.For | ast.While, split: CutBody) -> bool:
         """``for i in range(…)``, ``for i, batch in enumerate(…)``."""

@@ -82,10 +82,18 @@ def flows(block: Block, silent: Collection[ast.AST]) -> Iterator[tuple[set[str],
 
 
 def _changed_by(call: ast.Call) -> set[str]:
-    """What a call may change: its receiver, and arguments that are no numbers of its own."""
+    """What a call may change: its receiver, and arguments that it is not given a new value for."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     owner = _names(call.func) if isinstance(call.func, ast.Attribute) else set()
-    return owner | {n for each in given if not isinstance(each, ast.Call) for n in _names(each)}
+    return owner | {n for each in given if not _is_made_here(each) for n in _names(each)}
+
+
+def _is_made_here(node: ast.expr) -> bool:
+    """``f(g(x))``, ``f("%d" % x)``, ``f(f"{x}")``: another value than those in it."""
+    if isinstance(node, ast.BinOp):
+        text = node.left.value if isinstance(node.left, ast.Constant) else None
+        return isinstance(text, str) or isinstance(node.left, ast.JoinedStr)
+    return isinstance(node, (ast.Call, ast.JoinedStr, ast.Compare))
 
 
 def counts(block: Block, name: str) -> bool:

@@ -7,12 +7,13 @@ takes over from the pass before depends on who came before.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import LIST_LIKE, per_sample
 from ddpify.facts.scopes import Frame, Loop
-from ddpify.facts.values import Kind, Measure, Value
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import NOTHING, Kind, Measure, Value
 
 ENTRIES = (Measure.SAMPLES, Measure.PICKED)
 LEAVES = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
@@ -110,14 +111,29 @@ def carried(node: ast.For) -> set[str]:
     return early & {name for statement in node.body for name in _names(statement, ast.Store)}
 
 
-def read_early(body: Sequence[ast.stmt], bound: set[str]) -> set[str]:
-    """Names that statements read before they have bound them themselves."""
+def read_early(
+    body: Sequence[ast.stmt], bound: set[str], alike: Container[ast.AST] = ()
+) -> set[str]:
+    """Names that statements read before they have bound them themselves.
+
+    What an ``if`` that is ``alike`` in each pass binds comes from no pass before: it is bound in
+    every pass, or in none.
+    """
     early: set[str] = set()
-    _visit(body, set(bound), early)
+    _visit(body, set(bound), early, alike)
     return early
 
 
-def _visit(body: Sequence[ast.stmt], bound: set[str], early: set[str]) -> None:
+def same_in_each_pass(m: Machine, tree: Tree, node: ast.AST) -> set[ast.AST]:
+    """The ``if`` statements of a loop that ask options of the command line, and nothing else."""
+    found = [n for n in ast.walk(node) if isinstance(n, ast.If)]
+    asked = ((n, m.values.get(tree.site(n.test), NOTHING).all_deps()) for n in found)
+    return {n for n, deps in asked if deps and all(t.kind is Kind.ARGUMENT for t in deps)}
+
+
+def _visit(
+    body: Sequence[ast.stmt], bound: set[str], early: set[str], alike: Container[ast.AST] = ()
+) -> None:
     """Follow a block; what only one branch binds does not count as bound after it."""
     for statement in body:
         for part in _own(statement):
@@ -128,18 +144,18 @@ def _visit(body: Sequence[ast.stmt], bound: set[str], early: set[str]) -> None:
             bound |= {
                 n for i in statement.items if i.optional_vars for n in _names(i.optional_vars)
             }
-            _visit(statement.body, bound, early)
+            _visit(statement.body, bound, early, alike)
         elif isinstance(statement, ast.If):
             left, right = set(bound), set(bound)
-            _visit(statement.body, left, early)
-            _visit(statement.orelse, right, early)
-            bound |= left & right
+            _visit(statement.body, left, early, alike)
+            _visit(statement.orelse, right, early, alike)
+            bound |= left | right if statement in alike else left & right
         elif isinstance(statement, (ast.For, ast.While, ast.Try)):
             inner = set(bound)
             inner |= set(_names(statement.target)) if isinstance(statement, ast.For) else set()
             for name in ("body", "handlers", "orelse", "finalbody"):
                 block = getattr(statement, name, [])
-                _visit([s for s in block if isinstance(s, ast.stmt)], inner, early)
+                _visit([s for s in block if isinstance(s, ast.stmt)], inner, early, alike)
         else:
             bound |= set(_names(statement, ast.Store))
 

@@ -15,28 +15,28 @@ from ddpify.facts import roles, torchtext
 from ddpify.facts.batch_fields import fields, sizes
 from ddpify.facts.batch_names import BatchNames
 from ddpify.facts.bodies import (
-    Block,
     CutBody,
     counts,
-    flows,
     loaded,
     stored,
     targets_of,
 )
-from ddpify.facts.carried import read_early
+from ddpify.facts.carried import read_early, same_in_each_pass
 from ddpify.facts.columns import Columns
 from ddpify.facts.details import Divided
 from ddpify.facts.draws import trains_on_draws
-from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Forward
 from ddpify.facts.input_axes import asks_lengths, parallel_axes, unfollowed
+from ddpify.facts.loss_flow import loss_names
 from ddpify.facts.model import Division, TrainingLoop
 from ddpify.facts.places import places, turns
 from ddpify.facts.protocol import Machine
 from ddpify.facts.ragged import may_end_short
+from ddpify.facts.rounds import differ
+from ddpify.facts.said_axes import said_axes, the_axis
 from ddpify.facts.states import States, states
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import OF_ONE_RANK, Kind, Value
+from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, Value
 from ddpify.source import Site
 
 Why = str
@@ -88,7 +88,8 @@ class _Loop:
         if not isinstance(node, (ast.For, ast.While)) or not forwards:
             return "its body calls no model that can be followed"
         tests = (guard.test for guard in self.training.batch.exits)
-        if any(self._differs(value) for value in (self.training.batch.over, *tests)):
+        over = self.training.batch.over, node.iter if isinstance(node, ast.For) else node.test
+        if differ(self.m, *over, self._drawn) or any(map(self._drawn, tests)):
             return "how many batches there are differs between ranks"
         cut = self._cut(node, forwards)
         if cut is None:
@@ -141,9 +142,11 @@ class _Loop:
             return names
         objects = [name for name in names if self._is_object(name)]
         names = tuple(part for name in names for part in self._parts(name, split, forwards))
-        said = set() if objects or self._turns(forwards) else self._said(forwards, carried)
-        said |= {torchtext.axis_of(self._batch(name)) for name in objects}
-        axis = _the_axis(names, said | {asked}, bool(objects))
+        said = {torchtext.axis_of(self._batch(name)) for name in objects}
+        if not objects and not self._turns(forwards):
+            known = {one.axis for one in carried.values()} | parallel_axes(self.first, forwards)
+            said = said_axes(self.m, self.training, split, names, forwards, known)
+        axis = the_axis(names, said | {asked}, bool(objects))
         usual = 1 if objects else 0  # what the user would be told to say
         tried = usual if isinstance(axis, str) else axis
         loop = self.training.batch.site
@@ -158,10 +161,6 @@ class _Loop:
         statement = self.tree.site(split.rest[0])
         ragged = may_end_short(self.m, self.training, split, names, axis)
         return Division(loop, statement, names, axis, numbers, ragged=ragged)
-
-    def _said(self, forwards: tuple[Forward, ...], carried: dict[str, States]) -> set[int | None]:
-        """The axes that DataParallel divides and that recurrent layers have."""
-        return parallel_axes(self.first, forwards) | {one.axis for one in carried.values()}
 
     def _turns(self, forwards: tuple[Forward, ...]) -> bool:
         """Whether a model is given ``x.t()``: its axes are not those of ``x``."""
@@ -195,14 +194,14 @@ class _Loop:
         own = all(f.call.where.function is loop.function for f in trained)
         return trained if own and not evaluates else ()
 
-    def _differs(self, value: Value) -> bool:
-        """Whether a value may be another on each rank: all draw alike until they train."""
+    def _drawn(self, value: Value) -> tuple[Thing, ...]:
+        """What makes a value another one on each rank: all draw alike until they train."""
         outer = self.training.batch
         while outer.parent is not None:
             outer = outer.parent
         begun = {c.site for c in roles.calls_of(self.m) if c.order >= outer.first}
         own = value.dep(*OF_ONE_RANK)
-        return any(t.kind is not Kind.RANDOM or t.born in begun for t in own)
+        return tuple(t for t in own if t.kind is not Kind.RANDOM or t.born in begun)
 
     def _cut(self, node: ast.For | ast.While, forwards: tuple[Forward, ...]) -> int | None:
         """The first statement in which a model is called; the backward is no earlier."""
@@ -223,7 +222,7 @@ class _Loop:
     ) -> tuple[str, ...] | Why:
         """The tensors of the batch: what is made anew in each pass, before the model is called,
         and goes into the model or the loss."""
-        loss = self._loss_names(split.rest)
+        loss = loss_names(self.m, self.training, split.rest)
         given = {n for f in forwards for n in self._given(f)}
         fixed = given - split.made - stored(split.rest)
         for name in sorted(fixed):
@@ -246,9 +245,10 @@ class _Loop:
     ) -> dict[str, States] | Why:
         """What goes from one batch to the next into the model or the loss."""
         given = {n for f in forwards for n in self._given(f)}
-        carried = read_early(node.body, split.targets) & stored(node.body)
+        alike = same_in_each_pass(self.m, self.tree, node)
+        carried = read_early(node.body, split.targets, alike) & stored(node.body)
         found: dict[str, States] = {}
-        for name in sorted(carried & (given | self._loss_names(split.rest))):
+        for name in sorted(carried & (given | loss_names(self.m, self.training, split.rest))):
             if counts(node.body, name):
                 continue
             one = states(self.m, self.training.batch.frame, node, name, forwards)
@@ -268,31 +268,3 @@ class _Loop:
         if value is None or value.known:
             return value is None or not isinstance(value.const, str)  # a builtin, a number
         return bool(value.things) and all(t.kind in SETTINGS for t in value.things)
-
-    def _loss_names(self, rest: Block) -> set[str]:
-        """What the loss is computed from in these statements, by names."""
-        calls = roles.calls_of(self.m)
-        shown = [c.site for c in calls if effect_of(c) and c.site.path == self.tree.source.path]
-        silent = {n for site in shown if (n := self.tree.expression(site)) is not None}
-        call = self.tree.expression(self.training.backward.site)
-        found = set(loaded(call)) if call is not None else set()
-        grown = -1
-        while grown != len(found):
-            grown = len(found)
-            for targets, sources in flows(rest, silent):
-                if targets & found:
-                    found |= sources
-        return found
-
-
-def _the_axis(names: tuple[str, ...], said: set[int | None], objects: bool) -> int | Why:
-    """The one axis that is said, or why none is."""
-    known = sorted(one for one in said if one is not None)
-    if len(known) > 1:
-        return "along which axis samples lie is said in different ways"
-    if not known:
-        every = " and ".join(f"`{name}`" for name in names)
-        usual = "--batch-dim 1, where torchtext's fields are not `batch_first`"
-        hint = usual if objects else "--batch-dim 0 says the first"
-        return f"nothing says along which axis {every} hold samples ({hint})"
-    return known[0]

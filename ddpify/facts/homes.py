@@ -60,7 +60,17 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
         anchor, frame = last, _method_around(last, bind) or frame
     used = first_use if anchor.order < first_use else called
     statement = _statement_in(m, frame, anchor, used)
-    return Home(statement, bind.target) if statement is not None else None
+    target = _called_as(m, things, [b for b in made if b.where.stack == bind.where.stack], bind)
+    return Home(statement, target) if statement is not None else None
+
+
+def _called_as(m: Machine, things: tuple[Thing, ...], names: list[Bind], last: Bind) -> str:
+    """The name by which a model is called: after ``m = model.to(device)`` perhaps ``model``."""
+    sites = [e.call.owner_site for e in m.events if isinstance(e, Forward) and e.model in things]
+    nodes = [m.tree(site.path).expression(site) for site in sites]
+    called = {ast.unparse(node) for node in nodes if node is not None}
+    known = {one.target for one in names} & called
+    return known.pop() if len(known) == 1 else last.target
 
 
 def _method_around(event: Event, bind: Bind) -> Frame | None:

@@ -23,6 +23,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.fresh import method_of
 from ddpify.facts.locality import is_local
 from ddpify.facts.measures import ENTRIES
+from ddpify.facts.places import KEEPS, MERGES
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.scopes import Frame, FunctionInfo
@@ -115,12 +116,17 @@ class _Reading:
         if stands is None:
             return None
         frame.statement = self.tree.site(stands)
-        plain = {name for name in frame.env if name not in self.bound}
-        for name in self.bound:
+        plain = {name for name in frame.env if self._is_given(name)}
+        for name in self.bound.keys() - plain:
             frame.env[name] = self.whole.but(things=())
         if not self._holds(frame, stands, plain):
             return None
         return frame if self._targets(frame, call) <= plain else None
+
+    def _is_given(self, name: str) -> bool:
+        """Whether a parameter is bound to nothing but itself, ``targets = targets.view(b * t)``."""
+        stores = [self.tree.parent(node) for node in self.bound.get(name, ())]
+        return all(isinstance(one, ast.Assign) and _reshaped(one.value) == name for one in stores)
 
     def _holds(self, frame: Frame, stands: ast.stmt, plain: set[str]) -> bool:
         """Whether the conditions around a statement are the same on all ranks."""
@@ -136,10 +142,10 @@ class _Reading:
         return False
 
     def _alike(self, frame: Frame, above: ast.If, below: ast.AST, plain: set[str]) -> bool:
-        given = _asked(above.test)
+        given, there = _asked(above.test)
         body = below in above.body
         if given in plain and frame.env[given].measure in ENTRIES and not frame.env[given].known:
-            return body  # a tensor that is given is not None
+            return body is there  # a tensor that is given is not None
         test = self.m.evaluate(frame, above.test)
         if test.decided:
             return bool(test.const) is body
@@ -196,11 +202,22 @@ def _names(node: ast.expr) -> Iterator[str]:
     return (n.id for n in ast.walk(node) if isinstance(n, ast.Name))
 
 
-def _asked(test: ast.expr) -> str:
-    """``y`` of ``y is not None``."""
-    plain = isinstance(test, ast.Compare) and isinstance(test.left, ast.Name)
-    if not plain or not isinstance(test, ast.Compare) or not isinstance(test.ops[0], ast.IsNot):
-        return ""
-    other = test.comparators[0]
-    none = isinstance(other, ast.Constant) and other.value is None
-    return test.left.id if none and isinstance(test.left, ast.Name) else ""
+def _asked(test: ast.expr) -> tuple[str, bool]:
+    """``y`` of ``y is not None``, of ``y is None``, and whether it holds where there is one."""
+    match test:
+        case ast.Compare(
+            left=ast.Name(id=name),
+            ops=[(ast.Is() | ast.IsNot()) as asked],
+            comparators=[ast.Constant(value=None)],
+        ):
+            return name, isinstance(asked, ast.IsNot)
+    return "", False
+
+
+def _reshaped(value: ast.expr) -> str:
+    """``y`` of ``y.view(-1)``, of ``y.contiguous().long()``."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if value.func.attr not in KEEPS | MERGES:
+            return ""
+        value = value.func.value
+    return value.id if isinstance(value, ast.Name) else ""

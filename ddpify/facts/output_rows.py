@@ -13,6 +13,7 @@ import ast
 from dataclasses import dataclass, field
 
 from ddpify.facts import roles
+from ddpify.facts.details import call_that_made
 from ddpify.facts.fresh import method_of, qualified
 from ddpify.facts.measures import ELEMENTWISE_FUNCTIONS
 from ddpify.facts.outputs import names_of
@@ -30,6 +31,7 @@ OTHERWISE = frozenset(
     TransformerEncoderLayer TransformerDecoderLayer MultiheadAttention EmbeddingBag Flatten
     Unflatten Fold Module ModuleList ModuleDict Parameter""".split()
 )
+SOFTMAX = frozenset({"torch.nn.Softmax", "torch.nn.LogSoftmax", "torch.nn.Softmin"})
 BEHIND = (ALONG - {"normalize", "topk", "sort"}) | {"cat", "stack"}  # along a given axis
 PLAIN = ENTRYWISE | (ELEMENTWISE_FUNCTIONS - {"where", "topk", *BEHIND}) | {"leaky_relu", "elu"}
 DEPTH = 4
@@ -41,11 +43,13 @@ def of_several(m: Machine, value: Value) -> bool:
     return any(names_of(f.model, f.call.where.guards) and not all_rows(f.model) for f in made)
 
 
-def all_rows(model: Thing) -> bool:
-    """Whether each output of a model is made of its one input, sample by sample."""
+def all_rows(model: Thing, given: int = 1) -> bool:
+    """Whether each output of a model is made of its inputs, so many, sample by sample."""
     info = method_of(model, "forward")
     inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
-    return info is not None and _returns(inner, info, 1, DEPTH)
+    if info is None:
+        return _is_row_wise(inner) and given == 1
+    return _returns(inner, info, given, DEPTH)
 
 
 def _returns(model: Thing, info: FunctionInfo, given: int, depth: int) -> bool:
@@ -132,8 +136,7 @@ class _Method:
         forward = method_of(layer, "forward")
         if forward is not None:
             return _returns(layer, forward, given, self.depth - 1)
-        known = layer.name.startswith(LIBRARIES) and layer.name not in OTHERWISE
-        return known and layer.kind is Kind.MODEL
+        return _is_row_wise(layer)
 
     def _keeps(self, name: str, given: list[ast.expr], named: list[ast.keyword]) -> bool:
         """Whether a function of a tensor leaves its first axis alone."""
@@ -156,6 +159,19 @@ class _Method:
             if text in (f"{ast.unparse(owner)}.size(0)", f"{ast.unparse(owner)}.shape[0]"):
                 return self.rows(owner)
         return False
+
+
+def _is_row_wise(layer: Thing) -> bool:
+    """Whether a layer of a library makes each row of one; of several in a row, all have to."""
+    made = call_that_made(layer)
+    if layer.name == "torch.nn.Sequential" and made is not None and not made.star:
+        parts = [one for value in made.args for one in value.things]
+        return bool(parts) and all(_is_row_wise(one) for one in parts)
+    if layer.name in SOFTMAX:
+        axis = made.arg(0, "dim") if made is not None else None
+        return axis is not None and isinstance(axis.const, int) and axis.const in (-1, 1, 2, 3)
+    known = layer.name.startswith(LIBRARIES) and layer.name not in OTHERWISE
+    return known and layer.kind is Kind.MODEL
 
 
 def _binds(node: ast.AST) -> set[str]:

@@ -106,7 +106,7 @@ def _recurrent(
     if len(call.args) != 2 or not _is(call.args[1], state) or len(pair) != 2:
         return None, set()
     straight = pointwise and _is_pointwise(model, call.args[0])
-    axes = {_axis(layer) for layer in layers}
+    axes = {axis_of(layer) for layer in layers}
     return Layer(axes.pop() if straight and len(axes) == 1 else None), stored([pair[1]])
 
 
@@ -145,7 +145,8 @@ def _called(model: Thing, call: ast.expr | None) -> tuple[Thing, ...]:
     return found.things if found is not None else ()
 
 
-def _axis(layer: Thing) -> int | None:
+def axis_of(layer: Thing) -> int | None:
+    """The axis along which a recurrent layer takes samples, where that is said."""
     made = call_that_made(layer)
     given = made.kwargs.get("batch_first") if made is not None and not made.star else None
     if made is None or made.star or len(made.args) > 4:

@@ -118,7 +118,7 @@ def _form(field: Thing) -> int | str | None:
         return None
     label = field.name.endswith(".LabelField")
     settings = _DECIDES | {"sequential": not label} | {name: v.const for name, v in said.items()}
-    if settings["include_lengths"] or settings["postprocessing"] is not None:
+    if settings["postprocessing"] is not None:  # lengths, one number per sample, are divided, too
         return None
     if not settings["sequential"]:
         return _ONE_AXIS if settings["use_vocab"] else _AS_GIVEN

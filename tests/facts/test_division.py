@@ -13,7 +13,9 @@ from ddpify.project import Project
 from ddpify.settings import Settings
 from tests.projects import put
 
-PROGRAM = """import random
+PROGRAM = """import argparse
+import random
+import sys
 import numpy as np
 import torch
 from torch import nn
@@ -24,6 +26,18 @@ net = nn.Linear(12, 3)
 criterion = nn.CrossEntropyLoss()
 descent = torch.optim.SGD(net.parameters(), lr=0.1)
 weights = torch.ones(3)
+
+
+many = torch.utils.data.TensorDataset(points, kinds)
+options = argparse.ArgumentParser()
+options.add_argument("--deep", action="store_true")
+options.add_argument("--wide", action="store_true")
+args = options.parse_args()
+right = 0
+
+
+def tell(*words):
+    sys.stdout.write(" ".join(map(str, words)))
 
 
 def apply(model, x):
@@ -58,6 +72,18 @@ DIVIDED = [
         id="through-a-list",
     ),
     pytest.param("x, y = read(i)\n" + CALL, ("x", "y"), id="unpacked"),
+    pytest.param(
+        SLICES + "if args.deep:\n    out = net(x)\nelif args.wide:\n    out = net(x.view(-1, 12))\n"
+        "loss = criterion(out, y)",
+        ("x", "y"),
+        id="by-an-option",
+    ),
+    pytest.param(
+        SLICES + CALL + "\nright = right + (net(x).argmax(1) == y).sum()\n"
+        "tell('%d of %s' % (right, criterion.weight))",
+        ("x", "y"),
+        id="told-with-a-count",
+    ),
     pytest.param(SLICES + "x, y = map(torch.tensor, (x, y))\n" + CALL, ("x", "y"), id="mapped"),
     pytest.param(SLICES + "y = y.view(-1)\n" + CALL, ("x", "y"), id="flattened-here"),
     pytest.param(
@@ -90,8 +116,14 @@ LEFT = [
         SLICES + "x = apply(net, x)\nloss = criterion(net(x), y)", "its body calls no", id="helper"
     ),
     pytest.param("x, y = pair(i)\n" + CALL, "flattened", id="flattened"),
+    pytest.param("x, y = many[i]\n" + CALL, "one sample of a data set", id="sample"),
     pytest.param(
         SLICES + "if random.random() < 0.1:\n    break\n" + CALL, "how many batches", id="drawn-end"
+    ),
+    pytest.param(
+        SLICES + "if turn:\n    out = net(x)\nloss = criterion(out, y)",
+        "`out` is carried over",
+        id="in-some-passes",
     ),
 ]
 
@@ -123,9 +155,54 @@ def test_what_may_be_of_samples_and_cannot_be_divided_is_named(
 
 
 def test_an_axis_is_not_guessed(tmp_path: Path) -> None:
-    facts = facts_of(SLICES + CALL, tmp_path, None)
+    body = SLICES + "loss = criterion(net(x)[-1], y)"
+    facts = facts_of(body, tmp_path, None)
     assert not facts.divisions
     assert "--batch-dim" in facts.undivided[0][1]
+
+
+GENERATOR = """
+
+def batches():
+    BODY
+
+
+for turn in range(5):
+    for x, y in batches():
+        loss = criterion(net(x), y)
+"""
+ORDER = "order = np.random.permutation(len(points))\n"
+PASSES = "for i in range(0, MANY, 32):\n    here = order[i : i + 32]\n"
+PASSES += "    yield points[here], kinds[here]"
+
+
+@pytest.mark.parametrize(
+    ("body", "divided"),
+    [
+        pytest.param(ORDER + PASSES.replace("MANY", "len(order)"), True, id="order"),
+        pytest.param(
+            ORDER + "at = 0\nwhile at < len(points):\n    here = order[at : at + 32]\n"
+            "    yield points[here], kinds[here]\n    at += 32",
+            True,
+            id="while",
+        ),
+        pytest.param(ORDER + PASSES.replace("MANY", "order[0]"), False, id="entry"),
+        pytest.param(ORDER + PASSES.replace("MANY", "random.randrange(960)"), False, id="drawn"),
+        pytest.param(
+            ORDER + "for i in range(30):\n    if random.random() < 0.1:\n        return\n"
+            "    yield points[order[i:]], kinds[order[i:]]",
+            False,
+            id="drawn-end",
+        ),
+    ],
+)
+def test_a_generator_counts_by_its_own_loops(body: str, divided: bool, tmp_path: Path) -> None:
+    head, _, rest = PROGRAM.partition("\n\nfor turn")
+    made = GENERATOR.replace("BODY", body.replace("\n", "\n    "))
+    text = head + made + "        descent" + rest.partition("        descent")[2]
+    facts = analyze(Project.of(put({"main.py": text}, tmp_path) / "main.py"), batch_dim=0)
+    assert facts is not None
+    assert bool(facts.divisions) is divided, facts.undivided
 
 
 def test_sums_along_an_axis_are_not_followed_where_samples_lie_along_another(

@@ -63,6 +63,7 @@ def facts_of(folder: Path, *changes: tuple[str, str]) -> Facts:
     [
         pytest.param((), 1, id="by-default"),
         pytest.param((FIRST,), 0, id="batch-first"),
+        pytest.param((("lower=True", "include_lengths=True"),), 1, id="with-lengths"),
         pytest.param((("sequential=False", ""),), 1, id="labels-of-words"),
         pytest.param((FIRST, ("sequential=False", "sequential=False, use_vocab=False")), 0, id="0"),
         pytest.param((("data.Field(seq", "data.LabelField(seq"),), 1, id="label-field"),
@@ -103,7 +104,6 @@ def test_the_axis_of_samples_is_that_of_all_fields(
     [
         pytest.param(("lower=True", "batch_first=words"), id="a-setting"),
         pytest.param(("lower=True", "**words"), id="in-a-dict"),
-        pytest.param(("lower=True", "include_lengths=True"), id="with-lengths"),
         pytest.param(("lower=True", "postprocessing=words"), id="processed"),
         pytest.param(("sequential=False", "batch_first=True"), id="two-ways"),
         pytest.param(("sequential=False", "sequential=False, use_vocab=False"), id="as-given"),

@@ -293,7 +293,7 @@ def shares_of_one_batch() -> Any:
     kept = rows.clone()
     first, flags = metrics.own_share(rows, rows % 2 == 0)
     column = metrics.own_share(rows.numpy().T[:, :, None], dim=1)
-    _, labels = metrics.own_share(rows.T, torch.arange(6), dim=1)
+    _, (_, labels) = metrics.own_share(rows.T, (rows.T, torch.arange(6)), dim=1)
     uneven = torch.zeros(ranks + 1)
     try:
         metrics.own_share(uneven)

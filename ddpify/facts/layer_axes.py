@@ -1,0 +1,224 @@
+"""Along which axis a model's layers take its samples.
+
+A convolution, a batch norm and a flattening take them along the first axis, a recurrent layer along
+the one that ``batch_first`` says. Where everything a model does is done row by row, it does not
+matter what lies along the first axis: what is made of some rows is the same without the others.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from ddpify.facts.bodies import Block, stored
+from ddpify.facts.details import call_that_made
+from ddpify.facts.events import Forward
+from ddpify.facts.fresh import VARIABLE, method_of, qualified
+from ddpify.facts.output_rows import PLAIN, all_rows
+from ddpify.facts.places import KEEPS, TURNS
+from ddpify.facts.recurrent import POINTWISE, RECURRENT, axis_of
+from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import NOTHING, Kind, Thing
+
+# They take tensors of samples alone, and raise where they are given parts of one.
+_FIRST = frozenset(
+    f"torch.nn.{name}"
+    for name in """Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d
+    BatchNorm2d BatchNorm3d GroupNorm""".split()
+)
+_FLATTEN, _SEQUENTIAL = "torch.nn.Flatten", "torch.nn.Sequential"
+_PLAIN = (*POINTWISE, *(f"torch.nn.{n}" for n in "ReLU LeakyReLU Tanh Sigmoid GELU ELU".split()))
+_PACKS = "torch.nn.utils.rnn.pack_padded_sequence"
+_DEPTH = 4
+
+
+def axes_of(tree: Tree, forwards: Sequence[Forward], names: Collection[str]) -> set[int]:
+    """The axes of samples in these tensors, by the layers that they go into."""
+    found: set[int] = set()
+    for forward in forwards:
+        call = tree.expression(forward.call.site)
+        given = call.args if isinstance(call, ast.Call) else []
+        whole = {i for i, one in enumerate(given) if _is_whole(one, names)}
+        found |= _taken(forward.model, whole, _DEPTH)
+    return found
+
+
+def by_rows(tree: Tree, forwards: Sequence[Forward], loss: Iterable[ast.expr]) -> bool:
+    """Whether models, and what makes the ``loss`` of it, leave rows along the first axis apart."""
+    for forward in forwards:
+        call = tree.expression(forward.call.site)
+        given = call.args if isinstance(call, ast.Call) and not call.keywords else []
+        starred = any(isinstance(one, ast.Starred) for one in given)
+        if starred or not given or not all_rows(forward.model, len(given)):
+            return False
+    return not any(_looks_along(node) for each in loss for node in ast.walk(each))
+
+
+def _looks_along(node: ast.AST) -> bool:
+    """``x[1:]``, ``x[-1]``, ``x.t()``: rows along the first axis are told apart, or turned."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in TURNS
+    if not isinstance(node, ast.Subscript):
+        return False
+    index = node.slice
+    first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+    if isinstance(first, ast.Slice):
+        return bool(first.lower or first.upper or first.step)
+    return not (isinstance(first, ast.Constant) and isinstance(first.value, str))
+
+
+def _is_whole(node: ast.expr, names: Collection[str]) -> bool:
+    """A tensor of the batch, moved or cast."""
+    while isinstance(node, ast.Call):
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        if ast.unparse(node.func).endswith(VARIABLE.rpartition(".")[2]) and node.args:
+            node = node.args[0]
+        elif method in KEEPS and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        else:
+            return False
+    return ast.unparse(node) in names
+
+
+def _taken(model: Thing, given: Collection[int], depth: int) -> set[int]:
+    """The axes along which a model takes the samples of the arguments at these places."""
+    if model.kind is Kind.WRAPPED and model.inner is not None and len(model.inner.things) == 1:
+        model = model.inner.things[0]
+    info = method_of(model, "forward")
+    if not given or not depth:
+        return set()
+    if info is None:
+        return _of_layer(model, depth)
+    if isinstance(info.node, ast.Lambda):
+        return set()
+    names = [each.arg for each in (*info.node.args.posonlyargs, *info.node.args.args)]
+    alike = {names[i + 1]: True for i in given if i + 1 < len(names)}
+    reader = _Forward(model, info, names[0] if names else "", alike, depth)
+    reader.read(info.node.body)
+    return reader.found
+
+
+def _of_layer(layer: Thing, depth: int) -> set[int]:
+    if layer.name in _FIRST:
+        return {0}
+    made = call_that_made(layer)
+    if layer.name == _FLATTEN:
+        return {0} if made is not None and not made.args and not made.kwargs else set()
+    if layer.name in RECURRENT:
+        axis = axis_of(layer)
+        return set() if axis is None else {axis}
+    if layer.name != _SEQUENTIAL or made is None or made.star:
+        return set()
+    for part in made.args:
+        if not part.things or any(one.name not in _PLAIN for one in part.things):
+            axes = [_taken(one, {0}, depth - 1) for one in part.things]
+            return axes[0] if len(axes) == 1 else set()
+    return set()
+
+
+@dataclass
+class _Forward:
+    """A ``forward``, statement by statement, as far as it is known where its input's axes are.
+
+    ``alike`` are names of tensors with the axes of the input: True all, False the first at least.
+    """
+
+    model: Thing
+    info: FunctionInfo
+    owner: str
+    alike: dict[str, bool]
+    depth: int
+    found: set[int] = field(default_factory=set)
+
+    def read(self, body: Block) -> None:
+        """Look at what statements give such tensors to, until one may bind them anew."""
+        for statement in body:
+            bound = stored([statement])
+            if not isinstance(statement, (ast.Assign, ast.Return, ast.Expr)):
+                if bound & self.alike.keys():
+                    return
+                continue
+            for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
+                self._meet(call)
+            value = statement.value
+            kept = self._state(value) if value is not None else None
+            self.alike = {name: k for name, k in self.alike.items() if name not in bound}
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            if isinstance(target, ast.Name) and kept is not None:
+                self.alike[target.id] = kept
+            if isinstance(statement, ast.Return):
+                return
+
+    def _meet(self, call: ast.Call) -> None:
+        """Note along which axis a call takes its tensor's samples."""
+        kept = self._state(call.args[0]) if call.args else None
+        whole = [i for i, one in enumerate(call.args) if self._state(one)]
+        axes: set[int] = set()
+        if _flattens(call) and self._state(_subject(call)) is not None:
+            axes = {0}
+        elif kept is not None and qualified(self.info, call.func) == _PACKS:
+            named = [k.value for k in call.keywords if k.arg == "batch_first"]
+            said = [n.value for n in (*call.args[2:3], *named) if isinstance(n, ast.Constant)]
+            axes = {0 if said[0] else 1} if said else (set() if call.args[2:] or named else {1})
+        elif kept is not None:
+            of_each = [_taken(one, whole or {0}, self.depth - 1) for one in self._layers(call)]
+            axes = of_each[0] if of_each and all(one == of_each[0] for one in of_each) else set()
+        self.found |= axes if kept or kept is None else axes & {0}
+
+    def _state(self, node: ast.expr) -> bool | None:
+        """Whether all axes are those of the input, or (False) the first; None where it is open."""
+        match node:
+            case ast.Name(id=name):
+                return self.alike.get(name)
+            case ast.Subscript(value=owner, slice=ast.Tuple(elts=[ast.Slice() as first, *_])):
+                whole = not (first.lower or first.upper or first.step)
+                return False if whole and self._state(owner) is not None else None
+            case ast.Call(func=ast.Attribute(value=owner, attr=name), args=given):
+                if layers := self._layers(node):
+                    plain = len(given) == 1 and all(one.name in _PLAIN for one in layers)
+                    return self._state(given[0]) if plain else None
+                library = qualified(self.info, node.func).startswith("torch.") and bool(given)
+                inner = self._state(given[0] if library else owner)
+                if inner is None or name in PLAIN | KEEPS:
+                    return inner
+                rest = given[1:] if library else given
+                return False if _leaves_first(name, rest) else None
+        return None
+
+    def _layers(self, call: ast.Call) -> tuple[Thing, ...]:
+        match call.func:
+            case ast.Attribute(value=ast.Name(id=name), attr=attr) if name == self.owner:
+                return self.model.attrs.get(attr, NOTHING).things
+        return ()
+
+
+def _leaves_first(name: str, given: Iterable[ast.expr]) -> bool:
+    """``x.permute(0, 2, 1)``, ``x.transpose(1, 2)``, ``x.unsqueeze(1)``."""
+    numbers = [each.value for each in given if isinstance(each, ast.Constant)]
+    if name == "permute":
+        return numbers[:1] == [0]
+    behind = bool(numbers) and all(type(one) is int and one > 0 for one in numbers)
+    return name in ("transpose", "unsqueeze", "squeeze") and behind
+
+
+def _flattens(call: ast.Call) -> bool:
+    """``x.view(x.size(0), -1)``, ``torch.flatten(x, 1)``: along the first axis all stays."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    subject = ast.unparse(_subject(call))
+    given = [ast.unparse(one) for one in call.args if one is not _subject(call)]
+    lengths = (f"{subject}.size(0)", f"{subject}.shape[0]", f"{subject}.size()[0]")
+    if name in ("view", "reshape"):
+        return len(given) == 2 and given[0] in lengths and given[1] == "-1"
+    return name == "flatten" and given == ["1"]
+
+
+def _subject(call: ast.Call) -> ast.expr:
+    """What a function or method of a tensor is given first."""
+    func = call.func
+    if isinstance(func, ast.Attribute) and not (
+        call.args and func.attr == "flatten" and call.args[1:]
+    ):
+        return func.value
+    return call.args[0] if call.args else func

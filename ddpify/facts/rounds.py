@@ -1,0 +1,75 @@
+"""How many passes a loop makes over what is no loader: whether each rank may count another number.
+
+Of a generator that is what its own loops and conditions decide, not what it yields. An order that
+is drawn has as many entries on each rank::
+
+    def batches(x, size):
+        order = np.random.permutation(len(x))
+        for start in range(0, len(x), size):
+            yield x[order[start : start + size]]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Collection
+
+from ddpify.facts import roles
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.values import NOTHING, Kind, Thing, Value
+
+# They put into another order, or pick so many; how many is no question of chance.
+_ORDERS = frozenset("randperm permutation permuted shuffle sample".split())
+Drawn = Callable[[Value], Collection[Thing]]  # what a rank may have drawn by itself of a value
+
+
+def differ(m: Machine, over: Value, node: ast.expr | None, drawn: Drawn) -> bool:
+    """Whether ranks may make different numbers of passes over a value, written as ``node``."""
+    if not over.things or any(t.kind is not Kind.ITERATOR for t in over.things):
+        return _decides(drawn(over), node)
+    return any(_of_iterator(m, one, node, drawn) for one in over.things)
+
+
+def _decides(found: Collection[Thing], node: ast.expr | None) -> bool:
+    """Whether what was drawn decides a number: not an order, of which no entry is taken."""
+    parts = list(ast.walk(node)) if node is not None else []
+    entries = (n for n in parts if isinstance(n, ast.Subscript))
+    taken = any(not isinstance(n.slice, ast.Slice) for n in entries)
+    taken |= any(isinstance(n, ast.Attribute) and n.attr == "item" for n in parts)
+    orders = all(t.name.rpartition(".")[2] in _ORDERS for t in found)
+    return bool(found) and (taken or not orders)
+
+
+def _of_iterator(m: Machine, one: Thing, node: ast.expr | None, drawn: Drawn) -> bool:
+    if one.over:
+        return any(differ(m, each, None, drawn) for each in one.over)
+    made = {id(c.target): c.target for c in roles.calls_of(m) if c.site == one.born and c.target}
+    if not made or not all(_yields(m, info) for info in made.values()):
+        return _decides(drawn(Value((one,))), node)
+    return any(_of_generator(m, info, drawn) for info in made.values())
+
+
+def _own(m: Machine, info: FunctionInfo) -> list[ast.AST]:
+    tree = m.tree(info.module.source.path)
+    return [n for n in tree.nodes(info.node) if tree.function(n) is info.node]
+
+
+def _yields(m: Machine, info: FunctionInfo) -> bool:
+    """Whether it is a generator, and no exception or other generator decides when it ends."""
+    nodes = _own(m, info)
+    open_ended = any(isinstance(n, (ast.Try, ast.YieldFrom)) for n in nodes)
+    return any(isinstance(n, ast.Yield) for n in nodes) and not open_ended
+
+
+def _of_generator(m: Machine, info: FunctionInfo, drawn: Drawn) -> bool:
+    tree = m.tree(info.module.source.path)
+    for node in _own(m, info):
+        if isinstance(node, (ast.If, ast.While)):
+            if _decides(drawn(m.values.get(tree.site(node.test), NOTHING)), node.test):
+                return True
+        elif isinstance(node, ast.For):
+            over = m.values.get(tree.site(node.iter), NOTHING)
+            if differ(m, over, node.iter, drawn):
+                return True
+    return False
