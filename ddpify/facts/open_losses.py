@@ -194,9 +194,9 @@ def _made(info: FunctionInfo, name: str) -> list[_Wording]:
 def _stores(owner: ast.ClassDef) -> dict[str, list[_Wording]]:
     """What is stored in ``self``, by name."""
     assigned = (node for node in ast.walk(owner) if isinstance(node, ast.Assign))
-    pairs = (p for node in assigned for t in node.targets for p in pairs(t, node.value))
+    stored = (p for node in assigned for t in node.targets for p in pairs(t, node.value))
     found: dict[str, list[_Wording]] = {}
-    for kept, value in pairs:
+    for kept, value in stored:
         text = ast.unparse(kept)
         if text.startswith(f"{SELF}."):
             found.setdefault(text[len(SELF) + 1 :], []).append(_Wording.of(value))

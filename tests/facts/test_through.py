@@ -136,7 +136,8 @@ def test_one_of_several_classes_is_asked_for(tmp_path: Path) -> None:
 AT_REST = [
     pytest.param("def save(self, to):\n    torch.save(self.state_dict(), to)", True, id="saves"),
     pytest.param(
-        "name = 'n'\ndef keep(self, to):\n    self.name = to\n    torch.save(self.head.state_dict(), to)\n"
+        "name = 'n'\ndef keep(self, to):\n    self.name = to\n"
+        "    torch.save(self.head.state_dict(), to)\n"
         "def save(self, to):\n    self.keep(to)",
         True,
         id="through-another",
