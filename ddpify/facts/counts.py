@@ -11,12 +11,12 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import batch_axis, measures, rows
-from ddpify.facts.details import CountMean, Tally
+from ddpify.facts.details import CountMean, FirstEntry, Tally
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 DIFFERENTIABLE = (Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
@@ -37,8 +37,17 @@ def size(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     plain = without_gradient(computed(value))
     if value.measure is Measure.PICKED:
         return tally(m, f, plain.but(measure=Measure.SUM), site)
-    measure = Measure.COUNT if value.measure is Measure.SAMPLES else Measure.MIXED
+    counted = value.measure is Measure.SAMPLES and not value.turned
+    measure = Measure.COUNT if counted else Measure.MIXED
     return plain.but(measure=measure, rows=rows.has_rows(value))
+
+
+def shape(m: Machine, f: Frame, value: Value, site: Site) -> Value:
+    """``x.size()``: how many samples, and what is the same for all of them."""
+    whole = Thing(Kind.ITERATOR, site, inner=NOTHING)
+    whole.describe(FirstEntry(size(m, f, value, site)))
+    plain = Value((whole,), flat_deps(value), value.measure, rows=rows.has_rows(value))
+    return plain.but(turned=value.turned)
 
 
 def tally(m: Machine, f: Frame, value: Value, site: Site) -> Value:

@@ -10,12 +10,13 @@ from ddpify.facts import (
     counts,
     fields,
     measures,
+    own_gradients,
     rows,
     tensor_calls,
     through,
 )
 from ddpify.facts.conditions import conditioned
-from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
+from ddpify.facts.details import Bypass, MakingCall, Optimized
 from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
@@ -72,6 +73,8 @@ def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
 def _on_other(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     if name == "_replace" and thing.kind is Kind.INSTANCE:
         return fields.changed(thing, call.kwargs, call.site)
+    if name == "apply" and isinstance(thing.ref, ClassInfo) and thing.kind is Kind.CLASS:
+        return own_gradients.applied(m, f, thing.ref, call)
     if name == "parse_args" or name == "parse_known_args":
         return _arguments(m, f, name, call)
     if name == "state_dict":
@@ -274,20 +277,17 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     if name in counts.PICKS:
         return tensor_calls.picked(call, values)
     if name in counts.SIZES:
-        return counts.size(m, f, receiver, call.site)
+        return counts.size(m, f, receiver.but(turned=False), call.site)
     return None
-
-
-def _shape(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
-    """``x.size()``: how many samples, and what is the same for all of them."""
-    whole = Thing(Kind.ITERATOR, call.site, inner=NOTHING)
-    whole.describe(FirstEntry(counts.size(m, f, receiver, call.site)))
-    return Value((whole,), flat_deps(receiver), receiver.measure, rows=rows.has_rows(receiver))
 
 
 def _size(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
     if not call.args:
-        return _shape(m, f, receiver, call) if receiver.measure in measures.ENTRIES else receiver
+        return (
+            counts.shape(m, f, receiver, call.site)
+            if receiver.measure in measures.ENTRIES
+            else receiver
+        )
     first = call.args[0].known and call.args[0].const == 0
     if first and receiver.measure in measures.ENTRIES:
         return counts.size(m, f, receiver, call.site)
