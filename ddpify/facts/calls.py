@@ -19,6 +19,7 @@ from ddpify.facts import (
     methods,
     outputs,
     sums,
+    whole_forwards,
 )
 from ddpify.facts.attributes import attribute
 from ddpify.facts.call_events import Arguments, arguments_of, event_of
@@ -187,14 +188,18 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
         rows=_is_per_sample(local),
         blocks=_blocks(local),
     )
+    f, whole_reading = event.where.frame, whole_forwards.with_means
     if not batched:
-        return whole
+        return whole_reading(m, f, model, whole, whole, event) if local else whole
     if returns_one(model) if whole.rows else may_compute_loss(model):
         output.describe(OpenLoss())
         whole = replace(whole, rows=False)
     guards, trains = event.where.guards, not event.where.no_grad
     each = outputs.separate(model, whole, output, guards, trains)
-    return inner_losses.with_losses(m, event.where.frame, model, each, event)
+    known = inner_losses.with_losses(m, f, model, each, event)
+    if output.detail(OpenLoss):
+        return whole_reading(m, f, model, each, known, event)
+    return known
 
 
 def _is_per_sample(local: list[Value]) -> bool:
@@ -213,11 +218,12 @@ def instantiate(m: Machine, f: Frame, info: ClassInfo, arguments: Arguments, eve
     if thing.ref not in (None, info):  # another class of this name may be meant as well
         thing = m.make(kind, f, event.site, f"{info.module.name}.{info.name}")
     thing.ref = info
-    thing.attrs.clear()
+    init = info.lookup("__init__") if kind is not Kind.MODEL or m.builds(info) else None
+    if init is not None or kind is not Kind.MODEL:  # of a model made again it is what it was
+        thing.attrs.clear()
     library.describe(m, thing, event)
     deps = frozenset[Thing]().union(*[flat_deps(v) for v in arguments.all()])
     made_by(thing, event, deps)
-    init = info.lookup("__init__") if kind is not Kind.MODEL or m.builds(info) else None
     for target in init.things if init is not None else ():
         if isinstance(target.ref, FunctionInfo):
             args = (one(thing), *arguments.args)

@@ -11,7 +11,7 @@ from typing import Final
 
 from ddpify.facts import torchtext
 from ddpify.facts.details import FirstEntry
-from ddpify.facts.joining import join, parts_of
+from ddpify.facts.joining import is_zero, join, parts_of
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import MORE, NOTHING, Kind, Measure, Thing, Value, constant, one
 from ddpify.source import Site
@@ -67,7 +67,11 @@ def sliced(thing: Thing, start: int, end: int | None, site: Site, step: int = 1)
 def slice_of(thing: Thing, bounds: list[Value | None], site: Site) -> Value:
     """``xs[a:b:c]``; where a bound is not known, any elements."""
     if thing.items is None or any(b is not None and not b.known for b in bounds):
-        return one(Thing(Kind.ITERATOR, site, inner=everything(thing)))
+        part = Thing(Kind.ITERATOR, site, inner=everything(thing))
+        first = thing.detail(FirstEntry)
+        if first is not None and (bounds[0] is None or is_zero(bounds[0])):
+            part.describe(first)  # `x.size()[:2]`
+        return one(part)
     found = [b.const if b is not None else None for b in bounds]
     if thing.inner is not None or not all(b is None or isinstance(b, int) for b in found):
         return one(Thing(Kind.ITERATOR, site, inner=everything(thing)))

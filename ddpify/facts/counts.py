@@ -11,12 +11,12 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import batch_axis, measures, rows
-from ddpify.facts.details import CountMean, Tally
+from ddpify.facts.details import CountMean, FirstEntry, Tally
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Thing, Value, constant
 from ddpify.source import Site
 
 DIFFERENTIABLE = (Kind.FORWARD, Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
@@ -56,6 +56,13 @@ def length(m: Machine, f: Frame, value: Value, axis: Value, site: Site) -> Value
     if value.axis == UNKNOWN_AXIS:
         return without_gradient(computed(value, measure=Measure.MIXED))
     return size(m, f, value, site) if axis.known and axis.const == value.axis else NOTHING
+
+
+def shape(m: Machine, f: Frame, value: Value, site: Site) -> Value:
+    """``x.size()``: how many samples, and what is the same for all of them."""
+    whole = Thing(Kind.ITERATOR, site, inner=NOTHING)
+    whole.describe(FirstEntry(length(m, f, value, constant(0), site)))
+    return Value((whole,), flat_deps(value), value.measure, rows=rows.has_rows(value))
 
 
 def tally(m: Machine, f: Frame, value: Value, site: Site) -> Value:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from ddpify.facts import entering, inner_means
 from ddpify.facts.coupling import transposed
 from ddpify.facts.criteria import is_loss
+from ddpify.facts.details import Bypass
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import method_of
 from ddpify.facts.locality import is_local
@@ -87,7 +88,8 @@ class _Reading:
         if frame is None or not self._is_criterion(frame, _weighed(call)):
             return None
         value = self.m.evaluate(frame, call)
-        return value.but(deps=value.deps | self.whole.deps)
+        deps = {dep for dep in value.deps if dep.detail(Bypass) is None}  # of its own layers
+        return value.but(deps=self.whole.deps | deps)
 
     def mean(self) -> Value | None:
         """The mean over the batch that is returned, as critics do."""

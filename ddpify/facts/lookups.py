@@ -22,7 +22,7 @@ from ddpify.source import Site
 
 MANY: Final = 32  # candidates: where there are more, none is read
 _ANY = "\0"  # stands for the part of a text that is not known
-_FORMATTED = re.compile(r"%[sd]|\{\w*\}")
+_FORMATTED = re.compile(r"%\d*[sd]|\{\w*(?::\w*)?\}")
 # What each of a library's classes is, where only the name of the class is not known.
 _ABSTRACT: Final = {
     "torch.optim": "torch.optim.Optimizer",
@@ -79,7 +79,7 @@ def any_member(m: Machine, base: Value, site: Site) -> Value | None:
 
 
 def _members(m: Machine, base: Value, pattern: str, options: list[str], site: Site) -> list[Value]:
-    """The functions and classes of modules, and an object's own methods, under such a name."""
+    """The functions and classes of modules, what an object keeps and its methods, under a name."""
     found = []
     for thing in base.things:
         if thing.kind is Kind.MODULE:
@@ -90,6 +90,7 @@ def _members(m: Machine, base: Value, pattern: str, options: list[str], site: Si
         elif thing.kind is Kind.EXTERNAL and thing.name in _ABSTRACT:
             found.append(one(m.external(_ABSTRACT[thing.name], site)))
         elif isinstance(thing.ref, ClassInfo) and pattern != _ANY:
+            found += [kept for name, kept in thing.attrs.items() if _matches(name, pattern)]
             methods = [one for one in _methods(thing.ref) if _matches(one[0], pattern)]
             found += [m.bind_method(thing, method, site) for _, method in methods]
     return found
@@ -122,7 +123,7 @@ def holding(base: Value, name: str) -> tuple[Thing, ...]:
 
 
 def _matches(name: str, pattern: str) -> bool:
-    parts = map(re.escape, pattern.split(_ANY))
+    parts = map(re.escape, re.split(f"{_ANY}+", pattern))  # `i + 1` is one text
     return re.fullmatch(r"\w+".join(parts), name) is not None
 
 

@@ -11,12 +11,13 @@ from ddpify.facts import (
     fields,
     hooks,
     measures,
+    own_gradients,
     rows,
     tensor_calls,
     through,
 )
 from ddpify.facts.conditions import conditioned
-from ddpify.facts.details import Bypass, FirstEntry, MakingCall, Optimized
+from ddpify.facts.details import Bypass, MakingCall, Optimized
 from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
@@ -25,7 +26,7 @@ from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.open_losses import is_layer
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
 PARAMETERS = frozenset(
@@ -77,6 +78,8 @@ def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
 def _on_other(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value | None:
     if name == "_replace" and thing.kind is Kind.INSTANCE:
         return fields.changed(thing, call.kwargs, call.site)
+    if name == "apply" and isinstance(thing.ref, ClassInfo) and thing.kind is Kind.CLASS:
+        return own_gradients.applied(m, f, thing.ref, call)
     if name == "parse_args" or name == "parse_known_args":
         return _arguments(m, f, name, call)
     if name == "state_dict":
@@ -290,16 +293,10 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     return tensor_calls.entry_by_entry(call) if name in OF_DISTRIBUTIONS and told else None
 
 
-def _shape(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
-    """``x.size()``: how many samples, and what is the same for all of them."""
-    whole = Thing(Kind.ITERATOR, call.site, inner=NOTHING)
-    whole.describe(FirstEntry(counts.length(m, f, receiver, constant(0), call.site)))
-    return Value((whole,), flat_deps(receiver), receiver.measure, rows=rows.has_rows(receiver))
-
-
 def _size(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
     if not call.args:
-        return _shape(m, f, receiver, call) if receiver.measure in measures.ENTRIES else receiver
+        known = receiver.measure in measures.ENTRIES
+        return counts.shape(m, f, receiver, call.site) if known else receiver
     if receiver.measure in measures.ENTRIES:
         return counts.length(m, f, receiver, call.args[0], call.site)
     return NOTHING

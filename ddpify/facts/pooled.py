@@ -106,6 +106,8 @@ def _gathers(
         return ()
     if not reduces or call.unread or call.star or _has_model(call, own):
         return ()
+    if call.receiver is not None and call.receiver.of(Kind.CLASS):  # `Hash.apply(x)`: rows, too
+        return ()
     gathers = []
     for site, value in _given(call):
         if not (is_local(m, computed(value)) or value.of(Kind.BATCH)):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
 
 from ddpify.facts.events import Access, Bind, Call, Forward, Unknown, Where
 from ddpify.facts.joining import held, join
@@ -38,6 +41,19 @@ class ReadingRecord:
         self._wheres: dict[Frame, Where] = {}  # of the last event in each
         self._seen: dict[tuple[object, ...], Event] = {}
         self._made: dict[tuple[object, ...], Thing] = {}
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """What is read meanwhile is not kept: what happens, and what an expression is."""
+        kept = dict(vars(self))
+        containers = {n: copy(v) for n, v in kept.items() if isinstance(v, (dict, list, set))}
+        vars(self).update(containers, summaries=Summaries(), events=Events())
+        vars(self).update(values={}, tallied={}, _seen={}, _wheres={}, _made={})
+        try:
+            yield
+        finally:
+            spent = vars(self)["spent"]
+            vars(self).update(kept, spent=spent)
 
     def tick(self) -> int:
         """The time of the next event."""

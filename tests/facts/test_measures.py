@@ -279,7 +279,7 @@ ROWS = [
     ),
     ("powers", "loss = torch.pow(out - x, 2).sum() / x.size(0)", MEAN),
     ("frozen-features", "loss = features(out, x)", MEAN),
-    ("features-that-may-learn", "loss = weights(out, x)", MIXED),  # DDP401
+    ("features-that-may-learn", "loss = weights(out, x)", MEAN),
     (
         "scales-while-it-trains",
         "loss = 0\nfor o, w in zip(Scales()(x), [1, 2]):\n    loss += w * o.sum() / x.size(0)",

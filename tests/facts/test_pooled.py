@@ -161,8 +161,37 @@ IN_FORWARD = [
     pytest.param(
         "scores = self.a(x)\ny = scores.argmax(1)\n"
         "loss = F.cross_entropy(scores, y)\nreturn scores, loss",
-        ["note"],
+        [],
         id="targets-of-its-own",
+    ),
+    pytest.param(
+        "away = x[:, :3] - self.b.weight[y]\nown = away.pow(2).sum() / x.size(0)\n"
+        "scores = self.a(x)\nreturn scores, F.cross_entropy(scores, y) + 0.1 * own",
+        [],
+        id="in-steps",
+    ),
+    pytest.param(
+        "scores = self.a(x)\nscores = scores - scores.mean(0)\n"
+        "return scores, F.cross_entropy(scores, y)",
+        ["note"],
+        id="compared-with-their-mean",
+    ),
+    pytest.param(
+        "self.seen = 0.9 * self.seen + 0.1 * x.mean(0)\nscores = self.a(x - self.seen)\n"
+        "return scores, F.cross_entropy(scores, y)",
+        ["note"],
+        id="statistics-that-it-keeps",
+    ),
+    pytest.param(
+        "each, use = F.cross_entropy(self.a(x), y, reduction='none'), (y > 1).float()\n"
+        "return each, (each * use).sum() / use.sum()",
+        ["note"],
+        id="a-count-of-its-own",
+    ),
+    pytest.param(
+        "scores = self.a(x).t()\nreturn scores, scores.pow(2).sum() / scores.size(0)",
+        ["note"],
+        id="over-another-axis",
     ),
 ]
 
@@ -172,6 +201,40 @@ def test_a_loss_in_the_forward_is_what_its_call_says(
     forward: str, wanted: list[str], tmp_path: Path
 ) -> None:
     assert fixes(STEP, tmp_path, forward) == wanted
+
+
+def test_a_loss_in_a_dict_is_what_makes_it(tmp_path: Path) -> None:
+    forward = "scores = self.a(x)\nreturn {'loss': F.mse_loss(scores, y), 'scores': scores}"
+    assert fixes("loss = net(x, y)['loss']", tmp_path, forward) == []
+
+
+OWN = """class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sign()
+    @staticmethod
+    def backward(ctx, gradient):
+        return {}
+"""
+GRADIENTS = {
+    "gradient": [],
+    "gradient * ctx.saved_tensors[0], None": [],
+    "gradient - gradient.mean(0)": ["note"],
+    "gradient / ctx.saved_tensors[0].norm()": ["note"],
+}
+
+
+@pytest.mark.parametrize("backward", GRADIENTS)
+def test_a_gradient_of_ones_own_is_of_each_sample_or_not(backward: str, tmp_path: Path) -> None:
+    body = "loss = F.cross_entropy(Own.apply(net(x)), y)"
+    assert fixes(body, tmp_path, head=OWN.format(backward)) == GRADIENTS[backward]
+
+
+@pytest.mark.parametrize("length", ["turned.size(0)", "turned.shape[0]", "turned.size()[0]"])
+def test_how_long_a_turned_tensor_is_is_no_number_of_samples(length: str, tmp_path: Path) -> None:
+    body = f"turned = net(x).transpose(0, 1)\nloss = turned.pow(2).sum() / {length}"
+    assert fixes(body, tmp_path) == ["note"]
 
 
 def test_a_forward_with_gradients_outside_of_training_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""Losses that a model's ``forward`` computes in steps: the whole of it is read, beside the record.
+
+Whether a loss is a mean over the batch stands in everything that makes it, as in a criterion that
+trains nothing. What layers do is taken for granted, as everywhere: a row for each sample. Nothing
+that is read so is remembered, since the wrapper is what is called. ::
+
+    def forward(self, features, labels):        # a criterion with parameters of its own
+        away = features - self.centers[labels]
+        return away.pow(2).sum() / features.size(0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from ddpify.facts.coupling import certain
+from ddpify.facts.details import OpenForward, call_that_made
+from ddpify.facts.events import Call
+from ddpify.facts.fresh import method_of
+from ddpify.facts.joining import flat_measure, held, parts_of
+from ddpify.facts.output_rows import OTHERWISE
+from ddpify.facts.protocol import Machine
+from ddpify.facts.record import Event
+from ddpify.facts.scopes import Frame
+from ddpify.facts.values import Kind, Measure, Thing, Value, one
+
+LISTS = frozenset({"torch.nn.ModuleList"})
+FLATTENS = frozenset({"torch.nn.Flatten", "torch.nn.Unflatten", "torch.nn.Module"})
+UNFOLLOWED = (Kind.RATIO, Kind.COUPLED, Kind.AVERAGED, Kind.UNREAD)
+
+
+def with_means(m: Machine, f: Frame, model: Thing, each: Value, known: Value, event: Call) -> Value:
+    """The output of a model, ``each`` part of it, with the means among these as those.
+
+    ``known`` is what single calls say of it, which is wrong where samples are compared before.
+    """
+    info = method_of(model, "forward")
+    if info is None or event.star or event.bound:
+        return known
+    opened = _opened(model)
+    with m.aside():
+        result = m.enter(f, info, (one(opened), *event.args), event.kwargs, event.site)
+        if any(map(_fills, m.events)) or any(_carried(m, opened)):
+            return each  # statistics of a rank's own samples, for the steps to come
+    parts = [part for thing in result.things for part in parts_of(thing)]
+    if certain((result, *parts)):
+        return each
+    return _with_means(result, known)
+
+
+def _with_means(result: Value, whole: Value) -> Value:
+    """``whole`` with the means that are in what was read: one, or some of a tuple or a dict."""
+    made, found = whole.things, result.things
+    if not found:
+        return _mean(result, whole) or whole
+    named = found[0].keys if len(found) == 1 and not made else None
+    if named and all(isinstance(key, str) for key in named):
+        fields = {key: _mean(part, whole) for key, part in named.items()}
+        whole_fields = {key: mean or whole for key, mean in fields.items()}
+        of_fields = one(Thing(Kind.DICT, found[0].born, keys=whole_fields), whole.deps)
+        return of_fields.but(measure=whole.measure) if any(fields.values()) else whole
+    items = made[0].items or () if len(made) == 1 else ()
+    if any(len(thing.items or ()) != len(items) for thing in found):
+        return whole
+    each = zip(*[thing.items or () for thing in found], strict=True)
+    means = [_mean_of_all(parts, item) for parts, item in zip(each, items, strict=True)]
+    if not any(means):
+        return whole
+    left = tuple(mean or item for mean, item in zip(means, items, strict=True))
+    return whole.but(things=(Thing(Kind.TUPLE, made[0].born, items=left),))
+
+
+def _mean_of_all(results: Iterable[Value], whole: Value) -> Value | None:
+    found = [_mean(result, whole) for result in results]
+    return found[0] if None not in found else None
+
+
+def _mean(result: Value, whole: Value) -> Value | None:
+    """The mean that is returned; None where it is none, or is made of what is not followed."""
+    plain = result.measure is Measure.MEAN and not result.things
+    if not plain or result.axis or result.dep(*UNFOLLOWED):
+        return None
+    return Value((), whole.deps, Measure.MEAN)
+
+
+def _opened(model: Thing) -> Thing:
+    """A module whose ``forward`` is read as the function it is; its layers are models."""
+    inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
+    opened = Thing(Kind.CRITERION, inner.born, inner.name, ref=inner.ref)
+    opened.describe(OpenForward())
+    opened.attrs = {name: _loose(inner, value) for name, value in inner.attrs.items()}
+    return opened
+
+
+def _loose(owner: Thing, value: Value) -> Value:
+    """What a module keeps, but its layers as modules of their own."""
+    if not value.of(Kind.MODEL):
+        return value
+    return value.but(things=tuple(map(_layer, value.things)))
+
+
+def _layer(thing: Thing) -> Thing:
+    """A layer that may be called; of those that put samples elsewhere nothing is known."""
+    if thing.kind is not Kind.MODEL:
+        return thing
+    if thing.name in LISTS and not _holds_criteria(thing):
+        return Thing(Kind.ITERATOR, thing.born, inner=one(Thing(Kind.MODEL, thing.born, "layer")))
+    if thing.name in OTHERWISE - FLATTENS:
+        return Thing(Kind.UNKNOWN, thing.born, thing.name)
+    return replace(thing, part_of=None)
+
+
+def _holds_criteria(layers: Thing) -> bool:
+    made = call_that_made(layers)
+    return made is None or any(held(value, Kind.CRITERION) for value in made.args)
+
+
+def _carried(m: Machine, opened: Thing) -> Iterator[bool]:
+    """``self.center = 0.9 * self.center + x.mean(0)``: of each attribute, whether it is such."""
+    for name, value in opened.attrs.items():
+        reads = (event for event in m.events.accesses(name) if not event.stored)
+        yield _of_batch(value) and any(opened in event.base.things for event in reads)
+
+
+def _of_batch(value: Value) -> bool:
+    return flat_measure(value) is not Measure.UNIFORM or bool(value.dep(Kind.BATCH))
+
+
+def _fills(event: Event) -> bool:
+    """``self.center.mul_(0.9).add_(x.mean(0))``: what was not of the batch becomes so."""
+    fills = isinstance(event, Call) and event.name[-1:] == "_" and event.receiver is not None
+    if not fills or not isinstance(event, Call) or event.receiver is None:
+        return False
+    given = any(_of_batch(value) for value in (*event.args, *event.kwargs.values()))
+    return given and not _of_batch(event.receiver)
