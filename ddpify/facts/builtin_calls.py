@@ -140,7 +140,7 @@ def _attribute(m: Machine, f: Frame, call: Call, base: Value, name: str) -> Valu
 
 def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:
     if value.measure in measures.ENTRIES:
-        return counts.size(m, f, value, call.site)
+        return counts.length(m, f, value, constant(0), call.site)
     lists = [t for t in value.of(Kind.ITERATOR) if t.name == "builtins.list"]
     gone_through = [over for thing in lists for over in thing.over]  # `len(list(loader))`
     for thing in (t for v in (value, *gone_through) for t in v.of(Kind.LOADER, Kind.DATASET)):

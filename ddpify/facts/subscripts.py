@@ -19,7 +19,7 @@ from ddpify.facts.events import Access
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
+from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Thing, Value, one
 from ddpify.python import words
 from ddpify.source import Site
 
@@ -59,6 +59,8 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     if measure is Measure.SAMPLES and _cuts(m, f, node.slice):
         measure = Measure.MIXED
     part = computed(base, index, measure=measure)
+    if part.axis and part.measure is Measure.PICKED:
+        part = part.but(axis=UNKNOWN_AXIS)
     part = rows.subscript(base, node.slice, index, part)
     return batch_axis.indexed(node.slice, part)
 
@@ -138,6 +140,8 @@ def _takes_each(index: Value) -> bool:
 def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | None:
     if base.axis and base.measure in (Measure.SAMPLES, Measure.PICKED):
         parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        if flat_measure(given) in (Measure.SAMPLES, Measure.PICKED):  # `target[mask]`
+            return Measure.PICKED
         cuts = base.axis < 0 and all(isinstance(part, ast.Slice) for part in parts)
         return base.measure if cuts else Measure.MIXED
     if base.measure is Measure.SAMPLES:

@@ -200,6 +200,7 @@ ROWS = [
     ("divergence", f"{DIVERGENCE}(q, D.Normal(0, 1)).sum(1).mean()", MEAN),
     ("steps-drawn", "t = torch.randint(0, 9, (len(x),))\nloss = (fixed[t] * out).mean()", MEAN),
     ("old-name", "loss = F.mse_loss(out, x, reduction='elementwise_mean')", MEAN),
+    ("masked-steps", "t, o = y.t(), out.transpose(0, 1)\nloss = o[t > 0].mean()", RATIO),
     ("list-that-grows", f"{GROWN}loss = torch.stack(ls).sum()", MEAN),
     ("sums-of-the-lifted-by-index", "loss = out[None].sum(1).mean()", MIXED),
     ("sums-behind-a-new-axis", "loss = out.unsqueeze(1).sum(1).mean()", MEAN),
