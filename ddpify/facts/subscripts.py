@@ -56,7 +56,7 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     if found:
         return join(*found)
     measure = _subscript_measure(base, node.slice, index)
-    if measure is Measure.SAMPLES and _cuts(m, f, node.slice):
+    if measure is Measure.SAMPLES and not base.axis and _cuts(m, f, node.slice):
         measure = Measure.MIXED
     part = computed(base, index, measure=measure)
     if part.axis and part.measure is Measure.PICKED:
