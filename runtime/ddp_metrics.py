@@ -44,10 +44,7 @@ def _addend(value: Any) -> Any:
 
 
 def reduce_mean(*values: Any) -> Any:
-    """The mean over the ranks, right where they hold equally many samples (*collective*).
-
-    Of a list that of each entry.
-    """
+    """The mean over ranks of equally many samples; of a list, of each entry (*collective*)."""
     numbers = [n for value in values for n in (value if isinstance(value, list) else [value])]
     *sums, _ = reduce_sum(*numbers, None)
     means = iter(sums if (ranks := get_world_size()) == 1 else [total / ranks for total in sums])
