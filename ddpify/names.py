@@ -51,6 +51,7 @@ COLLECTIVES: Final[frozenset[str]] = (
     "same_draws",
     "save_on_main",
     "setup_distributed",
+    "share_random_streams",
     "sync_buffers",
     "wrap_model",
 }

@@ -55,7 +55,7 @@ def setup_distributed(**options: Any) -> None:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     # No device_id: with it NCCL collectives hang at random (pytorch issue 153960).
     dist.init_process_group(**{"backend": _backend(), **options})
-    _share_random_state()
+    share_random_streams()
 
 
 def _launched() -> bool:
@@ -70,7 +70,7 @@ def _backend() -> str:
     return "cpu:gloo,cuda:nccl" if ranks <= gpus and dist.is_nccl_available() else "gloo"
 
 
-def _share_random_state() -> list[tuple[Any, Any]]:
+def share_random_streams() -> list[tuple[Any, Any]]:
     """Give every rank rank 0's, so that a script that never seeds agrees with itself."""
     streams: Any = [(random.getstate, random.setstate), (torch.get_rng_state, torch.set_rng_state)]
     if numpy := sys.modules.get("numpy"):
@@ -238,7 +238,7 @@ def fork_random_streams(seed: int | None = None) -> None:
 @contextlib.contextmanager
 def same_draws() -> Iterator[None]:
     """Let all ranks draw as rank 0 does: data that they index as one (*collective*)."""
-    own = _share_random_state() if get_world_size() > 1 else []
+    own = share_random_streams() if get_world_size() > 1 else []
     yield
     for restore, state in own if not is_main_process() else ():
         restore(state)

@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from ddpify.facts import texts
 from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Access, Call, LoopEnd
-from ddpify.facts.joining import flat_deps, flat_measure
+from ddpify.facts.joining import flat_deps, flat_measure, parts_of
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.texts import Tellers
@@ -154,11 +155,15 @@ def meters(
     return found
 
 
-def _keeps(value: Value | None, local: Own) -> bool:
-    """Whether an object of the project keeps numbers of this rank's samples."""
-    things = value.of(Kind.INSTANCE) if value is not None else ()
-    kept = (attribute for thing in things for attribute in thing.attrs.values())
-    return any(one.measure is not Measure.SAMPLES and depends(one, local.read) for one in kept)
+def _keeps(value: Value | None, local: Own, depth: int = 3) -> bool:
+    """Whether an object of the project keeps numbers of this rank's samples, in a dict perhaps."""
+    things = value.things if value is not None else ()
+    objects = [thing for thing in things if thing.kind is Kind.INSTANCE]
+    kept = [attribute for thing in objects for attribute in thing.attrs.values()]
+    held = [part for thing in things if thing.kind in CONTAINERS for part in parts_of(thing)]
+    if any(one.measure is not Measure.SAMPLES and depends(one, local.read) for one in kept):
+        return True
+    return depth > 0 and any(_keeps(one, local, depth - 1) for one in (*kept, *held) if one.things)
 
 
 def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:

@@ -87,6 +87,7 @@ METHODS: Final[dict[str, Place]] = {
     "to_excel": (0, "excel_writer"),
     "to_hdf": (0, "path_or_buf"),
     "to_json": (0, "path_or_buf"),
+    "to_msgpack": (0, "path_or_buf"),  # before pandas 1
     "to_parquet": (0, "path"),
     "to_pickle": (0, "path"),
     "tofile": (0, "fid"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.details import call_that_made
 from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.facts.scopes import Loop
 from ddpify.ranks.run import Run
@@ -39,9 +40,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     if facts.named(FORK):
         return
     for loop in facts.training[:1]:
+        anew = _made_in(facts, loop)
         outer = loop.batch
-        while outer.parent is not None:
+        while outer.parent is not None and outer.parent.site not in anew:
             outer = outer.parent
+        if outer.parent is not None:
+            yield _again(facts, outer.parent)
         first = _first_pass(facts, loop, outer)
         if first is None and outer is loop.epoch and is_at_head(facts, loop):
             continue  # `begin_epoch` forks, and nothing draws before it
@@ -52,6 +56,24 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             Severity.WARNING,
             (edit(facts, How.BEFORE, first or outer.site, "fork_random_streams()"),),
         )
+
+
+def _made_in(facts: Facts, loop: TrainingLoop) -> set[Site]:
+    """The loops around training that make its loaders or models anew: one run after another."""
+    things = [*loop.loaders, *(thing for model in facts.models for thing in model.things)]
+    calls = (call_that_made(thing) for thing in things)
+    wheres = [call.where for call in calls if call is not None]
+    return {each.site for where in wheres for each in where.loops()} - {loop.batch.site}
+
+
+def _again(facts: Facts, rounds: Loop) -> Finding:
+    return Finding(
+        "DDP111",
+        rounds.site,
+        "what a later round draws for its data and splits would differ between ranks",
+        Severity.WARNING,
+        (edit(facts, How.BEFORE, rounds.body, "share_random_streams()"),),
+    )
 
 
 def _workers(facts: Facts) -> Iterable[Finding]:
