@@ -21,7 +21,10 @@ from ddpify.source import Site
 
 SHOWN = (Kind.TRACKER, Kind.FILE, Kind.PROGRESS, Kind.LOGGER)
 # What draws numbers into a picture that is saved or shown later.
-PLOTS = frozenset("plot scatter bar hist semilogx semilogy loglog errorbar".split())
+PLOTS = frozenset(
+    """plot scatter bar hist semilogx semilogy loglog errorbar text title suptitle annotate
+    set_title""".split()
+)
 # What makes a picture of a batch, a tile for each sample.
 TILED = frozenset(("torchvision.utils.save_image", ".add_images"))
 SUMS = (Measure.SUM, Measure.COUNT)
