@@ -26,7 +26,8 @@ from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, 
 def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
     base = m.evaluate(f, node.value)
     m.record(Access(m.tick(), base, m.site(f, node.value), node.attr, m.where(f)))
-    if node.attr == "shape" and base.measure in measures.ENTRIES and not base.things:
+    known = base.measure in measures.ENTRIES and not base.things and base.axis == 0
+    if node.attr == "shape" and known:
         return counts.shape(m, f, base, m.site(f, node))
     return keepers.told_again(base, attribute(m, f, base, node.attr, node))
 

@@ -59,7 +59,8 @@ def _place(name: str, call: Call | None, given: int, axis: int) -> int:
     """Where the axis of the samples is after a call that moves axes."""
     numbers = _numbers(call, given) if call is not None else []
     if axis == UNKNOWN_AXIS or not numbers:
-        return axis if name in FIRST and not axis and call is not None else UNKNOWN_AXIS
+        same = name in FIRST and name != "permute" and not axis and call is not None
+        return axis if same else UNKNOWN_AXIS
     if name == "unsqueeze":
         return _lifted_to(numbers[0], axis)
     if name in SWAPS:  # with arguments by name, or counted from the end, it may be any axis

@@ -62,7 +62,8 @@ def shape(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     """``x.size()``: how many samples, and what is the same for all of them."""
     whole = Thing(Kind.ITERATOR, site, inner=NOTHING)
     whole.describe(FirstEntry(length(m, f, value, constant(0), site)))
-    return Value((whole,), flat_deps(value), value.measure, rows=rows.has_rows(value))
+    made = Value((whole,), flat_deps(value), value.measure, rows=rows.has_rows(value))
+    return made.but(axis=value.axis)
 
 
 def tally(m: Machine, f: Frame, value: Value, site: Site) -> Value:

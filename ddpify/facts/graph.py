@@ -15,6 +15,7 @@ from ddpify.facts.joining import flat_deps
 from ddpify.facts.norms import built, makers
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.through import AT_REST
 from ddpify.facts.values import Kind, Thing
 from ddpify.source import Site
 
@@ -64,15 +65,15 @@ def unused(m: Machine, things: tuple[Thing, ...]) -> str:
 
 
 def _drops_output(m: Machine, forward: Forward) -> bool:
-    """``validity, _ = D(x)``: the head behind ``_`` gets no gradient."""
+    """``validity, _ = D(x)``, or a name that nothing reads: the head behind it gets no gradient."""
     tree = m.tree(forward.call.site.path)
     node = tree.expression(forward.call.site)
     above = tree.parent(node) if node is not None else None
     if not isinstance(above, ast.Assign) or forward.call.where.no_grad:
         return False
-    target = above.targets[0]
-    names = target.elts if isinstance(target, ast.Tuple) else []
-    return any(isinstance(n, ast.Name) and n.id == "_" for n in names)
+    target, scope = above.targets[0], tree.function(above)
+    names = [n for n in getattr(target, "elts", ()) if isinstance(n, ast.Name)]
+    return any(n.id == "_" or not any(tree.reads(scope, n.id)) for n in names)
 
 
 def _parts(m: Machine, things: tuple[Thing, ...]) -> Iterator[ClassInfo]:
@@ -92,6 +93,11 @@ def _reason(m: Machine, info: ClassInfo) -> str:
         isinstance(n, ast.With) and "no_grad" in ast.unparse(n.items[0]) for n in ast.walk(forward)
     ):
         return "a part runs under no_grad"
+    if any(_freezes(one) for one in methods if one.name == "train"):
+        return "`train` freezes layers"  # after the wrap, in each epoch perhaps
+    pieces = sorted(_in_pieces(m, info, init))
+    if pieces:
+        return f"of `{pieces[0]}` only parts are used"
     made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
     used = {n.attr for n in _own(info.node) if isinstance(n.ctx, ast.Load)}
     layers = {name for name in made - used if _is_part(m, info, init, name)}
@@ -104,6 +110,34 @@ def _reason(m: Machine, info: ClassInfo) -> str:
     parts = {name for name in made & used - elsewhere if _is_part(m, info, init, name)}
     asked = {name for name in parts if _is_optional(name, _in_training(forward), init)}
     return f"`{sorted(asked)[0]}` is used under a condition only" if asked else ""
+
+
+def _freezes(method: ast.FunctionDef) -> bool:
+    stored = (n for n in ast.walk(method) if isinstance(n, ast.Attribute))
+    return any(n.attr == "requires_grad" and isinstance(n.ctx, ast.Store) for n in stored)
+
+
+def _in_pieces(m: Machine, info: ClassInfo, init: ast.FunctionDef) -> set[str]:
+    """Models of a library of which a class only uses parts: ``self.net.features(x)``."""
+    tree = m.tree(info.module.source.path)
+    found = set()
+    for name in {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}:
+        made = [n for n in ast.walk(init) if isinstance(n, ast.Assign) and name in _stored(n)]
+        values = [m.values.get(tree.site(n.value)) for n in made]
+        things = [t for value in values if value is not None for t in value.things]
+        foreign = bool(things) and all(_is_foreign(thing) for thing in things)
+        uses = [n for n in _own(info.node) if n.attr == name and isinstance(n.ctx, ast.Load)]
+        around = [tree.parent(n) for n in uses]
+        parts = [a for a in around if isinstance(a, ast.Attribute) and a.attr not in AT_REST]
+        if foreign and parts and len(parts) == len(around):
+            found.add(name)
+    return found
+
+
+def _is_foreign(thing: Thing) -> bool:
+    """A model that a library made whole, with layers that nobody asked for."""
+    library = not isinstance(thing.ref, ClassInfo) and "." in thing.name.strip(".")
+    return library and not thing.name.startswith(("torch.nn.", "builtins."))
 
 
 def _is_optional(name: str, forward: ast.FunctionDef, init: ast.FunctionDef) -> bool:

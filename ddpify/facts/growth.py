@@ -11,16 +11,15 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ddpify.facts import carried
+from ddpify.facts import carried, mean_lists
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Bind, Call
-from ddpify.facts.joining import flat_deps, flat_measure, join, listed, parts_of
-from ddpify.facts.locality import is_local
+from ddpify.facts.joining import flat_deps, flat_measure, join, parts_of
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows, per_sample
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
+from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 LISTS = (Kind.TUPLE, Kind.ITERATOR)
@@ -151,7 +150,7 @@ def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> 
         begun = usual is not None and name in dict(_begun(m, f, loop))
         grown = growth(tree, usual, name) if usual is not None and begun else None
         which = _which(m, f, node, grown) if grown is not None else ""
-        which = which or ("numbers" if _means(m, loop, value) else "")
+        which = which or ("numbers" if _gets_means(m, loop, value) else "")
         found[which].append(name)
     return Filled(
         tuple(found["samples"]),
@@ -161,32 +160,11 @@ def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> 
     )
 
 
-def _means(m: Machine, loop: Loop, value: Value) -> bool:
+def _gets_means(m: Machine, loop: Loop, value: Value) -> bool:
     """Whether a list gets one mean in each pass that ranks make: ``losses.append(loss.item())``."""
     thing = _list(m, value)
-    if thing is None or listed(value) is not Measure.MEAN:
-        return False
-    grown = [
-        event
-        for event in m.events.during(loop)
-        if isinstance(event, Call) and event.receiver is not None and event.name[1:] in MUTATES
-        if thing in event.receiver.things
-    ]
-    return bool(grown) and all(
-        event.name == ".append"
-        and len(event.args) == 1
-        and event.args[0].measure is Measure.MEAN
-        and not any(is_local(m, guard.test) for guard in event.where.conditions())
-        for event in grown
-    )
-
-
-def averaged(value: Value) -> None:
-    """Such a list after the ranks have averaged each entry, in place."""
-    for thing in value.things:
-        held = thing.inner or NOTHING
-        deps = frozenset(d for d in flat_deps(held) if d.kind is not Kind.BATCH)
-        thing.inner = Value((), deps)
+    grown = [e for e in m.events.during(loop) if isinstance(e, Call) and e.name[1:] in MUTATES]
+    return thing is not None and mean_lists.gets_means(m, thing, value, grown)
 
 
 def _trains(m: Machine, loop: Loop) -> bool:

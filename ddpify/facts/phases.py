@@ -25,22 +25,35 @@ _MADE: Final = object()  # what is there and no constant: an optimizer, for one
 
 
 def phases(m: Machine, training: tuple[TrainingLoop, ...]) -> dict[Site, str]:
-    """The test of each such loop that holds where it trains; "" where none is known."""
-    trained = {t for loop in training for t in loop.loaders}
+    """The test of each such loop that holds where it trains."""
     found: dict[Site, str] = {}
     for site in sorted({loop.batch.site for loop in training}):
         passes = [loop for loop in m.loops if loop.site == site and _loaders(loop)]
-        train = [loop for loop in passes if trained.issuperset(_loaders(loop))]
-        evaluate = [loop for loop in passes if trained.isdisjoint(_loaders(loop))]
-        if len(train) < len(passes):
-            told = evaluate and len(train) + len(evaluate) == len(passes)
-            asked = _asked(m, [loop for loop in training if loop.batch.site == site])
-            tests = (_test(name, train, evaluate) for name in sorted(asked))
-            found[site] = next(filter(None, tests), "") if told else ""
+        phase = _phase(m, passes, [loop for loop in training if loop.batch.site == site])
+        if phase is not None:
+            found[site] = phase
     for loop in training:
         if loop.loaders and _in_turns(m, loop):
             found.setdefault(loop.batch.site, "")
     return found
+
+
+def _phase(m: Machine, passes: list[Loop], mine: list[TrainingLoop]) -> str | None:
+    """The test, "" where none is known; None where all passes train."""
+    trained = {t for loop in mine for t in loop.loaders}
+    train = [loop for loop in passes if trained.issuperset(_loaders(loop))]
+    evaluate = [loop for loop in passes if trained.isdisjoint(_loaders(loop))]
+    asked = sorted(_asked(m, mine))
+    if len(train) == len(passes):  # `{x: DataLoader(sets[x]) for x in ("train", "val")}`
+        mixed = [name for name in asked if len(_constants(name, passes) - {_MADE}) > 1]
+        return "" if mixed else None
+    if len(train) + len(evaluate) != len(passes):
+        return ""
+    return next(filter(None, (_test(name, train, evaluate) for name in asked)), "")
+
+
+def _constants(name: str, loops: list[Loop]) -> set[object]:
+    return {_constant(loop.names.get(name)) for loop in loops}
 
 
 def _in_turns(m: Machine, loop: TrainingLoop) -> bool:
@@ -84,16 +97,14 @@ def _asked(m: Machine, training: list[TrainingLoop]) -> set[str]:
 
 def _test(name: str, train: list[Loop], evaluate: list[Loop]) -> str:
     """``phase == "train"`` where the name is that in all passes that train, and no other."""
-    yes, no = ({_constant(loop.names.get(name)) for loop in loops} for loops in (train, evaluate))
+    yes, no = _constants(name, train), _constants(name, evaluate)
     value = next(iter(yes)) if len(yes) == 1 else None
     if value is _MADE:
         return f"{name} is not None" if no == {None} else ""
     if not isinstance(value, (str, bool)) or yes & no or _MADE in no:
         return ""
-    return f"{name} == {value!r}".replace("'", '"') if isinstance(value, str) else _of(name, value)
-
-
-def _of(name: str, value: bool) -> str:
+    if isinstance(value, str):
+        return f"{name} == {value!r}".replace("'", '"')
     return name if value else f"not {name}"
 
 

@@ -12,7 +12,6 @@ from ddpify.facts.conditions import conditioned, passed
 from ddpify.facts.joining import join
 from ddpify.facts.loops import for_loop, merge, while_loop
 from ddpify.facts.protocol import Machine
-from ddpify.facts.round_means import close_means
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo, Loop
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Thing, Value, constant, one
 
@@ -56,7 +55,6 @@ def _assign(m: Machine, f: Frame, node: ast.Assign) -> None:
     value = m.evaluate(f, node.value)
     for target in node.targets:
         assign(m, f, target, value, node.value)
-    close_means(m, f, node)
 
 
 def _annotated(m: Machine, f: Frame, node: ast.AnnAssign) -> None:

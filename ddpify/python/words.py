@@ -66,9 +66,8 @@ PATH_TESTS: Final = frozenset({"exists", "is_file", "is_dir"})  # methods of a p
 # -- gradients, copies, iteration ------------------------------------------------------------------
 
 NO_GRAD: Final = frozenset({"torch.no_grad", "torch.inference_mode", "torch.autograd.no_grad"})
-GRAD: Final = frozenset(
-    {"torch.enable_grad", "torch.autograd.enable_grad", "torch.set_grad_enabled"}
-)  # or perhaps
+SET_GRAD: Final = "torch.set_grad_enabled"
+GRAD: Final = frozenset({"torch.enable_grad", "torch.autograd.enable_grad", SET_GRAD})  # or perhaps
 COMPILERS: Final = frozenset({"torch.compile", "torch.jit.script"})
 COPIES: Final = frozenset({"copy.deepcopy", "copy.copy"})
 ITERATES: Final = frozenset({"itertools.chain", "itertools.cycle", "itertools.islice"})

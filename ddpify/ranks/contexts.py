@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from dataclasses import replace
 
+from ddpify.python import words as names
 from ddpify.ranks import words
 from ddpify.ranks.calls import call_method, given
 from ddpify.ranks.frames import RankFrame
@@ -41,7 +42,7 @@ def entered_context(
 
 def _enables(thing: RankThing) -> bool:
     return (
-        thing.name == "torch.set_grad_enabled"
+        thing.name == names.SET_GRAD
         and thing.call is not None
         and bool(thing.call.args)
         and thing.call.args[0].constant is not False

@@ -237,7 +237,7 @@ SEEDERS: Final = {
     "numpy.random.set_state": (NUMPY,),
     "random.setstate": (PYTHON,),
 }
-NO_GRAD: Final = words.NO_GRAD | {"torch.set_grad_enabled"}
+NO_GRAD: Final = words.NO_GRAD | {words.SET_GRAD}
 FRAMEWORKS: Final = {
     "accelerate": "accelerate",
     "lightning": "lightning",

@@ -358,3 +358,39 @@ def test_an_output_that_is_dropped_where_nothing_trains_needs_no_search(tmp_path
     assert not facts_of(text + show, tmp_path).models[0].unused
     trained = show.replace("print(len(pair))", "pair.sum().backward()")
     assert "not every output" in facts_of(text + trained, tmp_path).models[0].unused
+
+
+LIBRARY = NET_CLASS.replace("nn.Linear(4, 1)", "torchvision.models.vgg11()")
+FREEZES = """
+    def train(self, mode=True):
+        super().train(mode)
+        for weight in self.layer.parameters():
+            weight.requires_grad = False
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (LIBRARY.replace("self.layer(x)", "self.layer.features(x)"), "of `layer` only parts"),
+        (LIBRARY, ""),
+        (NET_CLASS.rstrip() + "\n" + FREEZES, "`train` freezes layers"),
+    ],
+    ids=("in-parts", "whole", "freezes"),
+)
+def test_layers_that_no_gradient_reaches_are_searched_for(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    program = f"import torchvision\n{text}\n{DATA}net = Net()\n{SGD}{TRAIN}"
+    (model,) = facts_of(program, tmp_path).models
+    assert (said in model.unused) if said else not model.unused
+
+
+def test_an_output_that_nothing_reads_leaves_its_head_without_a_gradient(tmp_path: Path) -> None:
+    text = TWO_HEADS.format(made="", used="").replace("(x)\n\n", "(x), x\n\n")
+    step = (
+        f"spare = 0\n        out, spare = net(x)\n        {STEP.strip().replace('net(x)', 'out')}\n"
+    )
+    text = f"{text}{DATA}net = Net()\n{SGD}{TRAIN.replace(STEP, '        ' + step)}"
+    assert "not every output" in facts_of(text, tmp_path).models[0].unused
+    assert not facts_of(f"{text}        print(spare)\n", tmp_path).models[0].unused

@@ -49,6 +49,8 @@ def _needed(facts: Facts, loader: Loader) -> bool:
         return True
     if any(draws_itself(thing) for thing in loader.things):
         return bool(orders.why_not(facts, loader))
+    if any(streams.stream_of(thing) for thing in loader.things):
+        return False  # it becomes a list, which no epoch shuffles
     untold = [loop for loop in facts.training if not set(loop.loaders).isdisjoint(loader.things)]
     return any(loop.epoch is not None and _is_untold(facts, loop) for loop in untold)
 

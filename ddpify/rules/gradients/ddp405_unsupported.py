@@ -27,14 +27,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 (),
                 "use a first-order optimizer, or train in one process",
             )
-    for site in (site for site, test in facts.phases.items() if not test or _adds(facts, site)):
+    phases = facts.phases.items()
+    for site in (site for site, test in phases if not test or _adds(facts, site)):
         yield Finding(
             "DDP405",
             site,
             "one loop trains and, in another phase, evaluates: it can be shared out for neither",
             Severity.ERROR,
             (),
-            "write one loop for each, then run again",
+            "write one loop for each, or give each its own loader by a call of its own",
         )
     yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from ddpify.facts.events import Where
 from ddpify.facts.model import Facts
-from ddpify.facts.values import NOTHING, Kind, Value
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.run import Run
@@ -17,6 +14,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.edits import is_local
 from ddpify.rules.examples import SINGLE, changed
 from ddpify.rules.examples.gradients import LOOP, SETUP, trained
+from ddpify.rules.gradients.goings_on import states
 from ddpify.rules.shared.modes import parted_modes
 from ddpify.rules.shared.wrapped import Wrap, followed, parameters_of, wraps
 from ddpify.settings import Settings
@@ -24,7 +22,6 @@ from ddpify.source import Site
 
 _OPTIM: Final = "torch.optim."
 _SCHEDULE: Final = "torch.optim.lr_scheduler."
-_TRAINED: Final = (Kind.MODEL, Kind.WRAPPED, Kind.PARAMETERS)
 _CLIPS: Final = "torch.nn.utils.clip_grad"
 _SPOKEN: Final = {
     "step": "step the optimizer",
@@ -46,7 +43,7 @@ class _Change:
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield a finding per change of the state of training that hangs on a rank's own samples."""
     seen: set[Site] = set()
-    for site, where, value, spoken in _states(facts):
+    for site, where, value, spoken in states(facts):
         guard = next((g for g in where.conditions() if is_local(facts, g.test)), None)
         if site in seen or (guard is None and not is_local(facts, value)):
             continue
@@ -59,27 +56,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             advice="reduce what decides it on all ranks first, in a statement of its own",
             because=((guard.site, "the condition"),) if guard is not None else (),
         )
-
-
-def _states(facts: Facts) -> Iterator[tuple[Site, Where, Value, str]]:
-    """Where an optimizer's settings are stored, and where its schedule or a freeze goes on."""
-    for bind in facts.binds:
-        tree = facts.tree(bind.site)
-        node = tree.expression(bind.site)
-        base = facts.values.get(tree.site(node.value)) if isinstance(node, ast.Subscript) else None
-        if base is not None and base.dep(Kind.OPTIMIZER):
-            yield bind.site, bind.where, bind.value, "set the optimizer's options"
-    for access in facts.accesses:
-        if access.stored and access.attribute == "requires_grad" and access.base.dep(*_TRAINED):
-            yield access.where.statement, access.where, NOTHING, "freeze weights"
-    for call in facts.calls:
-        owner = call.receiver
-        if owner is not None and call.name == ".load_state_dict" and owner.of(*_TRAINED):
-            yield call.site, call.where, NOTHING, "load weights"
-        if owner is not None and call.name == ".step" and owner.of(Kind.SCHEDULER):
-            yield call.site, call.where, NOTHING, "go on with the schedule"
-        if owner is not None and call.name == ".add_param_group" and owner.of(Kind.OPTIMIZER):
-            yield call.site, call.where, NOTHING, _SPOKEN["add_param_group"]
 
 
 def lint(run: Run) -> Iterable[Finding]:

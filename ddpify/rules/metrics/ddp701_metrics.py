@@ -8,7 +8,6 @@ from textwrap import indent
 
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.model import Facts
-from ddpify.facts.round_means import MEAN
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
@@ -58,11 +57,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         done.add(end.loop.site)
         lists = (*end.samples, *end.batches, *end.numbers)
         names = ", ".join((*end.sums, *end.means, *end.meters, *lists))
-        where = "here" if end.loop.kind == MEAN else "after this loop"
         yield Finding(
             "DDP701",
             end.loop.site,
-            f"{where} {names} would be of one rank's samples only",
+            f"after this loop {names} would be of one rank's samples only",
             Severity.ERROR,
             tuple(_after(facts, end, line) for line in lines),
         )
@@ -106,7 +104,7 @@ def _lines(end: LoopEnd) -> list[str]:
 
 def _after(facts: Facts, end: LoopEnd, code: str) -> Edit:
     test = facts.phases.get(end.loop.site)
-    if test:  # where it evaluates, every rank has gone over all samples
+    if test:  # where it evaluates, every rank goes over all samples
         code = f"if {test}:\n{indent(code, '    ')}"
     return edit(facts, How.AFTER, end.loop.site, code)
 
@@ -121,17 +119,6 @@ RULE = Rule(
     "ignite#615, transformer-xl#14; BUGS M01, M02",
     check,
     bad=(
-        changed(  # a mean over the rounds, which decides
-            SINGLE,
-            ("in pairs:\n", "in pairs:  # DDP701\n"),
-            ("        net.train()\n", "        net.train()\n        kept = []\n"),
-            (
-                "            adam.step()\n",
-                "            adam.step()\n            kept.append(objective.item())\n"
-                "        kept = sum(kept) / len(kept)  # DDP701\n"
-                "        if kept < 0.1:\n            break\n",
-            ),
-        ),
         changed(
             SCRIPT,
             ("    for x, y in feed:\n", "    for x, y in feed:  # DDP701\n"),
@@ -173,19 +160,19 @@ RULE = Rule(
             ),
             ('        print("round"', '        print(odd / seen)\n        print("round"'),
         ),
+        changed(  # a list with a mean of each batch, which decides
+            SINGLE,
+            ("in pairs:\n", "in pairs:  # DDP701\n"),
+            ("        net.train()\n", "        net.train()\n        kept = []\n"),
+            ("label in fitting:", "label in fitting:  # DDP701"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n            kept.append(objective.item())\n"
+                "        if max(kept) < 0.1:\n            break\n",
+            ),
+        ),
     ),
     good=(
-        changed(
-            SCRIPT,
-            ("running = 0.0\n", "running = []\n"),
-            ("running += cost.item()", "running.append(cost.item())"),
-            (
-                "    running = reduce_mean(running)\n",
-                "    running = sum(running) / len(running)\n    running = reduce_mean(running)\n"
-                "    if running < 0.1:\n        break\n",
-            ),
-            ("running / len(feed)", "running"),
-        ),
         *CORRECT,
         *NEAR,
         *NOT_DEALT,

@@ -274,6 +274,7 @@ RULE = Rule(
         changed(
             SINGLE,
             *PLATEAU,
+            ("append(float(objective))", "append(float(objective) ** 2)"),
             (".step(sum(shown))\n", ".step(sum(shown))  # DDP703\n"),
         ),
         changed(

@@ -59,8 +59,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _made_in(facts: Facts, loop: TrainingLoop) -> set[Site]:
-    """The loops around training that make its loaders or models anew: one run after another."""
-    things = [*loop.loaders, *(thing for model in facts.models for thing in model.things)]
+    """The loops around training that make its models anew: one run after another."""
+    things = (thing for model in facts.models for thing in model.things)
     calls = (call_that_made(thing) for thing in things)
     wheres = [call.where for call in calls if call is not None]
     return {each.site for where in wheres for each in where.loops()} - {loop.batch.site}
