@@ -9,6 +9,7 @@ entry of a list, for each of them. What it is a sum or a mean of need not be kno
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
@@ -86,13 +87,38 @@ def _candidates(m: Machine, afresh: Callable[[], Machine]) -> dict[Site, tuple[G
     for site, calls in at.items():
         given = {_gathers(m, training, call, own) for call in calls}
         gathers = given.pop() if len(given) == 1 else ()
-        if gathers and _alike(m, afresh, calls, gathers):
+        rows = gathers and any(meets_rows(m, call) for call in calls)
+        if gathers and not rows and _alike(m, afresh, calls, gathers):
             found[site] = gathers
     return {
         site: gathers
         for site, gathers in found.items()
         if all(found.keys().isdisjoint(call.where.stack) for call in at[site])
     }
+
+
+def meets_rows(m: Machine, call: Call) -> bool:
+    """Whether what it gives is computed with rows of one rank: ``x.sum(3) + log_probs(x)``.
+
+    It has a row for each sample itself then, of which all ranks' would not fit.
+    """
+    tree = m.tree(call.site.path)
+    node = tree.expression(call.site)
+    above = tree.parent(node) if node is not None else None
+    named = isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name)
+    uses: list[ast.AST] = [node] if node is not None else []
+    if named and isinstance(above, ast.Assign):
+        uses = tree.reads(tree.function(above), ast.unparse(above.targets[0]))
+    for use in uses:
+        around = tree.parent(use)
+        while isinstance(around, (ast.Attribute, ast.Call, ast.Subscript)):
+            use, around = around, tree.parent(around)
+        if isinstance(around, ast.BinOp):
+            other = around.left if around.right is use else around.right
+            value = m.values.get(tree.site(other))
+            if value is not None and value.measure in measures.ENTRIES and is_local(m, value):
+                return True
+    return False
 
 
 def _gathers(

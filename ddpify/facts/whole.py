@@ -16,7 +16,7 @@ from ddpify.facts.events import Call, Where
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Gather, TrainingLoop
 from ddpify.facts.output_rows import of_several
-from ddpify.facts.pooled import own_ways
+from ddpify.facts.pooled import meets_rows, own_ways
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.shares import once_per_batch
@@ -74,7 +74,7 @@ def _climbed(
         if around[0].way in own:
             return []
         sites = _rows(m, around[0])
-        if sites:
+        if sites and not meets_rows(m, around[0]):
             return [Gather(site, "whole_batch({})") for site in sites]
     return []
 

@@ -272,3 +272,17 @@ def test_ranks_go_over_equally_many_outputs(
     forward: str, wanted: list[str], tmp_path: Path
 ) -> None:
     assert fixes(SCALES, tmp_path, forward) == wanted
+
+
+LOGS = """def logs(x):
+    axis = len(x.size()) - 1
+    top, _ = torch.max(x, dim=axis, keepdim=True)
+    return x - top - torch.log(torch.sum(torch.exp(x - top), dim=axis, keepdim=True))
+"""
+
+
+@pytest.mark.parametrize("with_them", ["net(x) * logs(net(x))", "net(x) + own"])
+def test_rows_of_all_ranks_do_not_meet_those_of_one(with_them: str, tmp_path: Path) -> None:
+    body = f"own = logs(net(x))\nloss = ({with_them}).sum(1).mean()"
+    found = fixes(body, tmp_path, head=LOGS)
+    assert not any("whole_batch(net(x))" in one for one in found)
