@@ -150,12 +150,22 @@ def meters(
         return []
     held = {name for e in over for name in e.held}
     found: list[Part] = []
-    for name in ast.walk(node):
-        if isinstance(name, ast.Name) and isinstance(tree.parent(name), (ast.keyword, ast.Call)):
+    for name, made in _named(tree, node):
+        if isinstance(tree.parent(name), (ast.keyword, ast.Call)):
             site = tree.site(name)
             if name.id in held or _keeps(values.get(site), local):
-                found.append(Part(site, name.id, "global_meter" if name.id in held else ""))
+                how = "global_meter" if name.id in held else ""
+                found.append(Part(site, name.id, how, made))
     return found
+
+
+def _named(tree: Tree, node: ast.expr) -> Iterator[tuple[ast.Name, Site | None]]:
+    """The names in a sink, and in the text that was made for it before, with its statement."""
+    for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
+        yield name, None
+        made = texts.made_before(tree, name) if isinstance(name.ctx, ast.Load) else None
+        inside = ast.walk(made.value) if made is not None else ()
+        yield from ((n, tree.site(made)) for n in inside if isinstance(n, ast.Name) and made)
 
 
 def _keeps(value: Value | None, local: Own, depth: int = 3) -> bool:

@@ -159,3 +159,14 @@ def test_a_meter_of_numbers_that_are_not_followed_keeps_its_count(
     text = PROGRAM.format(body=body, end="print(meter)")
     facts = facts_of(METER + text, tmp_path)
     assert [(end.sums, end.meters) for end in facts.ends] == [((), left)]
+
+
+def test_a_text_that_a_meter_is_put_into_before_it_is_shown(tmp_path: Path) -> None:
+    body = (
+        "    loss.backward()\n    meter.update(loss.item(), len(y))\n"
+        '    text = "{m.avg:.3f}".format(m=meter)\n    print(text)'
+    )
+    facts = facts_of(METER + PROGRAM.format(body=body, end=""), tmp_path)
+    assert [(part.text, part.how) for _, parts in facts.sinks for part in parts] == [
+        ("meter", "global_meter")
+    ]
