@@ -71,7 +71,7 @@ def _backend() -> str:
 
 
 def share_random_streams() -> list[tuple[Any, Any]]:
-    """Give every rank rank 0's, so that a script that never seeds agrees with itself."""
+    """Give every rank rank 0's: what ranks make from here on they make alike (*collective*)."""
     streams: Any = [(random.getstate, random.setstate), (torch.get_rng_state, torch.set_rng_state)]
     if numpy := sys.modules.get("numpy"):
         streams.append((numpy.random.get_state, numpy.random.set_state))
