@@ -52,7 +52,7 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return same or computed(*call.args, measure=first.measure)
     if tail in ("max", "min") and len(call.args) > 1:
         bounded = counts.larger(m, f, call) if tail == "max" else None
-        return bounded or _extreme(join(*call.args).but(const=NO_CONST))
+        return bounded or _extreme(m, call, join(*call.args).but(const=NO_CONST))
     if tail == "sum":
         element = m.element_of(f, first)
         each = first.rows and element.measure is Measure.ENTRY  # a term per sample
@@ -69,10 +69,15 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     return _of_object(m, f, tail, call)
 
 
-def _extreme(value: Value) -> Value:
-    """The largest of means is no mean: that of the ranks' largest is another number."""
+def _extreme(m: Machine, call: Call, value: Value) -> Value:
+    """The largest of means is no mean: that of the ranks' largest is another number.
+
+    What is kept between two numbers (``min(max(k, 0), 1)``) counts as what it was.
+    """
+    nodes = [m.tree(site.path).expression(site) for site in call.arg_sites]
+    bounds = any(isinstance(node, (ast.Constant, ast.UnaryOp)) for node in nodes)
     added = value.measure in (Measure.SUM, Measure.MEAN, Measure.RATIO)
-    return value.but(measure=Measure.MIXED) if added else value
+    return value.but(measure=Measure.MIXED) if added and not bounds else value
 
 
 def _of_object(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
+from typing import Final
 
 from ddpify.facts.bodies import CutBody
 from ddpify.facts.drawn_order import is_any_drawn
@@ -11,6 +13,13 @@ from ddpify.facts.layer_axes import axes_of, by_rows
 from ddpify.facts.loss_flow import loss_values
 from ddpify.facts.model import TrainingLoop
 from ddpify.facts.protocol import Machine
+
+# What only gives another type, place or shape to what is there already.
+CONVERTS: Final = frozenset(
+    """from_numpy tensor as_tensor Tensor FloatTensor LongTensor DoubleTensor Variable array asarray
+    cuda to cpu float double long int view reshape unsqueeze squeeze astype type detach clone
+    requires_grad_ zero_grad train""".split()
+)
 
 
 def said_axes(
@@ -31,8 +40,21 @@ def said_axes(
         said.add(0)
     if said - {None}:
         return said
+    if not _is_made_anew(split):
+        return said  # all data in each pass: nobody has divided it into batches
     loss = loss_values(m, training, split.rest)
     return {0} if loss is not None and by_rows(tree, forwards, loss) else said
+
+
+def _is_made_anew(split: CutBody) -> bool:
+    """Whether a pass makes a batch of its own: by its number, or by what a function gives.
+
+    ``inputs = torch.from_numpy(rows)`` is the same in each.
+    """
+    nodes = [node for statement in split.made_by for node in ast.walk(statement)]
+    calls = (ast.unparse(n.func).rpartition(".")[2] for n in nodes if isinstance(n, ast.Call))
+    numbered = any(isinstance(n, ast.Name) and n.id in split.targets for n in nodes)
+    return numbered or any(name not in CONVERTS for name in calls)
 
 
 def the_axis(names: tuple[str, ...], said: set[int | None], objects: bool) -> int | str:

@@ -199,3 +199,12 @@ def test_a_model_is_wrapped_by_the_name_it_is_called_by(tmp_path: Path) -> None:
     assert "\nmodel = wrap_model(model)\n" in text
     assert "    x, y = own_share(x, y)\n    logits, loss = model(x, y)\n" in text
     assert "global_mean" not in text
+
+
+@pytest.mark.parametrize(
+    ("batch", "axis"),
+    [(SLICES, 0), ("x = torch.from_numpy(points)\ny = torch.from_numpy(kinds).long()", None)],
+    ids=("slices", "all-data-in-each-pass"),
+)
+def test_all_data_in_each_pass_are_no_batch(batch: str, axis: int | None, tmp_path: Path) -> None:
+    assert axis_of(batch, "return self.out(x)", tmp_path) == axis
