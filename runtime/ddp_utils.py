@@ -249,13 +249,12 @@ def whole_loader(loader: DataLoader[Any]) -> DataLoader[Any]:
     ranks, sampler = get_world_size(), loader.sampler
     if ranks == 1:
         return loader
-    kept = "num_workers collate_fn pin_memory drop_last timeout worker_init_fn generator"
-    kept += " multiprocessing_context prefetch_factor persistent_workers"
-    options = {name: getattr(loader, name) for name in kept.split()}
+    kept = """num_workers collate_fn pin_memory drop_last timeout worker_init_fn generator
+        multiprocessing_context prefetch_factor persistent_workers""".split()
     size, shuffle = loader.batch_size or 1, isinstance(sampler, RandomSampler)
     if isinstance(sampler, DistributedSampler):  # what distributed_sampler gave
         size, shuffle = size * ranks, sampler.shuffle
-    return DataLoader(loader.dataset, size, shuffle, **options)
+    return DataLoader(loader.dataset, size, shuffle, **{n: getattr(loader, n) for n in kept})
 
 
 def evaluation_share(dataset: Sized) -> range | None:

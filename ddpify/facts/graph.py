@@ -26,6 +26,15 @@ _WITH_PARAMETERS: Final = frozenset(
     BatchNorm3d LayerNorm GroupNorm PReLU MultiheadAttention Transformer TransformerEncoder
     TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer Sequential""".split()
 )
+# What gives whole models; a tokenizer or a configuration has no parameters.
+_MAKERS: Final = (
+    "torchvision.models.",
+    "torch.hub.load",
+    "timm.",
+    "pretrainedmodels.",
+    "efficientnet_pytorch.",
+    "segmentation_models_pytorch.",
+)
 _LISTS: Final = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict"})
 
 
@@ -136,8 +145,7 @@ def _in_pieces(m: Machine, info: ClassInfo, init: ast.FunctionDef) -> set[str]:
 
 def _is_foreign(thing: Thing) -> bool:
     """A model that a library made whole, with layers that nobody asked for."""
-    library = not isinstance(thing.ref, ClassInfo) and "." in thing.name.strip(".")
-    return library and not thing.name.startswith(("torch.nn.", "builtins."))
+    return not isinstance(thing.ref, ClassInfo) and thing.name.startswith(_MAKERS)
 
 
 def _is_optional(name: str, forward: ast.FunctionDef, init: ast.FunctionDef) -> bool:

@@ -80,8 +80,7 @@ def _as_migrated(
     shared_before = sharding.presharded(bare) | divided
     averaged, trained = objective.addends(bare), wrapped.sharded | divided
     sharded = wrapped.sharded | shared_before
-    sizes = sized(bare)
-    again = evaluation.evaluated_whole(bare)
+    sizes, again = sized(bare), evaluation.evaluated_whole(bare)
     wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
     wanted = wanted.difference(*again.values())  # what gives all samples takes them as they come
     wrapped = replace(wrapped, sharded=sharded | wanted, sized=sizes, again=frozenset(again))
@@ -116,8 +115,8 @@ def _as_migrated(
     facts = gather(readings.project, target, models, status)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
     facts = replace(facts, again=again, summed=wrapped.summed, pooled=pool, sized=sizes, kept=held)
-    facts = replace(facts, whole_shapes=whole_shapes(bare), agreements=(*terms, *agreed))
-    return with_escapes(facts)
+    shapes = whole_shapes(bare)
+    return with_escapes(replace(facts, whole_shapes=shapes, agreements=(*terms, *agreed)))
 
 
 def _agreed(

@@ -18,10 +18,10 @@ from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import Kind, Thing, Value, one
 
 HIDDEN = frozenset({"super", "locals", "vars", "eval", "exec"})  # they may ask for ``self``
-# What a module does without a pass through its layers.
+# What a module does without a pass through its layers, which who has its `children()` may call.
 AT_REST = frozenset(
     "state_dict load_state_dict parameters named_parameters buffers named_buffers train eval"
-    " zero_grad children modules named_children named_modules".split()
+    " zero_grad".split()
 )
 
 

@@ -374,14 +374,20 @@ FREEZES = """
     [
         (LIBRARY.replace("self.layer(x)", "self.layer.features(x)"), "of `layer` only parts"),
         (LIBRARY, ""),
+        (
+            NET_CLASS.replace(
+                "        self.l", "        self.o = conf.load('c')\n        self.l"
+            ).replace("self.layer(x)", "self.layer(x) * self.o.scale"),
+            "",
+        ),
         (NET_CLASS.rstrip() + "\n" + FREEZES, "`train` freezes layers"),
     ],
-    ids=("in-parts", "whole", "freezes"),
+    ids=("in-parts", "whole", "a-configuration", "freezes"),
 )
 def test_layers_that_no_gradient_reaches_are_searched_for(
     text: str, said: str, tmp_path: Path
 ) -> None:
-    program = f"import torchvision\n{text}\n{DATA}net = Net()\n{SGD}{TRAIN}"
+    program = f"import torchvision\nimport conf\n{text}\n{DATA}net = Net()\n{SGD}{TRAIN}"
     (model,) = facts_of(program, tmp_path).models
     assert (said in model.unused) if said else not model.unused
 

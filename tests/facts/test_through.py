@@ -147,6 +147,12 @@ AT_REST = [
     ),
     pytest.param("def save(self, to):\n    torch.save(self, to)", False, id="handed-on"),
     pytest.param(
+        "def save(self, to):\n    for part in self.children():\n        to = part(to)\n"
+        "    torch.save(to, 'out')",
+        False,
+        id="layers-are-called",
+    ),
+    pytest.param(
         "def save(self, to):\n    torch.save(self.head(torch.ones(1, 4)), to)", False, id="a-pass"
     ),
 ]
