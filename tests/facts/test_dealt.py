@@ -358,3 +358,18 @@ def test_a_cut_by_something_else_is_another_cut_of_each_share(tmp_path: Path) ->
         "a = 0", "a += (p == y).sum().item()", "print(a)", "(x, y), i in zip(held, 'ab')"
     )
     assert which(facts_of(text, tmp_path), tmp_path) == "whole"
+
+
+def test_a_list_with_a_number_of_each_batch_leaves_its_loader_whole(tmp_path: Path) -> None:
+    """Shares may have unequally many batches; lists of as many entries only can be averaged."""
+    text = (
+        "net = nn.Linear(4, 1)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "fit = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)\n"
+        "held = DataLoader(TensorDataset(torch.rand(9, 4), torch.rand(9, 1)), 2)\n"
+        "for x, y in fit:\n    nn.functional.mse_loss(net(x), y).backward()\n    optimizer.step()\n"
+        "net.eval()\nlosses = []\nwith torch.no_grad():\n    for x, y in held:\n"
+        "        losses.append(nn.functional.mse_loss(net(x), y).item())\nprint(max(losses))\n"
+    )
+    facts = facts_of(text, tmp_path)
+    training = {loader.born for loop in facts.training for loader in loop.loaders}
+    assert facts.sharded == training
