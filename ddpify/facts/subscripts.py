@@ -14,7 +14,7 @@ from ddpify.facts import (
     special,
 )
 from ddpify.facts.containers import item_of
-from ddpify.facts.details import Factory, call_that_made
+from ddpify.facts.details import Divided, Factory, call_that_made
 from ddpify.facts.events import Access
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
@@ -25,6 +25,9 @@ from ddpify.source import Site
 
 _ORDERS = ("torch.randperm", "torch.arange", "numpy.arange", words.PERMUTES)
 _OF_SAMPLES = {Measure.UNIFORM, Measure.SAMPLES}
+
+
+_SHIFTS = frozenset({"1:", ":-1"})
 
 
 def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
@@ -56,7 +59,7 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     if found:
         return join(*found)
     measure = _subscript_measure(base, node.slice, index)
-    if measure is Measure.SAMPLES and not base.axis and _cuts(m, f, node.slice):
+    if measure is Measure.SAMPLES and not base.axis and _cuts(m, f, base, node.slice):
         measure = Measure.MIXED
     part = computed(base, index, measure=measure)
     if part.axis and part.measure is Measure.PICKED:
@@ -77,9 +80,17 @@ def _is_head(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
     return m.values.get(m.site(f, upper), NOTHING).measure is Measure.COUNT
 
 
-def _cuts(m: Machine, f: Frame, index: ast.expr) -> bool:
-    """``outputs[:args.labeled]``: of which samples a part is depends on who has which; shifts along
-    time (`x[1:]`, `x[:-1]`) are none."""
+def _cuts(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
+    """``outputs[:args.labeled]``: of which samples a part is depends on who has which.
+
+    So it is in every second one, and in a shift (`x[1:]`) of what a loader has put together; of
+    batches that are divided later the first axis may be that of time.
+    """
+    loaders = [t for b in base.dep(Kind.BATCH) if b.inner is not None for t in b.inner.things]
+    put_together = bool(loaders) and not any(t.detail(Divided) for t in loaders)
+    moved = isinstance(index, ast.Slice) and bool(index.step or ast.unparse(index) in _SHIFTS)
+    if moved and put_together and not f.no_grad:
+        return True
     bounds = (index.lower, index.upper) if isinstance(index, ast.Slice) else ()
     values = [m.values.get(m.site(f, bound), NOTHING) for bound in bounds if bound is not None]
     return not f.no_grad and any(

@@ -108,6 +108,7 @@ def test_a_part_of_a_batch_is_not_a_part_of_each_share(bound: str, tmp_path: Pat
     assert "DDP401" in migrated(tmp_path, f"loader = {PLAIN}", loss=CUT.format(bound))
 
 
-def test_a_shift_is_no_part(tmp_path: Path) -> None:
-    shifted = "nn.functional.cross_entropy(scores[1:], y[1:])"
-    assert "DDP401" not in migrated(tmp_path, f"loader = {PLAIN}", loss=shifted)
+@pytest.mark.parametrize("part", ["1:", ":-1", "::2"])
+def test_a_shift_leaves_out_another_sample_on_each_rank(part: str, tmp_path: Path) -> None:
+    shifted = f"nn.functional.cross_entropy(scores[{part}], y[{part}])"
+    assert "DDP401" in migrated(tmp_path, f"loader = {PLAIN}", loss=shifted)
