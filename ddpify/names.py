@@ -30,6 +30,8 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "reduce_meter",
         "reduce_sum",
         "share_batches",
+        "share_loading",
+        "split_batches",
         "whole_batch",
     }
 )
@@ -37,7 +39,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
 COLLECTIVES: Final[frozenset[str]] = (
-    METRICS_NAMES - {"loss_terms", "order_share", "share_batches"}
+    METRICS_NAMES - {"loss_terms", "order_share", "share_batches", "share_loading", "split_batches"}
 ) | {
     "average_gradients",
     "barrier",
@@ -63,6 +65,8 @@ MEANS: Final = frozenset({"reduce_mean"})
 OWN: Final = frozenset({"own_share"})
 # What gives each rank its part of a loader's batches.
 OF_LOADERS: Final = "share_batches"
+# What makes a wrapped model divide the batches that it is given.
+OF_MODELS: Final = "split_batches"
 
 RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",
@@ -82,6 +86,8 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "per_rank_batch_size",
     "print_on_main",
     "share_batches",
+    "share_loading",
+    "split_batches",
     "unwrap",
     "whole_loader",
     "without_module_prefix",

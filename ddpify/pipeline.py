@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ddpify import accepting, discover, launching, siblings, vendor
 from ddpify.advice.lone import lone_starts
-from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere
-from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
-from ddpify.project import Files, Project
+from ddpify.reading import ReadEntry, read_all, why_not
 from ddpify.rules.base import Finding, How, Severity
-from ddpify.rules.registry import all_rules
+from ddpify.rules.registry import OF_SHARES, all_rules
 from ddpify.settings import Settings
 from ddpify.source import Source, UnreadableSource
-
-
-@dataclass(frozen=True)
-class ReadEntry:
-    """One entry, read whole."""
-
-    project: Project
-    facts: Facts
 
 
 def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
@@ -40,16 +30,49 @@ def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[F
     found = discover.entries(paths)
     if isinstance(found, Refusal):
         return Outcome(Path.cwd(), (), refusals=(found,)), ()
-    reads, refusals = _read_all(found, settings)
+    reads, refusals = read_all(found, settings)
     outcome = _migrated(found, reads, refusals, settings)
+    wanted = settings.whole_batches and settings.batch_size == "global"
+    if outcome.refusals and wanted and _train(reads):
+        outcome = _with_whole_batches(found, settings, outcome) or outcome
     return outcome, tuple(r.facts for r in reads if r.facts.entry.path in outcome.entries)
+
+
+def _train(reads: Sequence[ReadEntry]) -> bool:
+    """Whether programs of one process train models that are followed."""
+    facts = [read.facts for read in reads]
+    one = (Status.SINGLE, Status.DATA_PARALLEL)
+    return any(each.training and each.steps and each.models for each in facts) and all(
+        each.status in one for each in facts
+    )
+
+
+def _with_whole_batches(
+    found: discover.Entries, settings: Settings, refused: Outcome
+) -> Outcome | None:
+    """The last resort: all ranks have whole batches, of which models compute each its rows."""
+    reads, refusals = read_all(found, settings, whole_batches=True)
+    outcome = _migrated(found, reads, refusals, settings)
+    if outcome.refusals or outcome.clashes:
+        return None
+    notes = [Note(one.site, _short(one.message)) for one in refused.refusals if one.site]
+    told = "therefore every rank trains on whole batches, as one process with nn.DataParallel does,"
+    told += " and only what models compute of them is divided"
+    notes += [Note(r.facts.training[0].batch.site, told) for r in reads if r.facts.training]
+    return replace(outcome, notes=(*outcome.notes, *notes))
+
+
+def _short(message: str) -> str:
+    """What a refusal says of a place, without the place and what to do about it."""
+    said = message.partition(": ")[2].partition(";")[0]
+    return said.split(" ", 1)[1] if said.startswith("DDP") else said
 
 
 def _migrated(
     found: discover.Entries, reads: list[ReadEntry], refusals: list[Refusal], settings: Settings
 ) -> Outcome:
     reads, others = _training(found, reads)
-    refusals += [r for read in reads for r in _why_not(read)]
+    refusals += [r for read in reads for r in why_not(read)]
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals), files=_files(reads))
     findings = [f for read in reads for f in _judge(read.facts, settings)]
@@ -73,28 +96,8 @@ def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:
     found = discover.entries((script,))
     if isinstance(found, Refusal):
         return (found,)
-    reads, refusals = _read_all(found, settings)
+    reads, refusals = read_all(found, settings)
     return tuple(refusals) or reads[0].facts.status
-
-
-def _read_all(found: discover.Entries, settings: Settings) -> tuple[list[ReadEntry], list[Refusal]]:
-    reads, refusals, files = [], [], Files()
-    for entry in found.scripts:
-        project = Project(found.root, entry.resolve(), files=files)
-        try:
-            facts = analyze(project, settings.wants("DDP205"), settings.batch_dim)
-        except TooLarge as error:
-            refusals.append(Refusal(str(error)))
-            continue
-        refusals += [Refusal(message) for message in project.unreadable.values()]
-        if facts is None:
-            if not project.unreadable:
-                refusals.append(Refusal(f"{project.relative(entry)}: is empty"))
-        else:
-            reads.append(
-                ReadEntry(project, replace(facts, runtime=vendor.place(project, settings)))
-            )
-    return reads, refusals
 
 
 def _training(
@@ -113,44 +116,10 @@ def _judge(facts: Facts, settings: Settings) -> list[Finding]:
     found = [
         finding
         for rule in all_rules()
-        if settings.wants(rule.id)
+        if settings.wants(rule.id) and not (facts.whole_batches and rule.id in OF_SHARES)
         for finding in rule.check(facts, settings)
     ]
     return sorted(found, key=lambda finding: (finding.site, finding.rule))
-
-
-def _why_not(read: ReadEntry) -> list[Refusal]:
-    """The reasons not to migrate this entry; none when it can be."""
-    facts = read.facts
-    path = facts.entry.path
-    if facts.status is Status.DISTRIBUTED:
-        site, name = facts.evidence[0]
-        how = f": {instead(name)}" if instead(name) else ""
-        why = f"already distributed ({name}){how}; `ddpify check` finds its bugs"
-        if site.path != path and not any(site.within(call.site) for call in facts.calls):
-            why = f"already distributed: {path} imports this file, though it never comes by {name}"
-            why += "; start the script that does, which `ddpify check` finds the bugs of"
-        return [Refusal(f"{site}: {why}", site)]
-    if not facts.training:
-        trees = facts.trees.values()
-        why = f"{path}: no training loop found (nothing in a loop calls backward())"
-        return [Refusal(hogwild(trees) or loop_elsewhere(trees) or why)]
-    if not facts.steps:
-        where = facts.training[0].backward.site
-        return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]
-    for loop in facts.training:
-        site = loop.batch.site
-        if unbound := facts.unbound(loop.batch.header):
-            why = f"nothing binds `{unbound}`: the program stops here with a NameError"
-            return [Refusal(f"{site}: {why}", site)]
-        if not loop.loaders and site in dict(facts.undivided):
-            why = "the training loop's batches do not come from a DataLoader that can be followed"
-            why += f", and to divide each of them: {dict(facts.undivided)[site]}"
-            return [Refusal(f"{site}: {why}; shard them by hand", site)]
-    if not facts.models:
-        site = facts.steps[0].site
-        return [Refusal(f"{site}: the model whose parameters are stepped cannot be followed", site)]
-    return []
 
 
 def _avoidable(finding: Finding) -> Refusal:

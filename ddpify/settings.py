@@ -32,7 +32,8 @@ class Settings:
 
     ``runtime_module`` is the dotted name of the vendored helper module, "" to let ddpify
     choose; ``batch_dim`` is the axis of samples in batches that come from no loader;
-    ``sync_batchnorm`` None means: where one process saw the whole batch. An empty
+    ``whole_batches``: rather than refuse, let ranks have whole batches of which models compute
+    its rows; ``sync_batchnorm`` None means: where one process saw the whole batch. An empty
     ``select`` means every rule. Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
     ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
@@ -43,6 +44,7 @@ class Settings:
     runtime_module: str = ""
     batch_size: Literal["global", "per-rank"] = "global"
     batch_dim: int | None = None
+    whole_batches: bool = True
     sync_batchnorm: bool | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -184,6 +186,7 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "runtime_module": ("a dotted module name", _is_module),
     "batch_size": ('"global" or "per-rank"', lambda value: value in ("global", "per-rank")),
     "batch_dim": ("a number from 0", lambda value: value is None or _is_axis(value)),
+    "whole_batches": ("true or false", lambda value: isinstance(value, bool)),
     "sync_batchnorm": ("true or false", lambda value: value is None or isinstance(value, bool)),
     "select": ("a list of rule codes", _is_codes),
     "ignore": ("a list of rule codes", _is_codes),

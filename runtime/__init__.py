@@ -19,6 +19,8 @@ from .ddp_metrics import (
     reduce_meter,
     reduce_sum,
     share_batches,
+    share_loading,
+    split_batches,
     whole_batch,
 )
 from .ddp_utils import (
@@ -96,7 +98,9 @@ __all__ = [
     "save_on_main",
     "setup_distributed",
     "share_batches",
+    "share_loading",
     "share_random_streams",
+    "split_batches",
     "sync_buffers",
     "unwrap",
     "whole_batch",

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import copy
 import itertools
+import random
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Sampler
 
 from .ddp_utils import (
     broadcast,
+    fork_random_streams,
     gather_objects,
     get_rank,
     get_world_size,
     is_main_process,
     per_rank_batch_size,
 )
+
+M = TypeVar("M", bound=nn.Module)
 
 
 # ---- Sums and means
@@ -331,3 +338,253 @@ class _WholeBatch(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         return _total(gradient).chunk(get_world_size())[get_rank()]
+
+
+# ---- Batches that every rank has whole
+def share_loading(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """``loader`` itself, of whose batches each rank loads its rows from now on; all get all.
+
+    Every rank has to draw alike before each pass (*collective*: each batch).
+    """
+    if get_world_size() > 1:
+        vars(loader)["batch_sampler"] = _RowsOf(loader.batch_sampler)  # it has no setter
+        kind = type(loader)
+        methods = {"__iter__": _together, "__module__": kind.__module__}
+        loader.__class__ = type(kind.__name__, (kind,), methods)
+    return loader
+
+
+class _RowsOf(Sampler[list[Any]]):
+    """This rank's rows of each batch; of one with fewer rows than ranks, all of them."""
+
+    def __init__(self, batches: Any) -> None:
+        self.batches = batches
+        self.order: list[list[Any]] | None = None
+        self.sizes: collections.deque[list[int]] = collections.deque()
+        self.passes = 0
+
+    def draw(self) -> None:
+        """Draw the order of a pass, if none is drawn that no pass has begun with."""
+        self.order = list(self.batches) if self.order is None else self.order
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        self.draw()
+        order, self.order = self.order or [], None
+        for batch in order:
+            sizes = _sizes(len(batch))
+            self.sizes.append(sizes)
+            own = slice(sum(sizes[: get_rank()]), sum(sizes[: get_rank() + 1]))
+            yield batch[own] if min(sizes) else batch
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+
+def _together(loader: Any) -> Iterator[Any]:
+    """A pass over a loader that puts what the ranks have loaded together."""
+    rows = loader.batch_sampler
+    rows.sizes.clear()
+    kind: Any = type(loader).__base__
+    batches = kind.__iter__(loader)
+    if not rows.sizes:
+        rows.draw()  # by what all ranks draw from alike; samples are drawn for apart
+    rows.passes += get_world_size()
+    streams: Any = [(random.getstate, random.setstate), (torch.get_rng_state, torch.set_rng_state)]
+    if numpy := sys.modules.get("numpy"):
+        streams.append((numpy.random.get_state, numpy.random.set_state))
+    own: Any = None
+    while True:
+        alike = [read() for read, _ in streams]
+        if own is None:
+            fork_random_streams((torch.initial_seed() + rows.passes) % 2**32)
+        for (_, restore), state in zip(streams, own or (), strict=False):
+            restore(state)
+        batch = next(batches, streams)
+        own = [read() for read, _ in streams]
+        for (_, restore), state in zip(streams, alike, strict=True):
+            restore(state)
+        if batch is streams:
+            return
+        sizes = rows.sizes.popleft()
+        yield _of_all_ranks(batch, sizes) if min(sizes) else batch
+
+
+def _of_all_ranks(part: Any, sizes: list[int]) -> Any:
+    if isinstance(part, torch.Tensor):
+        return _all_rows(part, sizes)
+    if isinstance(part, dict):
+        return type(part)({key: _of_all_ranks(each, sizes) for key, each in part.items()})
+    if isinstance(part, (tuple, list)) and part and not isinstance(part[0], (str, bytes)):
+        parts = [_of_all_ranks(each, sizes) for each in part]
+        return type(part)(*parts) if hasattr(part, "_fields") else type(part)(parts)
+    return sum(gather_objects(part), type(part)())  # a list with an entry for each sample
+
+
+def _sizes(rows: int) -> list[int]:
+    ranks = get_world_size()
+    return [rows * (rank + 1) // ranks - rows * rank // ranks for rank in range(ranks)]
+
+
+def split_batches(model: M) -> M:
+    """``wrap_model``'s result, to be given whole batches: each rank computes its rows of them.
+
+    As nn.DataParallel, it gives all ranks the outputs for the whole batch, with gradient. Every
+    rank has to make the same batches, and to compute the same loss of them. Without gradient
+    each rank computes all rows. Inputs and outputs need the samples on their first axis
+    (*collective*: each call that records gradients).
+    """
+    if isinstance(model, DistributedDataParallel):
+        model.__class__ = _OfWholeBatches  # type: ignore[assignment]  # a copy is one, too
+    return model
+
+
+class _OfWholeBatches(DistributedDataParallel):
+    """DistributedDataParallel that divides what it is given, and puts the outputs together."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        if not torch.is_grad_enabled():
+            return self.module(*args, **kwargs)
+        tensors: list[Any] = []
+        _each_tensor((args, kwargs), tensors.append)
+        sizes = _rows_of_ranks(tensors, next(self.parameters()).device)
+        self.calls = getattr(self, "calls", 0) + 1
+        if min(sizes) < 2:  # too few rows, for batch norm at least: each computes all
+            return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        if self.calls == 1:
+            _check_rows(self.module, args, kwargs)
+            sizes = _unlike(sizes)
+        own = slice(sum(sizes[: get_rank()]), sum(sizes[: get_rank() + 1]))
+        args, kwargs = _each_tensor((args, kwargs), lambda whole: _own_rows(whole, own, sizes))
+        with _draws_of(self.calls * get_world_size() + get_rank()):
+            outputs = super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
+        return _each_tensor(outputs, lambda rows: _all_rows(rows, sizes), of_model=True)
+
+
+@contextlib.contextmanager
+def _draws_of(number: int) -> Iterator[None]:
+    """Draw apart from what has another number, and afterwards go on as if nothing was drawn."""
+    with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_available() else []):
+        torch.manual_seed((torch.initial_seed() + number) % 2**63)
+        yield
+
+
+@torch.no_grad()
+def _check_rows(module: nn.Module, args: Any, kwargs: Any) -> None:
+    """Raise where the outputs for the second half of a batch are not those for all of it."""
+    training = [part for part in module.modules() if part.training]
+    found: list[list[torch.Tensor]] = [[], []]
+    try:
+        module.eval()
+        for outputs, some in zip(found, (False, True), strict=True):
+            given = args, kwargs
+            if some:
+                given = _each_tensor(given, lambda whole: whole[len(whole) // 2 :])
+            with _draws_of(0):
+                before = torch.get_rng_state()
+                made = module(*given[0], **given[1])
+                drawn = not torch.equal(before, torch.get_rng_state())
+            _each_tensor(made, outputs.append)
+    except Exception:  # it does not run so, in eval mode perhaps: nothing is said
+        drawn = True
+    finally:
+        for part in training:
+            part.training = True
+    for all_of_them, some_of_them in [] if drawn else zip(*found, strict=True):
+        rows = all_of_them[-len(some_of_them) :]
+        alike = rows.shape == some_of_them.shape and torch.allclose(
+            rows.float(), some_of_them.float(), rtol=1e-2, atol=1e-2 * float(rows.abs().max())
+        )
+        if not alike:
+            raise ValueError(f"{type(module).__name__} does not compute its samples one by one")
+
+
+def _unlike(sizes: list[int]) -> list[int]:
+    """Other shares for the first call, so that nothing but samples has as many rows everywhere."""
+    return [sizes[0] + 1, *sizes[1:-1], sizes[-1] - 1] if sizes[-1] > 2 else sizes
+
+
+def _own_rows(whole: Any, own: slice, sizes: list[int]) -> Any:
+    if isinstance(whole, torch.Tensor) and whole.requires_grad:
+        return _OwnRows.apply(whole, sizes)  # type: ignore[no-untyped-call]
+    return whole[own]
+
+
+def _all_rows(rows: torch.Tensor, sizes: list[int]) -> Any:
+    return _AllRows.apply(rows, sizes)  # type: ignore[no-untyped-call]
+
+
+def _each_tensor(value: Any, function: Callable[[Any], Any], of_model: bool = False) -> Any:
+    """``value`` with ``function`` of each tensor and array in it; numbers and the like stay."""
+    rows = getattr(value, "ndim", 0) if hasattr(value, "__array__") else 0
+    if rows or (of_model and isinstance(value, torch.Tensor)):
+        return function(value)
+    if isinstance(value, dict):
+        named = {key: _each_tensor(part, function, of_model) for key, part in value.items()}
+        return type(value)(**named) if hasattr(value, "to_tuple") else named
+    if isinstance(value, (tuple, list)):
+        parts = [_each_tensor(part, function, of_model) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value
+
+
+def _rows_of_ranks(tensors: list[Any], device: torch.device) -> list[int]:
+    """How many rows each rank computes; raises where ranks were not given the same batch."""
+    lengths = sorted({len(tensor) for tensor in tensors})
+    ranks = get_world_size()
+    rows = lengths[0] if len(lengths) == 1 else 0
+    seen = [_weighed(torch.as_tensor(tensor)) for tensor in tensors] if rows else []
+    own = torch.tensor([rows, len(tensors), sum(seen)], dtype=torch.float64).to(device)
+    of_all = [torch.empty_like(own) for _ in range(ranks)]
+    dist.all_gather(of_all, own)
+    if len(lengths) != 1:
+        raise ValueError(f"which of {lengths} is the number of samples in the inputs of a model?")
+    if not all(torch.allclose(one, of_all[0], rtol=1e-3, equal_nan=True) for one in of_all):
+        raise ValueError("the ranks were given different batches: seed what makes or orders them")
+    return _sizes(rows)
+
+
+def _weighed(tensor: torch.Tensor) -> float:
+    """A number that tells batches apart, and the order of their rows."""
+    rows = tensor.detach().reshape(len(tensor), -1)
+    sums = (rows.long() if rows.dtype is torch.bool else rows).abs().sum(1, dtype=torch.float64)
+    weights = torch.arange(1, len(rows) + 1, device=sums.device, dtype=sums.dtype)
+    return float((sums * weights).mean())
+
+
+class _OwnRows(torch.autograd.Function):
+    """A rank's rows of what all ranks have; backward, all get the gradient of all rows."""
+
+    @staticmethod
+    def forward(ctx: Any, whole: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+        ctx.sizes = sizes
+        return whole.narrow(0, sum(sizes[: get_rank()]), sizes[get_rank()]).clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return _all_rows(gradient, ctx.sizes) / len(ctx.sizes), None
+
+
+class _AllRows(torch.autograd.Function):
+    """The rows of all ranks, each with its ``sizes``, of which all compute the same loss.
+
+    Backward, a rank's own get the gradient times the number of ranks, over which
+    DistributedDataParallel then takes the mean.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: torch.Tensor, sizes: list[int]) -> torch.Tensor:
+        ctx.sizes, own = sizes, sizes[get_rank()]
+        if rows.shape[:1] != (own,):
+            raise ValueError(
+                f"an output of {tuple(rows.shape)} has no row for each of {own} samples"
+            )
+        _check_alike(rows.new_empty((0, *rows.shape[1:])))
+        padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
+        padded[: len(rows)] = rows
+        of_all = [torch.empty_like(padded) for _ in sizes]
+        dist.all_gather(of_all, padded)
+        return torch.cat([part[:size] for part, size in zip(of_all, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        return _OwnRows.apply(gradient, ctx.sizes) * len(ctx.sizes), None  # type: ignore[no-untyped-call]

@@ -25,7 +25,7 @@ RIGHT = f"DDP006@main.py:{LINE}"
 
 
 def outcome(folder: Path, *accept: str) -> Outcome:
-    return migrate([put_example(HIDDEN, folder)], Settings(accept=accept))
+    return migrate([put_example(HIDDEN, folder)], Settings(accept=accept, whole_batches=False))
 
 
 def test_a_refusal_says_how_it_is_accepted(tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_an_acceptance_has_a_form(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_a_refusal_of_the_second_reading_is_accepted_too(tmp_path: Path) -> None:
     skip = "if random.random() < 0.1: continue"
     place = f"train.py:{line_of('BEFORE')}"
-    refused = migrated(tmp_path, skip, settings=Settings(ignore=("DDP404",)))
+    refused = migrated(tmp_path, skip, settings=Settings(ignore=("DDP404",), whole_batches=False))
     rule = next(word for word in refused.refusals[0].message.split() if word.startswith("DDP"))
-    settings = Settings(ignore=("DDP404",), accept=(f"{rule}@{place}",))
+    settings = Settings(ignore=("DDP404",), accept=(f"{rule}@{place}",), whole_batches=False)
     found = migrated(tmp_path, skip, settings=settings)
     assert not found.refusals
     assert found.changes

@@ -53,6 +53,7 @@ OURS: dict[str, set[str]] = {
     | {"advice.advise", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
     "pipeline": set(),  # see JOINS
+    "reading": {"discover", "vendor", "facts", "names", "outcome", "project", "settings"},
     "settings": set(),
     "names": set(),
     "site": set(),

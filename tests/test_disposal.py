@@ -49,7 +49,7 @@ if __name__ == "__main__":
 """
 
 
-WITHOUT_404 = replace(Settings(), ignore=("DDP404",))
+WITHOUT_404 = replace(Settings(whole_batches=False), ignore=("DDP404",))
 
 
 def migrated(
@@ -61,7 +61,7 @@ def migrated(
     (folder / "requirements.txt").write_text("torch\n")
     text = PROGRAM.replace("first = step == 0", before).replace("last = step == 9", after)
     (folder / "train.py").write_text(text)
-    return pipeline.migrate([folder / "train.py"], settings or Settings())
+    return pipeline.migrate([folder / "train.py"], settings or Settings(whole_batches=False))
 
 
 def line_of(mark: str) -> int:
@@ -219,5 +219,5 @@ def test_a_code_that_is_switched_off_is_not_asked_for(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("torch\n")
     text = PROGRAM.replace("first = step == 0", "if random.random() < 0.1: continue")
     (tmp_path / "train.py").write_text(text)
-    settings = replace(Settings(), ignore=("DDP404", "DDP803"))
+    settings = replace(Settings(whole_batches=False), ignore=("DDP404", "DDP803"))
     assert not pipeline.migrate([tmp_path / "train.py"], settings).refusals

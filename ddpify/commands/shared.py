@@ -76,6 +76,12 @@ def project_options(command: _Command) -> _Command:
             "them and takes its share.",
         ),
         click.option(
+            "--whole-batches/--no-whole-batches",
+            default=None,
+            help="Where not all can be followed: each rank has whole batches, of which models "
+            "compute its rows (default); or refuse.",
+        ),
+        click.option(
             "--sync-batchnorm/--no-sync-batchnorm",
             default=None,
             help="Convert BatchNorm to SyncBatchNorm on CUDA "

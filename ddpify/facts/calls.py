@@ -178,6 +178,7 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     values = (*event.args, *event.kwargs.values())
     deps = frozenset().union(*[flat_deps(v) for v in values]) if values else frozenset()
     batched = any(v.measure is Measure.SAMPLES or per_sample(v) for v in values)
+    batched = batched or (m.whole_batches and model.kind is Kind.WRAPPED)
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)

@@ -22,7 +22,7 @@ class Target:
     size as a number that will be that of a rank, ``averaged`` losses that are not known to be means
     of batches of the loaders ``trained``, ``summed`` the sums in such losses that will be
     multiplied by the number of ranks, and ``agreed`` the means over a batch in conditions that
-    will be those of all ranks.
+    will be those of all ranks. ``whole_batches``: nothing is divided but what models compute.
     """
 
     wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
@@ -40,6 +40,7 @@ class Target:
     trained: frozenset[Site] = frozenset()
     summed: frozenset[Site] = frozenset()
     agreed: frozenset[Site] = frozenset()
+    whole_batches: bool = False
 
 
 AS_IT_STANDS = Target()

@@ -42,7 +42,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         for thing in first.of(Kind.LOADER):
             thing.describe(SharesBatches())
         return first
-    if tail == "without_module_prefix":
+    if tail in ("without_module_prefix", "split_batches", "share_loading"):
         return first
     combined = _combined(f, tail, first, call)
     if combined is not None:

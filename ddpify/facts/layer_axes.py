@@ -31,7 +31,7 @@ _FIRST = frozenset(
 _FLATTEN, _SEQUENTIAL = "torch.nn.Flatten", "torch.nn.Sequential"
 _PLAIN = (*POINTWISE, *(f"torch.nn.{n}" for n in "ReLU LeakyReLU Tanh Sigmoid GELU ELU".split()))
 _PACKS = "torch.nn.utils.rnn.pack_padded_sequence"
-_DEPTH = 4
+DEPTH = 4
 
 
 def axes_of(tree: Tree, forwards: Sequence[Forward], names: Collection[str]) -> set[int]:
@@ -41,7 +41,7 @@ def axes_of(tree: Tree, forwards: Sequence[Forward], names: Collection[str]) -> 
         call = tree.expression(forward.call.site)
         given = call.args if isinstance(call, ast.Call) else []
         whole = {i for i, one in enumerate(given) if _is_whole(one, names)}
-        found |= _taken(forward.model, whole, _DEPTH)
+        found |= taken(forward.model, whole, DEPTH)
     return found
 
 
@@ -82,7 +82,7 @@ def _is_whole(node: ast.expr, names: Collection[str]) -> bool:
     return ast.unparse(node) in names
 
 
-def _taken(model: Thing, given: Collection[int], depth: int) -> set[int]:
+def taken(model: Thing, given: Collection[int], depth: int) -> set[int]:
     """The axes along which a model takes the samples of the arguments at these places."""
     if model.kind is Kind.WRAPPED and model.inner is not None and len(model.inner.things) == 1:
         model = model.inner.things[0]
@@ -113,7 +113,7 @@ def _of_layer(layer: Thing, depth: int) -> set[int]:
         return set()
     for part in made.args:
         if not part.things or any(one.name not in _PLAIN for one in part.things):
-            axes = [_taken(one, {0}, depth - 1) for one in part.things]
+            axes = [taken(one, {0}, depth - 1) for one in part.things]
             return axes[0] if len(axes) == 1 else set()
     return set()
 
@@ -163,7 +163,7 @@ class _Forward:
             said = [n.value for n in (*call.args[2:3], *named) if isinstance(n, ast.Constant)]
             axes = {0 if said[0] else 1} if said else (set() if call.args[2:] or named else {1})
         elif kept is not None:
-            of_each = [_taken(one, whole or {0}, self.depth - 1) for one in self._layers(call)]
+            of_each = [taken(one, whole or {0}, self.depth - 1) for one in self._layers(call)]
             axes = of_each[0] if of_each and all(one == of_each[0] for one in of_each) else set()
         self.found |= axes if kept or kept is None else axes & {0}
 

@@ -8,7 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpify.facts import division, evaluation, groups, objective, own_shares, roles, sharding
+from ddpify.facts import (
+    division,
+    evaluation,
+    groups,
+    objective,
+    own_shares,
+    roles,
+    sharding,
+    splitting,
+)
 from ddpify.facts.agreements import agreements, own_tests, tests_of_terms
 from ddpify.facts.coupling import coupled
 from ddpify.facts.distributed import mentions
@@ -40,12 +49,16 @@ class TooLarge(Exception):
 
 
 def analyze(
-    project: Project, shard_evaluation: bool = True, batch_dim: int | None = None
+    project: Project,
+    shard_evaluation: bool = True,
+    batch_dim: int | None = None,
+    whole_batches: bool = False,
 ) -> Facts | None:
     """The facts of one entry, or None when the entry itself cannot be read.
 
     ``shard_evaluation``: let each rank evaluate a share where only sums are kept. ``batch_dim``:
-    the axis of samples, where the user has named it.
+    the axis of samples, where the user has named it. ``whole_batches``: every rank makes whole
+    batches, and computes its rows of them.
 
     Raises:
         TooLarge: the program cannot be followed whole.
@@ -61,10 +74,31 @@ def analyze(
     bare = readings.of(Target(drop_data_parallel=True))
     homes = _homes(bare)
     models = models_of(first, bare, homes)
+    if whole_batches:
+        wrapped = Target(_wraps(homes), True, whole_batches=True)
+        found, _ = division.divisions(first, bare, batch_dim)
+        by_rows = frozenset(one.loop for one in found if not one.axis)
+        facts = _of_whole_batches(readings, wrapped, models, status, by_rows)
+        return replace(facts, evidence=evidence)
     divisions, undivided = division.divisions(first, bare, batch_dim)
     wrapped = Target(_wraps(homes), True, _sharded(bare), divisions=divisions)
     facts = _as_migrated(readings, bare, wrapped, models, status, shard_evaluation)
     return replace(facts, evidence=evidence, divisions=divisions, undivided=undivided)
+
+
+def _of_whole_batches(
+    readings: _Readings,
+    wrapped: Target,
+    models: tuple[Model, ...],
+    status: Status,
+    by_rows: frozenset[Site],
+) -> Facts:
+    """The program of which nothing is divided but what its models compute."""
+    unwraps = evaluation.unwraps(readings.of(wrapped))
+    target = readings.of(replace(wrapped, unwraps=frozenset(site for site, _ in unwraps)))
+    facts = gather(readings.project, target, models, status)
+    why = splitting.why_whole(readings.first, readings.of(wrapped), models, by_rows)
+    return with_escapes(replace(facts, unwraps=unwraps, whole_batches=True, unsplit=why))
 
 
 def _as_migrated(

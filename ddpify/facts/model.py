@@ -218,7 +218,11 @@ class Agreement:
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """One entry's program, read whole."""
+    """One entry's program, read whole.
+
+    ``whole_batches``: as it is where every rank makes whole batches and models compute each its
+    rows of them; ``unsplit`` says why they cannot.
+    """
 
     root: str
     entry: Entry
@@ -263,6 +267,8 @@ class Facts:
     followed: Followed = Followed()
     agreements: tuple[Agreement, ...] = ()
     kept: tuple[Site, ...] = ()
+    whole_batches: bool = False
+    unsplit: tuple[Site, str] | None = None
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

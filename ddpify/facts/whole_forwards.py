@@ -16,17 +16,18 @@ from dataclasses import replace
 
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import OpenForward, call_that_made
-from ddpify.facts.events import Call
+from ddpify.facts.events import Call, Forward
 from ddpify.facts.fresh import method_of
 from ddpify.facts.joining import flat_measure, held, parts_of
 from ddpify.facts.output_rows import OTHERWISE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.record import Event
-from ddpify.facts.scopes import Frame
+from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
 
 LISTS = frozenset({"torch.nn.ModuleList"})
 FLATTENS = frozenset({"torch.nn.Flatten", "torch.nn.Unflatten", "torch.nn.Module"})
+UNREAD = Value(measure=Measure.SAMPLES)
 UNFOLLOWED = (Kind.RATIO, Kind.COUPLED, Kind.AVERAGED, Kind.UNREAD)
 
 
@@ -38,15 +39,37 @@ def with_means(m: Machine, f: Frame, model: Thing, each: Value, known: Value, ev
     info = method_of(model, "forward")
     if info is None or event.star or event.bound:
         return known
-    opened = _opened(model)
+    result = _read(m, model, info, event)
+    return each if result is None else _with_means(result, known)
+
+
+def result_of(m: Machine, forward: Forward) -> Value | None:
+    """What a model is read to return of samples; ``UNREAD`` where it cannot be read.
+
+    None where it compares samples, or keeps statistics of them.
+    """
+    call, info = forward.call, method_of(forward.model, "forward")
+    if info is None or call.star or call.bound:
+        return UNREAD
+    given = tuple(map(_of_samples, call.args))
+    named = {name: _of_samples(value) for name, value in call.kwargs.items()}
+    return _read(m, forward.model, info, replace(call, args=given, kwargs=named))
+
+
+def _of_samples(value: Value) -> Value:
+    """A tensor as one of samples, whatever it was made of."""
+    plain = value.known or value.things or value.measure is not Measure.UNIFORM
+    return value if plain else Value((), value.deps, Measure.SAMPLES, rows=True)
+
+
+def _read(m: Machine, model: Thing, info: FunctionInfo, event: Call) -> Value | None:
+    opened, f = _opened(model), event.where.frame
     with m.aside():
         result = m.enter(f, info, (one(opened), *event.args), event.kwargs, event.site)
         if any(map(_fills, m.events)) or any(_carried(m, opened)):
-            return each  # statistics of a rank's own samples, for the steps to come
+            return None  # statistics of a rank's own samples, for the steps to come
     parts = [part for thing in result.things for part in parts_of(thing)]
-    if certain((result, *parts)):
-        return each
-    return _with_means(result, known)
+    return None if certain((result, *parts)) else result
 
 
 def _with_means(result: Value, whole: Value) -> Value:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from typing import Final
 
 import ddpify.rules as package
 from ddpify.rules.base import Rule
+
+# What they are about is no question where all ranks make the same batches, and the same of them.
+OF_SHARES: Final = frozenset(
+    """DDP111 DDP201 DDP203 DDP205 DDP206 DDP217 DDP218 DDP219 DDP401 DDP402 DDP403 DDP404
+    DDP406 DDP419 DDP701 DDP702 DDP703""".split()
+)
 
 
 def all_rules() -> tuple[Rule, ...]:

@@ -55,7 +55,7 @@ if __name__ == "__main__":
 
 
 def test_what_only_evaluates_is_gone_through_whole_and_decided_from_once(tmp_path: Path) -> None:
-    outcome = migrate([put({"train.py": SCORED}, tmp_path) / "train.py"], Settings())
+    outcome = migrate([put({"train.py": SCORED}, tmp_path) / "train.py"], Settings(whole_batches=False))
     assert outcome.refusals == ()
     after = next(change.after.decode() for change in outcome.changes if change.path == "train.py")
     assert 'distributed_sampler(rows, shuffle=True) if mode == "train" else None' in after.replace(
@@ -165,12 +165,12 @@ def test_batches_taken_by_hand_are_no_loop_to_mend(tmp_path: Path) -> None:
         "        for x, y in [next(iter(feed))]:\n            seen",
     )
     assert taken != EXPERIMENT
-    outcome = migrate([put({"train.py": taken}, tmp_path) / "train.py"], Settings())
+    outcome = migrate([put({"train.py": taken}, tmp_path) / "train.py"], Settings(whole_batches=False))
     assert any("no argument tells them apart" in one.message for one in outcome.refusals)
 
 
 def _migrated(text: str, folder: Path) -> str:
-    outcome = migrate([put({"train.py": text}, folder) / "train.py"], Settings())
+    outcome = migrate([put({"train.py": text}, folder) / "train.py"], Settings(whole_batches=False))
     assert outcome.refusals == ()
     after = next(change.after.decode() for change in outcome.changes if change.path == "train.py")
     return after.replace('"', "'")
@@ -228,7 +228,7 @@ def test_a_class_that_may_go_by_other_batches_is_named(
     old: str, new: str, why: str, tmp_path: Path
 ) -> None:
     text = DERIVED.replace(old, new)
-    outcome = migrate([put({"train.py": text}, tmp_path) / "train.py"], Settings())
+    outcome = migrate([put({"train.py": text}, tmp_path) / "train.py"], Settings(whole_batches=False))
     said = [one.message for one in outcome.refusals]
     assert any("`Feed` makes its loader itself" in one and why in one for one in said), said
 
@@ -249,7 +249,7 @@ def test_a_class_that_hands_on_what_it_is_given_takes_a_sampler(tmp_path: Path) 
 def test_the_training_loader_evaluates_on_all_samples(tmp_path: Path) -> None:
     shown = '        print("fit", accuracy(net, fitting))\n        print("round"'
     put_example(changed(SINGLE, ('        print("round"', shown)), tmp_path)
-    outcome = migrate([tmp_path / "main.py"], Settings())
+    outcome = migrate([tmp_path / "main.py"], Settings(whole_batches=False))
     assert not outcome.refusals
     after = next(c.after.decode() for c in outcome.changes if c.path == "main.py")
     assert "accuracy(unwrap(net), whole_loader(fitting))" in after
@@ -262,7 +262,7 @@ def test_a_name_that_is_also_of_another_loader_goes_through_both_whole(tmp_path:
     put_example(
         changed(SINGLE, ('        print("round"', f'{both}        print("round"')), tmp_path
     )
-    outcome = migrate([tmp_path / "main.py"], Settings())
+    outcome = migrate([tmp_path / "main.py"], Settings(whole_batches=False))
     assert not outcome.refusals
     after = next(c.after.decode() for c in outcome.changes if c.path == "main.py")
     assert "accuracy(unwrap(net), whole_loader(part))" in after
@@ -277,5 +277,5 @@ def test_a_sampler_of_its_own_that_is_evaluated_too_is_refused(tmp_path: Path) -
         ("opt.bs, shuffle=True)", "opt.bs, sampler=SubsetRandomSampler(range(700)))"),
     )
     put_example(changed(SINGLE, *own, ('        print("round"', shown)), tmp_path)
-    refusals = migrate([tmp_path / "main.py"], Settings()).refusals
+    refusals = migrate([tmp_path / "main.py"], Settings(whole_batches=False)).refusals
     assert any("the same loader is evaluated too" in one.message for one in refusals)

@@ -42,7 +42,7 @@ def migrated(
     """The migrated program, or why there is none."""
     text = PROGRAM.format(made=made, over=over, anew=f"    {anew}", loss=more.get("loss", MEAN))
     (folder / "main.py").write_text(text)
-    outcome = migrate([folder / "main.py"], Settings())
+    outcome = migrate([folder / "main.py"], Settings(whole_batches=False))
     if outcome.refusals:
         return "\n".join(map(str, outcome.refusals))
     return next(c.after.decode() for c in outcome.changes if c.path == "main.py")
@@ -96,7 +96,7 @@ def test_a_loop_that_trains_in_its_turn_is_refused(tmp_path: Path) -> None:
         "            loss.backward()", "            if fit is rows: loss.backward()"
     )
     (tmp_path / "main.py").write_text(head.replace("half", "other = rows\nhalf") + body)
-    refusals = migrate([tmp_path / "main.py"], Settings()).refusals
+    refusals = migrate([tmp_path / "main.py"], Settings(whole_batches=False)).refusals
     assert any("in another phase, evaluates" in str(one) for one in refusals)
 
 

@@ -22,10 +22,12 @@ SETTINGS_FLAGS = (
     "--batch-dim",
     "--batch-size",
     "--no-sync-batchnorm",
+    "--no-whole-batches",
     "--runtime",
     "--runtime-module",
     "--strategy",
     "--sync-batchnorm",
+    "--whole-batches",
 )
 COMMON = ("--color", "--format", "--no-color")
 FLAGS = {

@@ -404,3 +404,38 @@ def test_a_rank_that_raises_ends_the_job_with_its_traceback(tmp_path: Path) -> N
     done = torchrun(script, 2, cwd=folder, env={"PYTHONPATH": str(folder)}, timeout=60)
     assert done.returncode != 0
     assert "ValueError: bad sample" in done.rank_stderr[1]
+
+
+def test_models_that_divide_whole_batches_train_as_one_process_does(job: Job) -> None:
+    for seen in job["whole_models"]:
+        assert all(seen["one process"])
+        assert seen["draws"] == [2 * 12 * 4, True]  # each row its own; all go on as before
+        assert seen["rows"] == seen["array"] == "(12, 4)"
+        assert seen["evaluated"] == [5, 4]
+
+
+def test_what_is_not_of_the_samples_is_not_divided(job: Job) -> None:
+    told = {
+        "number": "has no row for each of",
+        "table": "has no row for each of",
+        "neighbours": "does not compute its samples one by one",
+        "two lengths": "which of [5, 12] is the number of samples",
+        "own batch": "given different batches",
+        "own order": "given different batches",
+    }
+    for seen in job["whole_models"]:
+        for check, sentence in told.items():
+            assert sentence in seen[check], check
+
+
+def test_ranks_load_whole_batches_together(job: Job) -> None:
+    first, *others = job["whole_loading"]
+    assert first["first"]
+    assert first["length"] == [3, 4, True]
+    assert sum(rank["loaded"] for rank in job["whole_loading"]) == 2 * 11
+    for batches in (first["batches"][:3], first["batches"][3:]):
+        assert sorted(at for ats, _, _ in batches for at in ats) == [*range(11)]
+        assert all(words == [f"w{at}" for at in ats] for ats, words, _ in batches)
+    for rank in (first, *others):
+        assert rank["batches"] == first["batches"]  # and all draw alike between them
+        assert rank["draws"] == 11

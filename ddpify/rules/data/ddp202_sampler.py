@@ -24,6 +24,7 @@ from ddpify.rules.data.loaders import (
     sampler_name,
     shuffled,
 )
+from ddpify.rules.data.loading import shared_loading
 from ddpify.rules.data.orders import share, why_not
 from ddpify.rules.data.undealt import undealt
 from ddpify.rules.edits import edit, fresh, proof, statement_of
@@ -66,6 +67,9 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per call that makes an unsharded training loader."""
+    if facts.whole_batches:
+        yield from shared_loading(facts)
+        return
     yield from _evaluated_in_parts(facts)
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or _sharded(loader):

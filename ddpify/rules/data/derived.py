@@ -75,7 +75,7 @@ def share(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit,
     why = why or orders.unfollowed(facts, loader)
     trained = {thing for loop in facts.training for thing in loop.loaders}
     mine = [thing for thing in loader.things if thing in trained]
-    places = [_place(facts, thing, trained) for thing in mine] if not why else []
+    places = [place_of(facts, thing, trained) for thing in mine] if not why else []
     if why or None in places:
         why = why or "no call gives loaders that train, and nothing else"
         return (), _by_hand(loader, why)
@@ -113,7 +113,7 @@ def _asks(facts: Facts, loader: Thing) -> bool:
     return any(loader in access.base.things for access in asked)
 
 
-def _place(facts: Facts, loader: Thing, trained: set[Thing]) -> Site | None:
+def place_of(facts: Facts, loader: Thing, trained: set[Thing]) -> Site | None:
     """The innermost call on a loader's way that gives loaders that train, and nothing else."""
     made = call_that_made(loader)
     for site in reversed((*made.where.stack, made.site) if made is not None else ()):

@@ -20,6 +20,7 @@ from ddpify.rules.shared.feeds import (
     in_one_process,
     is_plain,
     is_share,
+    is_split,
     literals,
     samplers_of,
     taken_over,
@@ -41,7 +42,11 @@ def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
     """Loaders of a map-style data set that are trained on and deal nothing, with the wrapper."""
     made = (c for c in run.calls if c.name in GRADIENTS and not _never_made(run, c))
     wrapper = next(made, None)
-    if wrapper is None or any(c.name.startswith(_SAME_BATCHES) for c in run.calls):
+    if (
+        wrapper is None
+        or any(is_split(c) for c in run.calls)
+        or any(c.name.startswith(_SAME_BATCHES) for c in run.calls)
+    ):
         return
     spared = _evaluated_as_well(run) | _divided(run)
     for loader in trained(run) - spared:

@@ -16,6 +16,9 @@ from ddpify.source import Site
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per construct that has no data-parallel equivalent."""
+    yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
+    if facts.whole_batches:
+        return
     closed = (step for step in facts.steps if step.receiver and (step.args or step.kwargs))
     for optimizer in {t for step in closed for t in (step.receiver or NOTHING).things}:
         if optimizer.kind is Kind.OPTIMIZER and optimizer.name.endswith("LBFGS"):
@@ -37,7 +40,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (),
             "write one loop for each, or give each its own loader by a call of its own",
         )
-    yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
 
 
 def _adds(facts: Facts, loop: Site) -> bool:

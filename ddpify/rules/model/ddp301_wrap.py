@@ -40,7 +40,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         fix: tuple[Edit, ...] = ()
         if home is not None:
             alike = [m for m in facts.models if m.home == home and not m.wrapped]
-            code = f"{home.target} = wrap_model({home.target}{_options(facts, alike, settings)})"
+            wrapped = f"wrap_model({home.target}{_options(facts, alike, settings)})"
+            wrapped = f"split_batches({wrapped})" if facts.whole_batches else wrapped
+            code = f"{home.target} = {wrapped}"
             unused = next((m.unused for m in alike if m.unused), "")
             code += f"  # {unused}" if unused else ""
             fix = (edit(facts, How.AFTER, home.statement, code),)

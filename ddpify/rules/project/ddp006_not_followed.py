@@ -32,7 +32,8 @@ SEVERITY = {
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield a finding per use of a tracked value that was not followed."""
-    for escape in facts.followed.escapes:
+    shares = (Danger.LOSS, Danger.OUTPUT, Danger.BATCH_SIZE) if facts.whole_batches else ()
+    for escape in (one for one in facts.followed.escapes if one.danger not in shares):
         severity = SEVERITY.get(escape.danger, Severity.ERROR)
         if escape.kind is Kind.SCHEDULER:
             severity = Severity.WARNING

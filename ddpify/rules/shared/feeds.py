@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from ddpify.names import OWN
+from ddpify.names import OF_MODELS, OWN
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.origins import IDENTITY
@@ -31,6 +31,11 @@ def is_sampler(thing: RankThing) -> bool:
 def is_share(call: RankCall) -> bool:
     """A call of our helper that gives each rank its part of a batch that all of them made."""
     return call.target is not None and call.target.module.ours and call.target.name in OWN
+
+
+def is_split(call: RankCall) -> bool:
+    """A call of our helper after which a model computes each rank's rows of whole batches."""
+    return call.target is not None and call.target.module.ours and call.target.name == OF_MODELS
 
 
 def trained(run: Run) -> set[RankThing]:

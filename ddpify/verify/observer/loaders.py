@@ -17,7 +17,7 @@ from ddpify.verify.observer import contents
 from ddpify.verify.observer.patching import Patcher
 from ddpify.verify.observer.record import Recorder
 
-_BATCH_SHARE = "_BatchShare"  # of the helpers: it gives each rank its part of every batch
+_SHARES = ("_BatchShare", "_RowsOf")  # of the helpers: each rank gets its part of every batch
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class LoaderWatch:
         if isinstance(loader.sampler, DistributedSampler) and loader.sampler.shuffle:
             seed, epoch = loader.sampler.seed, loader.sampler.epoch
             self._recorder.note("shuffle", loader=number, seed=seed, epoch=epoch)
-        elif type(loader.batch_sampler).__name__ == _BATCH_SHARE:
+        elif type(loader.batch_sampler).__name__ in _SHARES:
             self._recorder.note("shuffle", loader=number, seed=None, epoch=passed)
         iterator._observed = {"loader": number, "passed": passed}
         iterator._observed_indices = deque()

@@ -545,6 +545,115 @@ def kept_graphs() -> Any:
     return [*seen, weight.grad.item(), some.weight.grad.item(), some.bias.grad]
 
 
+def adversaries(given: bool) -> list[torch.Tensor]:
+    """The weights after steps of two models that judge each other, with a gradient penalty."""
+    torch.manual_seed(0)
+    maker: Any = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 6)).double()
+    judge: Any = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3)).double()
+    if given:
+        maker = metrics.split_batches(ddp.wrap_model(maker))
+        judge = metrics.split_batches(ddp.wrap_model(judge))
+    steps = [torch.optim.SGD(one.parameters(), 0.01) for one in (maker, judge)]
+    for rows in (8, 7, 9, 3, 1, 12):  # with three ranks shares differ, or there is none
+        noise, real = torch.randn(rows, 5).double(), torch.randn(rows, 6).double()
+        fake = maker(noise)
+        mixed = (0.3 * real + 0.7 * fake.detach()).requires_grad_()
+        (slope,) = torch.autograd.grad(judge(mixed).square().sum(), mixed, create_graph=True)
+        said, of_fake = judge(real), judge(fake.detach())
+        compared = (said @ of_fake.t()).logsumexp(1).mean() + (said - of_fake.mean(0)).abs().mean()
+        (compared + (slope.norm(dim=1) - 1).square().mean()).backward()
+        steps[1].step()
+        maker.zero_grad()
+        penalty = sum(one.square().sum() for one in ddp.unwrap(maker).parameters())
+        (judge(fake).square().sum().sqrt() + 0.1 * penalty).backward()
+        steps[0].step()
+        judge.zero_grad()
+    return [one.detach() for model in (maker, judge) for one in ddp.unwrap(model).parameters()]
+
+
+class Along(nn.Module):
+    """Keeps what its name says of its rows."""
+
+    def __init__(self, made: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.layer, self.made = nn.Linear(4, 4), made
+
+    def forward(self, x: torch.Tensor, *rest: Any) -> Any:
+        return self.made(self.layer(x))
+
+
+def split(made: Callable[[torch.Tensor], Any], *given: Any) -> str:
+    model = metrics.split_batches(ddp.wrap_model(Along(made)))
+    return attempt(lambda: tuple(model(*given).shape))
+
+
+def whole_models() -> Any:
+    torch.manual_seed(0)
+    rows = torch.randn(12, 4)
+    noisy = metrics.split_batches(ddp.wrap_model(Along(lambda x: x * 0 + torch.rand_like(x))))
+    kept, seen = torch.get_rng_state(), []
+    for _ in range(2):
+        seen.append(noisy(rows).detach())
+    same = torch.equal(kept, torch.get_rng_state())
+    apart = len({round(value, 6) for one in seen for value in one.flatten().tolist()})
+    alike, one = adversaries(True), adversaries(False)
+    return {
+        "one process": [torch.allclose(a, b, rtol=1e-9) for a, b in zip(alike, one, strict=True)],
+        "draws": [apart, same],
+        "rows": split(lambda x: x, rows),
+        "array": split(lambda x: x, rows, np.arange(12), [1, 2], None, "word"),
+        "number": split(lambda x: x.mean(), rows),
+        "table": split(lambda x: x.new_ones(6, 4) + 0 * x.sum(), rows),
+        "neighbours": split(lambda x: x.cumsum(0), rows),
+        "two lengths": split(lambda x: x, rows, rows[:5]),
+        "own batch": split(lambda x: x, rows + ddp.get_rank()),
+        "own order": split(lambda x: x, rows.roll(ddp.get_rank(), 0)),
+        "evaluated": tuple(noisy.eval()(rows[:5]).shape),
+    }
+
+
+class Drawn(torch.utils.data.Dataset[Any]):
+    """Samples with a word, and with a draw."""
+
+    def __len__(self) -> int:
+        return 11
+
+    def __getitem__(self, index: int) -> Any:
+        return {"at": index, "word": f"w{index}", "draw": random.random() + torch.rand(1).item()}
+
+
+def whole_loading() -> Any:
+    def passes(loader: Any) -> Any:
+        torch.manual_seed(5)
+        random.seed(5)
+        found = []
+        for _ in range(2):
+            for batch in loader:
+                noise = torch.rand(1).item() if found else 0
+                found.append((batch["at"].tolist(), batch["word"], noise))
+        return found
+
+    seen: list[int] = []
+
+    class Counted(Drawn):
+        def __getitem__(self, index: int) -> Any:
+            seen.append(index)
+            return super().__getitem__(index)
+
+    loader = metrics.share_loading(DataLoader(Counted(), batch_size=4, shuffle=True))
+    found = passes(loader)
+    loaded = len(seen)
+    draws = [value for batch in loader for value in batch["draw"].tolist()]
+    plain = [(at, word) for at, word, _ in passes(DataLoader(Drawn(), batch_size=4, shuffle=True))]
+    return {
+        "batches": found,
+        "first": [(at, word) for at, word, _ in found][:3] == plain[:3],
+        "loaded": loaded,
+        "draws": len(set(draws)),
+        "length": [len(loader), loader.batch_size, isinstance(loader, DataLoader)],
+    }
+
+
 def forked() -> Any:
     kept = (random.getstate(), torch.get_rng_state())
     expected = torch.rand(1).item()
@@ -601,6 +710,8 @@ CHECKS = (
     whole_batches,
     accumulation,
     kept_graphs,
+    whole_models,
+    whole_loading,
     forked,
     streams,
 )

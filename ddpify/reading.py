@@ -1,0 +1,91 @@
+"""Read the entries whole: their facts, or why they cannot be migrated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ddpify import discover, vendor
+from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere
+from ddpify.facts.link import TooLarge, analyze
+from ddpify.facts.model import Facts, Status
+from ddpify.names import INSTALLED, OF_MODELS
+from ddpify.outcome import Refusal
+from ddpify.project import Files, Project
+from ddpify.settings import Settings
+
+
+@dataclass(frozen=True)
+class ReadEntry:
+    """One entry, read whole."""
+
+    project: Project
+    facts: Facts
+
+
+def read_all(
+    found: discover.Entries, settings: Settings, whole_batches: bool = False
+) -> tuple[list[ReadEntry], list[Refusal]]:
+    """The entries that can be read, and why others cannot."""
+    reads, refusals, files = [], [], Files()
+    for entry in found.scripts:
+        project = Project(found.root, entry.resolve(), files=files)
+        try:
+            facts = _analyzed(project, settings, whole_batches)
+        except TooLarge as error:
+            refusals.append(Refusal(str(error)))
+            continue
+        refusals += [Refusal(message) for message in project.unreadable.values()]
+        if facts is None:
+            if not project.unreadable:
+                refusals.append(Refusal(f"{project.relative(entry)}: is empty"))
+        else:
+            reads.append(
+                ReadEntry(project, replace(facts, runtime=vendor.place(project, settings)))
+            )
+    return reads, refusals
+
+
+def _analyzed(project: Project, settings: Settings, whole_batches: bool) -> Facts | None:
+    """The facts of an entry, which may have been migrated so that ranks are given whole batches."""
+    evaluation, axis = settings.wants("DDP205"), settings.batch_dim
+    facts = analyze(project, evaluation, axis, whole_batches)
+    if facts is not None and not whole_batches and facts.named(f"{INSTALLED}.{OF_MODELS}"):
+        return analyze(project, evaluation, axis, whole_batches=True)
+    return facts
+
+
+def why_not(read: ReadEntry) -> list[Refusal]:
+    """The reasons not to migrate this entry; none when it can be."""
+    facts = read.facts
+    path = facts.entry.path
+    if facts.status is Status.DISTRIBUTED:
+        site, name = facts.evidence[0]
+        how = f": {instead(name)}" if instead(name) else ""
+        why = f"already distributed ({name}){how}; `ddpify check` finds its bugs"
+        if site.path != path and not any(site.within(call.site) for call in facts.calls):
+            why = f"already distributed: {path} imports this file, though it never comes by {name}"
+            why += "; start the script that does, which `ddpify check` finds the bugs of"
+        return [Refusal(f"{site}: {why}", site)]
+    if facts.unsplit is not None:
+        site, why = facts.unsplit
+        return [Refusal(f"{site}: {why}", site)]
+    if not facts.training:
+        trees = facts.trees.values()
+        why = f"{path}: no training loop found (nothing in a loop calls backward())"
+        return [Refusal(hogwild(trees) or loop_elsewhere(trees) or why)]
+    if not facts.steps:
+        where = facts.training[0].backward.site
+        return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]
+    for loop in facts.training:
+        site = loop.batch.site
+        if unbound := facts.unbound(loop.batch.header):
+            why = f"nothing binds `{unbound}`: the program stops here with a NameError"
+            return [Refusal(f"{site}: {why}", site)]
+        if not loop.loaders and site in dict(facts.undivided):
+            why = "the training loop's batches do not come from a DataLoader that can be followed"
+            why += f", and to divide each of them: {dict(facts.undivided)[site]}"
+            return [Refusal(f"{site}: {why}; shard them by hand", site)]
+    if not facts.models:
+        site = facts.steps[0].site
+        return [Refusal(f"{site}: the model whose parameters are stepped cannot be followed", site)]
+    return []
