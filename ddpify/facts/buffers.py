@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 
+from ddpify.facts.counts import without_gradient
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, flat_measure
 from ddpify.facts.protocol import Machine
@@ -44,7 +45,7 @@ def fill(m: Machine, f: Frame, node: ast.Call, call: Call) -> Value | None:
 def _in_place(m: Machine, f: Frame, name: str, call: Call) -> Value | None:
     """A tensor that gets a row for each sample, and one with such rows that is drawn anew."""
     if name == "resize_" and any(map(is_batch_size, call.args[:1])):
-        return computed(*call.args, measure=Measure.SAMPLES).but(rows=True)
+        return without_gradient(computed(*call.args, measure=Measure.SAMPLES)).but(rows=True)
     if name in DRAWS and call.receiver is not None and has_rows(call.receiver):
         drawn = m.make(Kind.RANDOM, f, call.site, call.name)
         return call.receiver.but(deps=flat_deps(call.receiver) | {drawn})
