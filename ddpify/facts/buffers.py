@@ -3,12 +3,14 @@
 input.resize_as_(images).copy_(images)
 labels.data.resize_(batch[1].size()).copy_(batch[1])
 noise.resize_(batch_size, 100).normal_(0, 1)             # as torch.randn(batch_size, 100)
+noise.data.resize_(images.size(0), 100); noise.data.normal_(0, 1)
 """
 
 from __future__ import annotations
 
 import ast
 
+from ddpify.facts.counts import without_gradient
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, flat_measure
 from ddpify.facts.protocol import Machine
@@ -23,18 +25,31 @@ DRAWS = frozenset({"normal_", "uniform_"})
 def fill(m: Machine, f: Frame, node: ast.Call, call: Call) -> Value | None:
     """What a call fills a tensor with wholly, which is bound to it; None of any other call.
 
-    It is given its shape in the same expression: a copy of another shape would repeat rows.
+    A copy is given its shape in the same expression: one of another shape would repeat rows.
     """
-    shaped = node.func.value if isinstance(node.func, ast.Attribute) else None
-    if not isinstance(shaped, ast.Call) or not isinstance(shaped.func, ast.Attribute):
+    if not isinstance(node.func, ast.Attribute):
         return None
-    target = shaped.func.value
+    target, shaped = node.func.value, node.func.value
+    if isinstance(shaped, ast.Call) and isinstance(shaped.func, ast.Attribute):
+        target = shaped.func.value
+        value = _value(m, f, node, shaped, call)
+    else:
+        value = _in_place(m, f, node.func.attr, call)
     if isinstance(target, ast.Attribute) and target.attr == "data":
         target = target.value
-    value = _value(m, f, node, shaped, call)
     if value is not None and isinstance(target, (ast.Name, ast.Attribute)):
         m.assign(f, target, value, node)
     return value
+
+
+def _in_place(m: Machine, f: Frame, name: str, call: Call) -> Value | None:
+    """A tensor that gets a row for each sample, and one with such rows that is drawn anew."""
+    if name == "resize_" and any(map(is_batch_size, call.args[:1])):
+        return without_gradient(computed(*call.args, measure=Measure.SAMPLES)).but(rows=True)
+    if name in DRAWS and call.receiver is not None and has_rows(call.receiver):
+        drawn = m.make(Kind.RANDOM, f, call.site, call.name)
+        return call.receiver.but(deps=flat_deps(call.receiver) | {drawn})
+    return None
 
 
 def _value(m: Machine, f: Frame, node: ast.Call, shaped: ast.Call, call: Call) -> Value | None:

@@ -140,7 +140,7 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         rest = part.but(measure=Measure.MIXED)
         return part.but(things=(Thing(Kind.TUPLE, call.site, items=(part, rest, rest, rest)),))
     if tail in counts.SIZES:
-        return counts.size(m, f, first.but(turned=False), call.site)
+        return counts.size(m, f, first, call.site)
     if tail == "count_nonzero" and len(call.args) == 1 and not call.kwargs:
         counted = counts.without_gradient(computed(first, measure=Measure.SUM))
         return counts.tally(m, f, counted, call.site)

@@ -58,15 +58,19 @@ class Run:
 
     @property
     def unopened(self) -> RankCall | None:
-        """The wrap of a migrated script, which calls the helpers itself, without a process group.
+        """What a migrated script, which calls the helpers itself, does too early: it wraps a model
+        without a process group, or enters a collective before there is one.
 
         Under torchrun it fails there. Where only what a script imports was migrated, it is meant
         for one process.
         """
         ours = (call.target is not None and call.target.module.ours for call in self._own_calls)
-        if not self.script or self.session is not None or not any(ours):
+        if not self.script or not any(ours):
             return None
-        return next((call for call in self.named(words.DDP) if call.module.ours), None)
+        if self.session is None:
+            return next((call for call in self.named(words.DDP) if call.module.ours), None)
+        before = (c for c in self.calls if c.module.ours and c.order < self.session.order)
+        return next((c for c in before if c.method in words.COLLECTIVE_OPS), None)
 
     @property
     def _own_calls(self) -> Iterator[RankCall]:

@@ -334,6 +334,7 @@ RIGHT = [
     pytest.param("loss = each.sum() / len(x)", id="samples"),
     pytest.param("loss = each.sum() / (x.size(0) * x.size(1))", id="entries"),
     pytest.param("loss = each.sum() / each.numel()", id="all-entries"),
+    pytest.param("loss = each.sum() / torch.numel(each)", id="all-entries-function"),
     pytest.param("loss = ((each * mask).sum(1) / mask.sum(1)).mean()", id="per-sample"),
     pytest.param(
         "with torch.no_grad():\n    ratio = (each * mask).sum() / mask.sum()\nloss = each.mean()",

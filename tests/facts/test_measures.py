@@ -299,6 +299,7 @@ ROWS = [
     ("filled-data", "b.data.resize_(x.size()).copy_(x)\nloss = F.mse_loss(out, b)", MEAN),
     ("filled-classes", "b.resize_(y.shape).copy_(y)\nloss = F.cross_entropy(out, b)", MEAN),
     ("filled-with-a-sum", "b.resize_as_(x).copy_(x)\nloss = b.sum()", SUM),
+    ("sized-then-drawn", "b.data.resize_(x.size(0), 4)\nb.data.normal_()\nloss = b.sum()", SUM),
     (
         "another-order",
         "import numpy\nloss = F.cross_entropy(out, y[numpy.random.permutation(y.size(0))])",

@@ -110,6 +110,8 @@ def _without_end(facts: Facts) -> Iterable[Finding]:
         for node in tree.nodes():
             if not isinstance(node, ast.While) or tree.site(node) in epochs:
                 continue
+            if any(call.site.within(tree.site(node)) for call in facts.named("builtins.iter")):
+                continue  # told where the pass begins
             passes = [n for n in node.body if isinstance(n, ast.For)]
             over = [facts.values.get(tree.site(n.iter)) for n in passes]
             if any(t in trained for v in over if v for t in loaders_in(v)):
@@ -144,8 +146,11 @@ def _begun_again(facts: Facts) -> Iterable[Finding]:
 
 def _begins(facts: Facts, call: Call) -> Iterable[tuple[Call, Thing]]:
     around = {loop.site for loop in call.where.loops()}
+    rounds = any(one.frame is call.where.frame for one in call.where.loops())
+    own = rounds and call.where.frame.yields  # a generator's: its passes are no round of the steps
     for loop in facts.training:
-        if loop.epoch is None and loop.batch.site in around:
+        steps = loop.epoch is None and loop.batch.site in around
+        if steps or (own and loop.batch.frame is not call.where.frame):
             begun = [t for t in loop.loaders for v in call.args[:1] if t in v.things]
             yield from ((call, t) for t in begun if not is_told(facts, t))
 
@@ -155,6 +160,18 @@ STEPS = (
     "        if round_ % 25 == 0:\n            pairs = iter(fitting)\n"
     "        signal, label = next(pairs)\n        with torch.enable_grad():\n",
 )
+AGAIN = """
+
+def again(pairs):
+    lap = iter(pairs)
+    while True:
+        try:
+            yield next(lap)
+        except StopIteration:
+            lap = iter(pairs)  # DDP201
+
+
+def main"""
 
 RULE = Rule(
     "DDP201",
@@ -186,6 +203,12 @@ RULE = Rule(
             SINGLE,
             STEPS,
             ("= iter(fitting)\n", "= iter(fitting)  # DDP201\n"),
+        ),
+        changed(  # a generator that begins again, whatever loop takes from it
+            SINGLE,
+            ("\n\ndef main", AGAIN),
+            ("    for round_ in", "    pairs = again(fitting)\n    for round_ in"),
+            (STEPS[0], "        signal, label = next(pairs)\n        with torch.enable_grad():\n"),
         ),
         changed(  # one that has no name cannot be told
             SINGLE,

@@ -8,6 +8,7 @@ from ddpify.facts.model import Facts, Role
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.data.asked_first import asked_first
 from ddpify.rules.data.loaders import is_shared_out
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
@@ -92,13 +93,16 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for site, calls in once(found).items():
         if all(c.where.one_rank() or c.where.inside(FIRST) for c in calls):
             continue
-        statement = statement_of(facts, site)
+        asked = asked_first(facts, calls)
+        fix = edit(
+            facts, How.INDENT, asked or statement_of(facts, site), "with main_process_first():"
+        )
         yield Finding(
             "DDP204",
             site,
             "all ranks would download or build the same files at once",
             Severity.WARNING,
-            (edit(facts, How.INDENT, statement, "with main_process_first():"),),
+            (fix,),
         )
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from ddpify.facts.effects import EffectKind
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import Facts
+from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.edits import edit
+from ddpify.rules.edits import edit, statement_of
 from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, SINGLE, TRAINER, changed, marked
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -32,10 +35,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _works_before(facts: Facts) -> bool:
-    """Whether data or models are made at module level, before the guard is reached."""
+    """Whether data or models are made at module level, before the guard is reached, or a name that
+    all ranks have to agree on."""
     inside = {site for site in facts.entry.guard}
     made = [loader.call.where.statement for loader in facts.loaders if not loader.call.where.stack]
     made += [m.home.statement for m in facts.models if m.home is not None]
+    made += [statement_of(facts, site) for site in _named_by_clock(facts)]
     tree = facts.tree(facts.entry.site)
     for site in made:
         node = tree.statement(site) if site.path == facts.entry.path else None
@@ -45,6 +50,17 @@ def _works_before(facts: Facts) -> bool:
         if not around & inside:
             return True
     return False
+
+
+def _named_by_clock(facts: Facts) -> Iterable[Site]:
+    """Where what is written is named by the clock (DDP506 asks rank 0's), and who calls that."""
+    writes = [e.call for e in facts.effects if e.kind is not EffectKind.CONSOLE]
+    writes += [call for call in facts.calls if call.result.of(Kind.TRACKER)]
+    given = [v for call in writes for v in (*call.args, *call.kwargs.values(), call.receiver) if v]
+    clocks = {t.born for value in given for t in flat_deps(value) if t.kind is Kind.CLOCK}
+    for call in facts.calls:
+        if call.site in clocks:
+            yield from (call.site, *call.where.stack)
 
 
 def _fix(facts: Facts, guard: tuple[Site, ...], first: Site) -> tuple[Edit, ...]:
@@ -104,7 +120,7 @@ def lint(run: Run) -> Iterable[Finding]:
         yield Finding(
             "DDP101",
             run.unopened.place,
-            "no process group is open here: under torchrun the wrap fails",
+            "no process group is open here: under torchrun this fails",
             Severity.ERROR,
             advice="run the script's work under `with distributed_session():`",
         )
@@ -130,6 +146,14 @@ RULE = Rule(
             ("    with distributed_session():\n        main()\n", "    main()  # DDP101\n"),
         ),
         marked(SINGLE, "DDP101", '__main__":\n    main()'),
+        changed(  # the name of the run is rank 0's, and asked for before main()
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport os\nimport time\n"),
+            (
+                "\n\ndef accuracy",
+                '\n\nRUN = time.strftime("%H%M%S")  # DDP101\nos.makedirs(RUN)\n\n\ndef accuracy',
+            ),
+        ),
         marked(LEGACY, "DDP101", "torch.randint(0, 3, (2048,)))"),
     ),
     good=CORRECT,
