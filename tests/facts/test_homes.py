@@ -53,18 +53,15 @@ else:
 """
 FIRST = "        optimizer = torch.optim.SGD"
 MOVED = [
-    (PROGRAM, True),
-    (PROGRAM.replace("== \"test\":", "== \"test\":\n    load(run.net, sys.argv[3])"), True),
-    (
-        PROGRAM.replace("Net()  #: home", "Net()")
-        .replace('        load(self.net, "net.pt")\n', "        self.net.to(self.device)\n")
-        .replace(FIRST, f"        self.net.to(self.device)  #: home\n{FIRST}"),
-        True,
-    ),
+    PROGRAM,
+    PROGRAM.replace('== "test":', '== "test":\n    load(run.net, sys.argv[3])'),
+    PROGRAM.replace("Net()  #: home", "Net()")
+    .replace('        load(self.net, "net.pt")\n', "        self.net.to(self.device)\n")
+    .replace(FIRST, f"        self.net.to(self.device)  #: home\n{FIRST}"),
 ]
 
 
-@pytest.mark.parametrize("text", [text for text, _ in MOVED])
+@pytest.mark.parametrize("text", MOVED)
 def test_a_home_is_where_training_comes_by(text: str, tmp_path: Path) -> None:
     assert found(facts_of(text, tmp_path))["home"] == wanted(text)["home"]
 

@@ -82,7 +82,8 @@ RULE = Rule(
             LEGACY,
             (
                 "judge = nn.DataParallel(judge)\n",
-                "judge = nn.DataParallel(judge)\nmaster = nn.DataParallel(nn.Linear(12, 3).cuda())\n",
+                "judge = nn.DataParallel(judge)\n"
+                "master = nn.DataParallel(nn.Linear(12, 3).cuda())\n",
             ),
             (
                 "        penalty = entropy(judge(facts.cuda()), verdict.cuda())\n",
