@@ -48,6 +48,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             calls=calls,
             training_forwards=trained,
             evaluation_forwards=evaluating,
+            forwards=roles.forwards_of(target),
             binds=tuple(e for e in target.events if isinstance(e, Bind)),
             accesses=tuple(e for e in target.events if isinstance(e, Access)),
             ends=tuple(target.ends.values()),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.events import Access, Bind, Call, Forward
+from ddpify.facts.events import Access, Bind, Call, Forward, Where
 from ddpify.facts.model import Home
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer, whole
@@ -44,7 +44,10 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     moves += [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
     moves += [c for c in _drawn(m, things) if c.order < called]
     moves += [a for a in _frozen(m, things) if a.order < called]
-    moves = [c for c in moves if not _is_in_place(c) or not _is_in(c, rounds)]
+    steps = _steps(m, things)
+    moves = [
+        c for c in moves if not _is_in_place(c) or not (_is_in(c, rounds) or _is_missed(c, steps))
+    ]
     if any(c.order > first_use for c in moves):
         made = [b for b in names if b.order < called]
     built = [b for b in made if not _alias(m, b)]
@@ -58,6 +61,8 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     anchor, frame = max([*after, bind], key=_order), bind.where.frame
     if last.order > anchor.order and "." in bind.target:
         anchor, frame = last, _method_around(last, bind) or frame
+    if _is_missed(anchor, steps):
+        return None
     used = first_use if anchor.order < first_use else called
     statement = _statement_in(m, frame, anchor, used)
     target = _called_as(m, things, [b for b in made if b.where.stack == bind.where.stack], bind)
@@ -88,8 +93,7 @@ def _rounds(m: Machine, things: tuple[Thing, ...]) -> set[Site]:
     """The loops that call a model and do not make it: there it is complete."""
     born = {thing.born for thing in things}
     makes = (e.where for e in m.events if isinstance(e, Call) and e.site in born)
-    calls = (e for e in m.events if isinstance(e, Forward) and whole(e.model) in things)
-    called = {loop.site for call in calls for loop in call.call.where.loops()}
+    called = {loop.site for call in _forwards(m, things) for loop in call.call.where.loops()}
     return called - {loop.site for where in makes for loop in where.loops()}
 
 
@@ -105,20 +109,48 @@ def _order(event: Event) -> int:
 def _first_use(m: Machine, things: tuple[Thing, ...]) -> int:
     """When the model's parameters go to an optimizer, or it is first called."""
     wanted = set(things)
-    orders = [e.order for e in m.events if isinstance(e, Forward) and whole(e.model) in wanted]
+    orders = [_first_call(m, things)]
     for event in m.events:
         if isinstance(event, Call):
             made = event.result.of(Kind.OPTIMIZER)
             if any(wanted & set(models_of_optimizer(t)) for t in made if t.born == event.site):
                 orders.append(event.order)
-    return min(orders, default=m.now + 1)
+    return min(orders)
 
 
 def _first_call(m: Machine, things: tuple[Thing, ...]) -> int:
-    """When the model is first called: it must be on its device, and wrapped, by then."""
-    wanted = set(things)
-    calls = (e.order for e in m.events if isinstance(e, Forward) and whole(e.model) in wanted)
-    return min(calls, default=m.now + 1)
+    """When the model is first called: it must be on its device, and wrapped, by then.
+
+    A program that tests instead of training calls it on another way: ``if evaluate: … else: …``.
+    """
+    steps, calls = _steps(m, things), _forwards(m, things)
+    ours = [e for e in calls if any(not _other_way(e.call.where, step) for step in steps)]
+    return min((e.order for e in ours or calls), default=m.now + 1)
+
+
+def _forwards(m: Machine, things: tuple[Thing, ...]) -> list[Forward]:
+    return [e for e in m.events if isinstance(e, Forward) and whole(e.model) in things]
+
+
+def _steps(m: Machine, things: tuple[Thing, ...]) -> list[Where]:
+    """Where a model may be trained."""
+    steps = [e.where for e in m.events if isinstance(e, Call) and e.name == ".backward"]
+    calls = _forwards(m, things)
+    return [s for s in steps if any(not _other_way(call.call.where, s) for call in calls)]
+
+
+def _is_missed(event: Event, steps: list[Where]) -> bool:
+    """What some training passes by: ``if evaluate: load(model); test(model) else: train(model)``.
+
+    Wrapped there, the model would be bare where it is trained.
+    """
+    return any(_other_way(event.where, step) for step in steps)
+
+
+def _other_way(one: Where, other: Where) -> bool:
+    """Whether a condition decides which of two things happens."""
+    held = {guard.site: guard.holds for guard in one.guards}
+    return any(held.get(guard.site, guard.holds) != guard.holds for guard in other.guards)
 
 
 def _on_device(move: Call) -> bool:

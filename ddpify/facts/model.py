@@ -234,6 +234,7 @@ class Facts:
     calls: tuple[Call, ...]
     training_forwards: tuple[Forward, ...]
     evaluation_forwards: tuple[Forward, ...]
+    forwards: tuple[Forward, ...]  # those of models that are not trained, too
     binds: tuple[Bind, ...]
     accesses: tuple[Access, ...]
     ends: tuple[LoopEnd, ...]

@@ -10,7 +10,16 @@ from ddpify.ranks.model import ALL
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.effects.effects import gated
-from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed, marked
+from ddpify.rules.examples import (
+    BY_HAND,
+    CORRECT,
+    PROJECT,
+    SCRIPT,
+    SINGLE,
+    TRAINER,
+    changed,
+    marked,
+)
 from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
 
@@ -78,6 +87,16 @@ RULE = Rule(
             ),
         ),
         marked(SINGLE, "DDP501", "accuracy(net, holdout))"),
+        changed(  # the wrapper's `train` calls that of the module in it
+            PROJECT,
+            (
+                "    def forward(self, picture):\n",
+                "    def train(self, mode=True):\n"
+                "        print(mode)  # DDP501\n"
+                "        return super().train(mode)\n\n"
+                "    def forward(self, picture):\n",
+            ),
+        ),
     ),
     good=(
         *CORRECT,

@@ -18,10 +18,10 @@ from ddpify.source import Site
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield a finding per input of a model that is on the GPU, where nothing takes it there."""
-    spread = {t.born for model in facts.models if model.data_parallel for t in model.things}
+    spread = {t.born for t in _spread(facts)}
     moved = {whole(t).born for call in facts.named(".cuda", ".to") for t in _things(call)}
     done: set[Site] = set()
-    for forward in (*facts.training_forwards, *facts.evaluation_forwards):
+    for forward in facts.forwards:
         if whole(forward.model).born not in spread & moved:
             continue
         for site in _left(facts, forward):
@@ -35,6 +35,14 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 Severity.ERROR,
                 (edit(facts, How.REPLACE, site, "{}.to(local_device())"),),
             )
+
+
+def _spread(facts: Facts) -> Iterable[Thing]:
+    """What is in an nn.DataParallel: the trained models, and a teacher, which may have its own."""
+    for model in facts.models:
+        yield from model.things if model.data_parallel else ()
+        for call in model.data_parallel:
+            yield from (whole(t) for value in call.args[:1] for t in value.of(Kind.MODEL))
 
 
 def _things(call: Call) -> tuple[Thing, ...]:
@@ -69,6 +77,19 @@ RULE = Rule(
                 "        both = torch.cat([facts, facts])[:128]\n        optimiser.zero_grad()\n",
             ),
             MARK,
+        ),
+        changed(  # a teacher, which nothing trains
+            LEGACY,
+            (
+                "judge = nn.DataParallel(judge)\n",
+                "judge = nn.DataParallel(judge)\n"
+                "master = nn.DataParallel(nn.Linear(12, 3).cuda())\n",
+            ),
+            (
+                "        penalty = entropy(judge(facts.cuda()), verdict.cuda())\n",
+                "        with torch.no_grad():\n            wanted = master(facts)  # DDP315\n"
+                "        penalty = nn.functional.mse_loss(judge(facts.cuda()), wanted)\n",
+            ),
         ),
     ),
     good=(
