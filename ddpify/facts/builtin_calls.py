@@ -19,7 +19,9 @@ from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 
 
-ITERATION = frozenset("enumerate zip iter reversed list tuple sorted set next map filter".split())
+ITERATION = frozenset(
+    "enumerate zip iter reversed list tuple sorted set frozenset next map filter".split()
+)
 SCOPES = frozenset({"globals", "locals"})
 APPLIED = (Kind.FUNCTION, Kind.METHOD, Kind.CLASS, Kind.EXTERNAL)
 PLAIN = frozenset("isinstance hasattr callable issubclass print".split())
@@ -188,7 +190,7 @@ def _next(m: Machine, f: Frame, call: Call) -> Value:
 
 def _iteration(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if not call.args:
-        return one(Thing(Kind.TUPLE, call.site, items=()))
+        return one(Thing(Kind.TUPLE, call.site, call.name, items=()))
     if tail == "next":
         return _next(m, f, call)
     if tail == "zip":

@@ -11,7 +11,7 @@ from typing import Final
 
 from ddpify.facts import torchtext
 from ddpify.facts.details import FirstEntry
-from ddpify.facts.joining import is_zero, join, parts_of
+from ddpify.facts.joining import flat_deps, is_zero, join, parts_of
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import MORE, NOTHING, Kind, Measure, Thing, Value, constant, one
 from ddpify.source import Site
@@ -19,7 +19,35 @@ from ddpify.source import Site
 LISTS: Final = (Kind.TUPLE, Kind.ITERATOR)
 MOST_COPIES = 8
 GROWS = frozenset("append extend add insert update setdefault appendleft extendleft put".split())
+SETS = frozenset({"builtins.set", "builtins.frozenset"})
+COPIES = frozenset("copy union difference intersection symmetric_difference".split())
 TAKES = frozenset({"pop", "popleft", "get", "get_nowait"})
+
+
+def set_name(node: ast.expr) -> str:
+    """The name of what a display or comprehension makes, where that is a set."""
+    return "builtins.set" if isinstance(node, (ast.Set, ast.SetComp)) else ""
+
+
+def comprehended(site: Site, node: ast.expr, element: Value) -> Value:
+    """What a comprehension of these elements makes."""
+    made = Thing(Kind.ITERATOR, site, set_name(node), inner=element)
+    return Value((made,), flat_deps(element))
+
+
+def set_of(values: tuple[Value, ...], site: Site) -> Value:
+    """A set of what these hold, or some of it."""
+    held = [v for each in values for t in each.things for v in (*(t.items or ()), t.inner) if v]
+    deps = frozenset(dep for value in values for dep in value.deps)
+    made = Thing(Kind.ITERATOR, site, "builtins.set", inner=join(*held))
+    return Value((made,), deps)
+
+
+def copied(thing: Thing, name: str, args: tuple[Value, ...], site: Site) -> Value | None:
+    """``xs.copy()``, and what is a set of some of a set and others."""
+    if name == "copy":
+        return one(Thing(thing.kind, site, thing.name, items=thing.items, inner=thing.inner))
+    return set_of((one(thing), *args), site) if thing.name in SETS else None
 
 
 def certain(f: Frame) -> bool:
@@ -193,7 +221,9 @@ def display(parts: list[tuple[Value, bool]], site: Site) -> Value:
 
 
 def merged(left: Value, right: Value, site: Site) -> Value | None:
-    """``d | e`` of two dicts."""
+    """``d | e`` of two dicts; ``s | t`` and ``s - t`` of sets."""
+    if left.things and all(t.name in SETS for t in left.things):
+        return set_of((left, right), site)
     if not left.of(Kind.DICT) or not right.of(Kind.DICT):
         return None
     keys: dict[object, Value] = {}

@@ -80,7 +80,7 @@ def _tuple(m: Machine, f: Frame, node: ast.Tuple | ast.List | ast.Set) -> Value:
     items = [m.evaluate(f, e.value if isinstance(e, ast.Starred) else e) for e in node.elts]
     if any(spread):
         return containers.display(list(zip(items, spread, strict=True)), m.site(f, node))
-    return one(Thing(Kind.TUPLE, m.site(f, node), items=tuple(items)))
+    return one(Thing(Kind.TUPLE, m.site(f, node), containers.set_name(node), items=tuple(items)))
 
 
 def _dict(m: Machine, f: Frame, node: ast.Dict) -> Value:
@@ -112,7 +112,7 @@ def _binop(m: Machine, f: Frame, node: ast.BinOp) -> Value:
 def _concatenate(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value) -> Value | None:
     """``list + list`` keeps both sides' things, ``dict | dict`` does, ``[x] * 2`` repeats them."""
     site = m.site(f, node)
-    if isinstance(node.op, ast.BitOr):
+    if isinstance(node.op, (ast.BitOr, ast.BitAnd, ast.BitXor, ast.Sub)):
         return containers.merged(left, right, site)
     if isinstance(node.op, ast.Mult) and len(left.of(Kind.TUPLE)) == 1:
         return containers.repeated(left.things[0], right, site)
@@ -220,7 +220,7 @@ def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
     if isinstance(node, ast.DictComp):
         return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
     element = m.evaluate(f, node.elt)
-    made = Value((Thing(Kind.ITERATOR, m.site(f, node), inner=element),), flat_deps(element))
+    made = containers.comprehended(m.site(f, node), node, element)
     whole = isinstance(node, (ast.ListComp, ast.GeneratorExp)) and not node.generators[0].ifs
     if not whole or not per_sample:
         return made.but(measure=element.measure)

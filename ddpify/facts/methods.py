@@ -103,8 +103,8 @@ def _on_list(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value
         return NOTHING
     if name in containers.TAKES and not call.kwargs:
         return containers.take(f, thing, name, call.args)
-    if name == "copy":
-        return one(Thing(thing.kind, call.site, items=thing.items, inner=thing.inner))
+    if name in containers.COPIES:
+        return containers.copied(thing, name, call.args, call.site)
     if name == "clear" and containers.certain(f):
         thing.items, thing.inner = (), None
         return NOTHING

@@ -123,7 +123,7 @@ def _with_workers(before: str, begin: str) -> Example:
 RULE = Rule(
     "DDP111",
     "random-streams",
-    "Ranks share a seed (and no order of a set) while data, splits and initial weights are made:"
+    "Ranks share a seed while data, splits and initial weights are made:"
     " otherwise each has another task. From there on they must differ: with one stream every rank"
     " draws the same noise, flips and dropout masks, and the batch holds N copies of one draw.",
     "BUGS D11, transformers#37932",
