@@ -55,7 +55,9 @@ if __name__ == "__main__":
 
 
 def test_what_only_evaluates_is_gone_through_whole_and_decided_from_once(tmp_path: Path) -> None:
-    outcome = migrate([put({"train.py": SCORED}, tmp_path) / "train.py"], Settings(whole_batches=False))
+    outcome = migrate(
+        [put({"train.py": SCORED}, tmp_path) / "train.py"], Settings(whole_batches=False)
+    )
     assert outcome.refusals == ()
     after = next(change.after.decode() for change in outcome.changes if change.path == "train.py")
     assert 'distributed_sampler(rows, shuffle=True) if mode == "train" else None' in after.replace(
@@ -165,7 +167,9 @@ def test_batches_taken_by_hand_are_no_loop_to_mend(tmp_path: Path) -> None:
         "        for x, y in [next(iter(feed))]:\n            seen",
     )
     assert taken != EXPERIMENT
-    outcome = migrate([put({"train.py": taken}, tmp_path) / "train.py"], Settings(whole_batches=False))
+    outcome = migrate(
+        [put({"train.py": taken}, tmp_path) / "train.py"], Settings(whole_batches=False)
+    )
     assert any("no argument tells them apart" in one.message for one in outcome.refusals)
 
 
@@ -228,7 +232,9 @@ def test_a_class_that_may_go_by_other_batches_is_named(
     old: str, new: str, why: str, tmp_path: Path
 ) -> None:
     text = DERIVED.replace(old, new)
-    outcome = migrate([put({"train.py": text}, tmp_path) / "train.py"], Settings(whole_batches=False))
+    outcome = migrate(
+        [put({"train.py": text}, tmp_path) / "train.py"], Settings(whole_batches=False)
+    )
     said = [one.message for one in outcome.refusals]
     assert any("`Feed` makes its loader itself" in one and why in one for one in said), said
 

@@ -32,7 +32,9 @@ for epoch in range(2):
 
 def test_a_count_under_a_condition_of_the_samples_is_refused(tmp_path: Path) -> None:
     script = put({"train.py": UNEVEN}, tmp_path) / "train.py"
-    said = [refusal.message for refusal in migrate([script], Settings(whole_batches=False)).refusals]
+    said = [
+        refusal.message for refusal in migrate([script], Settings(whole_batches=False)).refusals
+    ]
     assert len(said) == 1
     assert said[0].startswith("train.py:17: DDP401 the loss divides by a count")
     taken = migrate([script], Settings(accept=("DDP401@train.py:17",)))
@@ -58,7 +60,8 @@ def test_packed_sequences_are_counted_over_all_ranks(tmp_path: Path) -> None:
     text = "\n".join(lines)
     assert old in text
     outcome = migrate(
-        [put({"train.py": text.replace(old, new)}, tmp_path) / "train.py"], Settings(whole_batches=False)
+        [put({"train.py": text.replace(old, new)}, tmp_path) / "train.py"],
+        Settings(whole_batches=False),
     )
     after = next(change.after.decode() for change in outcome.changes if change.path == "train.py")
     assert "loss = global_mean(criterion(scores, y), y.numel())" in after
