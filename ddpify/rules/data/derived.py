@@ -9,12 +9,13 @@ so that their length, batch size and sampler mean what they meant to everyone wh
 from __future__ import annotations
 
 import ast
+import json
 
 from ddpify.facts.details import SharesBatches, call_that_made, loader_arguments
 from ddpify.facts.library_classes import handed_on, makes_its_own
 from ddpify.facts.model import Facts, Loader, TrainingLoop
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.rules.base import Edit, How
 from ddpify.rules.data import orders, streams
 from ddpify.rules.data.apart import is_evaluated
@@ -75,12 +76,38 @@ def share(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit,
     why = why or orders.unfollowed(facts, loader)
     trained = {thing for loop in facts.training for thing in loop.loaders}
     mine = [thing for thing in loader.things if thing in trained]
-    places = [_place(facts, thing, trained) for thing in mine] if not why else []
-    if why or None in places:
+    shared = [_shared(facts, thing, trained) for thing in mine] if not why else []
+    if why or None in shared:
         why = why or "no call gives loaders that train, and nothing else"
         return (), _by_hand(loader, why)
-    found = dict.fromkeys(place for place in places if place is not None)
-    return tuple(edit(facts, How.REPLACE, site, "share_batches({})") for site in found), ""
+    return tuple(dict.fromkeys(one for one in shared if one is not None)), ""
+
+
+def _shared(facts: Facts, loader: Thing, trained: set[Thing]) -> Edit | None:
+    """The edit after which a loader gives each rank its part of every batch."""
+    place = _place(facts, loader, trained)
+    if place is not None:
+        return edit(facts, How.REPLACE, place, "share_batches({})")
+    tree = facts.tree(loader.born)
+    node = tree.statement(loader.born)
+    if not isinstance(node, ast.Assign):
+        return None
+    name = _kept(node.targets[0], facts.values.get(tree.site(node.value)), loader)
+    code = f"{name} = share_batches({name})"
+    return edit(facts, How.AFTER, tree.site(node), code) if name else None
+
+
+def _kept(target: ast.expr, value: Value | None, loader: Thing) -> str:
+    """What a loader is called that is one of several: ``loaders["train"]`` of a dict, a name."""
+    holder = value.things[0] if value is not None and len(value.things) == 1 else None
+    entries: dict[object, Value] = {}
+    if holder is not None and isinstance(target, (ast.Name, ast.Attribute)):
+        words = ((k, held) for k, held in (holder.keys or {}).items() if isinstance(k, str))
+        entries = {f"{ast.unparse(target)}[{json.dumps(k)}]": held for k, held in words}
+    elif holder is not None and isinstance(target, (ast.Tuple, ast.List)):
+        names = (ast.unparse(e) for e in target.elts if isinstance(e, ast.Name))
+        entries = dict(zip(names, holder.items or (), strict=False))
+    return next((str(name) for name, held in entries.items() if held.things == (loader,)), "")
 
 
 def _by_hand(loader: Loader, why: str) -> str:
