@@ -13,7 +13,7 @@ from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
 
-MAX_UNROLLED = 6
+MAX_UNROLLED, MAX_WORDS = 6, 4
 
 
 def unrolled(over: RankValue) -> tuple[RankValue, ...] | None:
@@ -28,7 +28,7 @@ def words_in(over: RankValue) -> tuple[RankValue, ...]:
     found = containers.elements(over) or ()
     words = [(item.items or (item,))[0].constant for item in found]
     said = {word for word in words if isinstance(word, str)}
-    return found if 1 < len(found) == len(said) <= MAX_UNROLLED else ()
+    return found if 1 < len(found) == len(said) <= MAX_WORDS else ()
 
 
 def by_holders(item: RankValue) -> tuple[int, RankValue, RankValue | None]:
