@@ -95,6 +95,9 @@ def _dispatch(
     if results:
         return join(*results)
     if isinstance(node.func, ast.Attribute) and receiver is not None:
+        own = receiver.of(Kind.CLASS) if node.func.attr == "from_pretrained" else ()
+        if own:  # of the project: it is made as a call of it makes it, with a configuration
+            return apply(m, f, Value(own), (NOTHING,), event.site)
         return methods.call_method(m, f, receiver, node.func.attr, event)
     return library.call_unknown(m, f, None, event)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ddpify.facts import (
+    comprehensions,
     containers,
     counts,
     coupling,
@@ -202,32 +203,6 @@ def _lambda(m: Machine, f: Frame, node: ast.Lambda) -> Value:
     return one(m.make_function(f, node, "<lambda>"))
 
 
-def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
-    keys: dict[object, Value] = {}
-    per_sample = False
-    for generator in node.generators:
-        over = m.evaluate(f, generator.iter)
-        per_sample = len(node.generators) == 1 and rows.per_sample(over)
-        names = over.things[0].items if len(over.things) == 1 else None
-        for each in names or (m.element_of(f, over),):
-            m.assign(f, generator.target, each)
-            for test in generator.ifs:
-                m.evaluate(f, test)
-            if isinstance(node, ast.DictComp) and generator is node.generators[-1]:
-                key, value = m.evaluate(f, node.key), m.evaluate(f, node.value)
-                slot: object = key.const if key.known else 0
-                keys[slot] = join(keys.get(slot), value)
-    if isinstance(node, ast.DictComp):
-        return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
-    element = m.evaluate(f, node.elt)
-    made = containers.comprehended(m.site(f, node), node, element)
-    whole = isinstance(node, (ast.ListComp, ast.GeneratorExp)) and not node.generators[0].ifs
-    if not whole or not per_sample:
-        return made.but(measure=element.measure)
-    single = element.measure is Measure.ENTRY
-    return made.but(measure=Measure.SAMPLES if single else element.measure, rows=True)
-
-
 def _joined(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
     parts = [m.evaluate(f, v.value) for v in node.values if isinstance(v, ast.FormattedValue)]
     plain = all(not isinstance(v, ast.FormattedValue) or _is_plain(v) for v in node.values)
@@ -288,10 +263,10 @@ HANDLERS: dict[type[ast.expr], Callable[[Any, Frame, Any], Value]] = {
     ast.UnaryOp: _unary,
     ast.IfExp: _ifexp,
     ast.Lambda: _lambda,
-    ast.ListComp: _comprehension,
-    ast.SetComp: _comprehension,
-    ast.GeneratorExp: _comprehension,
-    ast.DictComp: _comprehension,
+    ast.ListComp: comprehensions.comprehension,
+    ast.SetComp: comprehensions.comprehension,
+    ast.GeneratorExp: comprehensions.comprehension,
+    ast.DictComp: comprehensions.comprehension,
     ast.JoinedStr: _joined,
     ast.NamedExpr: _named,
     ast.Starred: _starred,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.facts import graph, groups, roles, sharding
+from ddpify.facts.copies import original
 from ddpify.facts.details import Bypass
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Bind, Call, Forward
@@ -69,13 +70,13 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
 def _forwards(
     m: Machine, calls: tuple[Call, ...]
 ) -> tuple[tuple[Forward, ...], tuple[Forward, ...]]:
-    """Model calls that train, and those of trained models that do not."""
+    """Model calls that train, and those of trained models, or copies, that do not."""
     forwards = roles.forwards_of(m)
     outputs = roles.training_forwards(calls, forwards)
     wrapped = {roles.whole(f.model) for f in forwards if f.model.kind is Kind.WRAPPED}
     trained = tuple(f for f in forwards if f.output in outputs)
     others = (f for f in forwards if f.output not in outputs)
-    return trained, tuple(f for f in others if roles.whole(f.model) in wrapped)
+    return trained, tuple(f for f in others if original(roles.whole(f.model)) in wrapped)
 
 
 def _with_visible(m: Machine, facts: Facts) -> Facts:

@@ -35,6 +35,7 @@ _MAKERS: Final = (
     "efficientnet_pytorch.",
     "segmentation_models_pytorch.",
 )
+_ENCODERS: Final = ("transformers.", "pytorch_transformers.", "pytorch_pretrained_bert.")
 _LISTS: Final = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict"})
 
 
@@ -107,6 +108,9 @@ def _reason(m: Machine, info: ClassInfo) -> str:
     pieces = sorted(_in_pieces(m, info, init))
     if pieces:
         return f"of `{pieces[0]}` only parts are used"
+    encoder = next(filter(None, (_without_pooler(m, info, n) for n in ast.walk(init))), "")
+    if encoder:
+        return f"nothing reads what the pooler of `{encoder}` gives"
     made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
     used = {n.attr for n in _own(info.node) if isinstance(n.ctx, ast.Load)}
     layers = {name for name in made - used if _is_part(m, info, init, name)}
@@ -119,6 +123,28 @@ def _reason(m: Machine, info: ClassInfo) -> str:
     parts = {name for name in made & used - elsewhere if _is_part(m, info, init, name)}
     asked = {name for name in parts if _is_optional(name, _in_training(forward), init)}
     return f"`{sorted(asked)[0]}` is used under a condition only" if asked else ""
+
+
+def _without_pooler(m: Machine, info: ClassInfo, made: ast.AST) -> str:
+    """``self.bert = BertModel(…)`` of a class that reads neither ``outputs[1]`` nor its like."""
+    if not isinstance(made, ast.Assign) or not isinstance(made.targets[0], ast.Attribute):
+        return ""
+    value = m.values.get(m.tree(info.module.source.path).site(made.value))
+    if value is None or not any(t.name.startswith(_ENCODERS) for t in value.things):
+        return ""
+    read = any(
+        (isinstance(n, ast.Subscript) and ast.unparse(n.slice) in ("1", "-1", "'pooler_output'"))
+        or (isinstance(n, ast.Attribute) and n.attr in ("pooler_output", "logits", "loss"))
+        or (isinstance(n, (ast.Tuple, ast.List)) and _is_second_kept(n))
+        for n in ast.walk(info.node)
+    )
+    return "" if read else made.targets[0].attr
+
+
+def _is_second_kept(target: ast.Tuple | ast.List) -> bool:
+    """``_, pooled = self.bert(ids)``."""
+    names = [n.id for n in target.elts if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    return len(names) > 1 and not names[1].startswith("_")
 
 
 def _freezes(method: ast.FunctionDef) -> bool:

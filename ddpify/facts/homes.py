@@ -14,6 +14,7 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer, whole
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Thing, Value
+from ddpify.python.words import APEX_AMP
 from ddpify.source import Site
 
 MOVES = frozenset(
@@ -27,6 +28,7 @@ _IN_PLACE = (
     ".requires_grad_",
 )  # they move nothing and make no parameters
 _DRAWS = "torch.nn.init."
+_CASTS = f"{APEX_AMP}initialize"  # which refuses a model that is wrapped
 
 Event = Access | Bind | Call
 
@@ -176,7 +178,16 @@ def _binds(m: Machine, things: tuple[Thing, ...]) -> list[Bind]:
 
 def _moves(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
     moves = [e for e in m.events if isinstance(e, Call) and e.name in MOVES]
-    return [c for c in moves if c.receiver is not None and _moves_it(c, c.receiver, things)]
+    moved = [c for c in moves if c.receiver is not None and _moves_it(c, c.receiver, things)]
+    cast = (e for e in m.events if isinstance(e, Call) and e.name == _CASTS and e.args)
+    return [*moved, *(c for c in cast if not _models(c.args[0]).isdisjoint(things))]
+
+
+def _models(value: Value) -> set[Thing]:
+    """The models that a value is, or a list of which."""
+    return {
+        t for one in value.things for t in (one, *(i for v in one.items or () for i in v.things))
+    }
 
 
 def _frozen(m: Machine, things: tuple[Thing, ...]) -> list[Access | Call]:

@@ -12,6 +12,7 @@ from ddpify.facts import (
     batch_axis,
     builtin_calls,
     commands,
+    copies,
     helper_calls,
     rows,
     standard_calls,
@@ -32,6 +33,7 @@ from ddpify.facts.iteration import iterates
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.library_classes import class_kind
 from ddpify.facts.protocol import Machine
+from ddpify.facts.roles import models_of_optimizer
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.tensor_calls import is_batch_size, on_tensors
@@ -103,6 +105,8 @@ def _special(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value | 
         thing = m.make(Kind.INSTANCE, f, call.site, name)
         thing.attrs.update(call.kwargs)
         return one(thing)
+    if name.startswith(words.APEX_AMP):
+        return _apex(m, f, tail, call)
     return _handed_on(m, f, name, call) or _ambient(m, f, name, tail, call)
 
 
@@ -110,10 +114,28 @@ def _handed_on(m: Machine, f: Frame, name: str, call: Call) -> Value | None:
     """What calls, binds, wraps or goes through what it is given."""
     if name == words.PARTIAL and call.args:
         return _partial(call)
+    if name == copies.DEEPCOPY and call.args:
+        return copies.deepcopy(m, f, call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]
     if name in ITERATES:
         return iterates(m, f, call, join(*[m.element_of(f, a) for a in call.args]))
+    return None
+
+
+def _apex(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
+    """NVIDIA's apex, of one process: models and optimizers themselves, a loss times a number."""
+    given = [call.arg(n, name) for n, name in enumerate(("models", "optimizers"))]
+    if tail == "initialize" and given[0] is not None:
+        both = tuple(value for value in given if value is not None)
+        return one(Thing(Kind.TUPLE, call.site, items=both)) if given[1] else given[0]
+    if tail == "scale_loss" and call.args:
+        return call.args[0]
+    if tail == "master_params" and call.args:
+        owners = [t for o in call.args[0].of(Kind.OPTIMIZER) for t in models_of_optimizer(o)]
+        made = m.make(Kind.PARAMETERS, f, call.site)
+        made.inner = Value(tuple(owners))
+        return one(made)
     return None
 
 

@@ -9,11 +9,15 @@ from ddpify.facts.values import Kind, Thing
 from ddpify.python import writers
 from ddpify.source import Site
 
+_OF_MODELS = ("transformers.", "pytorch_transformers.", "pytorch_pretrained_bert.")
+
 
 def instance_kind(info: ClassInfo) -> Kind:
     """What an instance of a project class is, by what it inherits."""
     for base in info.external_bases():
         kind = class_kind(base)
+        if kind is None and base.startswith(_OF_MODELS) and info.lookup("forward") is not None:
+            return Kind.MODEL  # `class Tagger(BertPreTrainedModel)`
         if kind is not None:
             return Kind.CRITERION if kind is Kind.MODEL and base.endswith("Loss") else kind
     return Kind.INSTANCE

@@ -82,7 +82,6 @@ TAKES_AWAY: Final = (
     "torch.nn.parallel.replicate",
     "torch.nn.parallel.parallel_apply",
     "torch.nn.utils.prune.",
-    "apex.amp.",
     "threading.",
     "multiprocessing.",
     "concurrent.",

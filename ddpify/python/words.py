@@ -69,6 +69,7 @@ NO_GRAD: Final = frozenset({"torch.no_grad", "torch.inference_mode", "torch.auto
 SET_GRAD: Final = "torch.set_grad_enabled"
 GRAD: Final = frozenset({"torch.enable_grad", "torch.autograd.enable_grad", SET_GRAD})  # or perhaps
 COMPILERS: Final = frozenset({"torch.compile", "torch.jit.script"})
+APEX_AMP: Final = "apex.amp."
 COPIES: Final = frozenset({"copy.deepcopy", "copy.copy"})
 ITERATES: Final = frozenset({"itertools.chain", "itertools.cycle", "itertools.islice"})
 PARTIAL: Final = "functools.partial"

@@ -185,27 +185,42 @@ def _is_plain(node: ast.JoinedStr) -> bool:
 def _comprehension(
     m: RankMachine, f: RankFrame, node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp
 ) -> RankValue:
-    """One element stands for all."""
+    """One element stands for all; of a few words each has its own."""
     kept = {name: f.names[name] for name in _targets(node) if name in f.names}
     live = m.live
     tests: list[RankValue] = []
+    words: tuple[RankValue, ...] = ()
     for generator in node.generators:
         over = evaluate(m, f, generator.iter)
+        words = () if len(node.generators) > 1 or generator.ifs else iterating.words_in(over)
         loop = RankLoop(node, f.module, over, False)
-        assigning.assign(m, f, generator.target, iterating.element(m, f, over, loop))
+        if not words:
+            assigning.assign(m, f, generator.target, iterating.element(m, f, over, loop))
         for test in generator.ifs:
             tests.append(evaluate(m, f, test))
-    if isinstance(node, ast.DictComp):
-        evaluate(m, f, node.key)
-        element = evaluate(m, f, node.value)
-    else:
-        element = evaluate(m, f, node.elt)
+    made: list[tuple[RankValue, RankValue]] = []
+    for word in words or (None,):
+        if word is not None:
+            assigning.assign(m, f, node.generators[0].target, word)
+        made.append(_entry(m, f, node))
     m.live = live
     for name, value in kept.items():
         m.write(f.names, name, value)
     one = symbol(f"each@{f.module.path}:{node.lineno}:{node.col_offset}", over)
     picked = frozenset(o for test in tests for o in test.origins if o.kind in IDENTITY)
-    return RankValue(one.atoms, (), one.deps, one.origins | picked, (element,))
+    if words and isinstance(node, ast.DictComp):
+        names = [containers.entry_name(key) or containers.ANY for key, _ in made]
+        held = zip(names, (value for _, value in made), strict=True)
+        return RankValue(one.atoms, keys=tuple(dict(held).items()))
+    items = tuple(value for _, value in made)
+    return RankValue(one.atoms, (), one.deps, one.origins | picked, items)
+
+
+def _entry(m: RankMachine, f: RankFrame, node: Any) -> tuple[RankValue, RankValue]:
+    """What a comprehension makes in one turn, and under which name."""
+    if isinstance(node, ast.DictComp):
+        return evaluate(m, f, node.key), evaluate(m, f, node.value)
+    return NONE, evaluate(m, f, node.elt)
 
 
 def _targets(node: Any) -> set[str]:

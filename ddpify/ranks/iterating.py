@@ -6,21 +6,29 @@ import ast
 from dataclasses import replace
 
 from ddpify.python.words import ITERATES
-from ddpify.ranks import words
+from ddpify.ranks import containers, words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
 
-MAX_UNROLLED = 6
+MAX_UNROLLED, MAX_WORDS = 6, 4
 
 
 def unrolled(over: RankValue) -> tuple[RankValue, ...] | None:
-    """The elements of a short list whose elements are objects or differ: each is run by itself."""
+    """The elements of a short list of objects or words: the loop's body is run for each."""
     if over.items is None or not 0 < len(over.items) <= MAX_UNROLLED:
         return None
-    return over.items if any(item.things for item in over.items) else None
+    return over.items if any(item.things for item in over.items) or words_in(over) else None
+
+
+def words_in(over: RankValue) -> tuple[RankValue, ...]:
+    """The few elements of ``["train", "val"]``, each another; or a dict's names, or its entries."""
+    found = containers.elements(over) or ()
+    words = [(item.items or (item,))[0].constant for item in found]
+    said = {word for word in words if isinstance(word, str)}
+    return found if 1 < len(found) == len(said) <= MAX_WORDS else ()
 
 
 def by_holders(item: RankValue) -> tuple[int, RankValue, RankValue | None]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from ddpify.python import words as names
 from ddpify.ranks import naming
-from ddpify.ranks.containers import elements
+from ddpify.ranks.containers import elements, pair
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.protocol import RankMachine
@@ -132,6 +132,13 @@ def _copy(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     return replace(value, things=tuple(made) or value.things)
 
 
+def _cast(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    """``model, optimizer = amp.initialize(model, optimizer)`` of apex: these themselves."""
+    given = [one.arg(n, name) for n, name in enumerate(("models", "optimizers"))]
+    both = tuple(value for value in given if value is not None)
+    return pair(*both) if len(both) == 2 else given[0]
+
+
 def _replaced(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``dataclasses.replace(value, field=…)``."""
     made = _copy(m, f, one)
@@ -228,6 +235,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "builtins.globals": _names,
     "builtins.object.__new__": _new,
     **dict.fromkeys(names.COPIES, _copy),
+    f"{names.APEX_AMP}initialize": _cast,
     "dataclasses.replace": _replaced,
     "dataclasses.asdict": _as_dict,
     "contextlib.nullcontext": _first,

@@ -18,6 +18,7 @@ from ddpify.project import project_root
 from ddpify.settings import Settings
 from ddpify.verify.causes import diagnose
 from ddpify.verify.checks import run_checks
+from ddpify.verify.checks.passes import passes
 from ddpify.verify.gathering import gather
 from ddpify.verify.interpreter import Interpreter, InterpreterError, examined
 from ddpify.verify.launch import ProcessLaunch, run_ranks, run_single
@@ -239,8 +240,10 @@ def _shuffles(run: RunRecord) -> list[tuple[int, int | None, list[int]]]:
     """Samples, seed and the epochs of all passes, for each loader that a rank shuffled.
 
     A pass over data that was gone through in the same epoch before was not told its own: the
-    original's order is then what it should have been.
+    original's order is then what it should have been. One that each rank evaluates whole is
+    shuffled as the script does.
     """
+    trained = {each.loader for each in passes(run) if each.training}
     sizes = {loader.number: loader.samples for loader in run.loaders}
     found: dict[int, tuple[int, int | None, list[int]]] = {}
     running: dict[int, tuple[int, int | None, int]] = {}
@@ -252,7 +255,8 @@ def _shuffles(run: RunRecord) -> list[tuple[int, int | None, list[int]]]:
             epochs.append(event.epoch + through[key])
         elif isinstance(event, EndRecord) and event.loader in running:
             through[running[event.loader]] += 1
-    return list(found.values())
+    drawn = [x for x in run.loaders if x.sampler == "RandomSampler" and x.number not in trained]
+    return [*found.values(), *((loader.samples, None, []) for loader in drawn)]
 
 
 def _batch_ratio(reference: Job, distributed: Job) -> int:

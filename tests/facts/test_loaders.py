@@ -79,7 +79,7 @@ FLOWS = [
     ),
     pytest.param(
         "rows = TensorDataset(torch.rand(8, 4), torch.rand(8, 1))\n"
-        'loaders = {name: DataLoader(rows, 2) for name in ("a", "b")}  #: training\n'
+        'loaders = {name: DataLoader(rows, 2) for name in ("a", "b")}  #: training evaluation\n'
         f"{NET}"
         "for epoch in range(3):  #: epoch\n"
         '    for name in ("a", "b"):\n'

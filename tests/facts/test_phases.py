@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.pipeline import migrate
 from ddpify.rules.gradients import ddp405_unsupported
 from ddpify.rules.metrics import ddp701_metrics
-from tests.facts.marks import facts_of
-from tests.projects import judged
+from ddpify.settings import Settings
+from tests.facts.marks import facts_of, project
+from tests.projects import judged, put
 
 HEAD = """from tqdm import tqdm
 def loader_of(n, **how):
@@ -71,3 +73,54 @@ def test_sums_are_of_all_ranks_where_it_trains(text: str, test: str, tmp_path: P
 def test_a_sum_that_is_shown_inside_is_refused(tmp_path: Path) -> None:
     text = in_loop("loaders[phase]", 'phase == "train"', shown="print(total)")
     assert "refused" in fixes(text, tmp_path)
+
+
+# One call makes both loaders; what is best is saved where it evaluates, by a helper that waits.
+TUTORIAL = """x, y = torch.rand(8, 4), torch.rand(8, 1)
+sets = {{name: TensorDataset(x, y) for name in ["train", "val"]}}
+{made}
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+best = 9.0
+for epoch in range(3):
+    for phase in ["train", "val"]:
+        total = 0.0
+        for x, y in {over}:
+            with torch.set_grad_enabled(phase == "train"):
+                loss = nn.functional.mse_loss(net(x), y)
+                if phase == "train":
+                    optimizer.zero_grad()
+                    loss.backward()
+                    optimizer.step()
+            total += loss.item() * len(x)
+        print(total)
+        if phase == "val" and total < best:
+            best = total
+            torch.save(net.state_dict(), "best.pt")
+"""
+OF = "DataLoader({}, batch_size=2, shuffle={})"
+WORD, ENTRY = OF.format("sets[x]", True), OF.format("v", 'k == "train"')
+MADE = [
+    (f'feeds = {{x: {WORD} for x in ["train", "val"]}}', "feeds[phase]", 'feeds["train"]'),
+    (f'names = "train", "val"\nf = {{x: {WORD} for x in names}}', "f[phase]", 'f["train"]'),
+    (f"feeds = {{k: {ENTRY} for k, v in sets.items()}}", "feeds[phase]", 'feeds["train"]'),
+    (f"feeds = {{x: {WORD} for x in sets}}", "feeds[phase]", 'feeds["train"]'),
+    (
+        f'fit, held = [{WORD} for x in ("train", "val")]\nfeeds = {{"train": fit, "val": held}}',
+        "feeds[phase]",
+        "fit",
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "over", "shared"), MADE, ids=range(len(MADE)))
+def test_of_loaders_made_in_turns_the_one_that_trains_is_shared_out(
+    made: str, over: str, shared: str, tmp_path: Path
+) -> None:
+    text = TUTORIAL.format(made=made, over=over)
+    outcome = migrate([put(project(text), tmp_path) / "main.py"], Settings())
+    assert not outcome.refusals, [refusal.message for refusal in outcome.refusals]
+    after = next(c.after.decode() for c in outcome.changes if c.path == "main.py")
+    assert f"{shared} = share_batches({shared})" in after
+    assert 'if phase == "train":\n            total = reduce_sum(total)' in after
+    assert after.count("share_batches(") == 1

@@ -189,6 +189,86 @@ WRITTEN += [
     ),
 ]
 
+# A mean of the weights, with which is evaluated: another model than the one that is trained.
+_MEAN = (
+    ("import argparse\n", "import argparse\nimport copy\n"),
+    ("nn.ReLU()", "nn.BatchNorm1d(32)"),
+    ("    adam = torch", "    mean = copy.deepcopy(net)\n    adam = torch"),
+    (
+        "adam.step()\n",
+        "adam.step()\n            with torch.no_grad():\n"
+        "                for kept, new in zip(mean.parameters(), net.parameters()):\n"
+        "                    kept.mul_(0.9).add_(new, alpha=0.1)\n",
+    ),
+    ("accuracy(net, holdout)", "accuracy(mean, holdout)"),
+)
+WRITTEN += [
+    pytest.param(changed(SINGLE, *_MEAN), written, 1, id=f"a copy of a model: {written}")
+    for written in (
+        "net = wrap_model(net, sync_batchnorm=True)",
+        "mean = copy.deepcopy(unwrap(net))",
+        "sync_buffers(net)",
+        'print_on_main("round", round_, "accuracy", accuracy(mean, holdout))',
+    )
+]
+
+# apex refuses a model that is wrapped already.
+_APEX = (
+    ("import argparse\n", "import argparse\n\nfrom apex import amp\n"),
+    (
+        "    for round_",
+        '    net, adam = amp.initialize(net, adam, opt_level="O1")\n    for round_',
+    ),
+    (
+        "            objective.backward()\n",
+        "            with amp.scale_loss(objective, adam) as scaled:\n"
+        "                scaled.backward()\n"
+        "            nn.utils.clip_grad_norm_(amp.master_params(adam), 1.0)\n",
+    ),
+)
+WRITTEN += [
+    pytest.param(
+        changed(SINGLE, *_APEX),
+        'net, adam = amp.initialize(net, adam, opt_level="O1") net = wrap_model(net)',
+        1,
+        id="apex casts the model before it is wrapped",
+    ),
+]
+
+# A model of the project's over one of a library's: its class's own method makes it.
+_IMPORTED = "from transformers import BertModel, BertPreTrainedModel\n"
+_TAGGER = """class Tagger(BertPreTrainedModel):
+    def __init__(self, config):
+        super().__init__(config)
+        self.bert = BertModel(config)
+        self.top = nn.Linear(16, 4)
+
+    def forward(self, signal):
+        return self.top(self.bert(signal){part})
+
+
+def accuracy"""
+WRITTEN += [
+    pytest.param(
+        changed(
+            SINGLE,
+            ("DataLoader, TensorDataset\n", f"DataLoader, TensorDataset\n{_IMPORTED}"),
+            ("def accuracy", _TAGGER.format(part=part)),
+            (
+                "nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))",
+                'Tagger.from_pretrained("tagger")',
+            ),
+        ),
+        written,
+        1,
+        id=f"a library's encoder, of which {part} is used",
+    )
+    for part, written in (
+        ("[0][:, 0]", "net = wrap_model(net, find_unused_parameters=True)"),
+        ("[1]", "net = wrap_model(net)"),
+    )
+]
+
 STARTS = [
     pytest.param(("default=32", "default=1"), "main.py", "1", id="a batch of one sample"),
     pytest.param(("default=32", "default=1"), "main.py --bs 8", "gpu", id="of eight"),

@@ -9,12 +9,13 @@ so that their length, batch size and sampler mean what they meant to everyone wh
 from __future__ import annotations
 
 import ast
+import json
 
 from ddpify.facts.details import SharesBatches, call_that_made, loader_arguments
 from ddpify.facts.library_classes import handed_on, makes_its_own
 from ddpify.facts.model import Facts, Loader, TrainingLoop
 from ddpify.facts.scopes import ClassInfo
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.rules.base import Edit, How
 from ddpify.rules.data import orders, streams
 from ddpify.rules.data.apart import is_evaluated
@@ -75,12 +76,40 @@ def share(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit,
     why = why or orders.unfollowed(facts, loader)
     trained = {thing for loop in facts.training for thing in loop.loaders}
     mine = [thing for thing in loader.things if thing in trained]
-    places = [place_of(facts, thing, trained) for thing in mine] if not why else []
-    if why or None in places:
+    given = [shared(facts, thing, trained) for thing in mine] if not why else []
+    if why or None in given:
         why = why or "no call gives loaders that train, and nothing else"
         return (), _by_hand(loader, why)
-    found = dict.fromkeys(place for place in places if place is not None)
-    return tuple(edit(facts, How.REPLACE, site, "share_batches({})") for site in found), ""
+    return tuple(dict.fromkeys(one for one in given if one is not None)), ""
+
+
+def shared(
+    facts: Facts, loader: Thing, trained: set[Thing], helper: str = "share_batches"
+) -> Edit | None:
+    """The edit after which a loader gives each rank its part of every batch."""
+    place = _place(facts, loader, trained)
+    if place is not None:
+        return edit(facts, How.REPLACE, place, f"{helper}({{}})")
+    tree = facts.tree(loader.born)
+    node = tree.statement(loader.born)
+    if not isinstance(node, ast.Assign):
+        return None
+    name = _kept(node.targets[0], facts.values.get(tree.site(node.value)), loader)
+    code = f"{name} = {helper}({name})"
+    return edit(facts, How.AFTER, tree.site(node), code) if name else None
+
+
+def _kept(target: ast.expr, value: Value | None, loader: Thing) -> str:
+    """What a loader is called that is one of several: ``loaders["train"]`` of a dict, a name."""
+    holder = value.things[0] if value is not None and len(value.things) == 1 else None
+    entries: dict[object, Value] = {}
+    if holder is not None and isinstance(target, (ast.Name, ast.Attribute)):
+        words = ((k, held) for k, held in (holder.keys or {}).items() if isinstance(k, str))
+        entries = {f"{ast.unparse(target)}[{json.dumps(k)}]": held for k, held in words}
+    elif holder is not None and isinstance(target, (ast.Tuple, ast.List)):
+        names = (ast.unparse(e) for e in target.elts if isinstance(e, ast.Name))
+        entries = dict(zip(names, holder.items or (), strict=False))
+    return next((str(name) for name, held in entries.items() if held.things == (loader,)), "")
 
 
 def _by_hand(loader: Loader, why: str) -> str:
@@ -113,7 +142,7 @@ def _asks(facts: Facts, loader: Thing) -> bool:
     return any(loader in access.base.things for access in asked)
 
 
-def place_of(facts: Facts, loader: Thing, trained: set[Thing]) -> Site | None:
+def _place(facts: Facts, loader: Thing, trained: set[Thing]) -> Site | None:
     """The innermost call on a loader's way that gives loaders that train, and nothing else."""
     made = call_that_made(loader)
     for site in reversed((*made.where.stack, made.site) if made is not None else ()):

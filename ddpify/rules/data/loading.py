@@ -14,11 +14,11 @@ from ddpify.facts.library_classes import makes_its_own
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.values import Thing, Value
 from ddpify.names import INSTALLED
-from ddpify.rules.base import Finding, How, Severity
+from ddpify.rules.base import Finding, Severity
 from ddpify.rules.data import orders, streams
 from ddpify.rules.data.apart import is_evaluated
-from ddpify.rules.data.derived import place_of
-from ddpify.rules.edits import edit, proof
+from ddpify.rules.data.derived import shared
+from ddpify.rules.edits import proof
 
 
 def shared_loading(facts: Facts) -> Iterable[Finding]:
@@ -27,16 +27,15 @@ def shared_loading(facts: Facts) -> Iterable[Finding]:
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or not _is_plain(facts, loader):
             continue
-        places = {place_of(facts, one, trained) for one in loader.things if one in trained}
-        if None not in places and not facts.named(f"{INSTALLED}.share_loading"):
+        mine = [thing for thing in loader.things if thing in trained]
+        edits = [shared(facts, thing, trained, "share_loading") for thing in mine]
+        if None not in edits and not facts.named(f"{INSTALLED}.share_loading"):
             yield Finding(
                 "DDP202",
                 loader.call.site,
                 "each rank would load all samples of each batch",
                 Severity.WARNING,
-                tuple(
-                    edit(facts, How.REPLACE, site, "share_loading({})") for site in places if site
-                ),
+                tuple(dict.fromkeys(one for one in edits if one is not None)),
                 because=proof(loader.things),
             )
 

@@ -52,10 +52,9 @@ def _lifted(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
 
 def gated_statement(facts: Facts, call: Call) -> tuple[Edit, ...]:
     """Gate the statement of a call, unless other ranks would miss what else it does."""
-    if needs_all_ranks(facts, call.where.statement):
-        return ()
-    if not leaves_more(facts, call.where.statement):
-        return (widest_gate(facts, call.where.statement),)
+    statement = call.where.statement
+    if not needs_all_ranks(facts, statement) and not leaves_more(facts, statement):
+        return (widest_gate(facts, statement),)
     if call.name != "builtins.print":
         return ()
     return (edit(facts, How.REPLACE, call.callee, "print_on_main"),)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ddpify.facts.copies import DEEPCOPY
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.through import goes_through
@@ -104,12 +105,12 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
         if call.target is not None or (call.where.one_rank() and call.name in LOOKS_INSIDE):
             continue
         inside = call.name in LOOKS_INSIDE or _names_class(facts, call)
-        if call.name.startswith(GIVEN_WHOLE) and not inside:
+        made = call.name != DEEPCOPY and call.result.of(Kind.INSTANCE, Kind.MODEL, Kind.WRAPPED)
+        if made or (call.name.startswith(GIVEN_WHOLE) and not inside):
             continue
-        pairs = [*zip(call.args, call.arg_sites, strict=False)]
-        pairs += [(call.kwargs[k], s) for k, s in call.kwarg_sites.items()]
-        for value, site in pairs:
-            if _only_wrapped(value) and not call.result.of(Kind.INSTANCE, Kind.MODEL, Kind.WRAPPED):
+        named = ((call.kwargs[k], s) for k, s in call.kwarg_sites.items())
+        for value, site in (*zip(call.args, call.arg_sites, strict=False), *named):
+            if _only_wrapped(value):
                 yield Finding(
                     "DDP303",
                     site,

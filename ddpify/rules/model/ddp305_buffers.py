@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from ddpify.facts.copies import original
 from ddpify.facts.events import Forward
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
@@ -56,7 +57,7 @@ def _evaluation_loop(forward: Forward) -> Loop | None:
 
 
 def _has_buffers(facts: Facts, forward: Forward) -> bool:
-    born = whole(forward.model).born
+    born = original(whole(forward.model)).born  # of a copy: what it takes over
     return any(m.buffers for m in facts.models if any(t.born == born for t in m.things))
 
 

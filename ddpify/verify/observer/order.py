@@ -55,6 +55,7 @@ class _Order:
 
     seed: int  # the script's, when the sampler was made
     drop_last: bool = False
+    batch: int = 1
     passed: int = 0
     shuffles: Shuffles | None = None
 
@@ -102,7 +103,8 @@ class GlobalOrder:
             if own is not None:
                 self._orders.pop(own, None)  # ranks share the order that it draws itself
             elif loader.sampler in self._orders:
-                self._orders[loader.sampler].drop_last = loader.drop_last
+                order = self._orders[loader.sampler]
+                order.drop_last, order.batch = loader.drop_last, loader.batch_size or 1
 
         return init
 
@@ -111,7 +113,7 @@ class GlobalOrder:
         def iterate(sampler: Any) -> Iterator[Any]:
             parts = shards(sampler)
             if not parts:
-                yield from original(sampler)
+                yield from self._padded(sampler, original)
                 return
             for _ in original(sampler):  # draws what the script would have drawn
                 pass
@@ -120,6 +122,17 @@ class GlobalOrder:
             yield from interleaved(parts)
 
         return iterate
+
+    def _padded(self, sampler: Any, original: Callable[..., Any]) -> Iterator[Any]:
+        """Where ranks share each batch, with what the last, shorter one repeats of its own."""
+        order = self._orders.get(sampler)
+        if order is None or order.shuffles is None or not order.shuffles.epochs or order.drop_last:
+            yield from original(sampler)
+            return
+        indices = list(original(sampler))
+        last = indices[len(indices) - len(indices) % order.batch :]
+        more = -len(last) % self._ranks if len(last) < len(indices) else 0
+        yield from itertools.chain(indices, last[:more])
 
     def _measuring(self, shards: Callable[..., Any], original: Callable[..., int]) -> Any:
         @functools.wraps(original)
