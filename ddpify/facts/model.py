@@ -263,6 +263,7 @@ class Facts:
     followed: Followed = Followed()
     agreements: tuple[Agreement, ...] = ()
     kept: tuple[Site, ...] = ()
+    within: tuple[Call, ...] = ()
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

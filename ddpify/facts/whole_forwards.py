@@ -38,10 +38,10 @@ def with_means(m: Machine, f: Frame, model: Thing, each: Value, known: Value, ev
     info = method_of(model, "forward")
     if info is None or event.star or event.bound:
         return known
-    opened = _opened(model)
+    own = opened(model)
     with m.aside():
-        result = m.enter(f, info, (one(opened), *event.args), event.kwargs, event.site)
-        if any(map(_fills, m.events)) or any(_carried(m, opened)):
+        result = m.enter(f, info, (one(own), *event.args), event.kwargs, event.site)
+        if any(map(_fills, m.events)) or any(_carried(m, own)):
             return each  # statistics of a rank's own samples, for the steps to come
     parts = [part for thing in result.things for part in parts_of(thing)]
     if certain((result, *parts)):
@@ -84,13 +84,13 @@ def _mean(result: Value, whole: Value) -> Value | None:
     return Value((), whole.deps, Measure.MEAN)
 
 
-def _opened(model: Thing) -> Thing:
+def opened(model: Thing) -> Thing:
     """A module whose ``forward`` is read as the function it is; its layers are models."""
     inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
-    opened = Thing(Kind.CRITERION, inner.born, inner.name, ref=inner.ref)
-    opened.describe(OpenForward())
-    opened.attrs = {name: _loose(inner, value) for name, value in inner.attrs.items()}
-    return opened
+    made = Thing(Kind.CRITERION, inner.born, inner.name, ref=inner.ref)
+    made.describe(OpenForward())
+    made.attrs = {name: _loose(inner, value) for name, value in inner.attrs.items()}
+    return made
 
 
 def _loose(owner: Thing, value: Value) -> Value:
