@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import builtins
 from dataclasses import dataclass, field
+from functools import cached_property
 from enum import Enum
 
 from ddpify.facts.effects import Effect
@@ -264,6 +265,11 @@ class Facts:
     agreements: tuple[Agreement, ...] = ()
     kept: tuple[Site, ...] = ()
     within: tuple[Call, ...] = ()
+
+    @cached_property
+    def everywhere(self) -> tuple[Call, ...]:
+        """All calls, those in methods that torch calls by itself included."""
+        return (*self.calls, *self.within)
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

@@ -19,6 +19,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.model.overrides import asked_of_inner
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -58,7 +59,9 @@ def _attributes(facts: Facts) -> Iterable[Finding]:
     done = {call.receiver_site for call in facts.calls if goes_through(call)}  # see DDP403
     for access in facts.accesses:
         wrapped = access.base.of(Kind.WRAPPED)
-        if not wrapped or access.attribute in SAME | ELSEWHERE or access.base_site in done:
+        own = bool(wrapped) and asked_of_inner(facts, access)
+        same = access.attribute in SAME | ELSEWHERE and not own
+        if not wrapped or same or access.base_site in done:
             continue
         done.add(access.base_site)
         yield Finding(
