@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 import builtins
 from dataclasses import dataclass, field
-from functools import cached_property
 from enum import Enum
+from functools import cached_property
 
 from ddpify.facts.effects import Effect
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where

@@ -86,7 +86,8 @@ def opened(facts: Facts, call: Call) -> Edit:
         return null_writer(facts, call.site)
     if call.alone or isinstance(node, ast.Expr):
         return gate(facts, statement)
-    called = [c.target for c in facts.everywhere if c.site.within(statement) and c.target is not None]
+    inside = (call.target for call in facts.everywhere if call.site.within(statement))
+    called = [target for target in inside if target is not None]
     marks = any(leaves_marks(target.node, facts.trees.values()) for target in called)
     if isinstance(node, ast.With) and not marks and _self_contained(tree, node):
         return gate(facts, statement)
