@@ -24,7 +24,7 @@ from ddpify.facts.events import Access
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.subscripts import subscript
+from ddpify.facts.subscripts import is_copied, items_of, subscript
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 from ddpify.python.imports import starred
@@ -208,8 +208,9 @@ def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
     for generator in node.generators:
         over = m.evaluate(f, generator.iter)
         per_sample = len(node.generators) == 1 and rows.per_sample(over)
-        names = over.things[0].items if len(over.things) == 1 else None
-        for each in names or (m.element_of(f, over),):
+        if is_copied(node, generator):
+            return over
+        for each in items_of(over) or (m.element_of(f, over),):
             m.assign(f, generator.target, each)
             for test in generator.ifs:
                 m.evaluate(f, test)
@@ -221,8 +222,7 @@ def _comprehension(m: Machine, f: Frame, node: Any) -> Value:
         return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
     element = m.evaluate(f, node.elt)
     made = Value((Thing(Kind.ITERATOR, m.site(f, node), inner=element),), flat_deps(element))
-    whole = isinstance(node, (ast.ListComp, ast.GeneratorExp)) and not node.generators[0].ifs
-    if not whole or not per_sample:
+    if not per_sample or isinstance(node, ast.SetComp) or node.generators[0].ifs:
         return made.but(measure=element.measure)
     single = element.measure is Measure.ENTRY
     return made.but(measure=Measure.SAMPLES if single else element.measure, rows=True)

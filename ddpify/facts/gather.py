@@ -11,6 +11,7 @@ from ddpify.facts import graph, groups, roles, sharding
 from ddpify.facts.details import Bypass
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Bind, Call, Forward
+from ddpify.facts.first_batch import first_batches
 from ddpify.facts.gradients import behind
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
@@ -20,6 +21,7 @@ from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
 from ddpify.facts.sinks import Own, Part, assigned, meters, parts, sinks
+from ddpify.facts.sized import model_shapes
 from ddpify.facts.texts import Tellers, told
 from ddpify.facts.values import Kind, Thing
 from ddpify.facts.within import Within, within
@@ -105,7 +107,14 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
         preparations=sites,
         sinks=(*((call, _parts(m, facts, call, own, tellers)) for call in shown), *seen),
         within=inner.calls,
+        first_batches=_first_batches(facts, inner),
+        model_shapes=model_shapes(m, inner.calls),
     )
+
+
+def _first_batches(facts: Facts, inner: Within) -> frozenset[Site]:
+    values = {**facts.values, **inner.values}
+    return first_batches((*facts.binds, *inner.binds), values, facts.trees)
 
 
 def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:

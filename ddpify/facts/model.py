@@ -265,6 +265,8 @@ class Facts:
     agreements: tuple[Agreement, ...] = ()
     kept: tuple[Site, ...] = ()
     within: tuple[Call, ...] = ()
+    first_batches: frozenset[Site] = frozenset()
+    model_shapes: frozenset[Site] = frozenset()
 
     @cached_property
     def everywhere(self) -> tuple[Call, ...]:

@@ -10,10 +10,11 @@ there. Of these bodies is asked what a user sees of them, and what they look at.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from ddpify.facts.events import Access, Call
+from ddpify.facts.events import Bind, Call
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, FunctionInfo
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
@@ -33,9 +34,9 @@ _MODELS = (Kind.MODEL, Kind.WRAPPED)
 class Within:
     """What happens in such methods, and what their expressions are."""
 
-    calls: tuple[Call, ...] = ()
-    accesses: tuple[Access, ...] = ()
-    values: dict[Site, Value] = field(default_factory=dict)
+    calls: tuple[Call, ...]
+    binds: tuple[Bind, ...]
+    values: dict[Site, Value]
 
 
 def within(m: Machine) -> Within:
@@ -44,13 +45,34 @@ def within(m: Machine) -> Within:
     batches = frozenset(m.made(Kind.BATCH))
     with m.aside():
         for info, model in methods.items():
-            given = Value((), batches, Measure.SAMPLES) if info.name in GIVEN_SAMPLES else NOTHING
-            names = [arg.arg for arg in (*info.node.args.args[1:], *info.node.args.kwonlyargs)]
-            m.enter(None, info, (one(opened(model)),), dict.fromkeys(names, given), info.site)
+            m.enter(None, info, (one(_open(model)),), _given(info, batches), info.site)
         events = tuple(m.events)
         values = m.values
     calls = tuple(event for event in events if isinstance(event, Call))
-    return Within(calls, tuple(event for event in events if isinstance(event, Access)), values)
+    return Within(calls, tuple(event for event in events if isinstance(event, Bind)), values)
+
+
+def _given(info: FunctionInfo, batches: frozenset[Thing]) -> dict[str, Value]:
+    """Samples for a ``forward``; what may be anything for settings, and for other methods."""
+    spec = info.node.args
+    names = [arg.arg for arg in (*spec.posonlyargs, *spec.args)]
+    settings = {
+        name
+        for name, default in zip(reversed(names), reversed(spec.defaults), strict=False)
+        if not (isinstance(default, ast.Constant) and default.value is None)
+    }
+    settings |= {arg.arg for arg in spec.kwonlyargs}
+    rows = Value((), batches, Measure.SAMPLES, rows=True)
+    sampled = info.name in GIVEN_SAMPLES
+    given = {name: rows if sampled and name not in settings else NOTHING for name in names[1:]}
+    return given | {arg.arg: NOTHING for arg in spec.kwonlyargs}
+
+
+def _open(model: Thing) -> Thing:
+    """A module as it may be at any call: what is None at first will be something else later."""
+    made = opened(model)
+    made.attrs = {name: value.but(setting=value.known) for name, value in made.attrs.items()}
+    return made
 
 
 def _asked(m: Machine) -> Iterator[str]:
