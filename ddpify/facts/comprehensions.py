@@ -14,6 +14,7 @@ from ddpify.facts.joining import flat_deps, join
 from ddpify.facts.loops import MOST_PASSES
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
+from ddpify.facts.subscripts import is_copied, items_of
 from ddpify.facts.values import Kind, Measure, Thing, Value, constant, one
 from ddpify.source import Site
 
@@ -31,8 +32,9 @@ def comprehension(m: Machine, f: Frame, node: Any) -> Value:
     for generator in node.generators:
         over = first if generator is node.generators[0] else m.evaluate(f, generator.iter)
         per_sample = len(node.generators) == 1 and rows.per_sample(over)
-        names = over.things[0].items if len(over.things) == 1 else None
-        for each in names or (m.element_of(f, over),):
+        if is_copied(node, generator):
+            return over
+        for each in items_of(over) or (m.element_of(f, over),):
             m.assign(f, generator.target, each)
             for test in generator.ifs:
                 m.evaluate(f, test)
@@ -44,8 +46,7 @@ def comprehension(m: Machine, f: Frame, node: Any) -> Value:
         return one(Thing(Kind.DICT, m.site(f, node), keys=keys))
     element = m.evaluate(f, node.elt)
     made = containers.comprehended(m.site(f, node), node, element)
-    whole = isinstance(node, (ast.ListComp, ast.GeneratorExp)) and not node.generators[0].ifs
-    if not whole or not per_sample:
+    if not per_sample or isinstance(node, ast.SetComp) or node.generators[0].ifs:
         return made.but(measure=element.measure)
     single = element.measure is Measure.ENTRY
     return made.but(measure=Measure.SAMPLES if single else element.measure, rows=True)

@@ -14,9 +14,10 @@ from ddpify.facts.details import (
 )
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure
+from ddpify.facts.padding import filling, is_filled, says_ignored
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import UNKNOWN_AXIS, Measure, Thing, Value, constant
+from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Measure, Thing, Value, constant
 from ddpify.source import Site
 
 # What torch's signatures take after the tensors that are compared: two, or as many as `_TENSORS`.
@@ -101,10 +102,21 @@ def criterion_result(m: Machine, f: Frame, thing: Thing, call: Call) -> Value:
 def over_count(m: Machine, f: Frame, loss: Value, call: Call, made: Call | None) -> Value:
     """A loss, as a mean over a count that differs between ranks where it is one."""
     varies = made is not None and varying_count(made)
+    if loss.measure is Measure.MEAN and not varies and is_filled(m, call):
+        return counts.over(m, f, loss, call.site, _over_padding(m, f, call, made))
     if loss.measure is Measure.RATIO or (loss.measure is Measure.MEAN and varies):
         mean = CountMean(m.where(f), call=call, made=made if varies else None)
         return counts.over(m, f, loss, call.site, mean)
     return loss
+
+
+def _over_padding(m: Machine, f: Frame, call: Call, made: Call | None) -> CountMean:
+    """A mean over targets that were filled up: with what is not counted, or it cannot be mended."""
+    functions = filling(call.arg(1, "target") or NOTHING)
+    classes = made is not None and _loss_name(made) in _COUNTS
+    if classes and says_ignored(functions):
+        return CountMean(m.where(f), call=call, made=made)
+    return CountMean(m.where(f), at=functions[0].site)
 
 
 def varying_count(call: Call) -> bool:

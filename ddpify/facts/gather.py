@@ -12,6 +12,7 @@ from ddpify.facts.copies import original
 from ddpify.facts.details import Bypass
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Access, Bind, Call, Forward
+from ddpify.facts.first_batch import first_batches
 from ddpify.facts.gradients import behind
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
@@ -21,8 +22,10 @@ from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ModuleInfo
 from ddpify.facts.sinks import Own, Part, assigned, meters, parts, sinks
+from ddpify.facts.sized import model_shapes
 from ddpify.facts.texts import Tellers, told
 from ddpify.facts.values import Kind, Thing
+from ddpify.facts.within import Within, within
 from ddpify.project import Project
 from ddpify.python import libraries
 from ddpify.source import Site
@@ -82,12 +85,17 @@ def _forwards(
 def _with_visible(m: Machine, facts: Facts) -> Facts:
     """Add what a user sees from outside: effects, the helpers that make them, numbers shown."""
     sites = preparations(facts.calls, facts.trees)
-    known = (effect_of(call) for call in facts.calls if not prepared(call, sites))
+    inner = within(m)
+    calls = (*facts.calls, *inner.calls)
+    known = (effect_of(call) for call in calls if not prepared(call, sites))
     effects = tuple(effect for effect in known if effect is not None)
-    helpers = io_helpers(facts.calls, effects, facts.trees)
+    helpers = io_helpers(calls, effects, facts.trees)
     written = assigned(facts.accesses, facts.trees)
     shown = sinks((*facts.calls, *written), effects, helpers)
     own = Own(m, frozenset(t.born for loop in facts.training for t in loop.loaders))
+    apart = frozenset(inner.calls)
+    seen = [(call, _of_one_rank(facts, call, own, inner)) for call in shown if call in apart]
+    shown = tuple(call for call in shown if call not in apart)
     first = [(call, _parts(m, facts, call, own, {})) for call in shown]
     asking = {c.where.function for c, found in first if not all(p.how for p in found)}
     unclear = frozenset(f for f in asking if f is not None)
@@ -99,14 +107,28 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
         effects=effects,
         helpers=helpers,
         preparations=sites,
-        sinks=tuple((call, _parts(m, facts, call, own, tellers)) for call in shown),
+        sinks=(*((call, _parts(m, facts, call, own, tellers)) for call in shown), *seen),
+        within=inner.calls,
+        first_batches=_first_batches(facts, inner),
+        model_shapes=model_shapes(m, inner.calls),
     )
+
+
+def _first_batches(facts: Facts, inner: Within) -> frozenset[Site]:
+    values = {**facts.values, **inner.values}
+    return first_batches((*facts.binds, *inner.binds), values, facts.trees)
 
 
 def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:
     tree = facts.tree(call.site)
     shown = parts(tree, call, m.values, own, tellers)
     return (*shown, *meters(tree, call, facts.ends, m.values, own))
+
+
+def _of_one_rank(facts: Facts, call: Call, own: Own, inner: Within) -> tuple[Part, ...]:
+    """What a layer shows: ranks need not come by alike, so that nothing is reduced there."""
+    found = parts(facts.tree(call.site), call, inner.values, own, {})
+    return tuple(replace(part, how="", made=None) for part in found)
 
 
 def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:

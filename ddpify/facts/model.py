@@ -9,6 +9,7 @@ import ast
 import builtins
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 
 from ddpify.facts.effects import Effect
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
@@ -270,6 +271,14 @@ class Facts:
     kept: tuple[Site, ...] = ()
     whole_batches: bool = False
     unsplit: tuple[Site, str] | None = None
+    within: tuple[Call, ...] = ()
+    first_batches: frozenset[Site] = frozenset()
+    model_shapes: frozenset[Site] = frozenset()
+
+    @cached_property
+    def everywhere(self) -> tuple[Call, ...]:
+        """All calls, those in methods that torch calls by itself included."""
+        return (*self.calls, *self.within)
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

@@ -10,14 +10,14 @@ for each sample of the rank's batch. ::
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from ddpify.facts import roles
+from ddpify.facts import library_classes, roles
 from ddpify.facts.details import call_that_made, loader_arguments
-from ddpify.facts.events import Call
+from ddpify.facts.events import Bind, Call
 from ddpify.facts.model import Loader, Role
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, Frame
+from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
@@ -62,6 +62,47 @@ def whole_shapes(m: Machine) -> frozenset[Site]:
     shapes = (c for c in calls if c.name in SHAPED and options & set(_numbers(c.args)))
     inside = (c for c in shapes if any(loop.site in loops for loop in c.where.loops()))
     return frozenset(c.site for c in inside if not any(_shapes(m, c, sizes)))
+
+
+def model_shapes(m: Machine, inner: Sequence[Call]) -> frozenset[Site]:
+    """The calls in models that are given the batch size which their constructors were given.
+
+    ``inner``: what methods do that torch calls by itself. ::
+
+        self.hidden = torch.zeros(1, batch_size, 8)   # in `__init__`
+        return x.view(self.batch_size, -1)            # in `forward`
+    """
+    calls = roles.calls_of(m)
+    sizes = tuple(_sizes(m, calls))
+    made = (call for call in calls if call.name in SHAPED and _is_init(call.where.function))
+    found = {call.site for call in made if any(_shapes(m, call, sizes))}
+    binds = (event for event in m.events if isinstance(event, Bind))
+    kept = {bind.target for bind in binds if _keeps_size(m, bind, sizes)}
+    shapes = (call for call in inner if kept and call.name in SHAPED)
+    return frozenset(found | {call.site for call in shapes if kept & set(_said(m, call))})
+
+
+def _is_init(function: FunctionInfo | None) -> bool:
+    """Whether a function makes a module."""
+    owner = function.owner if function is not None and function.name == "__init__" else None
+    return owner is not None and library_classes.instance_kind(owner) is Kind.MODEL
+
+
+def _keeps_size(m: Machine, bind: Bind, sizes: tuple[Size, ...]) -> bool:
+    """``self.batch_size = batch_size``."""
+    at = bind.value_site if _is_init(bind.where.function) else None
+    node = m.tree(at.path).expression(at) if at is not None else None
+    if at is None or not isinstance(node, ast.Name):
+        return False
+    origin, path = _origin(m, bind.where.frame, at.path, node)
+    return any(_if_size(m, path, origin, sizes))
+
+
+def _said(m: Machine, call: Call) -> Iterator[str]:
+    """The attributes that are said among the lengths of a shape."""
+    node = m.tree(call.site.path).expression(call.site)
+    for argument in node.args if isinstance(node, ast.Call) else ():
+        yield from (ast.unparse(p) for p in ast.walk(argument) if isinstance(p, ast.Attribute))
 
 
 def _numbers(values: Iterable[Value]) -> Iterator[Thing]:

@@ -126,6 +126,20 @@ def is_shape(node: ast.expr) -> bool:
     return isinstance(owner, ast.Attribute) and owner.attr == name
 
 
+def items_of(value: Value) -> tuple[Value, ...] | None:
+    """The entries of a container, where each is known."""
+    return value.things[0].items if len(value.things) == 1 else None
+
+
+def is_copied(node: ast.expr, over: ast.comprehension) -> bool:
+    """``[int(n) for n in x.size()]``: the lengths once more."""
+    element = getattr(node, "elt", None)
+    if isinstance(element, ast.Call) and ast.unparse(element.func) == "int" and element.args:
+        element = element.args[0]
+    same = isinstance(element, ast.Name) and ast.unparse(over.target) == element.id
+    return same and not over.ifs and isinstance(over.iter, ast.Call) and is_shape(over.iter)
+
+
 def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> Value:
     """``x.shape[i]``: how many entries along the batch axis, or a constant."""
     if base.measure in (Measure.SAMPLES, Measure.PICKED):

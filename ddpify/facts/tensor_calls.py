@@ -13,6 +13,7 @@ from ddpify.facts.details import CountMean
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure, listed, parts_of
 from ddpify.facts.open_losses import is_open
+from ddpify.facts.padding import compares_filled, filling
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import along_batch
 from ddpify.facts.scopes import Frame
@@ -46,9 +47,21 @@ def reduced(
     value = value.but(axis=batch_axis.left_of(at, reduced_axis, call, given) if left else 0)
     if axis in (None, 0) and measure in measures.ENTRIES and is_open(m, values[0]):
         return value.but(measure=Measure.MIXED)
+    if _is_over_padding(m, f, value, axis, call, values[0]):
+        over = CountMean(m.where(f), at=filling(values[0])[0].site)
+        return counts.over(m, f, value, call.site, over)
     if value.measure is Measure.RATIO and measure is Measure.PICKED:
         return counts.over(m, f, value, call.site, CountMean(m.where(f), call=call))
     return counts.tally(m, f, value, call.site) if measure in measures.ENTRIES else value
+
+
+def _is_over_padding(
+    m: Machine, f: Frame, mean: Value, axis: object, call: Call, given: Value
+) -> bool:
+    """``((outputs - targets) ** 2).mean()`` of batches that were filled up, in a loss."""
+    whole = mean.measure is Measure.MEAN and axis is None and bool(mean.dep(Kind.FORWARD))
+    site = call.receiver_site if call.receiver is given else call.arg_site(0, "input")
+    return whole and not f.no_grad and compares_filled(m, site, given)
 
 
 def picked(call: Call, values: tuple[Value, ...]) -> Value:

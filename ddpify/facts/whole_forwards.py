@@ -63,10 +63,10 @@ def _of_samples(value: Value) -> Value:
 
 
 def _read(m: Machine, model: Thing, info: FunctionInfo, event: Call) -> Value | None:
-    opened, f = _opened(model), event.where.frame
+    own, f = opened(model), event.where.frame
     with m.aside():
-        result = m.enter(f, info, (one(opened), *event.args), event.kwargs, event.site)
-        if any(map(_fills, m.events)) or any(_carried(m, opened)):
+        result = m.enter(f, info, (one(own), *event.args), event.kwargs, event.site)
+        if any(map(_fills, m.events)) or any(_carried(m, own)):
             return None  # statistics of a rank's own samples, for the steps to come
     parts = [part for thing in result.things for part in parts_of(thing)]
     return None if certain((result, *parts)) else result
@@ -107,13 +107,13 @@ def _mean(result: Value, whole: Value) -> Value | None:
     return Value((), whole.deps, Measure.MEAN)
 
 
-def _opened(model: Thing) -> Thing:
+def opened(model: Thing) -> Thing:
     """A module whose ``forward`` is read as the function it is; its layers are models."""
     inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
-    opened = Thing(Kind.CRITERION, inner.born, inner.name, ref=inner.ref)
-    opened.describe(OpenForward())
-    opened.attrs = {name: _loose(inner, value) for name, value in inner.attrs.items()}
-    return opened
+    made = Thing(Kind.CRITERION, inner.born, inner.name, ref=inner.ref)
+    made.describe(OpenForward())
+    made.attrs = {name: _loose(inner, value) for name, value in inner.attrs.items()}
+    return made
 
 
 def _loose(owner: Thing, value: Value) -> Value:

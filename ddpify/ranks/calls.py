@@ -267,7 +267,7 @@ def _new_object(
 
 
 def _initialises(m: RankMachine, info: ClassDefinition, method: FunctionDefinition) -> bool:
-    """Models are made of layers that say nothing about ranks; others are read."""
+    """Models are made of layers that say nothing about ranks; those that freeze some are read."""
     if any(base.startswith("torch.nn.") for base in info.external_bases()):
-        return m.interest.narrow(method)
+        return m.interest.narrow(method) or ".requires_grad" in method.text
     return True

@@ -20,6 +20,7 @@ from ddpify.ranks import (
     objects,
     streams,
     words,
+    wrapped,
 )
 from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import collective
@@ -191,6 +192,7 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         _backward(m, f, one)
         return NONE
     if method in names.RETURNS_SELF | names.SAME_TENSOR and receiver.things:
+        wrapped.modes(m, f, one)
         return receiver
     held = objects.updated(m, one, receiver) or containers.method(m, f, one, receiver)
     if held is None and one.method == "keys":

@@ -34,13 +34,28 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             Severity.ERROR,
             named.get(site, (split,)),
         )
-    for site in sorted(facts.whole_shapes):
+    for site in sorted(facts.whole_shapes | facts.model_shapes):
         yield Finding(
             "DDP206",
             site,
             "each rank's batch is smaller than this shape, whose size an object keeps",
             Severity.ERROR,
             advice="take the size from the batch itself, or give the object a rank's share of it",
+        )
+    yield from _kept(facts)
+
+
+def _kept(facts: Facts) -> Iterable[Finding]:
+    """What is kept of the first batch, where an evaluation gives the same object whole ones."""
+    for site in sorted(facts.first_batches):
+        whole = facts.evaluation_forwards
+        yield Finding(
+            "DDP206",
+            site,
+            "what is kept here has the size of a rank's share of the first batch"
+            + (", and evaluation goes on with whole ones" if whole else ""),
+            Severity.ERROR if whole else Severity.NOTE,
+            advice="make it anew where the batch has another size: `or kept.size(0) != x.size(0)`",
         )
 
 
@@ -127,6 +142,31 @@ _KEEPS = """class Recurrent(nn.Module):
 
 """
 
+_ONCE = """class Masked(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net, self.mask = net, None
+
+    def forward(self, x):
+        if self.mask is None:
+            self.mask = torch.ones(x.size(0), 16, device=x.device)  # DDP206
+        return self.net(x * self.mask)
+
+
+"""
+_ANEW = _ONCE.replace("None:", "None or len(self.mask) != len(x):").replace("  # DDP206", "")
+_FIXED = """class Flat(nn.Module):
+    def __init__(self, net, many):
+        super().__init__()
+        self.net, self.many = net, many
+        self.start = torch.zeros(many, 16)  # DDP206
+
+    def forward(self, x):
+        return self.net(x.view(self.many, 16) + self.start)  # DDP206
+
+
+"""
+
 RULE = Rule(
     "DDP206",
     "fixed-batch-shape",
@@ -182,6 +222,16 @@ RULE = Rule(
                 "            net.begin()\n            adam.zero_grad()\n",
             ),
         ),
+        changed(  # of the size of its first batch, and evaluation has others
+            SINGLE,
+            ("def accuracy", f"{_ONCE}def accuracy"),
+            ("    adam =", "    net = Masked(net)\n    adam ="),
+        ),
+        changed(
+            SINGLE,
+            ("def accuracy", f"{_FIXED}def accuracy"),
+            ("    adam =", "    net = Flat(net, opt.bs)\n    adam ="),
+        ),
         changed(
             SCRIPT,
             ("per_rank_batch_size(256)", "per_rank_batch_size(many)"),
@@ -195,6 +245,10 @@ RULE = Rule(
     lint=lint,
     good=(
         *CORRECT,
+        changed(
+            SCRIPT,
+            ("net = wrap_model(net)", f"\n\n{_ANEW}net = wrap_model(Masked(net))"),
+        ),
         changed(
             SCRIPT,
             (

@@ -56,6 +56,22 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
+_OVERRIDES = """class Loud(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(16, 4)
+
+    def train(self, mode=True):
+        print("mode", mode)  # DDP501
+        return super().train(mode)
+
+    def forward(self, signal):
+        print("rows")  # DDP501
+        return self.layer(signal)
+
+
+"""
+
 RULE = Rule(
     "DDP501",
     "console-on-every-rank",
@@ -96,6 +112,12 @@ RULE = Rule(
                 "        return super().train(mode)\n\n"
                 "    def forward(self, picture):\n",
             ),
+        ),
+        changed(  # methods that torch calls
+            SINGLE,
+            ("def accuracy", f"{_OVERRIDES}def accuracy"),
+            ("nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))", "Loud()"),
+            ("accuracy(net, holdout))", "accuracy(net, holdout))  # DDP501"),
         ),
     ),
     good=(

@@ -41,7 +41,7 @@ def _direct(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
 def _lifted(facts: Facts, kinds: tuple[EffectKind, ...]) -> list[Call]:
     """Calls of helpers whose first effect is of these kinds."""
     found = []
-    for call in facts.calls:
+    for call in facts.everywhere:
         if call.target in facts.helpers and call.where.function not in facts.helpers:
             first = next(e for e in facts.effects if e.call.where.function is call.target)
             kind = EffectKind.FILE if first.kind is EffectKind.OPEN else first.kind
@@ -85,7 +85,8 @@ def opened(facts: Facts, call: Call) -> Edit:
         return null_writer(facts, call.site)
     if call.alone or isinstance(node, ast.Expr):
         return gate(facts, statement)
-    called = [c.target for c in facts.calls if c.site.within(statement) and c.target is not None]
+    inside = (call.target for call in facts.everywhere if call.site.within(statement))
+    called = [target for target in inside if target is not None]
     marks = any(leaves_marks(target.node, facts.trees.values()) for target in called)
     if isinstance(node, ast.With) and not marks and _self_contained(tree, node):
         return gate(facts, statement)

@@ -80,7 +80,7 @@ def _happens_once(facts: Facts, tree: Tree, statement: ast.stmt) -> bool:
     if leaves_more(facts, site):
         return False
     calls = [e.call for e in facts.effects if e.kind in ONCE and e.call.alone]
-    calls += [call for call in facts.calls if call.target in facts.helpers]
+    calls += [call for call in facts.everywhere if call.target in facts.helpers]
     mine = [call for call in calls if call.where.statement == site]
     return bool(mine) and not any(call.where.one_rank() for call in mine)
 

@@ -27,7 +27,13 @@ def leaves_more(facts: Facts, statement: Site) -> bool:
         facts, statement
     ):
         return True
-    return any(_leaves_marks(facts, info) for info in _entered(facts, statement))
+    layers = (c for c in facts.within if c.site.within(statement) and _runs_layer(c))
+    return any(layers) or any(_leaves_marks(facts, info) for info in _entered(facts, statement))
+
+
+def _runs_layer(call: Call) -> bool:
+    """``print(self.norm(x))`` in a ``forward``: a layer may meet the others, or draw."""
+    return any(output.born == call.site for output in call.result.dep(Kind.FORWARD))
 
 
 def moves_stream(facts: Facts, statement: Site) -> bool:
@@ -65,7 +71,7 @@ def _entered(facts: Facts, statement: Site) -> set[FunctionInfo]:
     """The functions of the project that run while the statement does."""
     inside = (
         call
-        for call in facts.calls
+        for call in facts.everywhere
         if call.target is not None
         and any(site.within(statement) for site in (call.site, *call.where.stack))
     )

@@ -9,7 +9,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Gather, Share
 from ddpify.facts.roles import backwards
 from ddpify.facts.unproven import unproven
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import Kind, Measure, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -17,6 +17,7 @@ from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, cha
 from ddpify.rules.gradients.agreed import agreed_terms
 from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, PARTLY_SCALED, POSITIVES
 from ddpify.rules.gradients.summed import summed
+from ddpify.rules.gradients.varying import PADDED, varying
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -41,7 +42,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             code = "({} * get_world_size())"
             yield _sum(site, "the loss", edit(facts, How.REPLACE, call.receiver_site, code))
         elif loss.dep(Kind.RATIO):
-            yield from (_varying(call, ratio) for ratio in loss.dep(Kind.RATIO))
+            yield from (varying(call, ratio) for ratio in loss.dep(Kind.RATIO))
         elif _is_unproven(loss):
             yield _unproven(facts, call)
 
@@ -72,19 +73,6 @@ def _pooled(facts: Facts, gather: Gather, call: Site) -> Finding:
     fix = (edit(facts, How.REPLACE, gather.site, gather.code),)
     message, because = f"{what}, as DataParallel did", ((call, "the loss is made"),)
     return Finding("DDP401", gather.site, message, Severity.ERROR, fix, because=because)
-
-
-def _varying(call: Call, ratio: Thing) -> Finding:
-    return Finding(
-        "DDP401",
-        call.site,
-        "the loss divides by a count or by weights that differ between ranks",
-        Severity.ERROR,
-        (),
-        "averaging the ranks is then not exact: divide the sum by the count of all ranks over their"
-        " number, in a statement that every rank comes by",
-        ((ratio.born, "divided"),),
-    )
 
 
 def _is_unproven(loss: Value) -> bool:
@@ -135,6 +123,7 @@ RULE = Rule(
     check,
     lint=lint,
     bad=(
+        PADDED,
         changed(
             SCRIPT,
             ("y.to(device))\n", 'y.to(device), reduction="sum")\n'),

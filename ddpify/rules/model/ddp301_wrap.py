@@ -110,10 +110,11 @@ def _without_sync(facts: Facts, model: Model) -> Iterable[Finding]:
 def _told_by_class(facts: Facts) -> Site | None:
     """Where training asks whether a layer is `nn.BatchNorm2d`, which `SyncBatchNorm` is not."""
     loops = {loop.site for one in facts.training for loop in (one.batch, one.epoch) if loop}
-    for call in facts.named("builtins.isinstance"):
+    inside = [call for call in facts.within if call.name == "builtins.isinstance"]
+    for call in (*facts.named("builtins.isinstance"), *inside):
         names = [t.name for t in held(call.args[1], Kind.EXTERNAL)] if len(call.args) > 1 else []
         asks = any(name.startswith("torch.nn.BatchNorm") for name in names)
-        if asks and any(loop.site in loops for loop in call.where.loops()):
+        if asks and (call in inside or any(loop.site in loops for loop in call.where.loops())):
             return call.site
     return None
 

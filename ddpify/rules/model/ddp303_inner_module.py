@@ -14,12 +14,12 @@ from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
 from ddpify.ranks import words
 from ddpify.ranks.events import Read
-from ddpify.ranks.model import RankThing, RankValue
-from ddpify.ranks.modules import ClassDefinition
+from ddpify.ranks.model import RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.model.overrides import OVERRIDDEN, asked_of_inner, has
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -59,7 +59,8 @@ def _attributes(facts: Facts) -> Iterable[Finding]:
     done = {call.receiver_site for call in facts.calls if goes_through(call)}  # see DDP403
     for access in facts.accesses:
         wrapped = access.base.of(Kind.WRAPPED)
-        if not wrapped or access.attribute in SAME | ELSEWHERE or access.base_site in done:
+        same = access.attribute in SAME | ELSEWHERE and not asked_of_inner(facts, access)
+        if not wrapped or same or access.base_site in done:
             continue
         done.add(access.base_site)
         yield Finding(
@@ -205,23 +206,7 @@ def _of_inner(read: Read) -> bool:
     """Whether the class inside the wrapper has the attribute, and the wrapper does not."""
     things = read.base.things
     inner = [i for t in things if "module" in t.attrs for i in t.attrs["module"].things]
-    return bool(inner) and all(_has(thing, read.attribute) for thing in inner)
-
-
-def _has(thing: RankThing, name: str) -> bool:
-    if thing.cls is None:
-        return False
-    return any(
-        name in one.methods or name in one.assigns or _sets(one, name) for one in thing.cls.mro()
-    )
-
-
-def _sets(info: ClassDefinition, name: str) -> bool:
-    method = info.methods.get("__init__")
-    return method is not None and any(
-        isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
-        for node in ast.walk(method.node)
-    )
+    return bool(inner) and all(has(thing, read.attribute) for thing in inner)
 
 
 RULE = Rule(
@@ -270,6 +255,7 @@ RULE = Rule(
                 "    judge.module.train()  # DDP303\n    torch.save(judge.state",
             ),
         ),
+        OVERRIDDEN,
     ),
     good=(
         *CORRECT,

@@ -111,6 +111,24 @@ def _finding(wrap: Wrap, change: Freezing) -> Finding:
     )
 
 
+GROWN = """
+class Grown(Net):
+    def __init__(self):
+        super().__init__()
+        self.epochs = 0
+        for parameter in self.body.parameters():
+            parameter.requires_grad = False
+
+    def train(self, mode=True):
+        self.epochs += mode
+        if self.epochs > 1:
+            for parameter in self.body.parameters():
+                parameter.requires_grad = True  # DDP307
+        return super().train(mode)
+
+
+"""
+
 RULE = Rule(
     "DDP307",
     "requires-grad-after-wrap",
@@ -157,6 +175,21 @@ RULE = Rule(
                 optimizer.step()
             """,
             NET,
+        ),
+        trained(  # the wrapper calls that of the module inside
+            """
+            net = Grown()
+            model = DDP(net, find_unused_parameters=True)
+            optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+            """,
+            """
+            model.train()
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                optimizer.step()
+            """,
+            f"{NET}{GROWN}",
         ),
         trained(
             """

@@ -1,0 +1,166 @@
+"""Batches whose ``collate_fn`` fills samples up to the longest: shares differ in length. ::
+
+    def collate(samples):
+        return pad_sequence(samples, batch_first=True)
+
+A mean over all entries is over some that one process has and no rank, or the other way round.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.facts.details import call_that_made
+from ddpify.facts.events import Call
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import NOTHING, Kind, Thing, Value
+from ddpify.source import Site
+
+FILLS = frozenset({"pad_sequence", "pad", "zip_longest"})
+_MAKES = frozenset(
+    """zeros ones full empty new_zeros new_ones new_full new_empty LongTensor FloatTensor Tensor
+    tensor""".split()
+)
+
+
+def filling(value: Value) -> tuple[FunctionInfo, ...]:
+    """The functions that fill up the batches a value is made of."""
+    batches = (batch.inner for batch in value.dep(Kind.BATCH) if batch.inner is not None)
+    found = (info for inner in batches for loader in inner.things for info in _collates(loader))
+    return tuple(dict.fromkeys(info for info in found if _pads(info)))
+
+
+def is_filled(m: Machine, call: Call) -> bool:
+    """Whether the targets of a criterion may be filled up: not ``labels`` beside filled texts."""
+    functions = filling(call.arg(1, "target") or NOTHING)
+    site = call.arg_site(1, "target")
+    place = _place(m.tree(site.path), m.tree(site.path).expression(site)) if site else None
+    return any(place is None or not _is_plain(info, place) for info in functions)
+
+
+def compares_filled(m: Machine, site: Site | None, value: Value) -> bool:
+    """Whether entries of batches that were filled up stand in an expression: ``(out - y) ** 2``.
+
+    What a model makes of them is another matter: ``critic(x)`` may be one number per sample.
+    """
+    functions = filling(value)
+    if site is None or not functions:
+        return False
+    tree = m.tree(site.path)
+    node = tree.expression(site)
+    for name in _compared(node) if node is not None else ():
+        place = _place(tree, name)
+        if place is not None and any(not _is_plain(info, place) for info in functions):
+            return True
+    return False
+
+
+def _compared(node: ast.AST) -> Iterator[ast.Name]:
+    if isinstance(node, ast.Name):
+        yield node
+    called = node.func if isinstance(node, ast.Call) else None
+    if called is not None and not isinstance(called, ast.Attribute):
+        return
+    if called is not None and ast.unparse(called).startswith("self."):
+        return
+    for inner in ast.iter_child_nodes(node):
+        yield from _compared(inner)
+
+
+def says_ignored(functions: tuple[FunctionInfo, ...]) -> bool:
+    """``padding_value=-100``, which criteria ignore that were told nothing else."""
+    return all("-100" in info.module.source.segment(info.site.span) for info in functions)
+
+
+def _collates(loader: Thing) -> Iterator[FunctionInfo]:
+    """What a loader calls: a function, or an object's ``__call__``."""
+    call = call_that_made(loader)
+    given = call.arg(6, "collate_fn") if call is not None else None
+    for thing in (given or NOTHING).things:
+        own = thing.ref.lookup("__call__") if isinstance(thing.ref, ClassInfo) else None
+        for one in (thing, *(own.things if own is not None else ())):
+            if isinstance(one.ref, FunctionInfo):
+                yield one.ref
+
+
+def _pads(info: FunctionInfo, deep: bool = True) -> bool:
+    """Whether a function, or one that it calls, fills up, or makes a tensor of the longest."""
+    names = set(_called(info.node))
+    if names & FILLS or ("max" in names and names & _MAKES):
+        return True
+    return deep and any(_pads(one, False) for one in _functions(info, names))
+
+
+def _functions(info: FunctionInfo, names: set[str]) -> Iterator[FunctionInfo]:
+    values = (info.module.globals.get(name, NOTHING) for name in names)
+    refs = (thing.ref for value in values for thing in value.things)
+    return (ref for ref in refs if isinstance(ref, FunctionInfo))
+
+
+def _called(node: ast.AST) -> Iterator[str]:
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    return (ast.unparse(call.func).rpartition(".")[2] for call in calls)
+
+
+def _place(tree: Tree, node: ast.expr | None) -> int | None:
+    """Which entry of a batch an expression is: 1 of ``y.view(-1)`` in ``for x, y in loader``."""
+    name = _root(node) if node is not None else ""
+    for loop in tree.ancestors(node) if node is not None and name else ():
+        if isinstance(loop, ast.For):
+            tuples = [t for t in ast.walk(loop.target) if isinstance(t, ast.Tuple)]
+            names = [[ast.unparse(one) for one in t.elts] for t in tuples]
+            found = [entries.index(name) for entries in names if name in entries]
+            if len(found) == 1 and all(_keeps(n, name) for s in loop.body for n in ast.walk(s)):
+                return found[0]
+    return None
+
+
+def _root(node: ast.expr) -> str:
+    """``y`` of ``y.view(-1).long()``."""
+    while isinstance(node, (ast.Attribute, ast.Call)):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _keeps(node: ast.AST, name: str) -> bool:
+    """Whether a statement leaves a name what it was: ``x, y = x.cuda(), y.cuda()``."""
+    for target in node.targets if isinstance(node, ast.Assign) else ():
+        pairs = [(target, node.value)] if isinstance(node, ast.Assign) else []
+        if isinstance(target, ast.Tuple) and isinstance(node, ast.Assign):
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else []
+            values = values if len(values) == len(target.elts) else [node.value] * len(target.elts)
+            pairs = [*zip(target.elts, values, strict=True)]
+        if any(ast.unparse(t) == name and _root(v) != name for t, v in pairs):
+            return False
+    return True
+
+
+def _is_plain(info: FunctionInfo, place: int) -> bool:
+    """Whether an entry of what a function returns is made without filling anything up."""
+    returned = [n.value for n in ast.walk(info.node) if isinstance(n, ast.Return)]
+    if len(returned) != 1 or not isinstance(returned[0], ast.Tuple):
+        return False
+    if place >= len(returned[0].elts):
+        return False
+    made: set[ast.AST] = {returned[0].elts[place]}
+    for _ in range(len(list(ast.walk(info.node)))):
+        names = {n.id for one in made for n in ast.walk(one) if isinstance(n, ast.Name)}
+        more = {n for n in ast.walk(info.node) if _stores(n, names)} - made
+        if not more:
+            break
+        made |= more
+    called = {name for one in made for name in _called(one)}
+    own = any(_pads(one, False) for one in _functions(info, called))
+    return not own and not called & (FILLS | {"max"})
+
+
+def _stores(node: ast.AST, names: set[str]) -> bool:
+    """Whether a statement binds or fills one of these names."""
+    targets = getattr(node, "targets", None) or [getattr(node, "target", None)]
+    if isinstance(node, ast.stmt) and not isinstance(node, (ast.For, ast.With)):
+        roots = {n.id for t in targets if t for n in ast.walk(t) if isinstance(n, ast.Name)}
+        return bool(roots & names)
+    return False
