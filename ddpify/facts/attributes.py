@@ -97,10 +97,6 @@ def _known_attribute(
         return one(Thing(Kind.DICT, thing.born, keys=cast("dict[object, Value]", thing.attrs)))
     if thing.kind is Kind.WRAPPED and name == "module" and thing.inner is not None:
         return thing.inner
-    if thing.kind is Kind.WRAPPED and name == "train":
-        own = _own_train(m, f, thing, node)
-        if own.things:
-            return own
     if thing.kind is Kind.LOADER and name == "dataset":
         return loader_arguments(thing).dataset or NOTHING
     if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
@@ -116,16 +112,6 @@ def _known_attribute(
     if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
         return _plain_attribute(base, name)
     return Value((), flat_deps(one(thing)) | base.deps, _attribute_measure(base, name))
-
-
-def _own_train(m: Machine, f: Frame, wrapper: Thing, node: ast.AST) -> Value:
-    """``def train(self, mode)`` of the module inside, which the wrapper's calls."""
-    found = []
-    for thing in wrapper.inner.things if wrapper.inner is not None else ():
-        method = thing.ref.lookup("train") if isinstance(thing.ref, ClassInfo) else None
-        if method is not None:
-            found.append(m.bind_method(thing, method, m.site(f, node)))
-    return join(*found)
 
 
 def _attribute_measure(base: Value, name: str) -> Measure:

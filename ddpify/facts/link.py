@@ -28,7 +28,7 @@ from ddpify.facts.gather import gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.kept import kept
 from ddpify.facts.locality import way_to
-from ddpify.facts.machine import ProgramReader
+from ddpify.facts.machine import OutOfBudget, ProgramReader
 from ddpify.facts.model import Agreement, Facts, Gather, Home, Model, Status
 from ddpify.facts.pooled import followed, pooled
 from ddpify.facts.protocol import Machine
@@ -42,6 +42,7 @@ from ddpify.project import Project
 from ddpify.source import Site
 
 ROUNDS = 4
+_TOO_LARGE = ": the program is too large to follow whole; name a smaller entry script"
 
 
 class TooLarge(Exception):
@@ -63,6 +64,15 @@ def analyze(
     Raises:
         TooLarge: the program cannot be followed whole.
     """
+    try:
+        return _analyzed(project, shard_evaluation, batch_dim, whole_batches)
+    except OutOfBudget:  # by what is asked after a reading
+        raise TooLarge(f"{project.relative(project.entry)}{_TOO_LARGE}") from None
+
+
+def _analyzed(
+    project: Project, shard_evaluation: bool, batch_dim: int | None, whole_batches: bool
+) -> Facts | None:
     readings = _Readings(project)
     first = readings.first
     module = first.entry
@@ -246,10 +256,7 @@ class _Readings:
         module = machine.run()
         known = machine.exhausted and _status(machine)[0] is Status.DISTRIBUTED
         if module is not None and machine.exhausted and not known:
-            raise TooLarge(
-                f"{module.source.path}: the program is too large to follow whole;"
-                " name a smaller entry script"
-            )
+            raise TooLarge(f"{module.source.path}{_TOO_LARGE}")
         return machine
 
 

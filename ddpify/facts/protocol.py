@@ -24,6 +24,7 @@ class Machine(Protocol):
     # -- the program as it will be
     sharded: frozenset[Site]
     whole_batches: bool
+    exhausted: bool
     spared: frozenset[tuple[Site, ...]]
     unwraps: frozenset[Site]
     again: frozenset[Site]

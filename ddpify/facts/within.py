@@ -41,6 +41,8 @@ class Within:
 
 def within(m: Machine) -> Within:
     """One reading of each such method of each class that the program makes a model of."""
+    if m.exhausted:
+        return Within((), (), {})
     methods = dict(_methods(m, {*CALLED, *_asked(m)}))
     batches = frozenset(m.made(Kind.BATCH))
     with m.aside():

@@ -62,7 +62,7 @@ def migrated(folder: Path, *change: str, settings: Settings | None = None) -> tu
     text = PROGRAM.replace(*TRAINED[:2]).replace(*TRAINED[2:])
     assert not change or change[0] in text
     entry = put({"main.py": text.replace(*change) if change else text}, folder) / "main.py"
-    outcome = migrate([entry], settings or Settings())
+    outcome = migrate([entry], settings or Settings(whole_batches=False))
     texts = [one.after.decode() for one in outcome.changes if one.path == "main.py"]
     return outcome, "".join(texts)
 
@@ -72,7 +72,7 @@ def test_streams_become_lists_that_samplers_deal(tmp_path: Path) -> None:
     assert "train_dataset = map_style(train)\n" in text
     assert "distributed_sampler(train_dataset, shuffle=False)" in text
     assert "eval_dataset = map_style(test)\n" in text
-    assert "    print(evaluate())\n" in text, "all ranks read the stream"
+    assert "    print_on_main(evaluate())\n" in text, "all ranks read the stream"
     assert "reduce_sum(right, seen)" in text
     memory = [one for one in outcome.findings if "in memory" in one.message]
     assert len(memory) == 2
