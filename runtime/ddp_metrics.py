@@ -365,7 +365,7 @@ class _RowsOf(Sampler[list[Any]]):
 
     def draw(self) -> None:
         """Draw the order of a pass, if none is drawn that no pass has begun with."""
-        self.order = list(self.batches) if self.order is None else self.order
+        self.order = broadcast(list(self.batches)) if self.order is None else self.order
 
     def __iter__(self) -> Iterator[list[Any]]:
         self.draw()
@@ -471,24 +471,19 @@ def _draws_of(number: int) -> Iterator[None]:
 @torch.no_grad()
 def _check_rows(module: nn.Module, args: Any, kwargs: Any) -> None:
     """Raise where the outputs for the second half of a batch are not those for all of it."""
-    training = [part for part in module.modules() if part.training]
     found: list[list[torch.Tensor]] = [[], []]
     try:
-        module.eval()
-        for outputs, some in zip(found, (False, True), strict=True):
-            given = args, kwargs
-            if some:
-                given = _each_tensor(given, lambda whole: whole[len(whole) // 2 :])
+        for outputs, share in zip(found, (1, 2), strict=True):
+            given = _each_tensor(
+                (args, kwargs), lambda whole: whole[-(len(whole) // share) :]
+            )
             with _draws_of(0):
                 before = torch.get_rng_state()
-                made = module(*given[0], **given[1])
+                made = copy.deepcopy(module).eval()(*given[0], **given[1])  # which keeps its state
                 drawn = not torch.equal(before, torch.get_rng_state())
             _each_tensor(made, outputs.append)
     except Exception:  # it does not run so, in eval mode perhaps: nothing is said
         drawn = True
-    finally:
-        for part in training:
-            part.training = True
     for all_of_them, some_of_them in [] if drawn else zip(*found, strict=True):
         rows = all_of_them[-len(some_of_them) :]
         alike = rows.shape == some_of_them.shape and torch.allclose(
@@ -513,6 +508,9 @@ def _all_rows(rows: torch.Tensor, sizes: list[int]) -> Any:
     return _AllRows.apply(rows, sizes)  # type: ignore[no-untyped-call]
 
 
+_SETTINGS = (bool, Real, str, bytes, torch.device, torch.dtype)
+
+
 def _each_tensor(value: Any, function: Callable[[Any], Any], of_model: bool = False) -> Any:
     """``value`` with ``function`` of each tensor and array in it; numbers and the like stay."""
     rows = getattr(value, "ndim", 0) if hasattr(value, "__array__") else 0
@@ -524,7 +522,9 @@ def _each_tensor(value: Any, function: Callable[[Any], Any], of_model: bool = Fa
     if isinstance(value, (tuple, list)):
         parts = [_each_tensor(part, function, of_model) for part in value]
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
-    return value
+    if value is None or hasattr(value, "__array__") or isinstance(value, _SETTINGS):
+        return value
+    raise TypeError(f"only tensors are divided by rows, not {type(value).__name__}")
 
 
 def _rows_of_ranks(tensors: list[Any], device: torch.device) -> list[int]:

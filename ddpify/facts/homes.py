@@ -60,6 +60,7 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
         return None
     depth = len(bind.where.stack)
     after = [e for e in events if e.where.frame.stack[:depth] == bind.where.stack]
+    after = [e for e in after if not _is_late(e, depth, _forwards(m, things))]
     anchor, frame = max([*after, bind], key=_order), bind.where.frame
     if last.order > anchor.order and "." in bind.target:
         anchor, frame = last, _method_around(last, bind) or frame
@@ -139,6 +140,12 @@ def _steps(m: Machine, things: tuple[Thing, ...]) -> list[Where]:
     steps = [e.where for e in m.events if isinstance(e, Call) and e.name == ".backward"]
     calls = _forwards(m, things)
     return [s for s in steps if any(not _other_way(call.call.where, s) for call in calls)]
+
+
+def _is_late(event: Event, depth: int, calls: list[Forward]) -> bool:
+    """``train(model)``, which moves the model and calls it: after that it would be too late."""
+    way = event.where.stack[: depth + 1]
+    return len(way) > depth and any(f.call.where.stack[: depth + 1] == way for f in calls)
 
 
 def _is_missed(event: Event, steps: list[Where]) -> bool:

@@ -110,10 +110,15 @@ def _place(tree: Tree, node: ast.expr | None) -> int | None:
     name = _root(node) if node is not None else ""
     for loop in tree.ancestors(node) if node is not None and name else ():
         if isinstance(loop, ast.For):
-            tuples = [t for t in ast.walk(loop.target) if isinstance(t, ast.Tuple)]
+            unpacked = (n for n in loop.body if isinstance(n, ast.Assign))
+            given = [n for n in unpacked if ast.unparse(n.value) == ast.unparse(loop.target)]
+            heads = (loop.target, *(target for n in given for target in n.targets))
+            tuples = [t for head in heads for t in ast.walk(head) if isinstance(t, ast.Tuple)]
             names = [[ast.unparse(one) for one in t.elts] for t in tuples]
             found = [entries.index(name) for entries in names if name in entries]
-            if len(found) == 1 and all(_keeps(n, name) for s in loop.body for n in ast.walk(s)):
+            if len(found) == 1 and all(
+                _keeps(n, name) for s in loop.body if s not in given for n in ast.walk(s)
+            ):
                 return found[0]
     return None
 

@@ -82,22 +82,25 @@ class _Program:
     def _of_forward(self, forward: Forward) -> Iterator[Why]:
         """What one call of a model is given, and gives."""
         call = forward.call
-        if parallel_axes(self.first, [forward]) == {0}:
+        result = whole_forwards.result_of(self.m, forward)
+        found = [result] if result is not None else []
+        found += [part for value in found for one in value.things for part in parts_of(one)]
+        parallel = parallel_axes(self.first, [forward]) == {0}
+        if any(self._is_number(forward, value, parallel) for value in (*found, call.result)):
+            yield call.site, "the model gives a number for all samples"
+        if parallel:
             return  # nn.DataParallel divides the same
         if call.star or call.bound:
             yield call.site, "what the model is given is not followed"
         elif not self._is_given_rows(forward):
             yield call.site, "along which axis the model takes samples is not known"
-        result = whole_forwards.result_of(self.m, forward)
-        found = [result] if result is not None else []
-        found += [part for value in found for one in value.things for part in parts_of(one)]
         if result is None:
             yield call.site, "the model compares samples, or keeps something of them"
         elif any(value.axis for value in found):
             yield call.site, "the model moves the axis of samples"
-        elif any(self._is_number(forward, value) for value in (*found, call.result)):
-            yield call.site, "the model gives a number for all samples"
-        elif result.things and self._gives_states() and not all_rows(forward.model, len(call.args)):
+        elif result.things and not (
+            all(map(_has_rows, found[1:])) or all_rows(forward.model, len(call.args))
+        ):
             yield call.site, "whether each output has a row for each sample is not known"
 
     def _is_given_rows(self, forward: Forward) -> bool:
@@ -124,17 +127,17 @@ class _Program:
 
     def _are_made_anew(self, forward: Forward) -> bool:
         """Whether a pass makes all that the model is given: noise, labels, no adjacency."""
-        loop, tree = forward.call.where.loop, self.m.tree(forward.call.site.path)
-        node, call = (tree.statement(loop.site) if loop else None), tree.expression(
-            forward.call.site
-        )
+        site, loop = forward.call.site, forward.call.where.loop
+        tree = self.m.tree(site.path)
+        node, call = tree.statement(loop.site) if loop else None, tree.expression(site)
         given = (*call.args, *call.keywords) if isinstance(call, ast.Call) else ()
         made = stored([node]) if isinstance(node, ast.For | ast.While) else set()
         return bool(given) and {name for one in given for name in loaded(one)} <= made
 
-    def _is_number(self, forward: Forward, value: Value) -> bool:
+    def _is_number(self, forward: Forward, value: Value, parallel: bool) -> bool:
         """A loss, or what may be one."""
-        if value.measure is not Measure.MIXED or not forward.output.detail(OpenLoss):
+        open_loss = value.measure is Measure.MIXED and forward.output.detail(OpenLoss)
+        if not open_loss or parallel:
             return value.measure in NO_ROWS
         return any(_reduces(n) for info in self._classes() for n in ast.walk(info.node))
 
@@ -184,6 +187,13 @@ def _is_of_module(function: FunctionInfo | None) -> bool:
     """Whether code is a method of a module: what it looks at is of the same rows."""
     bases = function.owner.external_bases() if function and function.owner else ()
     return any(base.startswith("torch.nn.") for base in bases)
+
+
+def _has_rows(value: Value) -> bool:
+    """One of several outputs, or a list of such."""
+    lists = value.of(Kind.ITERATOR, Kind.TUPLE)
+    inner = [part for thing in lists for part in (*(thing.items or ()), thing.inner) if part]
+    return all(map(_has_rows, inner)) if inner else value.rows
 
 
 def _parts(value: Value) -> tuple[Value, ...]:

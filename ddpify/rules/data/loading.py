@@ -16,7 +16,6 @@ from ddpify.facts.values import Thing, Value
 from ddpify.names import INSTALLED
 from ddpify.rules.base import Finding, Severity
 from ddpify.rules.data import orders, streams
-from ddpify.rules.data.apart import is_evaluated
 from ddpify.rules.data.derived import shared
 from ddpify.rules.edits import proof
 
@@ -42,7 +41,8 @@ def shared_loading(facts: Facts) -> Iterable[Finding]:
 
 def _is_plain(facts: Facts, loader: Loader) -> bool:
     call = loader.call
-    if call.star or call.bound or is_evaluated(loader) or streams.why_not(loader):
+    shown = any(loop.function in facts.helpers for loop in loader.evaluations if loop.function)
+    if call.star or call.bound or shown or streams.why_not(loader):
         return False
     taken = any(orders.taken_apart(facts, c, loader) for c in facts.named("builtins.iter"))
     return not taken and all(_of_torch(call, thing) for thing in loader.things)
