@@ -473,10 +473,8 @@ def _check_rows(module: nn.Module, args: Any, kwargs: Any) -> None:
     """Raise where the outputs for the second half of a batch are not those for all of it."""
     found: list[list[torch.Tensor]] = [[], []]
     try:
-        for outputs, share in zip(found, (1, 2), strict=True):
-            given = _each_tensor(
-                (args, kwargs), lambda whole: whole[-(len(whole) // share) :]
-            )
+        halves = _each_tensor((args, kwargs), lambda whole: whole[len(whole) // 2 :])
+        for outputs, given in zip(found, ((args, kwargs), halves), strict=True):
             with _draws_of(0):
                 before = torch.get_rng_state()
                 made = copy.deepcopy(module).eval()(*given[0], **given[1])  # which keeps its state

@@ -88,6 +88,9 @@ class _Program:
         parallel = parallel_axes(self.first, [forward]) == {0}
         if any(self._is_number(forward, value, parallel) for value in (*found, call.result)):
             yield call.site, "the model gives a number for all samples"
+        several = bool(result is not None and result.things)
+        if several and any(_turns(n) for info in self._classes() for n in ast.walk(info.node)):
+            yield call.site, "whether each output has a row for each sample is not known"
         if parallel:
             return  # nn.DataParallel divides the same
         if call.star or call.bound:
@@ -230,6 +233,15 @@ def _reduces(node: ast.AST) -> bool:
     library = ast.unparse(node.func).startswith(("torch.", "F.", "np."))
     told = len(node.args) > library or bool(node.keywords)
     return (name in ("mean", "sum", "norm") and not told) or "loss" in name.lower()
+
+
+def _turns(node: ast.AST) -> bool:
+    """``x.permute(2, 0, 1, 3)``: something else than samples lies along the first axis."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    axes = [one.value for one in node.args if isinstance(one, ast.Constant)]
+    first = node.func.attr == "permute" and axes[:1] not in ([0], [])
+    return first or (node.func.attr == "transpose" and 0 in axes)
 
 
 def _is_setting(value: Value) -> bool:
