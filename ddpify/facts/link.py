@@ -107,9 +107,8 @@ def _of_whole_batches(
     unwraps = evaluation.unwraps(readings.of(wrapped))
     target = readings.of(replace(wrapped, unwraps=frozenset(site for site, _ in unwraps)))
     facts = gather(readings.project, target, models, status)
-    kept = sorted(facts.model_shapes | facts.first_batches)
-    why = (kept[0], "the size of a batch is kept inside of the model") if kept else None
-    why = why or splitting.why_whole(readings.first, readings.of(wrapped), models, by_rows)
+    kept = facts.model_shapes | facts.first_batches
+    why = splitting.why_whole(readings.first, readings.of(wrapped), models, by_rows, kept)
     return with_escapes(replace(facts, unwraps=unwraps, whole_batches=True, unsplit=why))
 
 

@@ -44,13 +44,17 @@ def why_whole(
     m: Machine,
     models: tuple[Model, ...],
     by_rows: frozenset[Site],
+    sizes: frozenset[Site],
 ) -> Why | None:
     """Why ranks cannot compute the rows of whole batches; None where they can.
 
     ``first`` reads the program as it stands, ``m`` as it would be; ``by_rows`` are loops whose
-    batches have their samples along the first axis.
+    batches have their samples along the first axis, ``sizes`` are where a shape is kept that is
+    that of a batch.
     """
-    return next(_Program(first, m, models, by_rows).reasons(), None)
+    if not models:
+        return None  # there is nothing to wrap: others say so
+    return next(_Program(first, m, models, by_rows, sizes).reasons(), None)
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,7 @@ class _Program:
     m: Machine
     models: tuple[Model, ...]
     by_rows: frozenset[Site]
+    sizes: frozenset[Site]
 
     def reasons(self) -> Iterator[Why]:
         calls = roles.calls_of(self.m)
@@ -101,9 +106,7 @@ class _Program:
             yield call.site, "the model compares samples, or keeps something of them"
         elif any(value.axis for value in found):
             yield call.site, "the model moves the axis of samples"
-        elif result.things and not (
-            all(map(_has_rows, found[1:])) or all_rows(forward.model, len(call.args))
-        ):
+        elif several and self._gives_states() and not all_rows(forward.model, len(call.args)):
             yield call.site, "whether each output has a row for each sample is not known"
 
     def _is_given_rows(self, forward: Forward) -> bool:
@@ -159,7 +162,7 @@ class _Program:
             for node in ast.walk(info.node):
                 if isinstance(node, ast.Call) and _pads(node):
                     yield info.module.source.site(node), "a rank would pad to its own longest row"
-        for site in sorted(sized(self.m) | whole_shapes(self.m)):
+        for site in sorted(sized(self.m) | whole_shapes(self.m) | self.sizes):
             if any(site.within(info.site) for info in self._classes()):
                 yield site, "the size of the whole batch is a number inside of the model"
 
@@ -190,13 +193,6 @@ def _is_of_module(function: FunctionInfo | None) -> bool:
     """Whether code is a method of a module: what it looks at is of the same rows."""
     bases = function.owner.external_bases() if function and function.owner else ()
     return any(base.startswith("torch.nn.") for base in bases)
-
-
-def _has_rows(value: Value) -> bool:
-    """One of several outputs, or a list of such."""
-    lists = value.of(Kind.ITERATOR, Kind.TUPLE)
-    inner = [part for thing in lists for part in (*(thing.items or ()), thing.inner) if part]
-    return all(map(_has_rows, inner)) if inner else value.rows
 
 
 def _parts(value: Value) -> tuple[Value, ...]:
