@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.facts import carried, passes
+from ddpify.facts import carried, passes, roles
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Access, Bind, Call, LoopEnd, Where
 from ddpify.facts.joining import is_zero
@@ -155,7 +155,7 @@ def _remembers(m: Machine, call: Call, loop: Loop) -> bool:
     """
     if not _inside(call.where, loop):
         return False
-    if call.name in ("builtins.next", ".next", ".__next__"):
+    if call.name in roles.NEXT:
         return True
     if not any(is_local(m, value) for value in (*call.args, *call.kwargs.values())):
         return False

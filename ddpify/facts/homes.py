@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts.events import Access, Bind, Call, Forward, Where
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import Home
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer, whole
@@ -220,9 +221,20 @@ def _moves_it(call: Call, receiver: Value, things: tuple[Thing, ...]) -> bool:
 
 
 def _drawn(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
-    """``torch.nn.init.normal_(p)`` for parameters of the model."""
-    calls = (e for e in m.events if isinstance(e, Call) and e.name.startswith(_DRAWS) and e.args)
-    return [c for c in calls if _has(c.args[0], things)]
+    """``torch.nn.init.normal_(p)`` and ``p.data.normal_()`` for parameters of the model."""
+    calls = [e for e in m.events if isinstance(e, Call)]
+    drawn = [c for c in calls if c.name.startswith(_DRAWS) and c.args and _has(c.args[0], things)]
+    written = (c for c in calls if c.receiver is not None and _writes(c.name))
+    return [*drawn, *(c for c in written if c.receiver and _is_of(c.receiver, things))]
+
+
+def _writes(name: str) -> bool:
+    return name.startswith(".") and name.endswith("_") and not name.endswith("__")
+
+
+def _is_of(value: Value, things: tuple[Thing, ...]) -> bool:
+    """Whether a value is of the model's: before it is called nothing else is made from it."""
+    return _has(value, things) or any(whole(t) in things for t in flat_deps(value))
 
 
 def _owners(value: Value) -> list[Thing]:
@@ -231,7 +243,9 @@ def _owners(value: Value) -> list[Thing]:
 
 
 def _is_in_place(call: Access | Call) -> bool:
-    return isinstance(call, Access) or call.name in _IN_PLACE or call.name.startswith(_DRAWS)
+    if isinstance(call, Access) or call.name in _IN_PLACE:
+        return True
+    return call.name.startswith(_DRAWS) or _writes(call.name)
 
 
 def _namable(target: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddpify.facts.details import Divided, NumbersPasses, Optimized, call_that_made
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.gradients import behind
@@ -14,6 +16,7 @@ from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.source import Site
 
 COUNTERS = ("builtins.range", "itertools.count")
+NEXT = ("builtins.next", ".next", ".__next__")
 
 
 def calls_of(m: Machine) -> tuple[Call, ...]:
@@ -108,9 +111,12 @@ def training_loops(calls: tuple[Call, ...]) -> tuple[TrainingLoop, ...]:
         outer = _begun_in(outer, call) or outer
         counting = [x for x in outer if counts(x)]
         epoch = next(iter(counting or outer), None)
-        loaders = made_by_calls(loaders_in(batch.over) or _fed_by_next(call))
+        over = loaders_in(batch.over)
+        fed = _fed_by_next(call, _taken_in(calls, batch) if over else None)
         key = (batch.site, call.where.stack)
-        found.setdefault(key, TrainingLoop(batch, epoch, loaders, call))
+        loop = found.setdefault(key, TrainingLoop(batch, epoch, (), call))
+        loaders = dict.fromkeys((*loop.loaders, *made_by_calls((*over, *fed))))
+        found[key] = replace(loop, loaders=tuple(loaders))
     return tuple(found.values())
 
 
@@ -148,13 +154,26 @@ def _begun_in(loops: list[Loop], call: Call) -> list[Loop]:
     return [x for x in loops if any(batch.born.within(x.site) for batch in batches)]
 
 
-def _fed_by_next(call: Call) -> tuple[Thing, ...]:
-    """Loaders whose batches (``next(iterator)``) the loss was computed from."""
+def _taken_in(calls: tuple[Call, ...], loop: Loop) -> frozenset[Thing]:
+    """What calls of ``next`` in a loop give, or make something of."""
+    taken = (c.result for c in calls if c.name in NEXT and loop in c.where.loops())
+    return frozenset(thing for value in taken for thing in flat_deps(value))
+
+
+def _fed_by_next(call: Call, taken: frozenset[Thing] | None) -> tuple[Thing, ...]:
+    """Loaders whose batches (``next(iterator)``) the loss was computed from.
+
+    Of a loop over another loader only those whose batches are ``taken`` in it.
+    """
     value = call.receiver
     batches = value.dep(Kind.BATCH) if value is not None else ()
-    found = [t for b in batches if b.inner is not None for t in b.inner.things]
-    gathered = value.dep(Kind.LOADER) if value is not None else ()
+    found = [t for b in batches if b.inner is not None for t in b.inner.things if _in(b, taken)]
+    gathered = value.dep(Kind.LOADER) if value is not None and taken is None else ()
     return tuple(dict.fromkeys([*found, *gathered]))
+
+
+def _in(batch: Thing, taken: frozenset[Thing] | None) -> bool:
+    return taken is None or batch in taken
 
 
 def loaders(

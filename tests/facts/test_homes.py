@@ -58,6 +58,16 @@ MOVED = [
     PROGRAM.replace("Net()  #: home", "Net()")
     .replace('        load(self.net, "net.pt")\n', "        self.net.to(self.device)\n")
     .replace(FIRST, f"        self.net.to(self.device)  #: home\n{FIRST}"),
+    PROGRAM.replace("Net()  #: home", "Net()")
+    .replace(FIRST, f"        self.net.begin(0.1)  #: home\n{FIRST}")
+    .replace(
+        "        self.layer = nn.Linear(4, 1)\n",
+        "        self.layer = nn.Linear(4, 1)\n\n    def begin(self, std):\n"
+        "        for name in self._modules:\n            draw(self._modules[name], std)\n",
+    )
+    .replace(
+        "class Net", "def draw(part, std):\n    part.weight.data.normal_(0, std)\n\n\nclass Net", 1
+    ),
 ]
 
 

@@ -12,6 +12,7 @@ HEAD = """loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)),
 net = nn.Linear(4, 1)  #: home
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
 """
+BESIDE = "other = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)  #: training\n"
 
 
 def step(indent: int, x: str = "x", y: str = "y") -> str:
@@ -129,6 +130,18 @@ FLOWS = [
         "    while i < len(loader):\n        for _ in range(2):  #: batches\n"
         f"            x, y = next(batches)\n            i += 1\n{step(12)}",
         id="some-batches-of-an-epoch-at-a-time",
+    ),
+    pytest.param(
+        f"{HEAD}{BESIDE}for epoch in range(3):  #: epoch\n    more = iter(other)\n"
+        f"    for x, y in loader:  #: batches\n        x = x + next(more)[0]\n{step(8)}",
+        id="batches-taken-beside-those-of-the-loop",
+    ),
+    pytest.param(
+        f"{HEAD}{BESIDE}first, second = enumerate(loader), enumerate(other)\n"
+        f"for number in range(100):  #: batches\n    _, (x, y) = first.__next__()\n"
+        f"    nn.functional.mse_loss(net(x), y).backward()\n"
+        f"    _, (x, y) = second.__next__()\n{step(4)}",
+        id="a-backward-for-each-loader",
     ),
 ]
 

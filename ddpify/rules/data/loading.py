@@ -23,11 +23,13 @@ from ddpify.rules.edits import proof
 def shared_loading(facts: Facts) -> Iterable[Finding]:
     """Yield one finding per loader whose batches ranks can load together."""
     trained = {thing for loop in facts.training for thing in loop.loaders}
+    # What no loop goes over, perhaps of one rank alone, does no harm beside it.
+    idle = {t for x in facts.loaders if Role.EVALUATION not in x.roles for t in x.things}
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or not _is_plain(facts, loader):
             continue
         mine = [thing for thing in loader.things if thing in trained]
-        edits = [shared(facts, thing, trained, "share_loading") for thing in mine]
+        edits = [shared(facts, thing, trained | idle, "share_loading") for thing in mine]
         if None not in edits and not facts.named(f"{INSTALLED}.share_loading"):
             yield Finding(
                 "DDP202",
