@@ -11,8 +11,6 @@ from ddpify.facts.roles import whole
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Detail, Kind, Thing, Value, one
 
-DEEPCOPY = "copy.deepcopy"
-
 
 @dataclass(frozen=True, eq=False)
 class CopyOf(Detail):

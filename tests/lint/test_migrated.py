@@ -23,6 +23,7 @@ EXISTS = "exist_ok=True: no harm in several processes"
 ALONE = "rank 0 alone uses the file, under whichever name"
 FOLDER = "which files a folder holds, and since when, is not followed"
 WORKERS = "what a loader's workers seed themselves with is not followed"
+SETS = "the order in which a set gives its members is not followed"
 CACHE = "a file that each rank asks for and writes itself: a race only where ranks are late"
 RACE = "a name that rank 0 may take before another rank has looked: which is first is not followed"
 # What the linter does not say of these, and why it is no bug of a program on several ranks.
@@ -36,6 +37,7 @@ KNOWN = {
     "DDP203-2": EACH,
     "DDP205-0": WHOLE,
     "DDP205-10": WHOLE,
+    "DDP220-0": SETS,
     "DDP304-0": "all ranks evaluate the wrapper in step; on some of them only it is DDP804",
     "DDP305-3": "the layers of a library's model are not seen: it may have no batch norm",
     "DDP403-0": "`enable_grad()` under `no_grad()` is not followed",
