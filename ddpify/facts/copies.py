@@ -10,6 +10,9 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import whole
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Detail, Kind, Thing, Value, one
+from ddpify.python import words
+
+DEEPCOPY = words.DEEPCOPY
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts.events import Access, Bind, Call, Forward, Where
-from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import Home
+from ddpify.facts.prepared import DRAWS, prepared, writes
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import models_of_optimizer, whole
 from ddpify.facts.scopes import Frame
@@ -28,7 +28,6 @@ _IN_PLACE = (
     ".load_state_dict",
     ".requires_grad_",
 )  # they move nothing and make no parameters
-_DRAWS = "torch.nn.init."
 _CASTS = f"{APEX_AMP}initialize"  # which refuses a model that is wrapped
 
 Event = Access | Bind | Call
@@ -45,8 +44,7 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     called = _first_call(m, things)
     moves: list[Access | Call] = []
     moves += [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
-    moves += [c for c in _drawn(m, things) if c.order < called]
-    moves += [a for a in _frozen(m, things) if a.order < called]
+    moves += [e for e in prepared(m, things) if e.order < called]
     steps = _steps(m, things)
     moves = [
         c for c in moves if not _is_in_place(c) or not (_is_in(c, rounds) or _is_missed(c, steps))
@@ -198,19 +196,6 @@ def _models(value: Value) -> set[Thing]:
     }
 
 
-def _frozen(m: Machine, things: tuple[Thing, ...]) -> list[Access | Call]:
-    """Where some of the parameters are frozen, or others: ``p.requires_grad = "head" in name``."""
-    calls = (e for e in m.events if isinstance(e, Call) and e.name == ".requires_grad_")
-    given = [c for c in calls if c.receiver is not None and _has(c.receiver, things)]
-    stored = (a for a in m.events.accesses("requires_grad") if a.stored)
-    return [*given, *(a for a in stored if _has(a.base, things))]
-
-
-def _has(value: Value, things: tuple[Thing, ...]) -> bool:
-    """Whether a value is a parameter of the model, or made from one."""
-    return any(t in things for t in _owners(value))
-
-
 def _moves_it(call: Call, receiver: Value, things: tuple[Thing, ...]) -> bool:
     """Whether all of the model is moved, or a part of it changed: ``net.head.apply(draw)``.
 
@@ -220,32 +205,10 @@ def _moves_it(call: Call, receiver: Value, things: tuple[Thing, ...]) -> bool:
     return parts or any(t in things and t.part_of is None for t in receiver.things)
 
 
-def _drawn(m: Machine, things: tuple[Thing, ...]) -> list[Call]:
-    """``torch.nn.init.normal_(p)`` and ``p.data.normal_()`` for parameters of the model."""
-    calls = [e for e in m.events if isinstance(e, Call)]
-    drawn = [c for c in calls if c.name.startswith(_DRAWS) and c.args and _has(c.args[0], things)]
-    written = (c for c in calls if c.receiver is not None and _writes(c.name))
-    return [*drawn, *(c for c in written if c.receiver and _is_of(c.receiver, things))]
-
-
-def _writes(name: str) -> bool:
-    return name.startswith(".") and name.endswith("_") and not name.endswith("__")
-
-
-def _is_of(value: Value, things: tuple[Thing, ...]) -> bool:
-    """Whether a value is of the model's: before it is called nothing else is made from it."""
-    return _has(value, things) or any(whole(t) in things for t in flat_deps(value))
-
-
-def _owners(value: Value) -> list[Thing]:
-    given = value.dep(Kind.PARAMETERS)
-    return [whole(owner) for one in given if one.inner is not None for owner in one.inner.things]
-
-
 def _is_in_place(call: Access | Call) -> bool:
     if isinstance(call, Access) or call.name in _IN_PLACE:
         return True
-    return call.name.startswith(_DRAWS) or _writes(call.name)
+    return call.name.startswith(DRAWS) or writes(call.name)
 
 
 def _namable(target: str) -> bool:

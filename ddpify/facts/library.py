@@ -114,7 +114,7 @@ def _handed_on(m: Machine, f: Frame, name: str, call: Call) -> Value | None:
     """What calls, binds, wraps or goes through what it is given."""
     if name == words.PARTIAL and call.args:
         return _partial(call)
-    if name == words.DEEPCOPY and call.args:
+    if name == copies.DEEPCOPY and call.args:
         return copies.deepcopy(m, f, call)
     if name in PASS_THROUGH and call.args:
         return call.args[0]

@@ -59,6 +59,19 @@ MOVED = [
     .replace('        load(self.net, "net.pt")\n', "        self.net.to(self.device)\n")
     .replace(FIRST, f"        self.net.to(self.device)  #: home\n{FIRST}"),
     PROGRAM.replace("Net()  #: home", "Net()")
+    .replace("        self.layer = nn.Linear(4, 1)\n", "        self.layer = Encoder().layer\n")
+    .replace(
+        "class Net",
+        "class Encoder(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.layer = nn.Linear(4, 1)\n\n\nclass Net",
+        1,
+    )
+    .replace(
+        FIRST,
+        "        for p in self.net.layer.parameters():  #: home\n"
+        f"            p.requires_grad = False\n{FIRST}",
+    ),
+    PROGRAM.replace("Net()  #: home", "Net()")
     .replace(FIRST, f"        self.net.begin(0.1)  #: home\n{FIRST}")
     .replace(
         "        self.layer = nn.Linear(4, 1)\n",

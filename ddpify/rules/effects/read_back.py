@@ -22,7 +22,12 @@ WRITES = frozenset(
 
 def is_read(facts: Facts, call: Call) -> bool:
     """Whether a file that is opened for reading and writing may be read."""
-    return _reads_too(call) and not all(_writes(*use) for use in _uses(facts, call) or ((None,),))
+    return _reads_too(call) and not _only_written(facts, call)
+
+
+def _only_written(facts: Facts, call: Call) -> bool:
+    uses = _uses(facts, call)
+    return bool(uses) and all(_writes(*use) for use in uses)
 
 
 def read_only(facts: Facts, call: Call) -> tuple[Edit, ...]:
@@ -31,10 +36,11 @@ def read_only(facts: Facts, call: Call) -> tuple[Edit, ...]:
     mode, site = call.arg(1, "mode"), call.kwarg_sites.get("mode")
     if site is None and len(call.arg_sites) > 1:
         site = call.arg_sites[1]
-    plain = mode is not None and isinstance(mode.const, str) and mode.const.startswith("r+")
-    if not plain or site is None or not uses or any(_changes(*use) for use in uses):
+    text = mode.const if mode is not None and isinstance(mode.const, str) else ""
+    plain = text.startswith("r+") and bool(uses)
+    if site is None or not plain or any(_changes(*use) for use in uses):
         return ()
-    return (edit(facts, How.REPLACE, site, json.dumps(str(mode.const).replace("+", ""))),)
+    return (edit(facts, How.REPLACE, site, json.dumps(text.replace("+", ""))),)
 
 
 def _reads_too(call: Call) -> bool:
@@ -62,9 +68,9 @@ def _name(node: ast.stmt | None, opened: ast.expr | None) -> str:
     return target.id if isinstance(target, ast.Name) else ""
 
 
-def _writes(tree: Tree | None, node: ast.AST | None = None) -> bool:
+def _writes(tree: Tree, node: ast.AST) -> bool:
     """Whether a use of an open file takes nothing from it."""
-    above = tree.parent(node) if tree is not None and node is not None else None
+    above = tree.parent(node)
     if isinstance(above, ast.Subscript) and above.value is node:
         return isinstance(above.ctx, (ast.Store, ast.Del)) or _writes(tree, above)
     return isinstance(above, ast.Attribute) and above.attr in WRITES

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
+from ddpify.facts.copies import DEEPCOPY
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.through import goes_through
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Value
-from ddpify.python.words import DEEPCOPY
 from ddpify.ranks import words
 from ddpify.ranks.events import Read
 from ddpify.ranks.model import RankValue
