@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+
 from ddpify.facts import roles
 from ddpify.facts.details import Wrapper
 from ddpify.facts.events import Bind
@@ -40,19 +42,41 @@ def _made_together(m: Machine) -> dict[Thing, tuple[Thing, ...]]:
 
 
 def _alternatives(m: Machine, models: tuple[Thing, ...]) -> list[set[Thing]]:
-    """Split an optimizer's models by variable: what one name may hold is one model."""
+    """Split an optimizer's models by variable: what one name may hold is one model.
+
+    In rounds of a loop a name holds one after the other: ``for net in (maker, judge)``. Those
+    that have no other name are one model.
+    """
     left = set(models)
+    held = [e for e in m.events if isinstance(e, Bind) and not left.isdisjoint(e.value.things)]
+    found = _merged([e for e in held if not _is_of_rounds(m, e)], left)
+    left = left.difference(*found)
+    found += _merged(held, left)
+    left = left.difference(*found)
+    return found + [{t} for t in sorted(left, key=lambda t: t.serial)]
+
+
+def _merged(binds: list[Bind], models: set[Thing]) -> list[set[Thing]]:
     found: list[set[Thing]] = []
-    for event in m.events:
-        if isinstance(event, Bind):
-            held = {t for t in event.value.things if t in left}
-            merged = [g for g in found if g & held]
-            if held and not merged:
-                found.append(held)
-            elif held:
-                merged[0].update(held)
-    rest = left - {t for g in found for t in g}
-    return found + [{t} for t in sorted(rest, key=lambda t: t.serial)]
+    for bind in binds:
+        held = models.intersection(bind.value.things)
+        merged = [g for g in found if g & held]
+        if held and not merged:
+            found.append(held)
+        elif held:
+            merged[0].update(held)
+    return found
+
+
+def _is_of_rounds(m: Machine, bind: Bind) -> bool:
+    """Whether a name is that of a loop or a comprehension."""
+    tree = m.tree(bind.site.path)
+    node: ast.AST | None = tree.expression(bind.site)
+    above = tree.parent(node) if node is not None else None
+    while isinstance(above, (ast.Tuple, ast.List, ast.Starred)):
+        node, above = above, tree.parent(above)
+    loops = (ast.For, ast.AsyncFor, ast.comprehension)
+    return isinstance(above, loops) and above.target is node
 
 
 def wrapped(m: Machine) -> set[Thing]:

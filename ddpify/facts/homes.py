@@ -36,8 +36,9 @@ Event = Access | Bind | Call
 def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     """The home of a model that may be any of ``things``; None when it never has a name."""
     first_use = _first_use(m, things)
-    rounds = _rounds(m, things)
+    rounds, steps = _rounds(m, things), _steps(m, things)
     names = [b for b in _binds(m, things) if _namable(b.target) and not _is_in(b, rounds)]
+    names = [b for b in names if not _is_missed(b, steps)] or names
     made = [b for b in names if b.order < first_use]
     if not made:
         return None
@@ -45,7 +46,6 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     moves: list[Access | Call] = []
     moves += [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
     moves += [e for e in prepared(m, things) if e.order < called]
-    steps = _steps(m, things)
     moves = [
         c for c in moves if not _is_in_place(c) or not (_is_in(c, rounds) or _is_missed(c, steps))
     ]

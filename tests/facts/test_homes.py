@@ -81,10 +81,27 @@ MOVED = [
     .replace(
         "class Net", "def draw(part, std):\n    part.weight.data.normal_(0, std)\n\n\nclass Net", 1
     ),
+    PROGRAM.replace("torch.load(path))\n", "torch.load(path))\n    return net\n").replace(
+        '== "test":', '== "test":\n    run.net = load(run.net, sys.argv[3])'
+    ),
 ]
+# Two that a name holds in turn, in rounds of which nobody knows how many there are.
+IN_TURN = """
+    def both(self, x, times):
+        for net in [self.net, self.other] * times:
+            x = net(x)
+        return x
+"""
+OTHER = "        self.other = Net()  #: home\n"
+TWO = (
+    PROGRAM.replace("    def test", f"{IN_TURN}\n    def test")
+    .replace("#: home\n", f"#: home\n{OTHER}")
+    .replace("SGD(self.net.parameters()", "SGD([*self.net.parameters(), *self.other.parameters()]")
+    .replace("mse_loss(self.net(x), y)", "mse_loss(self.both(x, int(sys.argv[3])), y)")
+)
 
 
-@pytest.mark.parametrize("text", MOVED)
+@pytest.mark.parametrize("text", [*MOVED, TWO])
 def test_a_home_is_where_training_comes_by(text: str, tmp_path: Path) -> None:
     assert found(facts_of(text, tmp_path))["home"] == wanted(text)["home"]
 
