@@ -43,6 +43,11 @@ def entries(*measures: Measure) -> Measure:
     return present.pop() if present in ({SAMPLES}, {PICKED}) else MIXED
 
 
+def operated(name: str, first: Measure, *others: Measure) -> Measure:
+    """The measure of ``first.name(*others)`` for entries: of ``x.sub(y)`` that of ``x - y``."""
+    return entries(first, *others) if name in OPERATIONS else first
+
+
 def compared(given: Iterable[Measure]) -> Measure | None:
     """The measure of a comparison, None when it is not one per entry."""
     present = set(given) - {U}
@@ -97,6 +102,11 @@ KEEPS_BATCH_AXIS = frozenset(
     bfloat16 byte short expand_as repeat chunk split unbind copy astype float32 ravel square flip
     roll fill_ zero_ uniform_ normal_ random_ scatter scatter_""".split()
 ).union(OF_EACH_NUMBER)
+# Of these what is given are operands, as of ``x * y``.
+OPERATIONS = frozenset(
+    """add add_ sub sub_ mul mul_ div div_ pow eq eq_ ne lt gt le ge max min where logical_and
+    logical_or""".split()
+)
 CREATES = frozenset(
     "randn rand zeros ones full empty randint normal Tensor FloatTensor LongTensor".split()
 )

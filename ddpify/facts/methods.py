@@ -53,7 +53,10 @@ def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Val
     results = [_on_thing(m, f, thing, name, call) for thing in able(receiver, name)]
     found = [r for r in results if r is not None]
     if found:
-        return join(*found)
+        made, moved = join(*found), name in RETURNS_SELF and receiver.measure is not Measure.UNIFORM
+        # `torch.Tensor(made_of_a_batch).to(device)` is of that batch still.
+        deps = made.deps | receiver.deps
+        return made.but(deps=deps, measure=receiver.measure) if moved else made
     plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
     plain = without_graph(plain) if name in DETACHES else plain
     return batch_axis.moved(name, call, 0, receiver, rows.method(receiver, name, call, plain))
@@ -283,7 +286,8 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
         mixed = computed(*values, measure=measures.MIXED)
         return tensor_calls.pair(call, mixed) if tensor_calls.gives_pair(name, call, 0) else mixed
     if name in measures.KEEPS_BATCH_AXIS:
-        part = counts.compared(f, name, computed(*values, measure=receiver.measure))
+        measure = measures.operated(name, *(flat_measure(value) for value in values))
+        part = counts.compared(f, name, computed(*values, measure=measure))
         return tensor_calls.pair(call, part) if tensor_calls.gives_pair(name, call, 0) else part
     if name in counts.PICKS:
         return tensor_calls.picked(call, values)

@@ -164,7 +164,9 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         mixed = computed(*call.args, *call.kwargs.values(), measure=Measure.MIXED)
         return pair(call, mixed) if gives_pair(tail, call, 1) else mixed
     if tail in measures.ELEMENTWISE_FUNCTIONS:
-        part = counts.compared(f, tail, computed(*call.args, measure=first.measure))
+        values = (*call.args, *call.kwargs.values())
+        measure = measures.operated(tail, *(flat_measure(value) for value in values))
+        part = counts.compared(f, tail, computed(*call.args, measure=measure))
         return pair(call, part) if gives_pair(tail, call, 1) else part
     return None
 

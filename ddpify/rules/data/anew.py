@@ -47,6 +47,28 @@ def _asked(facts: Facts, loader: Thing, loop: TrainingLoop) -> Iterator[tuple[Si
                 break
 
 
+def drawn_in_constructors(facts: Facts) -> Iterator[Site]:
+    """Draws of data sets that an epoch makes, each in the ``__init__`` of one: the statements.
+
+    ``DataLoader(Listed(names), …)`` where ``Listed`` shuffles the names, to evaluate, too.
+    """
+    epochs = {loop.epoch.site for loop in facts.training if loop.epoch is not None}
+    loaders = [thing for loader in facts.loaders for thing in loader.things]
+    given = [loader_arguments(thing).dataset for thing in loaders]
+    data = {thing.born for value in given if value is not None for thing in value.things}
+    for call in facts.calls:
+        if not call.name.startswith(_STARTS) or _begins_a_stream(call.name):
+            continue
+        own = (f for f in _callers(call) if f.self_thing and f.self_thing.born in data)
+        made = any(f.function is not None and f.function.name == "__init__" for f in own)
+        if made and not epochs.isdisjoint(loop.site for loop in call.where.loops()):
+            yield statement_of(facts, call.site)
+
+
+def _begins_a_stream(name: str) -> bool:
+    return name.endswith("seed") or name in GENERATORS
+
+
 def _callers(call: Call) -> list[Frame]:
     """The frames that a call stands in, the outermost first."""
     frames = [call.where.frame]
@@ -100,5 +122,5 @@ def _draws(frame: Frame, call: ast.Call) -> bool:
     root, dot, rest = ast.unparse(call.func).partition(".")
     held = frame.module.globals.get(root)
     names = [f"{thing.name}{dot}{rest}" for thing in held.things] if held is not None else []
-    seeds = rest.endswith("seed") or any(name in GENERATORS for name in names)
+    seeds = any(map(_begins_a_stream, (rest, *names)))
     return not seeds and any(name.startswith(_STARTS) for name in names)

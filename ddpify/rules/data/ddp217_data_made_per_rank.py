@@ -9,7 +9,7 @@ from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, How, Rule, Severity
-from ddpify.rules.data.anew import drawn_anew, is_alike, stands_alone
+from ddpify.rules.data.anew import drawn_anew, drawn_in_constructors, is_alike, stands_alone
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import BY_HAND, CORRECT, SINGLE, changed
 from ddpify.rules.shared.feeds import dealt_sets, identifiers
@@ -29,21 +29,21 @@ _PATHS = frozenset({"iterdir", "glob", "rglob"})
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per statement in which each epoch draws the data it trains on."""
     done: set[Site] = set()
-    for loop in facts.training:
-        for draw, place in drawn_anew(facts, loop):
-            if place in done or is_alike(facts, place):
-                continue
-            done.add(place)
-            alone = stands_alone(facts, place)
-            yield Finding(
-                "DDP217",
-                draw,
-                "each epoch draws its data anew, and each rank for itself: the sampler's"
-                " indices mean other samples on each rank",
-                Severity.ERROR,
-                (edit(facts, How.INDENT, place, "with same_draws():"),) if alone else (),
-                "" if alone else "draw it in a statement of its own, then run again",
-            )
+    found = [pair for loop in facts.training for pair in drawn_anew(facts, loop)]
+    for draw, place in (*found, *((site, site) for site in drawn_in_constructors(facts))):
+        if place in done or is_alike(facts, place):
+            continue
+        done.add(place)
+        alone = stands_alone(facts, place)
+        yield Finding(
+            "DDP217",
+            draw,
+            "each epoch draws its data anew, and each rank for itself: the sampler's"
+            " indices mean other samples on each rank",
+            Severity.ERROR,
+            (edit(facts, How.INDENT, place, "with same_draws():"),) if alone else (),
+            "" if alone else "draw it in a statement of its own, then run again",
+        )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -129,6 +129,14 @@ _PAIRS = """class Pairs(TensorDataset):
 
 
 """
+_SHUFFLED = """class Listed(TensorDataset):
+    def __init__(self, signals, labels):
+        order = list(range(len(signals)))
+        random.shuffle(order)  # DDP217
+        super().__init__(signals[order], labels[order])
+
+
+"""
 _ROWS = "    data = TensorDataset(torch.randn(512, 32), torch.randint(0, 10, (512,)))\n"
 _APART = (
     "    torch.manual_seed(dist.get_rank())\n    rows = torch.randn(512, 32)  # DDP217\n"
@@ -169,6 +177,18 @@ RULE = Rule(
             ("    fitting", "    pairs = Pairs(signals, labels)\n    fitting"),
             ("        net.train()\n", "        fitting.dataset.pair()\n        net.train()\n"),
             ("def main", f"{_PAIRS}def main"),
+        ),
+        changed(  # in the constructor of what an epoch makes anew
+            SINGLE,
+            ("import argparse\n", "import argparse\nimport random\n"),
+            ("    fitting = DataLoader(TensorDataset(signals[:800], labels[:800]), opt.bs, ", ""),
+            ("shuffle=True)\n", ""),
+            (
+                "        net.train()\n",
+                "        fitting = DataLoader(Listed(signals[:800], labels[:800]), opt.bs)\n"
+                "        net.train()\n",
+            ),
+            ("def main", f"{_SHUFFLED}def main"),
         ),
         changed(BY_HAND, (_ROWS, _APART)),
         changed(BY_HAND, (_ROWS, _DRAWN), ("import os\n", "import os\n\nimport numpy as np\n")),

@@ -11,7 +11,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.through import goes_through
 from ddpify.facts.unwrapping import unwrapped_model
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks import words
 from ddpify.ranks.events import Read
 from ddpify.ranks.model import RankValue
@@ -78,8 +78,8 @@ def _module_attribute(facts: Facts) -> Iterable[Finding]:
     for access in facts.accesses:
         if access.attribute != "module" or not access.base.of(Kind.WRAPPED, Kind.MODEL):
             continue
-        if any("module" in thing.attrs for thing in access.base.of(Kind.MODEL)):
-            continue  # the model's own part of that name
+        if any(map(_keeps_module, access.base.of(Kind.MODEL))):
+            continue
         tree = facts.tree(access.base_site)
         inner = tree.expression(access.base_site)
         outer = tree.parent(inner) if inner is not None else None
@@ -97,6 +97,13 @@ def _module_attribute(facts: Facts) -> Iterable[Finding]:
             Severity.ERROR,
             (edit(facts, How.REPLACE, tree.site(outer), code),),
         )
+
+
+def _keeps_module(model: Thing) -> bool:
+    """Whether a model has a part of that name, and not only was asked for one."""
+    kept = model.attrs.get("module")
+    asked = kept is not None and kept.things and all(p.born == model.born for p in kept.things)
+    return kept is not None and not asked
 
 
 def _handed_over(facts: Facts) -> Iterable[Finding]:
@@ -209,6 +216,11 @@ def _of_inner(read: Read) -> bool:
     return bool(inner) and all(has(thing, read.attribute) for thing in inner)
 
 
+_ASKED = (
+    "    kind = type(judge).__name__  # DDP303\n",
+    "    judge.module.train()  # DDP303\n",
+)
+
 RULE = Rule(
     "DDP303",
     "attribute-of-wrapper",
@@ -241,18 +253,18 @@ RULE = Rule(
                 "gap / count, number)\n        self.board.add_graph(self.pupil)  # DDP303\n",
             ),
         ),
-        changed(
-            LEGACY,
-            (
-                "    torch.save(judge.state",
-                "    kind = type(judge).__name__  # DDP303\n    torch.save(judge.state",
-            ),
+        *(
+            changed(LEGACY, ("    torch.save(judge.state", f"{asked}    torch.save(judge.state"))
+            for asked in _ASKED
         ),
-        changed(
-            LEGACY,
+        changed(  # before the place where it is wrapped now
+            SINGLE,
             (
-                "    torch.save(judge.state",
-                "    judge.module.train()  # DDP303\n    torch.save(judge.state",
+                "    adam = torch.optim.Adam(net.parameters())\n",
+                "    if torch.cuda.device_count() > 1:\n        net = nn.DataParallel(net)\n"
+                "        fitted = list(net.module[0].parameters())  # DDP303\n"
+                "    else:\n        fitted = list(net[0].parameters())\n"
+                "    adam = torch.optim.Adam(fitted)\n",
             ),
         ),
         OVERRIDDEN,
