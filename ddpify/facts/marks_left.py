@@ -76,7 +76,7 @@ def _reads(node: ast.AST) -> str:
 
 def _is_change(call: ast.Call) -> bool:
     name = call.func.attr if isinstance(call.func, ast.Attribute) else ast.unparse(call.func)
-    in_place = name.endswith("_") and not name.endswith("__")
+    in_place = name.endswith("_") and not name.startswith("_")  # no name of torch's
     return in_place or name in CHANGES
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
+from ddpify.facts.marks_left import changes
 from tests.facts.marks import facts_of
 
 TRAIN = """
@@ -76,3 +78,10 @@ def test_an_argument_that_is_called_like_a_module_is_none(tmp_path: Path) -> Non
     text = f"import history\ndef report(epoch, history):\n{body}{SHOWN}{train}"
     assert not facts_of(text, tmp_path).helpers
     assert facts_of(text.replace(body, ""), tmp_path).helpers
+
+
+@pytest.mark.parametrize(("name", "changed"), [("_init_", False), ("xavier_normal_", True)])
+def test_functions_that_change_what_they_are_given(name: str, changed: bool) -> None:
+    (statement,) = ast.parse(f"{name}(weight)").body
+    assert isinstance(statement, ast.Expr)
+    assert changes(statement.value, set()) is changed

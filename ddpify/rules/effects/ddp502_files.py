@@ -13,6 +13,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.effects.effects import gated, opened
+from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
 from ddpify.rules.shared.meetings import at_once, one_was_first
@@ -46,6 +47,8 @@ def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
     if call.name.startswith("logging."):
         code = f"{{}} if {MAIN} else {call.name.split('.')[0]}.NullHandler()"
         return (edit(facts, How.REPLACE, call.site, code),)
+    if is_read(facts, call):
+        return read_only(facts, call)
     return (opened(facts, call),)
 
 
