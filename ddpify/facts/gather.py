@@ -149,6 +149,8 @@ def models_of(
     norms = [c for c in calls if c.name.startswith("torch.nn.BatchNorm")]
     layers = [*norms, *(c for c in calls if _foreign(c))]
     parallel = tuple(c for c in roles.calls_of(first) if c.name.endswith(".DataParallel"))
+    asked = (a for name in ("children", "named_children") for a in first.events.accesses(name))
+    listed = tuple(a.base_site for a in asked if parallel and a.base.of(Kind.WRAPPED))
     wrapped = groups.wrapped(bare)
     again = graph.repeated(bare)
     optimizers = dict(groups.groups(bare))
@@ -164,6 +166,7 @@ def models_of(
             bool({t.born for t in things} & again),
             graph.unused(bare, things),
             parallel,
+            listed,
         )
         for things, home in homes.items()
     )

@@ -12,7 +12,7 @@ from ddpify.facts.events import Access, Bind, Call, Forward, Where
 from ddpify.facts.model import Home
 from ddpify.facts.prepared import DRAWS, prepared, writes
 from ddpify.facts.protocol import Machine
-from ddpify.facts.roles import models_of_optimizer, whole
+from ddpify.facts.roles import calls_of, models_of_optimizer, training_forwards, whole
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.python.words import APEX_AMP
@@ -121,12 +121,11 @@ def _first_use(m: Machine, things: tuple[Thing, ...]) -> int:
 
 
 def _first_call(m: Machine, things: tuple[Thing, ...]) -> int:
-    """When the model is first called: it must be on its device, and wrapped, by then.
-
-    A program that tests instead of training calls it on another way: ``if evaluate: … else: …``.
-    """
+    """When a call first trains the model, moved and wrapped by then; tests may call it before."""
     steps, calls = _steps(m, things), _forwards(m, things)
     ours = [e for e in calls if any(not _other_way(e.call.where, step) for step in steps)]
+    trained = training_forwards(calls_of(m), tuple(ours))
+    ours = [e for e in ours if e.output in trained] or ours
     return min((e.order for e in ours or calls), default=m.now + 1)
 
 

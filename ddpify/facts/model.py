@@ -69,6 +69,7 @@ class Model:
     repeated: bool
     unused: str
     data_parallel: tuple[Call, ...]
+    listed: tuple[Site, ...] = ()  # nn.DataParallel, where it is asked for its `children()`
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +222,8 @@ class Agreement:
 class Facts:
     """One entry's program, read whole.
 
-    ``whole_batches``: as it is where every rank makes whole batches and models compute each its
-    rows of them; ``unsplit`` says why they cannot.
-    """
+    ``whole_batches``: as it is where every rank makes them and models compute each its rows;
+    ``unsplit`` says why not."""
 
     root: str
     entry: Entry

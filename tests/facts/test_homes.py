@@ -58,6 +58,11 @@ MOVED = [
     PROGRAM.replace("Net()  #: home", "Net()")
     .replace('        load(self.net, "net.pt")\n', "        self.net.to(self.device)\n")
     .replace(FIRST, f"        self.net.to(self.device)  #: home\n{FIRST}"),
+    PROGRAM.replace("Net()  #: home", "Net()").replace(
+        FIRST,
+        "        print(self.net(torch.randn(2, 4)).shape)\n"
+        f"        self.net.to(self.device)  #: home\n{FIRST}",
+    ),
     PROGRAM.replace("Net()  #: home", "Net()")
     .replace("        self.layer = nn.Linear(4, 1)\n", "        self.layer = Encoder().layer\n")
     .replace(

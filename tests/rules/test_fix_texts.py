@@ -235,6 +235,20 @@ WRITTEN += [
     ),
 ]
 
+_LISTED = "    torch.save(judge.state"
+WRITTEN += [
+    pytest.param(
+        changed(LEGACY, (_LISTED, f"    inner = {asked}\n{_LISTED}")),
+        f"inner = {written}",
+        1,
+        id=asked,
+    )
+    for asked, written in (
+        ("next(judge.children())[0]", "next(iter([unwrap(judge)]))[0]"),
+        ("list(judge.named_children())", 'list(iter([("module", unwrap(judge))]))'),
+    )
+]
+
 # A model of the project's over one of a library's: its class's own method makes it.
 _IMPORTED = "from transformers import BertModel, BertPreTrainedModel\n"
 _TAGGER = """class Tagger(BertPreTrainedModel):

@@ -19,7 +19,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, SINGLE, TRAINER, changed
-from ddpify.rules.model.overrides import OVERRIDDEN, asked_of_inner, has
+from ddpify.rules.model.overrides import OVERRIDDEN, asked_of_inner, has, of_parallel
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -50,6 +50,7 @@ LOOKS_INSIDE = frozenset({"builtins.print", "builtins.str", "builtins.repr"})
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per attribute, method or hand-over that needs the inner module."""
+    yield from of_parallel(facts)
     yield from _attributes(facts)
     yield from _module_attribute(facts)
     yield from _handed_over(facts)
@@ -57,6 +58,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _attributes(facts: Facts) -> Iterable[Finding]:
     done = {call.receiver_site for call in facts.calls if goes_through(call)}  # see DDP403
+    done |= {site for model in facts.models for site in model.listed}
     for access in facts.accesses:
         wrapped = access.base.of(Kind.WRAPPED)
         same = access.attribute in SAME | ELSEWHERE and not asked_of_inner(facts, access)

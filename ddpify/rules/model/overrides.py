@@ -1,8 +1,9 @@
-"""Methods of torch's modules that a model writes anew, which nobody calls who has the wrapper."""
+"""Methods of torch's modules that a wrapper answers for itself, and models write anew."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from ddpify.facts.events import Access, Call
 from ddpify.facts.fresh import method_of
@@ -10,6 +11,8 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
 from ddpify.ranks.model import RankThing
 from ddpify.ranks.modules import ClassDefinition
+from ddpify.rules.base import Finding, How, Severity
+from ddpify.rules.edits import edit
 from ddpify.rules.examples import SINGLE, changed
 
 # `wrapper.train(mode)` calls that of the model, `wrapper.eval()` its `train(False)`; what is done
@@ -94,3 +97,20 @@ OVERRIDDEN = changed(  # an example of DDP303
         "        net.eval()  # DDP303\n        for signal, label in fit",
     ),
 )
+
+
+def of_parallel(facts: Facts) -> Iterable[Finding]:
+    """Yield a finding per ``next(net.children())`` of an nn.DataParallel: no child of the model."""
+    for site in dict.fromkeys(site for model in facts.models for site in model.listed):
+        call = next((c for c in facts.calls if c.receiver_site == site), None)
+        one = f"unwrap({facts.text(site)})"
+        pair = f'("module", {one})' if call is not None and "named" in call.name else one
+        fix = edit(facts, How.REPLACE, call.site, f"iter([{pair}])") if call is not None else None
+        yield Finding(
+            "DDP303",
+            site,
+            "nn.DataParallel has the model as its only child, the model has its own",
+            Severity.ERROR,
+            (fix,) if fix is not None else (),
+            "" if fix is not None else "ask the model itself",
+        )
