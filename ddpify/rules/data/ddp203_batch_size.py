@@ -104,11 +104,11 @@ def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
         return (edit(facts, How.REPLACE, site, code),)
     given = spread(facts, call, "batch_size")
     if given is not None:
-        own = option_site(facts, call, given, "batch_size")
+        own = option_site(facts, loader, given, "batch_size")
         if own is not None:
-            return (edit(facts, How.REPLACE, own, "per_rank_batch_size({})"),)
-        size = f'per_rank_batch_size({facts.text(given)}["batch_size"])'
-        return (edit(facts, How.REPLACE, given, f'{{**{{}}, "batch_size": {size}}}'),)
+            return (edit(facts, How.REPLACE, own, code),)
+        size = code.replace("{}", f'{facts.text(given)}["batch_size"]')
+        return (edit(facts, How.ENTRY, given, size, "batch_size"),)
     node = facts.tree(call.site).expression(call.site)
     if isinstance(node, ast.Call) and any(k.arg is None for k in node.keywords):
         return ()
