@@ -16,6 +16,8 @@ from ddpify.facts.values import NOTHING, Kind, Measure, Value
 from ddpify.source import Site
 
 _SIZED = (Measure.SAMPLES, Measure.PICKED, Measure.COUNT, Measure.MIXED)
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_TESTS = (ast.If, ast.While, ast.IfExp, ast.Assert, ast.BoolOp, ast.UnaryOp)
 
 
 def first_batches(
@@ -29,6 +31,7 @@ def first_batches(
         and _attribute(bind)
         and not any(map(_is_made_again, _same(bind, binds)))
         and any(_asks(bind, test, values, binds) for test in _tests(bind, trees))
+        and not _is_ordered(bind, trees)
     )
 
 
@@ -94,6 +97,31 @@ def _meant(tree: Tree, node: ast.expr) -> Iterator[ast.expr]:
             isinstance(t, ast.Name) and t.id in names for t in one.targets
         ):
             yield one.value
+
+
+def _is_ordered(bind: Bind, trees: Mapping[str, Tree]) -> bool:
+    """Whether a decision is made of which is more, so that it is one number: the best so far."""
+    if flat_measure(bind.value) is not Measure.MIXED:
+        return False
+    reads = (
+        (tree, node) for tree in trees.values() for node in tree.loads.get(_attribute(bind), ())
+    )
+    return any(_decides(tree, node) for tree, node in reads)
+
+
+def _decides(tree: Tree, node: ast.expr) -> bool:
+    """``if score > self.best``, or ``better = score > self.best`` and ``if better``."""
+    compare = tree.parent(node)
+    if not isinstance(compare, ast.Compare) or not isinstance(compare.ops[0], _ORDERS):
+        return False
+    above = tree.parent(compare)
+    if not isinstance(above, ast.Assign):
+        return isinstance(above, _TESTS)
+    names = {t.id for t in above.targets if isinstance(t, ast.Name)}
+    uses = (
+        n for n in tree.nodes(tree.function(above)) if isinstance(n, ast.Name) and n.id in names
+    )
+    return any(isinstance(tree.parent(use), _TESTS) for use in uses)
 
 
 def _names(node: ast.expr) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import (
+    axis_counts,
     batch_axis,
     containers,
     counts,
@@ -65,7 +66,8 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     if part.axis and part.measure is Measure.PICKED:
         part = part.but(axis=UNKNOWN_AXIS)
     part = rows.subscript(base, node.slice, index, part)
-    return batch_axis.indexed(node.slice, part)
+    part = batch_axis.indexed(node.slice, part)
+    return axis_counts.indexed(base, node.slice, part)
 
 
 def _is_head(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:

@@ -7,17 +7,12 @@ a loss by a method of the model.
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from ddpify.settings import Settings
-from tests.projects import migrated, put
-from tests.support.torchrun import torchrun
+from tests.training.alike import train_alike
 
 pytestmark = [pytest.mark.training, pytest.mark.spread]
 
@@ -358,31 +353,6 @@ PROGRAMS = [
 def test_ranks_train_what_one_process_trains(
     text: str, axis: int | None, line: str, tmp_path: Path
 ) -> None:
-    original = put({"train.py": text}, tmp_path / "original")
-    ranks = put({"train.py": text}, tmp_path / "ranks")
-    migrated(ranks / "train.py", Settings(batch_dim=axis))
-    after = (ranks / "train.py").read_text()
+    after = train_alike(text, tmp_path, Settings(batch_dim=axis))
     assert line in after
     assert after.count("average_gradients(net)\n") == after.count("answer.abs()")
-    wanted = said([sys.executable, "train.py"], original)
-    assert said([sys.executable, "train.py"], ranks) == wanted, "in one process"
-    alone = torch.load(original / "net.pt")
-    assert same(torch.load(ranks / "net.pt"), alone, 0.0)
-    done = torchrun(ranks / "train.py", 2, cwd=ranks)
-    assert done.returncode == 0, done.stderr
-    assert numbers(done.rank_stdout[0]) == pytest.approx(numbers(wanted), abs=2e-9)
-    assert done.rank_stdout[1] == ""
-    assert same(torch.load(ranks / "net.pt"), alone, 1e-12)
-
-
-def said(command: list[str], folder: Path) -> str:
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
-def numbers(text: str) -> list[float]:
-    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
-
-
-def same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], error: float) -> bool:
-    assert list(found) == list(wanted)
-    return all(float((found[name] - wanted[name]).abs().max()) <= error for name in wanted)
