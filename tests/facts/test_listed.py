@@ -57,7 +57,9 @@ NESTED = """    for one, two in zip(fake, real):
         for f, r in zip(one, two):
             loss += (f - r).abs().mean()"""
 FIRST = "    loss = (fake[0] - real[-1]).abs().mean()"
-PARTS = "    (fs, f), (rs, r) = fake, real\n    for a, b in zip(fs, rs):\n        loss += (a - b).abs().mean()"
+PARTS = """    (fs, f), (rs, r) = fake, real
+    for a, b in zip(fs, rs):
+        loss += (a - b).abs().mean()"""
 GROWN = """        outs = {}
         for {}:
             outs.append({})
@@ -69,7 +71,7 @@ ROWS = """        outs = []
 
 
 @pytest.mark.parametrize(
-    "forward, body, wanted",
+    ("forward", "body", "wanted"),
     [
         (GROWN.format("list()", "layer in self.layers", "layer(x)", "outs"), EACH, MEAN),
         (GROWN.format("[]", "i in range(3)", "self.layers[i](x)", "outs"), EACH, MEAN),
