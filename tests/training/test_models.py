@@ -88,6 +88,21 @@ class Pair:
         return x
 
 
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return x + torch.tanh(self.inner(x))
+
+
+def through(model, x):
+    return torch.tanh(model(x))
+
+
+core, other = nn.Linear(6, 6), nn.Linear(6, 6)
+best = other
 nets = {"front": nn.Linear(6, 6), "back": nn.Linear(6, 6)}
 chain = []
 for _ in range(3):
@@ -110,7 +125,9 @@ if last is not None:
     weights += list(last.parameters())
 pair = Pair()
 rows = DataLoader(TensorDataset(torch.randn(40, 6), torch.randn(40, 6)), 8)
+weights += [*core.parameters(), *other.parameters()]
 descent = torch.optim.SGD(weights + pair.weights, lr=0.1)
+around = Around(core)
 for turn in range(2):
     for signal, wanted in rows:
         descent.zero_grad()
@@ -124,6 +141,7 @@ for turn in range(2):
             x = tail(x)
         if last is not None:
             x = last(x)
+        x = through(model=other, x=around(x))
         loss = (x - wanted).square().mean()
         loss.backward()
         descent.step()
@@ -132,6 +150,8 @@ held = {f"{k}.{n}": v for k, net in nets.items() for n, v in net.state_dict().it
 for number, part in enumerate(chain):
     held.update({f"{number}.{n}": v for n, v in part.state_dict().items()})
 held.update(pair.models["one"].state_dict())
+held.update({f"best.{n}": v for n, v in best.state_dict().items()})
+held.update({f"core.{n}": v for n, v in core.state_dict().items()})
 torch.save(held, "net.pt")
 """
 HOMES = (
@@ -140,8 +160,10 @@ HOMES = (
     'self.models["one"] = wrap_model(self.models["one"])\n',
     '            self.models["two"] = wrap_model(self.models["two"])\n',
     "    head = wrap_model(head)\n",
+    "\naround = wrap_model(around)\n",
+    "\nother = wrap_model(other)\n",
     "if tail is not None:\n    tail = wrap_model(tail)\n",
-    "if last is not None:\n    last = wrap_model(last)\n",
+    "\n    last = nn.Linear(6, 6)\n    last = wrap_model(last)\nelif wide:\n",
 )
 
 
