@@ -64,7 +64,7 @@ def _thing_attribute(
     if thing.kind is Kind.EXTERNAL:
         return one(m.external(f"{thing.name}.{name}", m.site(f, node)))
     if isinstance(thing.ref, ClassInfo):
-        known = name == "step" and own_optimizers.steps_as_torch(thing)
+        known = name == "step" and own_optimizers.steps_as_torch(thing, m.modules.values())
         found = thing.ref.lookup(name) if not known else None
         if found is not None:
             return m.bind_method(thing, found, m.site(f, node))

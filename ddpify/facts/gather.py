@@ -15,6 +15,7 @@ from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.first_batch import first_batches
 from ddpify.facts.gradients import behind
 from ddpify.facts.helpers import io_helpers
+from ddpify.facts.made_late import made_late
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
 from ddpify.facts.norms import has_norms
 from ddpify.facts.phases import phases
@@ -178,6 +179,7 @@ def models_of(
             graph.unused(bare, things),
             parallel,
             listed,
+            made_late(bare, graph.classes(bare, things), calls),
         )
         for things, home in homes.items()
     )
