@@ -15,7 +15,8 @@ from ddpify.rules.base import Edit, Finding, How
 from ddpify.source import Site, Source, Span
 
 _AROUND = frozenset({How.GATE, How.INDENT})
-_CHANGING = frozenset({How.REPLACE, How.ARGUMENT})
+_NAMED = frozenset({How.ARGUMENT, How.ENTRY})
+_CHANGING = frozenset({How.REPLACE, *_NAMED})
 
 
 @dataclass(frozen=True)
@@ -189,11 +190,11 @@ def _exclude_in_place(one: Edit, other: Edit) -> bool:
     match one.how:
         case How.DELETE:
             return other.how in _AROUND | _CHANGING
-        case How.REPLACE if other.how is How.ARGUMENT:
+        case How.REPLACE if other.how in _NAMED:
             return "{}" not in one.code
         case How.REPLACE | How.GATE | How.INDENT:
             return other.how is one.how and other.code != one.code
-        case How.ARGUMENT:
+        case How.ARGUMENT | How.ENTRY:
             return other.how is one.how and other.name == one.name
     return False
 

@@ -9,6 +9,7 @@ from ddpify.facts import (
     batch_axis,
     counts,
     keepers,
+    library_losses,
     lookups,
     measures,
     own_optimizers,
@@ -59,6 +60,9 @@ def _thing_attribute(
         m.summaries.looked_up(thing.attrs, name)
     if name in thing.attrs:
         return thing.attrs[name]
+    part = library_losses.entry(m, f, thing, name, node)
+    if part is not None:
+        return part
     if thing.kind is Kind.MODULE:
         return m.module_attribute(thing, name)
     if thing.kind is Kind.EXTERNAL:

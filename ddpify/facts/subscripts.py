@@ -10,6 +10,7 @@ from ddpify.facts import (
     containers,
     counts,
     library,
+    library_losses,
     lookups,
     rows,
     special,
@@ -48,6 +49,7 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         return computed(base, index, measure=Measure.SAMPLES)
     results = [
         special.special(m, f, thing, "__getitem__", (index,), m.site(f, node))
+        or library_losses.entry(m, f, thing, index.const if index.known else None, node)
         or _made_up(m, f, thing, index, m.site(f, node))
         or item_of(thing, index)
         or part_of(thing)

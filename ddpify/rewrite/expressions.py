@@ -5,9 +5,12 @@ Trees are combined, never text: what is inside `{}` keeps its comments and line 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import libcst as cst
 
 from ddpify.rewrite.errors import CodeError
+from ddpify.rules.base import Edit, How
 
 HOLE = "ddpify_hole__"
 
@@ -63,6 +66,16 @@ def template(code: str) -> cst.BaseExpression:
         return cst.parse_expression(code.strip().replace("{}", HOLE))
     except cst.ParserSyntaxError as error:
         raise CodeError(f"not an expression: {code!r}") from error
+
+
+def with_entries(edits: Iterable[Edit]) -> tuple[str, ...]:
+    """What puts a mapping beside the entries that it is to have; nothing where it is to have none.
+
+    ``{**{}, "shuffle": False}``
+    """
+    named = {edit.name: edit.code for edit in edits if edit.how is How.ENTRY}
+    said = ", ".join(f'"{name}": {named[name]}' for name in sorted(named))
+    return (f"{{**{{}}, {said}}}",) if said else ()
 
 
 def quoted_for(code: str, quote: str) -> str:

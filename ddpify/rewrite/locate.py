@@ -22,6 +22,7 @@ from ddpify.source import Source, Span
 _LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.BaseCompoundStatement)
 _WHOLE = (cst.SimpleStatementLine, cst.IndentedBlock)  # unlike a function's, their lines are all
 _AROUND = (How.GATE, How.INDENT)
+_OF_VALUES = (How.ARGUMENT, How.ENTRY)
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class _Finder(cst.CSTVisitor):
         edits = tuple(
             edit
             for edit in self._edits(self._span(node))
-            if edit.how is How.ARGUMENT or (edit.how is How.REPLACE and is_expression(edit.code))
+            if edit.how in _OF_VALUES or (edit.how is How.REPLACE and is_expression(edit.code))
         )
         if not edits or (not isinstance(node, cst.Call) and edits[0].how is How.ARGUMENT):
             return
@@ -154,7 +155,7 @@ class _Finder(cst.CSTVisitor):
         edits = tuple(
             edit
             for edit in self._edits(self._span(node))
-            if edit.how not in (How.ARGUMENT, How.REPLACE)
+            if edit.how not in (*_OF_VALUES, How.REPLACE)
             or (edit.how is How.REPLACE and not self._is_for_value(node, edit))
         )
         if edits:

@@ -8,7 +8,7 @@ import libcst as cst
 
 from ddpify.rewrite.arguments import alias, with_argument, with_names
 from ddpify.rewrite.blocks import Blocks
-from ddpify.rewrite.expressions import quoted_for, replaced
+from ddpify.rewrite.expressions import quoted_for, replaced, with_entries
 from ddpify.rewrite.format import new_statements, refit
 from ddpify.rewrite.imports import ImportPlan
 from ddpify.rewrite.layout import Layout, Statement, is_blank, with_lead
@@ -61,10 +61,10 @@ class Rewriter(cst.CSTTransformer):
         for edit in edits:
             if edit.how is How.ARGUMENT and isinstance(new, cst.Call):
                 new = with_argument(new, edit.name, quoted_for(edit.code, place.quote))
-        for edit in edits:
-            if edit.how is How.REPLACE:
-                code = quoted_for(edit.code, place.quote)
-                new = replaced(new, code, old, place.parent, place.is_tight)
+        codes = [edit.code for edit in edits if edit.how is How.REPLACE]
+        for code in (*with_entries(edits), *codes):
+            code = quoted_for(code, place.quote)
+            new = replaced(new, code, old, place.parent, place.is_tight)
         return new
 
     def _fitted(self, old: Statement, new: Statement) -> Statement:

@@ -14,6 +14,7 @@ START = Span(1, 0, 1, 0)
 SHORT = {
     "replace": How.REPLACE,
     "argument": How.ARGUMENT,
+    "entry": How.ENTRY,
     "before": How.BEFORE,
     "after": How.AFTER,
     "gate": How.GATE,
@@ -42,7 +43,7 @@ def edit(
     statement.
     """
     how = SHORT[how] if isinstance(how, str) else how
-    needs_value = how in (How.REPLACE, How.ARGUMENT)
+    needs_value = how in (How.REPLACE, How.ARGUMENT, How.ENTRY)
     kinds = (ast.expr, ast.stmt) if needs_value else (ast.stmt,)
     spans = []
     for node in ast.walk(source.parse()):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.text.edits import rewritten
+from ddpify.plan import Plan
+from tests.text.edits import edit, finding, rewritten, source_of
 
 CALL = "f(a, b=1)"
 LINES = "f(\n    a,  # one\n    b=1,  # two\n)"
@@ -100,3 +101,23 @@ def test_argument_of_an_indented_call(call: str, name: str, code: str, expected:
         one.replace("    if", "if").replace("\n        f", "\n    f") for one in (text, wanted)
     )
     assert rewritten(text, ("argument", call.replace("\n", "\n    "), code, name)) == wanted
+
+
+ENTRIES = [
+    pytest.param([("b", "2")], 'f(a, **{**k, "b": 2})', id="one"),
+    pytest.param([("c", "3"), ("b", "9")], 'f(a, **{**k, "b": 9, "c": 3})', id="two-of-two-rules"),
+]
+
+
+@pytest.mark.parametrize(("entries", "expected"), ENTRIES)
+def test_entries_stand_beside_those_of_what_is_given(
+    entries: list[tuple[str, str]], expected: str
+) -> None:
+    edits = [("entry", "k", code, name) for name, code in entries]
+    assert rewritten("x = f(a, **k)\n", *edits) == f"x = {expected}\n"
+
+
+def test_two_codes_for_one_entry_exclude_each_other() -> None:
+    source = source_of("x = f(a, **k)\n")
+    asked = [finding(edit(source, "entry", "k", code, "b"), rule=code) for code in "12"]
+    assert Plan.of(asked).clashes

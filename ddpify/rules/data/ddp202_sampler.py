@@ -173,7 +173,7 @@ def _edits(facts: Facts, loader: Loader, statement: Site, condition: str) -> tup
     kept = _placeholder(facts, call)
     sampler = kept or fresh(facts, call.site, sampler_name(facts, loader))
     dataset = dataset_name(facts, call, sampler)
-    shuffle = shuffled(facts, call, sampler)
+    shuffle = shuffled(facts, loader, sampler)
     arguments = [dataset.name, f"shuffle={True if kept else shuffle.given}"]
     drop_last = _drop_last(facts, call)
     if drop_last:

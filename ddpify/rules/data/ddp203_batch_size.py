@@ -33,11 +33,13 @@ SINGLE_BATCH = (
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per training loader whose batch size is not split."""
+    """Yield one finding per training loader whose batch size is not split, or cannot be."""
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or _is_split(loader):
             continue
         whole = any(map(has_batch_sampler, loader.things)) or not _is_single(facts, loader)
+        if whole and facts.whole_batches:
+            continue  # each rank computes its rows of the batch, if it has several
         if whole and is_undivided(facts, loader, settings):
             continue  # of what is shared out once made, DDP202 says both
         if settings.batch_size == "per-rank":
@@ -102,11 +104,11 @@ def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:
         return (edit(facts, How.REPLACE, site, code),)
     given = spread(facts, call, "batch_size")
     if given is not None:
-        own = option_site(facts, call, given, "batch_size")
+        own = option_site(facts, loader, given, "batch_size")
         if own is not None:
-            return (edit(facts, How.REPLACE, own, "per_rank_batch_size({})"),)
-        size = f'per_rank_batch_size({facts.text(given)}["batch_size"])'
-        return (edit(facts, How.REPLACE, given, f'{{**{{}}, "batch_size": {size}}}'),)
+            return (edit(facts, How.REPLACE, own, code),)
+        size = code.replace("{}", f'{facts.text(given)}["batch_size"]')
+        return (edit(facts, How.ENTRY, given, size, "batch_size"),)
     node = facts.tree(call.site).expression(call.site)
     if isinstance(node, ast.Call) and any(k.arg is None for k in node.keywords):
         return ()

@@ -66,7 +66,7 @@ def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[Edit, ...]:
     call = loader.call
     sampler = fresh(facts, call.site, sampler_name(facts, loader))
     dataset = dataset_name(facts, call, sampler)
-    shuffle = shuffled(facts, call, sampler)
+    shuffle = shuffled(facts, loader, sampler)
     size = call.arg_site(1, "batch_size")
     dealt = size is not None and call.site in facts.dealt
     share = f"evaluation_share({dataset.name})"

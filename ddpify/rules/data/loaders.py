@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
-from ddpify.facts.tree import written
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.tree import Tree, written
+from ddpify.facts.values import MORE, Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.data.streams import is_stream
 from ddpify.rules.edits import edit, fresh
@@ -26,9 +26,16 @@ def spread(facts: Facts, call: Call, key: str) -> Site | None:
     tree = facts.tree(call.site)
     node = tree.expression(call.site)
     for keyword in node.keywords if isinstance(node, ast.Call) else ():
-        if keyword.arg is None and isinstance(keyword.value, NAMED):
-            return tree.site(keyword.value)
+        site = tree.site(keyword.value)
+        if keyword.arg is None and _may_give(facts, site, key):
+            return site
     return None
+
+
+def _may_give(facts: Facts, site: Site, key: str) -> bool:
+    """Whether a mapping may have this key: one that nobody follows may have any."""
+    known = [t.keys for t in facts.values[site].of(Kind.DICT)]
+    return not known or any(keys is None or key in keys or MORE in keys for keys in known)
 
 
 def is_shared_out(facts: Facts, loader: Loader) -> bool:
@@ -136,8 +143,9 @@ class Shuffle:
     lines: str = ""  # statements to put after the sampler
 
 
-def shuffled(facts: Facts, call: Call, sampler: str) -> Shuffle:
+def shuffled(facts: Facts, loader: Loader, sampler: str) -> Shuffle:
     """``shuffle`` and a sampler exclude each other: one process keeps the first."""
+    call = loader.call
     positional = call.arg_sites[2] if len(call.arg_sites) > 2 else None
     site = call.kwarg_sites.get("shuffle") or positional
     if site is not None:
@@ -145,13 +153,17 @@ def shuffled(facts: Facts, call: Call, sampler: str) -> Shuffle:
     options = spread(facts, call, "shuffle")
     if options is None:
         return Shuffle("False")
-    name = facts.text(options)
+    name, value = facts.text(options), call.kwargs["shuffle"]
     given = f'{name}.get("shuffle", False)'
-    if option_site(facts, call, options, "batch_size") is not None:
+    if not isinstance(facts.tree(options).expression(options), NAMED) and value.decided:
+        given = repr(bool(value.const))
+    elif _own(facts, loader, options):
         lines = f'\nif {sampler} is not None:\n    {name}["shuffle"] = False'
         return Shuffle(given, (), lines)
-    code = f'{{**{{}}, "shuffle": {sampler} is None and {given}}}'
-    return Shuffle(given, (edit(facts, How.REPLACE, options, code),))
+    if given == "False":
+        return Shuffle(given)
+    code = f"{sampler} is None" + ("" if given == "True" else f" and {given}")
+    return Shuffle(given, (edit(facts, How.ENTRY, options, code, "shuffle"),))
 
 
 def _written(facts: Facts, site: Site, sampler: str) -> Shuffle:
@@ -164,23 +176,40 @@ def _written(facts: Facts, site: Site, sampler: str) -> Shuffle:
     return Shuffle("True", (edit(facts, How.REPLACE, site, f"{sampler} is None"),))
 
 
-def option_site(facts: Facts, call: Call, options: Site, key: str) -> Site | None:
+def option_site(facts: Facts, loader: Loader, options: Site, key: str) -> Site | None:
     """Where ``key`` is written in the dict that this loader alone is given."""
-    dicts = {t.born for t in facts.values[options].of(Kind.DICT)}
-    for other in facts.loaders:
-        for site in _spreads(facts, other.call):
-            shared = {t.born for t in facts.values[site].of(Kind.DICT)}
-            if other.call.site != call.site and shared & dicts:
-                return None
+    dicts = {t.born for t in _own(facts, loader, options)}
     found = [_entry(facts, born, key) for born in dicts]
     return found[0] if len(found) == 1 else None
 
 
-def _spreads(facts: Facts, call: Call) -> list[Site]:
-    tree = facts.tree(call.site)
-    node = tree.expression(call.site)
-    keywords = node.keywords if isinstance(node, ast.Call) else []
-    return [tree.site(k.value) for k in keywords if k.arg is None]
+def _scope(tree: Tree, site: Site) -> ast.AST | None:
+    node = tree.expression(site)
+    return tree.function(node) if node is not None else None
+
+
+def _own(facts: Facts, loader: Loader, options: Site) -> frozenset[Thing]:
+    """The dicts that come to this call, where they come to nothing else."""
+    dicts = frozenset(facts.values[options].of(Kind.DICT))
+    tree, call = facts.tree(options), loader.call.site
+    scope = _scope(tree, options)
+    for site in (t.born for t in dicts if len(loader.calls) > 1):
+        if site.path != call.path or _scope(tree, site) is not scope:
+            return frozenset()
+    uses = (site for site, value in facts.values.items() if not dicts.isdisjoint(value.things))
+    return dicts if all(site == options or _fills(facts, site) for site in uses) else frozenset()
+
+
+def _fills(facts: Facts, site: Site) -> bool:
+    """Whether a dict is made here, or given entries: what is asked of it is asked elsewhere."""
+    tree = facts.tree(site)
+    node = tree.expression(site)
+    if isinstance(node, ast.Dict | ast.Call):
+        return True
+    above = tree.parent(node) if node is not None else None
+    if isinstance(above, ast.Attribute):
+        return above.attr == "update"
+    return isinstance(above, ast.Subscript) and isinstance(above.ctx, ast.Store)
 
 
 def _entry(facts: Facts, site: Site, key: str) -> Site | None:
