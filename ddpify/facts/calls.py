@@ -11,6 +11,7 @@ from ddpify.facts import (
     containers,
     criteria,
     fields,
+    filled_inputs,
     functional,
     inner_losses,
     keepers,
@@ -200,6 +201,8 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
         output.describe(OpenLoss())
         whole = replace(whole, rows=False)
     guards, trains = event.where.guards, not event.where.no_grad
+    if trains and not m.whole_batches and filled_inputs.sees(m, model, event):
+        return replace(whole, measure=Measure.MIXED, rows=False, blocks=0)
     each = outputs.separate(model, whole, output, guards, trains)
     each = library_losses.with_loss(m, model, each, event)
     known = inner_losses.with_losses(m, f, model, each, event)

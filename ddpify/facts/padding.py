@@ -41,6 +41,14 @@ def is_filled(m: Machine, call: Call) -> bool:
     return any(place is None or not _is_plain(info, place) for info in functions)
 
 
+def fills(m: Machine, value: Value, site: Site) -> bool:
+    """Whether what stands somewhere is an entry of batches that is filled up."""
+    functions = filling(value)
+    tree = m.tree(site.path)
+    place = _place(tree, tree.expression(site)) if functions else None
+    return place is not None and any(not _is_plain(info, place) for info in functions)
+
+
 def compares_filled(m: Machine, site: Site | None, value: Value) -> bool:
     """Whether entries of batches that were filled up stand in an expression: ``(out - y) ** 2``.
 

@@ -1,0 +1,88 @@
+"""Models that see how far their batch was filled up: a rank fills to the longest of its share.
+
+    def forward(self, tokens):
+        return self.out(self.embedding(tokens).mean(1))   # over the filling, too
+
+Their outputs are not of each sample alone, unless the batch is the same on every rank.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.facts.events import Call
+from ddpify.facts.padding import fills
+from ddpify.facts.protocol import Machine
+from ddpify.facts.recurrent import RECURRENT
+from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.values import Kind, Thing
+
+REDUCES = frozenset("mean max amax std var logsumexp prod min amin".split())
+POOLS = ("adaptive_", "max_pool1d", "avg_pool1d", "AdaptiveAvgPool", "AdaptiveMaxPool")
+# What is asked of an input to tell its filling, or to leave it out.
+TELLS = frozenset("ne eq gt masked_fill masked_fill_ pack_padded_sequence pack_sequence".split())
+DEPTH = 3
+
+
+def sees(m: Machine, model: Thing, call: Call) -> bool:
+    """Whether a model is given what was filled up, and nothing beside, and looks along it."""
+    alone = len(call.args) == 1 and not call.kwargs and not call.star and bool(call.arg_sites)
+    if not alone or not fills(m, call.args[0], call.arg_sites[0]):
+        return False
+    texts = list(_texts(model, DEPTH))
+    if any(_tells(node) for _, node in texts):
+        return False
+    return any(_looks_along(one, node) for one, node in texts)
+
+
+def _texts(model: Thing, depth: int) -> Iterator[tuple[Thing, ast.AST]]:
+    """What a model of the project computes, and the models that it consists of."""
+    if model.kind is Kind.WRAPPED and model.inner is not None:
+        for inner in model.inner.things:
+            yield from _texts(inner, depth)
+    if not isinstance(model.ref, ClassInfo) or model.kind is not Kind.MODEL:
+        return
+    for info in model.ref.mro():
+        methods = (n for n in info.node.body if isinstance(n, ast.FunctionDef))
+        for method in (one for one in methods if one.name != "__init__"):
+            yield from ((model, node) for node in ast.walk(method))
+    for value in model.attrs.values() if depth else ():
+        for part in value.things:
+            yield from _texts(part, depth - 1)
+
+
+def _tells(node: ast.AST) -> bool:
+    if isinstance(node, ast.Compare):
+        return any(isinstance(one, ast.Constant) for one in node.comparators)
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func).rpartition(".")[2]
+    return name in TELLS or any("mask" in (keyword.arg or "") for keyword in node.keywords)
+
+
+def _looks_along(model: Thing, node: ast.AST) -> bool:
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple):
+        second = node.slice.elts[1] if len(node.slice.elts) > 1 else None  # `steps[:, -1]`
+        return second is not None and ast.unparse(second) == "-1"
+    if isinstance(node, ast.Assign):
+        return _keeps_state(model, node)
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func).rpartition(".")[2]
+    layers = model.attrs[name].things if name in model.attrs else ()
+    if name.startswith(POOLS) or any(t.name.rpartition(".")[2].startswith(POOLS) for t in layers):
+        return True
+    axes = [*node.args, *(k.value for k in node.keywords if k.arg in ("dim", "axis"))]
+    return name in REDUCES and any(ast.unparse(axis) in ("1", "2", "-2") for axis in axes)
+
+
+def _keeps_state(model: Thing, node: ast.Assign) -> bool:
+    """``_, h = self.rnn(x)``: the state behind the last step."""
+    target, called = node.targets[0], node.value
+    if not isinstance(target, ast.Tuple) or not isinstance(called, ast.Call):
+        return False
+    name = ast.unparse(called.func).rpartition(".")[2]
+    layers = model.attrs[name].things if name in model.attrs else ()
+    named = any(ast.unparse(one) != "_" for one in target.elts[1:])
+    return named and any(layer.name in RECURRENT for layer in layers)
