@@ -166,6 +166,43 @@ HOMES = (
     "\n    last = nn.Linear(6, 6)\n    last = wrap_model(last)\nelif wide:\n",
 )
 
+# What an instance norm keeps is a mean over samples: of rank 0's only, were nothing done about it.
+NORMED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+net = nn.Sequential(
+    nn.Conv1d(2, 4, 3),
+    nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+    nn.Conv1d(4, 2, 1),
+)
+rows = DataLoader(TensorDataset(torch.randn(40, 2, 7), torch.randn(40, 2, 5)), 8)
+descent = torch.optim.SGD(net.parameters(), lr=0.1)
+for turn in range(2):
+    net.train()
+    for signal, wanted in rows:
+        descent.zero_grad()
+        loss = (net(signal) - wanted).square().mean()
+        loss.backward()
+        descent.step()
+        print(f"loss {loss.item():.9f}")
+    net.eval()
+    total = 0.0
+    with torch.no_grad():
+        for signal, wanted in rows:
+            total += (net(signal) - wanted).square().mean().item()
+    print(f"after {turn} {total / len(rows):.9f}")
+torch.save(net.state_dict(), "net.pt")
+"""
+
+
+def test_what_instance_norms_keep_is_of_the_whole_batch(tmp_path: Path) -> None:
+    after = train_alike(NORMED, tmp_path, Settings())
+    assert "net = average_statistics(wrap_model(net))\n" in after
+
 
 def test_models_in_containers_and_branches_are_wrapped_where_they_are(tmp_path: Path) -> None:
     after = train_alike(HELD, tmp_path, Settings())
