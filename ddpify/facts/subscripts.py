@@ -92,6 +92,7 @@ def _cuts(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
     """
     loaders = [t for b in base.dep(Kind.BATCH) if b.inner is not None for t in b.inner.things]
     put_together = bool(loaders) and not any(t.detail(Divided) for t in loaders)
+    index = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
     moved = isinstance(index, ast.Slice) and bool(index.step or ast.unparse(index) in _SHIFTS)
     if moved and put_together and not f.no_grad:
         return True
