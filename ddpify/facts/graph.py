@@ -61,7 +61,7 @@ def unused(m: Machine, things: tuple[Thing, ...]) -> str:
         own = roles.whole(forward.model).born in born and forward.call.site in trained
         if own and _drops_output(m, forward):
             return "not every output reaches the loss"
-    parts = tuple(_parts(m, things))
+    parts = classes(m, things)
     if any(is_left_to_chance(info, _layers(m, info)) for info in parts):
         return "layers are left out at random"
     ours = [f for f in roles.forwards_of(m) if roles.whole(f.model).born in born]
@@ -100,11 +100,11 @@ def _drops_output(m: Machine, forward: Forward) -> bool:
     return any(n.id == "_" or not any(tree.reads(scope, n.id)) for n in names)
 
 
-def _parts(m: Machine, things: tuple[Thing, ...]) -> Iterator[ClassInfo]:
+def classes(m: Machine, things: tuple[Thing, ...]) -> list[ClassInfo]:
     """The classes of the project that a model and its parts are of."""
     made = makers(roles.calls_of(m))
     found = {info: part for thing in things for info, part in built(thing, made).items()}
-    return (i for i, part in found.items() if part.ref is i and part.kind is Kind.MODEL)
+    return [i for i, part in found.items() if part.ref is i and part.kind is Kind.MODEL]
 
 
 def _reason(m: Machine, info: ClassInfo, omitted: dict[str, object] | None, again: bool) -> str:
@@ -133,6 +133,7 @@ def _goes_out(m: Machine, name: str) -> bool:
         inside = function is not None and function.owner is not None
         if inside or not access.base.of(Kind.MODEL, Kind.WRAPPED):
             continue
+        node: ast.AST | None = None
         above: ast.AST | None = tree.expression(access.base_site)
         while isinstance(above, ast.Attribute | ast.Name | ast.Subscript):
             node, above = above, tree.parent(above)
