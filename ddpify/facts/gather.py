@@ -17,7 +17,7 @@ from ddpify.facts.gradients import behind
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.made_late import made_late
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
-from ddpify.facts.norms import has_norms
+from ddpify.facts.norms import has_norms, keeps_means
 from ddpify.facts.phases import phases
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
@@ -117,6 +117,7 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
         within=inner.calls,
         first_batches=_first_batches(facts, inner),
         model_shapes=model_shapes(m, inner.calls),
+        keeps_means=any(map(keeps_means, m.modules.values())),
     )
 
 

@@ -88,6 +88,21 @@ class Pair:
         return x
 
 
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return x + torch.tanh(self.inner(x))
+
+
+def through(model, x):
+    return torch.tanh(model(x))
+
+
+core, other = nn.Linear(6, 6), nn.Linear(6, 6)
+best = other
 nets = {"front": nn.Linear(6, 6), "back": nn.Linear(6, 6)}
 chain = []
 for _ in range(3):
@@ -110,7 +125,9 @@ if last is not None:
     weights += list(last.parameters())
 pair = Pair()
 rows = DataLoader(TensorDataset(torch.randn(40, 6), torch.randn(40, 6)), 8)
+weights += [*core.parameters(), *other.parameters()]
 descent = torch.optim.SGD(weights + pair.weights, lr=0.1)
+around = Around(core)
 for turn in range(2):
     for signal, wanted in rows:
         descent.zero_grad()
@@ -124,6 +141,7 @@ for turn in range(2):
             x = tail(x)
         if last is not None:
             x = last(x)
+        x = through(model=other, x=around(x))
         loss = (x - wanted).square().mean()
         loss.backward()
         descent.step()
@@ -132,6 +150,8 @@ held = {f"{k}.{n}": v for k, net in nets.items() for n, v in net.state_dict().it
 for number, part in enumerate(chain):
     held.update({f"{number}.{n}": v for n, v in part.state_dict().items()})
 held.update(pair.models["one"].state_dict())
+held.update({f"best.{n}": v for n, v in best.state_dict().items()})
+held.update({f"core.{n}": v for n, v in core.state_dict().items()})
 torch.save(held, "net.pt")
 """
 HOMES = (
@@ -140,9 +160,48 @@ HOMES = (
     'self.models["one"] = wrap_model(self.models["one"])\n',
     '            self.models["two"] = wrap_model(self.models["two"])\n',
     "    head = wrap_model(head)\n",
+    "\naround = wrap_model(around)\n",
+    "\nother = wrap_model(other)\n",
     "if tail is not None:\n    tail = wrap_model(tail)\n",
-    "if last is not None:\n    last = wrap_model(last)\n",
+    "\n    last = nn.Linear(6, 6)\n    last = wrap_model(last)\nelif wide:\n",
 )
+
+# What an instance norm keeps is a mean over samples: of rank 0's only, were nothing done about it.
+NORMED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+net = nn.Sequential(
+    nn.Conv1d(2, 4, 3),
+    nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+    nn.Conv1d(4, 2, 1),
+)
+rows = DataLoader(TensorDataset(torch.randn(40, 2, 7), torch.randn(40, 2, 5)), 8)
+descent = torch.optim.SGD(net.parameters(), lr=0.1)
+for turn in range(2):
+    net.train()
+    for signal, wanted in rows:
+        descent.zero_grad()
+        loss = (net(signal) - wanted).square().mean()
+        loss.backward()
+        descent.step()
+        print(f"loss {loss.item():.9f}")
+    net.eval()
+    total = 0.0
+    with torch.no_grad():
+        for signal, wanted in rows:
+            total += (net(signal) - wanted).square().mean().item()
+    print(f"after {turn} {total / len(rows):.9f}")
+torch.save(net.state_dict(), "net.pt")
+"""
+
+
+def test_what_instance_norms_keep_is_of_the_whole_batch(tmp_path: Path) -> None:
+    after = train_alike(NORMED, tmp_path, Settings())
+    assert "net = average_statistics(wrap_model(net))\n" in after
 
 
 def test_models_in_containers_and_branches_are_wrapped_where_they_are(tmp_path: Path) -> None:
@@ -155,3 +214,40 @@ def test_parts_that_a_forward_passes_by_end_no_job(loss: str, tmp_path: Path) ->
     after = train_alike(PASSED_BY.replace("LOSS", loss), tmp_path, Settings())
     assert "find_unused_parameters=True)" in after
     assert ("split_batches(" in after) == (loss is WHOLE)
+
+
+# Each model steps itself.
+STEPPED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+
+
+class Stepped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 6)
+        self.descent = torch.optim.Adam(self.parameters(), lr=0.1)
+
+    def forward(self, x):
+        return torch.tanh(self.body(x))
+
+
+net = Stepped()
+rows = DataLoader(TensorDataset(torch.randn(40, 6), torch.randn(40, 6)), 8)
+for turn in range(2):
+    for signal, wanted in rows:
+        net.descent.zero_grad()
+        loss = (net(signal) - wanted).square().mean()
+        loss.backward()
+        net.descent.step()
+        print(f"loss {loss.item():.9f}")
+torch.save(net.state_dict(), "net.pt")
+"""
+
+
+def test_a_model_that_keeps_its_optimizer_is_stepped_by_it(tmp_path: Path) -> None:
+    assert "unwrap(net).descent.step()" in train_alike(STEPPED, tmp_path, Settings())
