@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts.events import Call
-from ddpify.facts.measures import ENTRIES, axis_of
+from ddpify.facts.measures import ENTRIES, MOVES_ROWS, axis_of
 from ddpify.facts.values import PERHAPS_ONE, UNKNOWN_AXIS, Kind, Measure, Value
 
 SHAPES = frozenset({"view", "reshape"})
@@ -51,6 +51,31 @@ def _from_behind(axis: object) -> bool:
 def perhaps_samples(value: Value, axis: object) -> bool:
     """Whether what goes along an axis may go along that of the samples, and may not."""
     return value.axis == UNKNOWN_AXIS or counted(value, axis) == "unknown"
+
+
+def moves_samples(name: str, call: Call, given: int, value: Value) -> bool:
+    """``x.flip(0)``, ``x.roll(1, 0)``, ``x.roll(1)``: along the batch, or all entries."""
+    axes = call.args[given + MOVES_ROWS[name] :] or tuple(
+        v for k, v in call.kwargs.items() if k in ("dim", "dims")
+    )
+    found = [_numbers_of(axis) for axis in axes]
+    known = bool(found) and all(one is not None for one in found)
+    return not known or any(
+        counted(value, n) in (value.axis, "unknown") for o in found for n in o or ()
+    )
+
+
+def cuts_samples(call: Call, given: int, value: Value) -> bool:
+    """``x.chunk(2)`` of one batch: which samples a part has is a rank's own; along the batch."""
+    axis = call.arg(given + 1, "dim")
+    seen = counted(value, axis.const) if axis is not None else 0
+    return value.blocks < 2 and (seen in (value.axis, "unknown") or value.axis == UNKNOWN_AXIS)
+
+
+def _numbers_of(axis: Value) -> tuple[object, ...] | None:
+    seen = axis_of(axis)
+    axes = seen if isinstance(seen, tuple) else (seen,)
+    return axes if all(isinstance(one, int) for one in axes) else None
 
 
 def less(value: Value, axis: object, kept: Value | None) -> int:

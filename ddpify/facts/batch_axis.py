@@ -53,6 +53,9 @@ def _placed(name: str, call: Call | None, given: int, value: Value, result: Valu
         if name in axis_counts.SHAPES and call and axis_counts.takes_apart(call, given, value):
             place = UNKNOWN_AXIS
         return result.but(axis=place, rows=False) if place else result.but(axis=0)
+    numbers = _numbers(call, given) if call is not None and name == "expand" else []
+    if numbers and numbers[0] not in (None, -1, 1):  # `x.expand(2, -1, -1)`: a new axis before it
+        return result.but(axis=UNKNOWN_AXIS, rows=False)
     kept = result.axis <= 0 or name in ALIKE or result.measure not in measures.ENTRIES
     return result if kept or name in REDUCES else result.but(axis=UNKNOWN_AXIS)
 

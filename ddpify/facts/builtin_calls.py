@@ -11,12 +11,14 @@ from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import is_bound_nowhere
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
+TEXTS = frozenset({"str", "repr"})
 
 
 ITERATION = frozenset(
@@ -49,6 +51,8 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
+    if tail in TEXTS and first.of(*CONTAINERS) and flat_measure(first) is not Measure.UNIFORM:
+        return computed(*call.args, measure=Measure.MIXED)  # all numbers in it
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
         return same or computed(*call.args, measure=first.measure)

@@ -21,7 +21,7 @@ from ddpify.facts.norms import has_norms, keeps_means
 from ddpify.facts.phases import phases
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ModuleInfo
+from ddpify.facts.scopes import FunctionInfo, ModuleInfo
 from ddpify.facts.sinks import Own, Part, assigned, meters, parts, sinks
 from ddpify.facts.sized import model_shapes
 from ddpify.facts.texts import Tellers, told
@@ -98,7 +98,12 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     seen = [(call, _of_one_rank(facts, call, own, inner)) for call in shown if call in apart]
     shown = tuple(call for call in shown if call not in apart)
     first = [(call, _parts(m, facts, call, own, {})) for call in shown]
-    asking = {c.where.function for c, found in first if not all(p.how for p in found)}
+    of_writers = _of_writers(facts)
+    asking = {
+        c.where.function
+        for c, found in first
+        if not all(p.how for p in found) or (found and c.where.function in of_writers)
+    }
     unclear = frozenset(f for f in asking if f is not None)
     tellers = told(shown, unclear, facts.calls, facts.trees)
     telling = (c for c in facts.calls if c.target in tellers and c.where.function not in helpers)
@@ -119,6 +124,12 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
 def _first_batches(facts: Facts, inner: Within) -> frozenset[Site]:
     values = {**facts.values, **inner.values}
     return first_batches((*facts.binds, *inner.binds), values, facts.trees)
+
+
+def _of_writers(facts: Facts) -> frozenset[FunctionInfo | None]:
+    """The methods of the project's own trackers, which a stand-in does not have on other ranks."""
+    calls = (call for call in facts.calls if call.receiver is not None)
+    return frozenset(c.target for c in calls if c.receiver and c.receiver.of(Kind.TRACKER))
 
 
 def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:

@@ -94,7 +94,8 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
     if tail in batch_axis.PRODUCTS and len(call.args) == 2:
         return computed(*call.args, measure=batch_axis.products(*call.args, tail == "bmm"))
     if tail in rows.CUTS:
-        return computed(first, measure=first.measure)
+        cut = not f.no_grad and axis_counts.cuts_samples(call, 1, first)
+        return computed(first, measure=Measure.MIXED if cut else first.measure)
     if tail in measures.CREATES and _counted(call):
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail in counts.CLAMPS and first.of(Kind.TALLY):
@@ -206,6 +207,8 @@ def is_batch_size(value: Value) -> bool:
 
 def mixes_samples(name: str, call: Call, given: int, value: Value) -> bool:
     """Whether a call looks along the batch; ``given``: how many arguments come before its own."""
+    if name in measures.MOVES_ROWS:
+        return axis_counts.moves_samples(name, call, given, value)
     place = {**measures.EXTREMES, **measures.RANKINGS, **measures.ALONG_AXES}.get(name)
     if place is None:
         return False

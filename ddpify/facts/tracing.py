@@ -26,7 +26,7 @@ CURVES = frozenset(
 )
 # Functions of all entries along an axis, and the place of the axis after the tensor; of those in
 # WHOLE all entries are taken where none is given.
-ALONG = {"std": 0, "var": 0, "norm": 1, "logsumexp": 0, "cumsum": 0, **measures.ALONG_AXES}
+ALONG = {"std": 0, "var": 0, "norm": 1, "logsumexp": 0, **measures.ALONG_AXES}
 WHOLE = frozenset({"std", "var", "norm"})
 SAME = frozenset("item float double half to cuda clone contiguous squeeze neg".split())
 BOUNDS = frozenset({"builtins.min", "builtins.max", "builtins.float"})

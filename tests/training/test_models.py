@@ -303,3 +303,40 @@ def test_parts_that_a_forward_passes_by_end_no_job(loss: str, tmp_path: Path) ->
     after = train_alike(PASSED_BY.replace("LOSS", loss), tmp_path, Settings())
     assert "find_unused_parameters=True)" in after
     assert ("split_batches(" in after) == (loss is WHOLE)
+
+
+# Each model steps itself.
+STEPPED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+
+
+class Stepped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 6)
+        self.descent = torch.optim.Adam(self.parameters(), lr=0.1)
+
+    def forward(self, x):
+        return torch.tanh(self.body(x))
+
+
+net = Stepped()
+rows = DataLoader(TensorDataset(torch.randn(40, 6), torch.randn(40, 6)), 8)
+for turn in range(2):
+    for signal, wanted in rows:
+        net.descent.zero_grad()
+        loss = (net(signal) - wanted).square().mean()
+        loss.backward()
+        net.descent.step()
+        print(f"loss {loss.item():.9f}")
+torch.save(net.state_dict(), "net.pt")
+"""
+
+
+def test_a_model_that_keeps_its_optimizer_is_stepped_by_it(tmp_path: Path) -> None:
+    assert "unwrap(net).descent.step()" in train_alike(STEPPED, tmp_path, Settings())

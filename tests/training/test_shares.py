@@ -278,8 +278,59 @@ for epoch in range(2):
 torch.save(model.state_dict(), "net.pt")
 """
 
+JUDGED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Conv1d(1, 3, 3), nn.Conv1d(3, 1, 3)])
+
+    def forward(self, x):
+        features = list()
+        for layer in self.layers:
+            x = layer(x)
+            features.append(x)
+        return features[:-1], features[-1]
+
+
+class Judge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scales = nn.ModuleList([Scale() for _ in range(2)])
+
+    def forward(self, x):
+        judged = list()
+        for scale in self.scales:
+            judged.append(scale(x))
+        return judged
+
+
+torch.manual_seed(5)
+torch.set_default_dtype(torch.float64)
+judge = Judge()
+optimizer = torch.optim.SGD(judge.parameters(), lr=0.001)
+sounds = TensorDataset(torch.randn(48, 1, 12), torch.randn(48, 1, 12))
+for epoch in range(2):
+    for made, real in DataLoader(sounds, batch_size=8):
+        loss = 0.0
+        for (features, score), (wanted, _) in zip(judge(made), judge(real)):
+            loss += torch.mean(torch.sum(torch.pow(score - 1.0, 2), dim=[1, 2]))
+            for one, other in zip(features, wanted):
+                loss += torch.mean(torch.abs(one - other))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"loss {loss.item():.9f}")
+torch.save(judge.state_dict(), "net.pt")
+"""
+
 THOROUGH = pytest.mark.thorough
 PROGRAMS = [
+    pytest.param(JUDGED, None, "        loss.backward()", id="outputs"),
     pytest.param(DRAWN, None, "order_share(Alike(kinds.tolist()), drop_last=True)", id="orders"),
     pytest.param(
         COLUMNS,

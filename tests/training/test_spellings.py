@@ -53,6 +53,20 @@ if __name__ == "__main__":
 """
 
 
+PAIRS = PROGRAM.replace(
+    "loss = coder.off(out, x) + (out - x).abs().flatten().mean(-1).sum()",
+    "loss = F.softplus(out[::2, 0] - out[1::2, 0]).mean() + out.roll(1, 0).mul(x).sum(1).mean()",
+)
+
+
+def test_neighbours_in_a_batch_are_those_of_one_process(tmp_path: Path) -> None:
+    original, ranks = put({"train.py": PAIRS}, tmp_path / "original"), tmp_path / "ranks"
+    migrated(put({"train.py": PAIRS}, ranks) / "train.py")
+    result = verify(Options(ranks / "train.py", baseline=str(original), tolerance=1e-6))
+    assert result.passed, described(result)
+    assert "split_batches" in (ranks / "train.py").read_text()
+
+
 def test_what_is_summed_over_the_batch_is_trained_as_a_sum(tmp_path: Path) -> None:
     original, ranks = put({"train.py": PROGRAM}, tmp_path / "original"), tmp_path / "ranks"
     migrated(put({"train.py": PROGRAM}, ranks) / "train.py")

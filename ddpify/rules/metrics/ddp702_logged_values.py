@@ -21,7 +21,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
 from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
 from ddpify.rules.examples.single import METER
-from ddpify.rules.metrics.kept import TRACKED, TRACKER, kept
+from ddpify.rules.metrics.kept import BOARD, TRACKED, TRACKER, kept
 from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_one
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -102,9 +102,10 @@ def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], together: bool) 
 
 def _is_redrawn(call: Call) -> bool:
     """Whether this is a progress bar, drawn anew in every step."""
-    if call.receiver is None or not call.receiver.of(Kind.PROGRESS) or call.where.loop is None:
+    bar, loop = call.receiver and call.receiver.of(Kind.PROGRESS), call.where.loop
+    if not bar or loop is None or call.name == ".write":
         return False
-    return not any(guard.site.within(call.where.loop.site) for guard in call.where.guards)
+    return not any(guard.site.within(loop.site) for guard in call.where.guards)
 
 
 def _fix(
@@ -273,6 +274,7 @@ RULE = Rule(
             ),
         ),
         changed(SINGLE, *TRACKER, *TRACKED),
+        changed(SINGLE, *BOARD),
         changed(
             SINGLE,
             (
