@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import cast
 
-from ddpify.facts import containers, counts, dealing, lookups, measures, rows
+from ddpify.facts import containers, counts, dealing, keepers, lookups, measures, rows
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
@@ -17,6 +17,7 @@ from ddpify.facts.unread import is_bound_nowhere
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
+WORDS = frozenset({"str", "repr", "format"})
 
 
 ITERATION = frozenset(
@@ -49,6 +50,8 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
+    if tail in WORDS and (told := keepers.in_words(first)) is not first:
+        return told
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
         return same or computed(*call.args, measure=first.measure)
