@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import cast
 
-from ddpify.facts import containers, counts, dealing, lookups, measures, rows
+from ddpify.facts import containers, counts, dealing, keepers, lookups, measures, rows
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
@@ -19,6 +19,7 @@ from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, 
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 TEXTS = frozenset({"str", "repr"})
+WORDS = frozenset({*TEXTS, "format"})
 
 
 ITERATION = frozenset(
@@ -53,6 +54,8 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return _length(m, f, first, call)
     if tail in TEXTS and first.of(*CONTAINERS) and flat_measure(first) is not Measure.UNIFORM:
         return computed(*call.args, measure=Measure.MIXED)  # all numbers in it
+    if tail in WORDS and (told := keepers.in_words(first)) is not first:
+        return told
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
         return same or computed(*call.args, measure=first.measure)

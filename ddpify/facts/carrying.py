@@ -23,10 +23,9 @@ DESCRIBES = frozenset(
     zeros_like ones_like empty_like full_like rand_like randn_like new new_zeros new_ones new_full
     new_empty new_tensor""".split()
 )
-# What puts the rows of a batch together.
+# What puts the rows of a batch together, unless along another axis.
 TOGETHER = frozenset(
-    """sum mean std var max min amax amin norm matmul mm bmm einsum cat concat stack t T bincount
-    index_add scatter_add median histc""".split()
+    "sum mean std var amax amin norm cat concat t T bincount index_add scatter_add histc".split()
 )
 Methods = dict[str, ast.FunctionDef]
 
@@ -40,7 +39,9 @@ def carried(info: ClassInfo) -> Iterator[Site]:
         together = _grown(methods[name], set(), _puts_together)
         for node in ast.walk(methods[name]):
             kept, part = _kept(node, names)
-            if not kept or not (part or _follows(node, kept, methods[name], together)):
+            if not kept or _is_begun(methods[name], kept, node):
+                continue
+            if not part and not _follows(node, kept, methods[name], together):
                 continue
             own = set(ast.walk(node))
             if any(_is_own(one, kept) for one in nodes if one not in own):
@@ -65,7 +66,11 @@ def _of_batch(methods: Methods) -> dict[str, set[str]]:
 
 
 def _given(method: ast.FunctionDef) -> set[str]:
-    return {n.arg for n in ast.walk(method.args) if isinstance(n, ast.arg)} - {"self"}
+    """The parameters, but for settings: ``forward(self, x, dtype=torch.float32)``."""
+    given = method.args.args[1:]
+    settings = zip(reversed(given), reversed(method.args.defaults), strict=False)
+    plain = {n.arg for n, value in settings if ast.unparse(value) != "None"}
+    return {n.arg for n in (*given, *method.args.kwonlyargs)} - plain
 
 
 def _handed_on(method: ast.FunctionDef, call: ast.Call, names: set[str]) -> set[str]:
@@ -111,7 +116,17 @@ def _tells(node: ast.AST, names: set[str]) -> bool:
 
 
 def _puts_together(value: ast.AST) -> bool:
-    return any(_word(node) in TOGETHER for node in ast.walk(value))
+    return any(_word(node) in TOGETHER and _is_first_axis(node) for node in ast.walk(value))
+
+
+def _is_first_axis(node: ast.AST) -> bool:
+    """Whether a call names no axis, or the first one among others: ``x.mean((0, 2))``."""
+    if not isinstance(node, ast.Call):
+        return _word(node) == "T"
+    named = [k.value for k in node.keywords if k.arg in ("dim", "axis")]
+    axes = named or [a for a in node.args if isinstance(a, ast.Constant | ast.UnaryOp | ast.Tuple)]
+    numbers = [one for axis in axes for one in ast.walk(axis) if isinstance(one, ast.Constant)]
+    return not numbers or any(n.value == 0 for n in numbers)
 
 
 def _word(node: ast.AST) -> str:
@@ -131,7 +146,7 @@ def _kept(node: ast.AST, names: set[str]) -> tuple[str, bool]:
         call = node.value
         word = _word(call)
         if word[-1:] == "_" and word[:1] != "_" and any(_tells(a, names) for a in call.args):
-            return _root(call.func), word != "copy_"
+            return _root(call.func), word != "copy_" or ".data." in ast.unparse(call.func)
     return "", False
 
 
@@ -142,6 +157,16 @@ def _follows(node: ast.AST, kept: str, method: ast.FunctionDef, together: set[st
         return False
     reads = (n for n in ast.walk(method) if isinstance(n, ast.Attribute) and _is_own(n, kept))
     return any(isinstance(n.ctx, ast.Load) and n.lineno <= value.lineno for n in reads)
+
+
+def _is_begun(method: ast.FunctionDef, kept: str, node: ast.AST) -> bool:
+    """``self.found = {}`` at the head of the method: what it fills is of one batch."""
+    first = [n for n in method.body if isinstance(n, ast.Assign) and not _reads(n.value, kept)]
+    return any(one is not node and _is_own(one.targets[0], kept) for one in first)
+
+
+def _reads(value: ast.AST, name: str) -> bool:
+    return any(_is_own(n, name) for n in ast.walk(value))
 
 
 def _is_own(node: ast.AST, name: str) -> bool:

@@ -135,7 +135,9 @@ def _of_writers(facts: Facts) -> frozenset[FunctionInfo | None]:
 def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:
     tree = facts.tree(call.site)
     shown = parts(tree, call, m.values, own, tellers)
-    return (*shown, *meters(tree, call, facts.ends, m.values, own))
+    whole = meters(tree, call, facts.ends, m.values, own)
+    known = (p for p in shown if p.how or not any(w.site.within(p.site) for w in whole))
+    return (*known, *whole)
 
 
 def _of_one_rank(facts: Facts, call: Call, own: Own, inner: Within) -> tuple[Part, ...]:
