@@ -48,13 +48,20 @@ def call_builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     return _of_argument(m, f, tail, call) if call.args else None
 
 
+def _in_words(call: Call, whole: bool) -> Value | None:
+    """A text with all numbers of a container in it, or of an object with numbers."""
+    first = call.args[0]
+    if whole and first.of(*CONTAINERS) and flat_measure(first) is not Measure.UNIFORM:
+        return computed(*call.args, measure=Measure.MIXED)
+    told = keepers.in_words(first)
+    return told if told is not first else None
+
+
 def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
-    if tail in TEXTS and first.of(*CONTAINERS) and flat_measure(first) is not Measure.UNIFORM:
-        return computed(*call.args, measure=Measure.MIXED)  # all numbers in it
-    if tail in WORDS and (told := keepers.in_words(first)) is not first:
+    if tail in WORDS and (told := _in_words(call, tail in TEXTS)) is not None:
         return told
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from itertools import takewhile
 
@@ -64,6 +65,8 @@ def _listed(facts: Facts) -> Iterable[Finding]:
         ]
         if not writes or where.one_rank() or where.statement in done:
             continue
+        if _handles(facts, where.statement):
+            continue  # rank 0 alone comes there: what it makes was there already
         done.add(where.statement)
         yield Finding(
             "DDP604",
@@ -74,6 +77,16 @@ def _listed(facts: Facts) -> Iterable[Finding]:
             "let all ranks wait (barrier) before they look",
             because=((writes[-1].site, "written here by rank 0 alone"),),
         )
+
+
+def _handles(facts: Facts, statement: Site) -> bool:
+    """Whether a statement stands in an ``except``."""
+    tree = facts.tree(statement)
+    node = tree.statement(statement)
+    above = takewhile(
+        lambda a: not isinstance(a, ast.FunctionDef), tree.ancestors(node) if node else ()
+    )
+    return any(isinstance(one, ast.ExceptHandler) for one in above)
 
 
 def _fillings(facts: Facts, look: Call) -> list[Call]:
@@ -278,6 +291,16 @@ RULE = Rule(
                 '    shutil.copyfile("net.pt", "best.pt")\n'
                 "barrier()\n"
                 'kept = torch.load("best.pt", map_location=device)\n',
+            ),
+        ),
+        changed(  # whoever comes there made it: a barrier would be one of rank 0 alone
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                "fork_random_streams()\nfor",
+                'try:\n    if is_main_process():\n        os.makedirs("shown")\n'
+                'except OSError:\n    if not os.path.isdir("shown"):\n        raise\n'
+                "fork_random_streams()\nfor",
             ),
         ),
         changed(  # it is asked for to make it
