@@ -18,6 +18,7 @@ CORE: Final[str] = "ddp_utils"
 METRICS: Final[str] = "ddp_metrics"
 METRICS_NAMES: Final[frozenset[str]] = frozenset(
     {
+        "average_statistics",
         "gather_batches",
         "gather_samples",
         "global_mean",
@@ -32,6 +33,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "share_batches",
         "share_loading",
         "split_batches",
+        "through_wrapper",
         "whole_batch",
     }
 )
@@ -39,7 +41,16 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
 COLLECTIVES: Final[frozenset[str]] = (
-    METRICS_NAMES - {"loss_terms", "order_share", "share_batches", "share_loading", "split_batches"}
+    METRICS_NAMES
+    - {
+        "average_statistics",
+        "loss_terms",
+        "order_share",
+        "share_batches",
+        "share_loading",
+        "split_batches",
+        "through_wrapper",
+    }
 ) | {
     "average_gradients",
     "barrier",
@@ -70,6 +81,7 @@ OF_MODELS: Final = "split_batches"
 
 RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",
+    "average_statistics",
     "begin_epoch",
     "evaluation_sampler",
     "evaluation_share",
@@ -88,6 +100,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "share_batches",
     "share_loading",
     "split_batches",
+    "through_wrapper",
     "unwrap",
     "whole_loader",
     "without_module_prefix",

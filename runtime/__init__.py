@@ -7,6 +7,7 @@ names and this one together.
 from __future__ import annotations
 
 from .ddp_metrics import (
+    average_statistics,
     gather_batches,
     gather_samples,
     global_mean,
@@ -21,6 +22,7 @@ from .ddp_metrics import (
     share_batches,
     share_loading,
     split_batches,
+    through_wrapper,
     whole_batch,
 )
 from .ddp_utils import (
@@ -62,6 +64,7 @@ from .ddp_utils import set_epoch as set_epoch
 __all__ = [
     "NullWriter",
     "average_gradients",
+    "average_statistics",
     "barrier",
     "begin_epoch",
     "broadcast",
@@ -102,6 +105,7 @@ __all__ = [
     "share_random_streams",
     "split_batches",
     "sync_buffers",
+    "through_wrapper",
     "unwrap",
     "whole_batch",
     "whole_loader",

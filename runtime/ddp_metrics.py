@@ -425,6 +425,44 @@ def _sizes(rows: int) -> list[int]:
     return [rows * (rank + 1) // ranks - rows * rank // ranks for rank in range(ranks)]
 
 
+def through_wrapper(model: Any, name: str) -> Callable[..., Any]:
+    """``model.name``, called as the forward of ``wrap_model``'s result, which averages for it.
+
+    *collective*: each call that records gradients.
+    """
+    if not isinstance(model, DistributedDataParallel):
+        return getattr(model, name)  # type: ignore[no-any-return]
+    inner = model.module
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        del inner.forward  # from here on it is its own again
+        return getattr(inner, name)(*args, **kwargs)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        inner.forward = forward
+        return model(*args, **kwargs)
+
+    return call
+
+
+def average_statistics(model: M) -> M:
+    """``wrap_model``'s result, whose instance norms keep statistics of all ranks' samples.
+
+    They are means over samples: after each forward that trains, those over the ranks.
+    """
+    if isinstance(model, DistributedDataParallel):
+        model.register_forward_hook(_average_kept)
+    return model
+
+
+def _average_kept(wrapper: nn.Module, *_: Any) -> None:
+    norms = (m for m in wrapper.modules() if isinstance(m, nn.modules.instancenorm._InstanceNorm))
+    for buffer in (b.data for norm in norms for b in norm.buffers() if wrapper.training):
+        if buffer.is_floating_point():
+            dist.all_reduce(buffer)
+            buffer /= get_world_size()
+
+
 def split_batches(model: M) -> M:
     """``wrap_model``'s result, to be given whole batches: each rank computes its rows of them.
 

@@ -23,6 +23,8 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
+STEPS = (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER)
+
 
 def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
     base = m.evaluate(f, node.value)
@@ -109,6 +111,9 @@ def _known_attribute(
         return sampler or one(Thing(Kind.SAMPLER, thing.born, inner=one(thing)))
     if thing.kind is Kind.ARGUMENT and thing.name == "":
         return thing.attrs.setdefault(name, one(Thing(Kind.ARGUMENT, m.site(f, node), name)))
+    own = _steps_itself(thing, name)
+    if own is not None:
+        return own
     if thing.kind in (Kind.MODEL, Kind.WRAPPED):
         child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}", part_of=thing)
         thing.attrs[name] = Value((child,), frozenset({thing}))
@@ -116,6 +121,14 @@ def _known_attribute(
     if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
         return _plain_attribute(base, name)
     return Value((), flat_deps(one(thing)) | base.deps, _attribute_measure(base, name))
+
+
+def _steps_itself(wrapper: Thing, name: str) -> Value | None:
+    """The optimizer that a model keeps of itself: it is asked of the model inside (DDP303)."""
+    inner = wrapper.inner.things if wrapper.kind is Kind.WRAPPED and wrapper.inner else ()
+    kept = [thing.attrs[name] for thing in inner if name in thing.attrs]
+    found = [thing.kind for value in kept for thing in value.things]
+    return join(*kept) if found and all(kind in STEPS for kind in found) else None
 
 
 def _attribute_measure(base: Value, name: str) -> Measure:

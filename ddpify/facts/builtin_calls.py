@@ -6,17 +6,20 @@ import ast
 from dataclasses import replace
 from typing import cast
 
-from ddpify.facts import containers, counts, dealing, lookups, measures, rows
+from ddpify.facts import containers, counts, dealing, keepers, lookups, measures, rows
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import is_bound_nowhere
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
+TEXTS = frozenset({"str", "repr"})
+WORDS = frozenset({*TEXTS, "format"})
 
 
 ITERATION = frozenset(
@@ -45,10 +48,21 @@ def call_builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     return _of_argument(m, f, tail, call) if call.args else None
 
 
+def _in_words(call: Call, whole: bool) -> Value | None:
+    """A text with all numbers of a container in it, or of an object with numbers."""
+    first = call.args[0]
+    if whole and first.of(*CONTAINERS) and flat_measure(first) is not Measure.UNIFORM:
+        return computed(*call.args, measure=Measure.MIXED)
+    told = keepers.in_words(first)
+    return told if told is not first else None
+
+
 def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
+    if tail in WORDS and (told := _in_words(call, tail in TEXTS)) is not None:
+        return told
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
         return same or computed(*call.args, measure=first.measure)

@@ -23,6 +23,7 @@ from ddpify.facts import (
 from ddpify.facts.attributes import attribute_node
 from ddpify.facts.events import Access
 from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.keepers import in_words
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.subscripts import subscript
@@ -210,7 +211,7 @@ def _joined(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
         return NOTHING
     if plain and all(isinstance(part.const, str) for part in parts):
         return constant(_text(node, [str(part.const) for part in parts]))
-    return computed(*parts)
+    return computed(*map(in_words, parts))
 
 
 def _is_plain(node: ast.FormattedValue) -> bool:

@@ -17,7 +17,7 @@ from ddpify.facts.gradients import behind
 from ddpify.facts.helpers import io_helpers
 from ddpify.facts.made_late import made_late
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
-from ddpify.facts.norms import has_norms
+from ddpify.facts.norms import has_norms, keeps_means
 from ddpify.facts.phases import phases
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
@@ -62,7 +62,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             sharded=target.sharded,
             spared=target.spared,
             trees={path: target.tree(path) for path in target.modules},
-            bypasses=_bypasses(calls),
+            bypasses=bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),
             phases=phases(target, training),
             dealt=target.dealt,
@@ -117,6 +117,7 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
         within=inner.calls,
         first_batches=_first_batches(facts, inner),
         model_shapes=model_shapes(m, inner.calls),
+        keeps_means=any(map(keeps_means, m.modules.values())),
     )
 
 
@@ -134,7 +135,9 @@ def _of_writers(facts: Facts) -> frozenset[FunctionInfo | None]:
 def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:
     tree = facts.tree(call.site)
     shown = parts(tree, call, m.values, own, tellers)
-    return (*shown, *meters(tree, call, facts.ends, m.values, own))
+    whole = meters(tree, call, facts.ends, m.values, own)
+    known = (p for p in shown if p.how or not any(w.site.within(p.site) for w in whole))
+    return (*known, *whole)
 
 
 def _of_one_rank(facts: Facts, call: Call, own: Own, inner: Within) -> tuple[Part, ...]:
@@ -143,7 +146,7 @@ def _of_one_rank(facts: Facts, call: Call, own: Own, inner: Within) -> tuple[Par
     return tuple(replace(part, how="", made=None) for part in found)
 
 
-def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+def bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
     """Calls of a model's parts or methods that a backward pass goes through."""
     found: list[Call] = []
     for call in roles.backwards(calls):

@@ -12,6 +12,7 @@ from ddpify.facts.events import Access, Call, LoopEnd
 from ddpify.facts.joining import flat_deps, flat_measure, parts_of
 from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.locality import Sharded, is_shared_out
+from ddpify.facts.number_syntax import inside, is_item, is_number_call, puts_in_words
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.texts import Tellers
 from ddpify.facts.tree import Tree
@@ -151,7 +152,7 @@ def meters(
     held = {name for e in over for name in e.held}
     found: list[Part] = []
     for name, made in _named(tree, node):
-        if isinstance(tree.parent(name), (ast.keyword, ast.Call)):
+        if isinstance(tree.parent(name), (ast.keyword, ast.Call, ast.FormattedValue)):
             site = tree.site(name)
             if name.id in held or _keeps(values.get(site), local):
                 how = "global_meter" if name.id in held else ""
@@ -181,8 +182,7 @@ def _keeps(value: Value | None, local: Own, depth: int = 3) -> bool:
 
 def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:
     if isinstance(node, ast.JoinedStr):
-        inner = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
-        return [found for part in inner for found in _visit(tree, part, values, local)]
+        return _formatted(tree, node, values, local)
     value = values.get(tree.site(node))
     if value is None or not depends(value, local.read) or _of_all(tree, node, values):
         return []
@@ -193,23 +193,36 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
     whole = [Part(tree.site(node), tree.text(node), _how(value, local.trained))]
     if _is_whole(node, bool(whole[0].how)):
         # Pictures and the like are not numbers; what `.item()` gives of a model's output is one.
-        return whole if value.measure is not Measure.SAMPLES or _is_item(node) else []
-    own = [found for child in _inside(node) for found in _visit(tree, child, values, local)]
+        return whole if value.measure is not Measure.SAMPLES or is_item(node) else []
+    own = [found for child in inside(node) for found in _visit(tree, child, values, local)]
     known = {bool(part.how) for part in own}
     if isinstance(node, ast.Call) and whole[0].how and known != {True}:  # `sum(hits)`
         return whole
-    if isinstance(node, ast.Attribute) and not own:
+    if not own and (isinstance(node, ast.Attribute) or puts_in_words(node)):
         return whole
     if _ratio(node) and len(known) > 1:
         return [replace(whole[0], how="")]  # one rank's part of all ranks' count is no mean
     return own
 
 
+def _formatted(
+    tree: Tree, node: ast.JoinedStr, values: dict[Site, Value], local: Own
+) -> list[Part]:
+    """What a text shows: numbers, or objects that tell their own."""
+    inner = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+    found = [part for one in inner for part in _visit(tree, one, values, local)]
+    value = values.get(tree.site(node))
+    objects = any(v.of(Kind.INSTANCE) for one in inner if (v := values.get(tree.site(one))))
+    if not found and objects and value is not None and depends(value, local.read):
+        return [Part(tree.site(node), tree.text(node), "")]
+    return found
+
+
 def _is_whole(node: ast.expr, known: bool) -> bool:
     """Whether a number is not looked into; ``known``: it is known what to do with it."""
     if isinstance(node, ast.Attribute):
         return not isinstance(node.value, ast.Call)  # `Table(x).text`
-    if isinstance(node, ast.Name) or _is_number_call(node) or not _inside(node):
+    if isinstance(node, ast.Name) or is_number_call(node) or not inside(node):
         return True
     return isinstance(node, ast.Subscript) and known
 
@@ -236,9 +249,11 @@ def _ratio(node: ast.expr) -> bool:
 
 def depends(value: Value, m: Sharded) -> bool:
     """Whether a value, or what it holds, comes from a sharded loader's batches."""
-    if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
+    if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
         return False
-    return flat_measure(value) is not Measure.UNIFORM and _of_one(value, m)
+    measure = flat_measure(value)
+    drawn = value.of(Kind.ITERATOR) and measure is Measure.SAMPLES  # the batches of a loader
+    return measure is not Measure.UNIFORM and not drawn and _of_one(value, m)
 
 
 def _of_one(value: Value, m: Sharded) -> bool:
@@ -249,33 +264,6 @@ def _of_one(value: Value, m: Sharded) -> bool:
         if d.kind is Kind.BATCH and d.inner is not None
         for t in d.inner.things
     )
-
-
-def _is_number_call(node: ast.expr) -> bool:
-    """``loss.item()``, ``len(data)``: one number, taken whole."""
-    if not isinstance(node, ast.Call):
-        return False
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr in ("item", "size") and not isinstance(node.func.value, ast.Constant)
-    return isinstance(node.func, ast.Name) and node.func.id == "len"
-
-
-def _is_item(node: ast.expr) -> bool:
-    called = node.func if isinstance(node, ast.Call) else None
-    return isinstance(called, ast.Attribute) and called.attr == "item"
-
-
-def _inside(node: ast.expr) -> list[ast.expr]:
-    return [c for c in _children(node) if isinstance(c, ast.expr)]
-
-
-def _children(node: ast.expr) -> list[ast.AST]:
-    if isinstance(node, ast.Call):
-        receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
-        return [*receiver, *node.args, *[k.value for k in node.keywords]]
-    if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
-        return []
-    return list(ast.iter_child_nodes(node))
 
 
 def _how(value: Value, trained: frozenset[Site]) -> str:

@@ -72,6 +72,28 @@ TEXTS = {
 }
 
 
+TOLD = """
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 3)), 2)
+for epoch in range(2):
+    for step, (x, y) in enumerate(loader):
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        said = {{"step": step, "loss": loss.item()}}
+        if step % 2 == 0:
+            print({})
+"""
+
+
+@pytest.mark.parametrize("text", ["str(said)", "repr(said)", '"%s" % said', "said"])
+def test_a_dict_of_numbers_put_into_words_is_told(text: str, tmp_path: Path) -> None:
+    facts = facts_of(TOLD.format(text), tmp_path)
+    found = [part.how for _, parts in facts.sinks for part in parts]
+    assert found == [""]
+
+
 @pytest.mark.parametrize("body", TEXTS.values(), ids=TEXTS)
 def test_a_number_is_found_where_it_is_put_into_words(body: str, tmp_path: Path) -> None:
     assert shown(tmp_path, f"loss.backward()\n{body}") == {LOSS}
@@ -170,3 +192,36 @@ def test_a_text_that_a_meter_is_put_into_before_it_is_shown(tmp_path: Path) -> N
     assert [(part.text, part.how) for _, parts in facts.sinks for part in parts] == [
         ("meter", "global_meter")
     ]
+
+
+BOARD = METER.replace("{self.avg:.3f}", "mean") + """
+class Board:
+    def __init__(self, meters):
+        self.meters = meters
+    def display(self):
+{body}
+"""
+BY_OTHERS = {
+    "a list that grows": 'row = []\nrow += [repr(m) for m in self.meters]\nprint(" ".join(row))',
+    "a list": 'print(" ".join([str(m) for m in self.meters]))',
+    "one by one": "for m in self.meters:\n    print(str(m))",
+    "a text": 'line = f"{self.meters[0]}"\nprint(line)',
+}
+
+
+@pytest.mark.parametrize("body", BY_OTHERS.values(), ids=BY_OTHERS)
+def test_meters_that_another_object_shows_are_named(body: str, tmp_path: Path) -> None:
+    text = BOARD.format(body=indent(body, " " * 8))
+    step = "    loss.backward()\n    meter.update(loss.item(), len(y))\n    table.display()"
+    facts = facts_of(
+        text + "table = Board([meter])\n" + PROGRAM.format(body=step, end=""), tmp_path
+    )
+    assert [part.how for _, parts in facts.sinks for part in parts] == [""]
+
+
+def test_a_meter_in_a_formatted_text(tmp_path: Path) -> None:
+    body = "    loss.backward()\n    meter.update(loss.item(), len(y))\n    print(f'{meter}')"
+    facts = facts_of(METER + PROGRAM.format(body=body, end=""), tmp_path)
+    assert {(p.text, p.how) for _, parts in facts.sinks for p in parts} == {
+        ("meter", "global_meter")
+    }

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.pipeline import migrate
 from ddpify.settings import Settings
+from tests.projects import migrated, put
 from tests.training.alike import train_alike
 
 pytestmark = [pytest.mark.training, pytest.mark.spread]
@@ -166,6 +168,130 @@ HOMES = (
     "\n    last = nn.Linear(6, 6)\n    last = wrap_model(last)\nelif wide:\n",
 )
 
+# What an instance norm keeps is a mean over samples: of rank 0's only, were nothing done about it.
+NORMED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+net = nn.Sequential(
+    nn.Conv1d(2, 4, 3),
+    nn.InstanceNorm1d(4, affine=True, track_running_stats=True),
+    nn.Conv1d(4, 2, 1),
+)
+rows = DataLoader(TensorDataset(torch.randn(40, 2, 7), torch.randn(40, 2, 5)), 8)
+descent = torch.optim.SGD(net.parameters(), lr=0.1)
+for turn in range(2):
+    net.train()
+    for signal, wanted in rows:
+        descent.zero_grad()
+        loss = (net(signal) - wanted).square().mean()
+        loss.backward()
+        descent.step()
+        print(f"loss {loss.item():.9f}")
+    net.eval()
+    total = 0.0
+    with torch.no_grad():
+        for signal, wanted in rows:
+            total += (net(signal) - wanted).square().mean().item()
+    print(f"after {turn} {total / len(rows):.9f}")
+torch.save(net.state_dict(), "net.pt")
+"""
+
+# Methods and layers beside the forward: one call for a backward, and a chain of two.
+ROUTED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 6)
+        self.head = nn.Linear(6, 6)
+        self.side = nn.Linear(6, 6)
+
+    def encode(self, x):
+        return torch.tanh(self.body(x))
+
+    def forward(self, x):
+        return self.head(self.encode(x))
+
+    def loss(self, x, wanted):
+        return nn.functional.mse_loss(self.side(self.encode(x)), wanted)
+
+
+net = Net()
+rows = DataLoader(TensorDataset(torch.randn(40, 6), torch.randn(40, 6)), 8)
+descent = torch.optim.SGD(net.parameters(), lr=0.1)
+for turn in range(2):
+    for signal, wanted in rows:
+        descent.zero_grad()
+        features = net.encode(signal)
+        loss = nn.functional.mse_loss(net.head(features), wanted) + features.square().mean()
+        loss.backward()
+        descent.step()
+        print(f"loss {loss.item():.9f}")
+        descent.zero_grad()
+        own = net.loss(signal, wanted)
+        own.backward()
+        descent.step()
+        print(f"own {own.item():.9f}")
+        descent.zero_grad()
+        loss = nn.functional.mse_loss(net(signal), wanted)
+        loss.backward()
+        descent.step()
+torch.save(net.state_dict(), "net.pt")
+"""
+
+
+def test_methods_go_through_the_wrapper(tmp_path: Path) -> None:
+    after = train_alike(ROUTED, tmp_path, Settings())
+    assert 'features = through_wrapper(net, "encode")(signal)\n' in after
+    assert 'mse_loss(through_wrapper(net, "head")(features), wanted)' in after
+    assert 'own = through_wrapper(net, "loss")(signal, wanted)\n' in after
+    again = put({"train.py": after}, tmp_path / "again")
+    migrated(again / "train.py")
+    assert (again / "train.py").read_text() == after
+
+
+APART = {
+    "no chain": ("+ features.square()", "+ net.encode(wanted).square()"),
+    "not given to the last": ("+ features.square()", "+ net.head(signal).square()"),
+    "rounds before one backward": (
+        "        own = net.loss(signal, wanted)\n",
+        "        own = 0.0\n        for part in (signal, 2 * signal):\n"
+        "            own = own + net.loss(part, wanted)\n",
+    ),
+    "another call before the backward": (
+        "        loss.backward()\n        descent.step()\n        print",
+        "        more = net.loss(signal, wanted)\n        loss.backward()\n"
+        "        more.backward()\n        descent.step()\n        print",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", APART.values(), ids=list(APART))
+def test_calls_that_no_single_pass_joins_are_refused(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    assert change[0] in ROUTED
+    outcome = migrate(
+        [put({"train.py": ROUTED.replace(*change)}, tmp_path) / "train.py"], Settings()
+    )
+    assert any("DDP403" in refusal.message for refusal in outcome.refusals)
+
+
+def test_what_instance_norms_keep_is_of_the_whole_batch(tmp_path: Path) -> None:
+    after = train_alike(NORMED, tmp_path, Settings())
+    assert "net = average_statistics(wrap_model(net))\n" in after
+
 
 def test_models_in_containers_and_branches_are_wrapped_where_they_are(tmp_path: Path) -> None:
     after = train_alike(HELD, tmp_path, Settings())
@@ -177,3 +303,40 @@ def test_parts_that_a_forward_passes_by_end_no_job(loss: str, tmp_path: Path) ->
     after = train_alike(PASSED_BY.replace("LOSS", loss), tmp_path, Settings())
     assert "find_unused_parameters=True)" in after
     assert ("split_batches(" in after) == (loss is WHOLE)
+
+
+# Each model steps itself.
+STEPPED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+
+
+class Stepped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 6)
+        self.descent = torch.optim.Adam(self.parameters(), lr=0.1)
+
+    def forward(self, x):
+        return torch.tanh(self.body(x))
+
+
+net = Stepped()
+rows = DataLoader(TensorDataset(torch.randn(40, 6), torch.randn(40, 6)), 8)
+for turn in range(2):
+    for signal, wanted in rows:
+        net.descent.zero_grad()
+        loss = (net(signal) - wanted).square().mean()
+        loss.backward()
+        net.descent.step()
+        print(f"loss {loss.item():.9f}")
+torch.save(net.state_dict(), "net.pt")
+"""
+
+
+def test_a_model_that_keeps_its_optimizer_is_stepped_by_it(tmp_path: Path) -> None:
+    assert "unwrap(net).descent.step()" in train_alike(STEPPED, tmp_path, Settings())

@@ -61,6 +61,7 @@ def _written(facts: Facts, home: Home, options: str) -> str:
     """The statement that wraps what has a home."""
     name = "model" if home.each else home.target
     wrapped = f"wrap_model({name}{options})"
+    wrapped = f"average_statistics({wrapped})" if facts.keeps_means else wrapped
     wrapped = f"split_batches({wrapped})" if facts.whole_batches else wrapped
     if home.each == "list":
         return f"{home.target} = [{wrapped} for model in {home.target}]"

@@ -67,7 +67,9 @@ def _is_index(call: Call, numbers: Collection[Thing]) -> bool:
     if value.known:
         return isinstance(value.const, int) and not isinstance(value.const, bool)
     options = value.of(Kind.ARGUMENT)
-    return bool(options) and (call.name != ".to" or all(one in numbers for one in options))
+    if call.name == ".to":
+        return bool(options) and all(one in numbers for one in options)
+    return bool(options or value.dep(Kind.ARGUMENT))  # `gpus = range(args.gpus)`, `gpus[0]`
 
 
 def _numbered(facts: Facts, call: Call) -> bool:
@@ -129,6 +131,15 @@ RULE = Rule(
                 'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
                 'torch.device(f"cuda:{config.gpu}")  # DDP103',
             ),
+        ),
+        changed(  # one of so many numbers
+            SINGLE,
+            ('"--bs"', '"--gpus", type=int, default=1)\n    parser.add_argument("--bs"'),
+            (
+                "    net = nn.Sequential",
+                "    gpus = range(opt.gpus)\n    net = nn.Sequential",
+            ),
+            ("nn.Linear(32, 4)).cuda()\n", "nn.Linear(32, 4)).cuda(gpus[0])  # DDP103\n"),
         ),
         changed(  # a number for `.cuda` is one for `.to`
             SINGLE,
