@@ -11,13 +11,14 @@ from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import is_bound_nowhere
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
-WORDS = frozenset({"str", "repr", "format"})
+TEXTS = frozenset({"str", "repr", "format"})
 
 
 ITERATION = frozenset(
@@ -50,7 +51,7 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
-    if tail in WORDS and (told := keepers.in_words(first)) is not first:
+    if tail in TEXTS and (told := _told(first, call)) is not None:
         return told
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
@@ -72,6 +73,14 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail in ("max", "min") and first.of(*containers.LISTS) and "key" in call.kwargs:
         return m.element_of(f, first)
     return _of_object(m, f, tail, call)
+
+
+def _told(value: Value, call: Call) -> Value | None:
+    """``str(meter)``, ``str(row)``: of all numbers that are in it."""
+    if value.of(*CONTAINERS) and flat_measure(value) is not Measure.UNIFORM:
+        return computed(*call.args, measure=Measure.MIXED)
+    told = keepers.in_words(value)
+    return told if told is not value else None
 
 
 def _extreme(m: Machine, call: Call, value: Value) -> Value:

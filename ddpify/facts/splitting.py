@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.facts import library_losses, roles, whole_forwards
+from ddpify.facts import hooks, library_losses, roles, whole_forwards
 from ddpify.facts.bodies import loaded, stored
 from ddpify.facts.carrying import carried
 from ddpify.facts.details import OpenLoss
@@ -39,7 +39,6 @@ Why = tuple[Site, str]
 # What is the same for all samples, and no tensor.
 SETTINGS = (Kind.ARGUMENT, Kind.DEVICE, Kind.EXTERNAL, Kind.MODULE, Kind.FUNCTION, Kind.CLASS)
 NO_ROWS = (Measure.MEAN, Measure.SUM, Measure.RATIO, Measure.COUNT)
-HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook")
 
 
 def why_whole(
@@ -79,15 +78,16 @@ class _Program:
         if not divided:
             yield self.models[0].things[0].born, "no call of a wrapped model trains"
         for forward in divided:
+            yield from self._of_forward(forward)
             if any(map(gives_number, self._classes())):
                 yield forward.call.site, "the model gives a number for all samples"
             if any(map(reorders, self._classes())):
                 yield forward.call.site, "the model gives its samples in another order"
-            yield from self._of_forward(forward)
         yield from self._inside()
-        accesses = (access for name in HOOKS for access in self.m.events.accesses(name))
+        accesses = (access for name in hooks.HOOKS for access in self.m.events.accesses(name))
+        looking = hooks.looking(calls)
         for access in accesses:
-            if not _is_removed(access.where.frame):
+            if access.base_site not in looking and not _is_removed(access.where.frame):
                 yield access.base_site, "a hook looks into a forward"
         yield from self._looked_at()
 

@@ -144,6 +144,25 @@ def test_a_model_that_puts_its_rows_back_is_split(tmp_path: Path) -> None:
     assert not migrated(tmp_path, (FORWARD, back)).refusals
 
 
+LOOKS = """net = Net()
+seen = {"calls": 0}
+
+
+def look(module, given, result):
+    seen["calls"] += 1
+    print(type(module).__name__, given[0].dtype, tuple(result.shape[1:]))
+
+
+net.body.register_forward_hook(look)
+"""
+
+
+def test_a_hook_that_looks_at_shapes_is_no_obstacle(tmp_path: Path) -> None:
+    assert not migrated(tmp_path / "looks", ("net = Net()\n", LOOKS)).refusals
+    keeps = LOOKS.replace('["calls"] += 1', '["last"] = result')
+    assert migrated(tmp_path / "keeps", ("net = Net()\n", keeps)).refusals
+
+
 def test_time_first_is_not_split(tmp_path: Path) -> None:
     recurrent = ("self.body = nn.Linear(8, 4)", "self.body = nn.GRU(8, 4)")
     first = (FORWARD, "        return self.body(x)[0]\n")
