@@ -33,6 +33,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "share_batches",
         "share_loading",
         "split_batches",
+        "through_wrapper",
         "whole_batch",
     }
 )
@@ -48,6 +49,7 @@ COLLECTIVES: Final[frozenset[str]] = (
         "share_batches",
         "share_loading",
         "split_batches",
+        "through_wrapper",
     }
 ) | {
     "average_gradients",
@@ -98,6 +100,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "share_batches",
     "share_loading",
     "split_batches",
+    "through_wrapper",
     "unwrap",
     "whole_loader",
     "without_module_prefix",

@@ -22,6 +22,7 @@ from .ddp_metrics import (
     share_batches,
     share_loading,
     split_batches,
+    through_wrapper,
     whole_batch,
 )
 from .ddp_utils import (
@@ -104,6 +105,7 @@ __all__ = [
     "share_random_streams",
     "split_batches",
     "sync_buffers",
+    "through_wrapper",
     "unwrap",
     "whole_batch",
     "whole_loader",

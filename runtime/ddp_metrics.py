@@ -425,6 +425,26 @@ def _sizes(rows: int) -> list[int]:
     return [rows * (rank + 1) // ranks - rows * rank // ranks for rank in range(ranks)]
 
 
+def through_wrapper(model: Any, name: str) -> Callable[..., Any]:
+    """``model.name``, called as the forward of ``wrap_model``'s result, which averages for it.
+
+    *collective*: each call that records gradients.
+    """
+    if not isinstance(model, DistributedDataParallel):
+        return getattr(model, name)  # type: ignore[no-any-return]
+    inner = model.module
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        del inner.forward  # from here on it is its own again
+        return getattr(inner, name)(*args, **kwargs)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        inner.forward = forward
+        return model(*args, **kwargs)
+
+    return call
+
+
 def average_statistics(model: M) -> M:
     """``wrap_model``'s result, whose instance norms keep statistics of all ranks' samples.
 

@@ -30,6 +30,7 @@ from ddpify.facts.gradients import with_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.open_losses import may_compute_loss, returns_one
 from ddpify.facts.protocol import Machine
+from ddpify.facts.routes import routed
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import unread_base, unread_by
@@ -88,8 +89,8 @@ def _dispatch(
     arguments: Arguments,
     event: Call,
 ) -> Value:
-    results = []
-    for thing in callee.things:
+    results = _through_wrapper(m, f, receiver, event) if event.site in m.routes else []
+    for thing in callee.things if not results else ():
         result = _call_thing(m, f, thing, arguments, event)
         if result is not None:
             results.append(result)
@@ -101,6 +102,14 @@ def _dispatch(
             return apply(m, f, Value(own), (NOTHING,), event.site)
         return methods.call_method(m, f, receiver, node.func.attr, event)
     return library.call_unknown(m, f, None, event)
+
+
+def _through_wrapper(m: Machine, f: Frame, receiver: Value | None, event: Call) -> list[Value]:
+    """What a method of a model gives that the wrapper calls as its forward."""
+    name = event.name.rpartition(".")[2]
+    wrapped = receiver.of(Kind.WRAPPED) if receiver is not None else ()
+    found = [routed(m, f, thing, name, event.site) for thing in wrapped]
+    return [forward(m, value.things[0], event) for value in found if value is not None]
 
 
 def _call_thing(

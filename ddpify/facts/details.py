@@ -121,6 +121,10 @@ class SharesBatches(Detail):
     """A loader gives each rank its part of every batch: it was given to ``share_batches``."""
 
 
+class UnreadOutput(Detail):
+    """An output of a model that nobody reads: one tensor, or a list of them."""
+
+
 class OpenLoss(Detail):
     """An output of a model may be a loss that it computes, which is not followed."""
 

@@ -23,6 +23,7 @@ class Target:
     of batches of the loaders ``trained``, ``summed`` the sums in such losses that will be
     multiplied by the number of ranks, and ``agreed`` the means over a batch in conditions that
     will be those of all ranks. ``whole_batches``: nothing is divided but what models compute.
+    ``routes``: calls of methods that go through the wrapper.
     """
 
     wraps: tuple[tuple[Site, tuple[Home, ...]], ...] = ()
@@ -41,6 +42,7 @@ class Target:
     summed: frozenset[Site] = frozenset()
     agreed: frozenset[Site] = frozenset()
     whole_batches: bool = False
+    routes: frozenset[Site] = frozenset()
 
 
 AS_IT_STANDS = Target()

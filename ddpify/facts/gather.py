@@ -62,7 +62,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             sharded=target.sharded,
             spared=target.spared,
             trees={path: target.tree(path) for path in target.modules},
-            bypasses=_bypasses(calls),
+            bypasses=bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),
             phases=phases(target, training),
             dealt=target.dealt,
@@ -146,7 +146,7 @@ def _of_one_rank(facts: Facts, call: Call, own: Own, inner: Within) -> tuple[Par
     return tuple(replace(part, how="", made=None) for part in found)
 
 
-def _bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
+def bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
     """Calls of a model's parts or methods that a backward pass goes through."""
     found: list[Call] = []
     for call in roles.backwards(calls):

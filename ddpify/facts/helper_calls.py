@@ -7,8 +7,9 @@ from dataclasses import replace
 from ddpify.facts import counts, coupling, growth, own_shares, wrapping
 from ddpify.facts.details import SharesBatches, loader_arguments, made_by
 from ddpify.facts.events import Call
-from ddpify.facts.joining import computed, flat_deps
+from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
+from ddpify.facts.routes import routed
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, constant, one
 from ddpify.names import INSTALLED
@@ -46,12 +47,21 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return first
     if tail in SAME:
         return first
+    if tail == "through_wrapper":
+        return _routed(m, f, first, call)
     combined = _combined(f, tail, first, call)
     if combined is not None:
         return combined
     made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
     made_by(made, call)
     return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
+
+
+def _routed(m: Machine, f: Frame, model: Value, call: Call) -> Value:
+    """A method of a wrapped model that goes through the wrapper."""
+    name = call.args[1].const if len(call.args) > 1 and call.args[1].known else None
+    found = [routed(m, f, t, name, call.site) for t in model.things if isinstance(name, str)]
+    return join(*(value for value in found if value is not None))
 
 
 def whole_loader(m: Machine, f: Frame, loader: Value, site: Site) -> Value:

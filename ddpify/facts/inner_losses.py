@@ -62,6 +62,12 @@ def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -
     return whole.but(things=(Thing(Kind.TUPLE, made.born, items=items),))
 
 
+def _is_own(dep: Thing) -> bool:
+    """Whether it is what one of the model's own layers gives, or what leads back to that."""
+    graph = dep.inner.things if dep.kind is Kind.GRAPH and dep.inner is not None else ()
+    return any(thing.detail(Bypass) is not None for thing in (dep, *graph))
+
+
 @dataclass
 class _Reading:
     """One call of a ``forward``, of which nothing is read but what makes the losses."""
@@ -88,7 +94,7 @@ class _Reading:
         if frame is None or not self._is_criterion(frame, _weighed(call)):
             return None
         value = self.m.evaluate(frame, call)
-        deps = {dep for dep in value.deps if dep.detail(Bypass) is None}  # of its own layers
+        deps = {dep for dep in value.deps if not _is_own(dep)}
         return value.but(deps=self.whole.deps | deps)
 
     def mean(self) -> Value | None:

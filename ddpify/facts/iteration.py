@@ -6,7 +6,7 @@ from ddpify.facts import torchtext
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
-from ddpify.facts.rows import SEVERAL
+from ddpify.facts.rows import SEVERAL, may_be_list
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 
@@ -21,6 +21,8 @@ def element_of(m: Machine, f: Frame, value: Value, depth: int = 0) -> Value:
         return join(*results)
     if value.measure is Measure.UNIFORM:
         return Value((), flat_deps(value))
+    if may_be_list(value):
+        return computed(value, measure=Measure.MIXED)
     entry = value.measure in (Measure.SAMPLES, Measure.PICKED)
     return computed(value, measure=Measure.ENTRY if entry else None)
 

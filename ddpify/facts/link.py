@@ -24,7 +24,7 @@ from ddpify.facts.distributed import mentions
 from ddpify.facts.escapes import with_escapes
 from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.frameworks import FRAMEWORKS
-from ddpify.facts.gather import gather, models_of
+from ddpify.facts.gather import bypasses, gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.kept import kept
 from ddpify.facts.locality import way_to
@@ -32,6 +32,7 @@ from ddpify.facts.machine import OutOfBudget, ProgramReader
 from ddpify.facts.model import Agreement, Facts, Gather, Home, Model, Status
 from ddpify.facts.pooled import followed, pooled
 from ddpify.facts.protocol import Machine
+from ddpify.facts.routes import routes
 from ddpify.facts.shares import shares
 from ddpify.facts.sized import sized, whole_shapes
 from ddpify.facts.tracing import is_mean
@@ -91,9 +92,33 @@ def _analyzed(
         facts = _of_whole_batches(readings, wrapped, models, status, by_rows)
         return replace(facts, evidence=evidence)
     divisions, undivided = division.divisions(first, bare, batch_dim)
-    wrapped = Target(_wraps(homes), True, _sharded(bare), divisions=divisions)
+    through: dict[Site, tuple[Site, bool]] = {}
+    if bypasses(roles.calls_of(bare)):
+        through = routes(readings.of(Target(_wraps(homes), True)), models)
+    if through:  # as methods they are entered, as forwards of the wrapper they are calls of a model
+        models = _routed(models, through)
+        bare = readings.of(Target(_wraps(homes), True, routes=frozenset(through)))
+    wrapped = Target(
+        _wraps(homes), True, _sharded(bare), divisions=divisions, routes=frozenset(through)
+    )
     facts = _as_migrated(readings, bare, wrapped, models, status, shard_evaluation)
+    facts = replace(facts, routes=frozenset(through))
     return replace(facts, evidence=evidence, divisions=divisions, undivided=undivided)
+
+
+def _routed(models: tuple[Model, ...], found: dict[Site, tuple[Site, bool]]) -> tuple[Model, ...]:
+    """Of models whose methods are called, each call may use other parameters."""
+    several = dict(found.values())
+    several |= {born: True for born, more in found.values() if more}
+    why = "methods are called, too"
+    return tuple(
+        (
+            replace(one, unused=one.unused or why, repeated=one.repeated or several[born])
+            if (born := next((t.born for t in one.things if t.born in several), None))
+            else one
+        )
+        for one in models
+    )
 
 
 def _of_whole_batches(

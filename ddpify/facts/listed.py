@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ddpify.facts.callees import Callee, Callees
+from ddpify.facts.details import call_that_made
 from ddpify.facts.fresh import method_of, qualified
 from ddpify.facts.grown import Filling, MethodText, lengths
 from ddpify.facts.scopes import ClassInfo
@@ -26,6 +28,7 @@ from ddpify.facts.values import Kind, Thing
 LISTS = frozenset({"list", "tuple", "reversed"})
 UNSURE_LISTS = frozenset({"map", "zip", "filter", "sorted"})
 CUTS = frozenset({"chunk", "split", "unbind", "tensor_split"})
+_CLASSIFIERS = re.compile(r"torchvision\.models\.\w+$")
 COUNTS = frozenset({"range", "len", "enumerate", "zip", "reversed"})
 DEPTH = 6
 
@@ -83,9 +86,24 @@ def of_parts(model: Thing, values: Iterable[ast.expr | None]) -> list[OutputShap
     return [joined(map(found.shape, parts)) for parts in zip(*tuples, strict=True)]
 
 
-def _of_model(model: Thing) -> _Shapes | None:
-    info = method_of(model, "forward")
+def is_unread(model: Thing) -> bool:
+    """Whether a library's model may give one tensor or a list: ``features_only=True``."""
+    last = _last(model)
+    known = last.name.startswith("torch.nn.") or _CLASSIFIERS.match(last.name) is not None
+    return not (known or isinstance(last.ref, ClassInfo))
+
+
+def _last(model: Thing) -> Thing:
+    """The model in a wrapper, of a ``Sequential`` its last part, which gives what it does."""
     inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
+    made = call_that_made(inner) if inner.name == "torch.nn.Sequential" else None
+    parts = made.args[-1].things if made is not None and made.args and not made.star else ()
+    return _last(parts[0]) if len(parts) == 1 and parts[0] is not inner else inner
+
+
+def _of_model(model: Thing) -> _Shapes | None:
+    inner = _last(model)
+    info = method_of(inner, "forward")
     owner = inner.ref if isinstance(inner.ref, ClassInfo) else None
     target = Callee(info, owner, inner) if info is not None and owner is not None else None
     return _Shapes(target, {}, DEPTH, top=True) if target is not None else None

@@ -62,7 +62,7 @@ class ProgramReader(ReadingRecord):
         super().__init__(project)
         self.wraps = dict(target.wraps)
         self.drop_data_parallel = target.drop_data_parallel
-        self.whole_batches = target.whole_batches
+        self.whole_batches, self.routes = target.whole_batches, target.routes
         self.sharded, self.spared, self.summed = target.sharded, target.spared, target.summed
         self.unwraps, self.shares, self.agreed = target.unwraps, target.shares, target.agreed
         self.dealt, self.whole, self.sized = target.dealt, target.whole, target.sized

@@ -280,6 +280,7 @@ class Facts:
     within: tuple[Call, ...] = ()
     first_batches: frozenset[Site] = frozenset()
     model_shapes: frozenset[Site] = frozenset()
+    routes: frozenset[Site] = frozenset()
     keeps_means: bool = False  # whether instance norms keep statistics
 
     @cached_property

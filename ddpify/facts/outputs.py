@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts import listed
+from ddpify.facts.details import UnreadOutput
 from ddpify.facts.fresh import method_of
 from ddpify.facts.listed import OutputShape
 from ddpify.facts.returns import reached
@@ -24,6 +25,8 @@ def separate(
     A list of them, perhaps where it ``trains`` only, has as many on each rank. A tuple is one, too,
     where there is one input: beside targets it may hold a loss.
     """
+    if listed.is_unread(model):
+        call.describe(UnreadOutput())
     names = names_of(model, guards)
     if not names:
         shape = listed.returned(model, trains, tuples=whole.rows)

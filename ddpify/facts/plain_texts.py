@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from ddpify.facts.scopes import FunctionInfo, ModuleInfo
 from ddpify.facts.values import NOTHING, Kind, Value
+from ddpify.python import words
 
 _OWN = frozenset("param_groups state defaults".split())
 _BUILTINS = frozenset(
@@ -35,11 +36,11 @@ _NUMPY = frozenset(
     "abs ceil clip cos exp floor inf isnan log log2 maximum mean minimum pi power sign sin sqrt"
     " tanh".split()
 )
-_FROM = frozenset("""collections.OrderedDict collections.defaultdict copy.copy copy.deepcopy
-    functools.reduce itertools.chain operator.mul torch.nn.utils.clip_grad_norm_
-    torch.nn.utils.clip_grad_value_ torch.nn.utils.clip_grad.clip_grad_norm_
-    torch.nn.Parameter warnings.warn torch.linalg.norm torch.linalg.vector_norm
-    torch.optim.optimizer.required""".split())
+_FROM = words.COPIES | {words.CHAIN, words.WARNS}
+_FROM |= frozenset("""collections.OrderedDict collections.defaultdict functools.reduce operator.mul
+    torch.nn.utils.clip_grad_norm_ torch.nn.utils.clip_grad_value_
+    torch.nn.utils.clip_grad.clip_grad_norm_ torch.nn.Parameter torch.linalg.norm
+    torch.linalg.vector_norm torch.optim.optimizer.required""".split())
 _LIBRARIES = {"torch": _TORCH, "numpy": _NUMPY}
 # What a method of a tensor does beyond computing: it draws, takes gradients, calls back, leaves
 # this process, or has what lay in memory.

@@ -27,6 +27,7 @@ class Machine(Protocol):
     exhausted: bool
     spared: frozenset[tuple[Site, ...]]
     unwraps: frozenset[Site]
+    routes: frozenset[Site]
     again: frozenset[Site]
     shares: frozenset[Site]
     dealt: frozenset[Site]

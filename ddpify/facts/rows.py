@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.details import FirstEntry, NumbersRows, call_that_made
+from ddpify.facts.details import FirstEntry, NumbersRows, UnreadOutput, call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.values import Kind, Measure, Thing, Value
 
@@ -189,9 +189,15 @@ def subscript(base: Value, index: ast.expr, given: Value, result: Value) -> Valu
     return result.but(rows=whole and first.step is None) if isinstance(first, ast.Slice) else result
 
 
+def may_be_list(value: Value) -> bool:
+    """Whether a loop over this goes through samples, or outputs of a model that nobody reads."""
+    outputs = value.dep(Kind.FORWARD) if value.dep(Kind.GRAPH) else ()
+    return any(output.detail(UnreadOutput) is not None for output in outputs)
+
+
 def per_sample(value: Value) -> bool:
     """Whether a loop over ``value`` has one pass for each sample of a batch."""
-    if any(thing.name in (OUTPUTS, SEVERAL) for thing in value.things):
+    if may_be_list(value) or any(thing.name in (OUTPUTS, SEVERAL) for thing in value.things):
         return False
     if value.rows:
         return True

@@ -72,7 +72,8 @@ COMPILERS: Final = frozenset({"torch.compile", "torch.jit.script"})
 APEX_AMP: Final = "apex.amp."
 DEEPCOPY: Final = "copy.deepcopy"
 COPIES: Final = frozenset({DEEPCOPY, "copy.copy"})
-ITERATES: Final = frozenset({"itertools.chain", "itertools.cycle", "itertools.islice"})
+CHAIN: Final = "itertools.chain"
+ITERATES: Final = frozenset({CHAIN, "itertools.cycle", "itertools.islice"})
 PARTIAL: Final = "functools.partial"
 NAMESPACES: Final = frozenset({"types.SimpleNamespace", "argparse.Namespace"})
 CACHED_PROPERTY: Final = "functools.cached_property"
@@ -88,10 +89,11 @@ SAME_TENSOR: Final = frozenset({"contiguous", "numpy"})
 
 SAVE: Final = "torch.save"
 PRINT: Final = "builtins.print"
-CONSOLE: Final = frozenset(
+WARNS: Final = "warnings.warn"
+CONSOLE: Final = frozenset({WARNS}) | frozenset(
     """builtins.print sys.stdout.write sys.stdout.flush sys.stderr.write pprint.pprint
     builtins.input tqdm.tqdm.write tqdm.auto.tqdm.write tqdm.write torchsummary.summary
-    torchinfo.summary click.echo rich.print warnings.warn""".split()
+    torchinfo.summary click.echo rich.print""".split()
 )
 DIRECTORIES: Final = frozenset("os.mkdir os.makedirs os.removedirs os.rmdir".split())
 TRACKED: Final = frozenset(

@@ -114,3 +114,35 @@ def test_outputs_are_no_samples(forward: str, body: str, wanted: Measure, tmp_pa
     assert call.receiver is not None
     unknown = bool(call.receiver.dep(Kind.AVERAGED) or facts.pooled)  # DDP401 says so, or gathers
     assert (MIXED if unknown else call.receiver.measure) is wanted
+
+
+UNREAD = """import timm
+import torchvision
+class Two(nn.Module):
+    def forward(self, x):
+        return [x, x * 2]
+model = {}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in DataLoader(TensorDataset(torch.rand(8, 3, 4, 4)), 2):
+    loss = 0.0
+    for out in model(x):
+        loss += out.abs().mean()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "wanted"),
+    [
+        ('timm.create_model("resnet18", features_only=True)', MIXED),
+        ("torchvision.models.resnet18()", SUM),
+        ("nn.Sequential(nn.Linear(4, 4))", SUM),
+        ("nn.Sequential(nn.Linear(4, 4), Two())", MEAN),
+    ],
+)
+def test_what_a_library_gives_may_be_a_list(model: str, wanted: Measure, tmp_path: Path) -> None:
+    facts = facts_of(UNREAD.format(model), tmp_path)
+    (call,) = backwards(facts.calls)
+    assert call.receiver is not None
+    assert (MIXED if call.receiver.dep(Kind.AVERAGED) else call.receiver.measure) is wanted

@@ -42,6 +42,7 @@ KNOWN = {
     "DDP305-3": "the layers of a library's model are not seen: it may have no batch norm",
     "DDP403-0": "`enable_grad()` under `no_grad()` is not followed",
     "DDP405-1": REFUSED,
+    "DDP405-4": REFUSED,
     "DDP503-0": EXISTS,
     "DDP503-1": EXISTS,
     "DDP504-1": "what a stand-in answers is not followed",
@@ -49,6 +50,7 @@ KNOWN = {
     "DDP506-1": ALONE,
     "DDP506-2": RACE,
     "DDP604-1": FOLDER,
+    "DDP604-2": FOLDER,
     "DDP608-0": CACHE,
     "DDP608-1": CACHE,
     "DDP608-2": CACHE,
@@ -59,6 +61,7 @@ BY_OTHERS = {
     "DDP404": "DDP803",  # a rank alone decides about a collective
     "DDP405": "DDP412",  # a backward that no forward came right before
     "DDP603-1": "DDP606",  # onto the GPU that the file was saved from
+    "DDP603-2": "DDP602",  # a file of the program's own
     "DDP701-0": "DDP702",  # the numbers of a training loop
     "DDP701-2": "DDP702",
     "DDP701-11": "DDP803",  # a number of one rank decides about saving

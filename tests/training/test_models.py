@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.pipeline import migrate
 from ddpify.settings import Settings
+from tests.projects import migrated, put
 from tests.training.alike import train_alike
 
 pytestmark = [pytest.mark.training, pytest.mark.spread]
@@ -197,6 +199,93 @@ for turn in range(2):
     print(f"after {turn} {total / len(rows):.9f}")
 torch.save(net.state_dict(), "net.pt")
 """
+
+# Methods and layers beside the forward: one call for a backward, and a chain of two.
+ROUTED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+torch.set_default_dtype(torch.float64)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 6)
+        self.head = nn.Linear(6, 6)
+        self.side = nn.Linear(6, 6)
+
+    def encode(self, x):
+        return torch.tanh(self.body(x))
+
+    def forward(self, x):
+        return self.head(self.encode(x))
+
+    def loss(self, x, wanted):
+        return nn.functional.mse_loss(self.side(self.encode(x)), wanted)
+
+
+net = Net()
+rows = DataLoader(TensorDataset(torch.randn(40, 6), torch.randn(40, 6)), 8)
+descent = torch.optim.SGD(net.parameters(), lr=0.1)
+for turn in range(2):
+    for signal, wanted in rows:
+        descent.zero_grad()
+        features = net.encode(signal)
+        loss = nn.functional.mse_loss(net.head(features), wanted) + features.square().mean()
+        loss.backward()
+        descent.step()
+        print(f"loss {loss.item():.9f}")
+        descent.zero_grad()
+        own = net.loss(signal, wanted)
+        own.backward()
+        descent.step()
+        print(f"own {own.item():.9f}")
+        descent.zero_grad()
+        loss = nn.functional.mse_loss(net(signal), wanted)
+        loss.backward()
+        descent.step()
+torch.save(net.state_dict(), "net.pt")
+"""
+
+
+def test_methods_go_through_the_wrapper(tmp_path: Path) -> None:
+    after = train_alike(ROUTED, tmp_path, Settings())
+    assert 'features = through_wrapper(net, "encode")(signal)\n' in after
+    assert 'mse_loss(through_wrapper(net, "head")(features), wanted)' in after
+    assert 'own = through_wrapper(net, "loss")(signal, wanted)\n' in after
+    again = put({"train.py": after}, tmp_path / "again")
+    migrated(again / "train.py")
+    assert (again / "train.py").read_text() == after
+
+
+APART = {
+    "no chain": ("+ features.square()", "+ net.encode(wanted).square()"),
+    "not given to the last": ("+ features.square()", "+ net.head(signal).square()"),
+    "rounds before one backward": (
+        "        own = net.loss(signal, wanted)\n",
+        "        own = 0.0\n        for part in (signal, 2 * signal):\n"
+        "            own = own + net.loss(part, wanted)\n",
+    ),
+    "another call before the backward": (
+        "        loss.backward()\n        descent.step()\n        print",
+        "        more = net.loss(signal, wanted)\n        loss.backward()\n"
+        "        more.backward()\n        descent.step()\n        print",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", APART.values(), ids=list(APART))
+def test_calls_that_no_single_pass_joins_are_refused(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    assert change[0] in ROUTED
+    outcome = migrate(
+        [put({"train.py": ROUTED.replace(*change)}, tmp_path) / "train.py"], Settings()
+    )
+    assert any("DDP403" in refusal.message for refusal in outcome.refusals)
 
 
 def test_what_instance_norms_keep_is_of_the_whole_batch(tmp_path: Path) -> None:

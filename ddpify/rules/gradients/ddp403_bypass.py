@@ -20,11 +20,26 @@ from ddpify.source import Site
 
 ADVICE = "route the call through forward() (for example with a mode argument), then run again"
 
+_HALVES = """class Halves(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(16, 32), nn.Linear(32, 4)
+
+    def encode(self, rows):
+        return self.body(rows).tanh()
+
+    def forward(self, rows):
+        return self.head(self.encode(rows))
+
+
+"""
+
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per method, part or raw alias of a trained model that is differentiated."""
     yield from _methods(facts)
-    seen: set[Site] = set()
+    yield from _routed(facts)
+    seen: set[Site] = set(facts.routes)
     for call in facts.bypasses:
         receiver = call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
         if call.site not in seen and any(_is_trained(facts, whole(t).born) for t in receiver):
@@ -68,6 +83,25 @@ def _methods(facts: Facts) -> Iterable[Finding]:
                 else ()
             ),
             "" if owner else ADVICE,
+        )
+
+
+def _routed(facts: Facts) -> Iterable[Finding]:
+    """Methods and parts that one backward goes through: the wrapper calls them as its forward."""
+    calls = once(tuple(call for call in facts.calls if call.site in facts.routes))
+    for call in (alike[0] for alike in calls.values()):
+        receiver = call.receiver.things if call.receiver is not None else ()
+        if call.receiver_site is None or not any(t.kind is Kind.WRAPPED for t in receiver):
+            continue
+        text, name = facts.text(call.receiver_site), call.name.rpartition(".")[2]
+        code = f'through_wrapper({text.removesuffix(".module")}, "{name}")'
+        yield Finding(
+            "DDP403",
+            call.callee,
+            f"`{facts.text(call.callee)}` is of the inner module: its gradients would never be"
+            " averaged; the wrapper calls it as its forward",
+            Severity.ERROR,
+            (edit(facts, How.REPLACE, call.callee, code),),
         )
 
 
@@ -208,6 +242,15 @@ RULE = Rule(
             ),
             ("nn.functional.cross_entropy(net(signal.cuda()), ", "cost(net, signal.cuda(), "),
         ),
+        changed(  # a part of it, one call for a backward: the wrapper calls it as its forward
+            SINGLE,
+            ("def main():\n", f"{_HALVES}def main():\n"),
+            ("nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))", "Halves()"),
+            (
+                "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
+                "nn.functional.cross_entropy(net.encode(signal.cuda()), label.cuda())  # DDP403\n",
+            ),
+        ),
         changed(  # one that takes a part of it is not the same there
             SINGLE,
             *SCORING,
@@ -234,6 +277,17 @@ RULE = Rule(
                 "nn.functional.cross_entropy(net(x.to(device)), ",
                 "type(unwrap(net)).score(net, x.to(device), ",
             ),
+        ),
+        changed(  # a part of it, through the wrapper
+            SCRIPT,
+            (
+                "from ddp_metrics import reduce_mean\n",
+                "from ddp_metrics import reduce_mean, through_wrapper\n",
+            ),
+            ("setup_distributed()\n", f"{_HALVES}setup_distributed()\n".replace("16, 32", "20, 2")),
+            ("nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, 2))", "Halves()"),
+            ("wrap_model(net)", "wrap_model(net, find_unused_parameters=True)"),
+            ("net(x.to(device))", 'through_wrapper(net, "encode")(x.to(device))'),
         ),
         changed(  # another of the same maker, which gives targets
             SCRIPT,

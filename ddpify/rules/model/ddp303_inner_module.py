@@ -58,6 +58,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _attributes(facts: Facts) -> Iterable[Finding]:
     done = {call.receiver_site for call in facts.calls if goes_through(call)}  # see DDP403
+    done |= {call.receiver_site for call in facts.calls if call.site in facts.routes}
     done |= {site for model in facts.models for site in model.listed}
     for access in facts.accesses:
         wrapped = access.base.of(Kind.WRAPPED)
