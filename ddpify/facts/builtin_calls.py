@@ -18,8 +18,7 @@ from ddpify.facts.unread import is_bound_nowhere
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
-TEXTS = frozenset({"str", "repr"})
-WORDS = frozenset({*TEXTS, "format"})
+TEXTS = frozenset({"str", "repr", "format"})
 
 
 ITERATION = frozenset(
@@ -48,20 +47,11 @@ def call_builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     return _of_argument(m, f, tail, call) if call.args else None
 
 
-def _in_words(call: Call, whole: bool) -> Value | None:
-    """A text with all numbers of a container in it, or of an object with numbers."""
-    first = call.args[0]
-    if whole and first.of(*CONTAINERS) and flat_measure(first) is not Measure.UNIFORM:
-        return computed(*call.args, measure=Measure.MIXED)
-    told = keepers.in_words(first)
-    return told if told is not first else None
-
-
 def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
-    if tail in WORDS and (told := _in_words(call, tail in TEXTS)) is not None:
+    if tail in TEXTS and (told := _told(first, call)) is not None:
         return told
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
@@ -83,6 +73,14 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail in ("max", "min") and first.of(*containers.LISTS) and "key" in call.kwargs:
         return m.element_of(f, first)
     return _of_object(m, f, tail, call)
+
+
+def _told(value: Value, call: Call) -> Value | None:
+    """``str(meter)``, ``str(row)``: of all numbers that are in it."""
+    if value.of(*CONTAINERS) and flat_measure(value) is not Measure.UNIFORM:
+        return computed(*call.args, measure=Measure.MIXED)
+    told = keepers.in_words(value)
+    return told if told is not value else None
 
 
 def _extreme(m: Machine, call: Call, value: Value) -> Value:

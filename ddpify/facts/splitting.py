@@ -78,11 +78,11 @@ class _Program:
         if not divided:
             yield self.models[0].things[0].born, "no call of a wrapped model trains"
         for forward in divided:
+            yield from self._of_forward(forward)
             if any(map(gives_number, self._classes())):
                 yield forward.call.site, "the model gives a number for all samples"
             if any(map(reorders, self._classes())):
                 yield forward.call.site, "the model gives its samples in another order"
-            yield from self._of_forward(forward)
         yield from self._inside()
         accesses = (access for name in hooks.HOOKS for access in self.m.events.accesses(name))
         looking = hooks.looking(calls)
