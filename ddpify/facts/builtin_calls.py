@@ -10,7 +10,7 @@ from ddpify.facts import containers, counts, dealing, lookups, measures, rows
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
-from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed
+from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed, told
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import is_bound_nowhere
@@ -22,6 +22,7 @@ SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
 ITERATION = frozenset(
     "enumerate zip iter reversed list tuple sorted set frozenset next map filter".split()
 )
+TEXTS = frozenset({"str", "repr", "format"})
 SCOPES = frozenset({"globals", "locals"})
 APPLIED = (Kind.FUNCTION, Kind.METHOD, Kind.CLASS, Kind.EXTERNAL)
 PLAIN = frozenset("isinstance hasattr callable issubclass print".split())
@@ -49,6 +50,8 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
+    if tail in TEXTS and first.of(Kind.INSTANCE):
+        return told(first)
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
         return same or computed(*call.args, measure=first.measure)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from ddpify.facts import counts, coupling, growth, own_shares, wrapping
 from ddpify.facts.details import SharesBatches, loader_arguments, made_by
 from ddpify.facts.events import Call
-from ddpify.facts.joining import computed, flat_deps
+from ddpify.facts.joining import computed, flat_deps, held
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, constant, one
@@ -42,7 +42,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         for thing in first.of(Kind.LOADER):
             thing.describe(SharesBatches())
         return first
-    if tail in ("without_module_prefix", "split_batches", "share_loading"):
+    if tail in ("without_module_prefix", "split_batches", "share_loading", "new_pass"):
         return first
     combined = _combined(f, tail, first, call)
     if combined is not None:
@@ -106,7 +106,7 @@ def _gathered(call: Call) -> Value:
 
 
 def _reduce_meters(call: Call) -> Value:
-    for meter in (thing for value in call.args for thing in value.things):
+    for meter in (thing for value in call.args for thing in held(value, Kind.INSTANCE)):
         for name in meter.attrs.keys() & {"sum", "count", "avg"}:
             meter.attrs[name] = meter.attrs[name].reduced()
     return NOTHING

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ddpify.facts import texts
 from ddpify.facts.effects import Effect, EffectKind
-from ddpify.facts.events import Access, Call, LoopEnd
-from ddpify.facts.joining import flat_deps, flat_measure, parts_of
-from ddpify.facts.kinds import CONTAINERS
+from ddpify.facts.events import Access, Call
+from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
+from ddpify.facts.meter_texts import COMPREHENSIONS, is_of_meters
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.texts import Tellers
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure, Value
+from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.python import writers
 from ddpify.source import Site
 
@@ -38,6 +38,7 @@ class Own:
 
     read: Sharded
     trained: frozenset[Site]
+    meters: frozenset[Thing] = frozenset()  # that loops over shares leave with sums of them
 
 
 @dataclass(frozen=True)
@@ -134,51 +135,6 @@ def _names(tree: Tree, site: Site) -> set[str]:
     return {n.id for n in inner if isinstance(n, ast.Name)}
 
 
-def meters(
-    tree: Tree, call: Call, ends: Iterable[LoopEnd], values: dict[Site, Value], local: Own
-) -> list[Part]:
-    """The average meters that a sink in a loop over batches is given whole: ``loss=losses``.
-
-    And objects that keep something else of this rank's samples, which nobody can combine.
-    """
-    node = tree.expression(call.site)
-    if node is None:
-        return []
-    loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
-    over = [e for e in ends if (e.loop.site, e.loop.frame.stack) in loops]
-    if not over or call.where.stack not in {e.loop.frame.stack for e in ends}:
-        return []
-    held = {name for e in over for name in e.held}
-    found: list[Part] = []
-    for name, made in _named(tree, node):
-        if isinstance(tree.parent(name), (ast.keyword, ast.Call)):
-            site = tree.site(name)
-            if name.id in held or _keeps(values.get(site), local):
-                how = "global_meter" if name.id in held else ""
-                found.append(Part(site, name.id, how, made))
-    return found
-
-
-def _named(tree: Tree, node: ast.expr) -> Iterator[tuple[ast.Name, Site | None]]:
-    """The names in a sink, and in the text that was made for it before, with its statement."""
-    for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
-        yield name, None
-        made = texts.made_before(tree, name) if isinstance(name.ctx, ast.Load) else None
-        inside = ast.walk(made.value) if made is not None else ()
-        yield from ((n, tree.site(made)) for n in inside if isinstance(n, ast.Name) and made)
-
-
-def _keeps(value: Value | None, local: Own, depth: int = 3) -> bool:
-    """Whether an object of the project keeps numbers of this rank's samples, in a dict perhaps."""
-    things = value.things if value is not None else ()
-    objects = [thing for thing in things if thing.kind is Kind.INSTANCE]
-    kept = [attribute for thing in objects for attribute in thing.attrs.values()]
-    held = [part for thing in things if thing.kind in CONTAINERS for part in parts_of(thing)]
-    if any(one.measure is not Measure.SAMPLES and depends(one, local.read) for one in kept):
-        return True
-    return depth > 0 and any(_keeps(one, local, depth - 1) for one in (*kept, *held) if one.things)
-
-
 def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:
     if isinstance(node, ast.JoinedStr):
         inner = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
@@ -186,10 +142,15 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
     value = values.get(tree.site(node))
     if value is None or not depends(value, local.read) or _of_all(tree, node, values):
         return []
-    made = _made_before(tree, node, value, local)
-    if made is not None:
-        said = _visit(tree, made.value, values, local)
-        return [replace(part, made=part.made or tree.site(made)) for part in said]
+    said = _made_before(tree, node, value, local)
+    if said:
+        return [
+            replace(part, made=part.made or site)
+            for site, text in said
+            for part in _visit(tree, text, values, local)
+        ]
+    if isinstance(node, COMPREHENSIONS) and is_of_meters(tree, node, values, local.meters):
+        return []  # these are put together themselves
     whole = [Part(tree.site(node), tree.text(node), _how(value, local.trained))]
     if _is_whole(node, bool(whole[0].how)):
         # Pictures and the like are not numbers; what `.item()` gives of a model's output is one.
@@ -214,10 +175,12 @@ def _is_whole(node: ast.expr, known: bool) -> bool:
     return isinstance(node, ast.Subscript) and known
 
 
-def _made_before(tree: Tree, node: ast.expr, value: Value, local: Own) -> ast.Assign | None:
-    """The statement that made the text that a name stands for."""
+def _made_before(
+    tree: Tree, node: ast.expr, value: Value, local: Own
+) -> tuple[tuple[Site, ast.expr], ...]:
+    """The statements that made the text that a name stands for, and what each puts into it."""
     if not isinstance(node, ast.Name) or _how(value, local.trained):
-        return None
+        return ()
     return texts.made_before(tree, node)
 
 
@@ -273,7 +236,7 @@ def _children(node: ast.expr) -> list[ast.AST]:
     if isinstance(node, ast.Call):
         receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return [*receiver, *node.args, *[k.value for k in node.keywords]]
-    if isinstance(node, (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)):
+    if isinstance(node, (ast.Lambda, *COMPREHENSIONS)):
         return []
     return list(ast.iter_child_nodes(node))
 

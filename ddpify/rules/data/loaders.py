@@ -186,13 +186,19 @@ def option_site(facts: Facts, loader: Loader, options: Site, key: str) -> Site |
 def _own(facts: Facts, loader: Loader, options: Site) -> frozenset[Thing]:
     """The dicts that come to this call, where they come to nothing else."""
     dicts = frozenset(facts.values[options].of(Kind.DICT))
-    tree, call = facts.tree(options), loader.call.site
-    scope = tree.function(tree.expression(options))
-    for site in (t.born for t in dicts if len(loader.calls) > 1):
-        if site.path != call.path or tree.function(tree.expression(site)) is not scope:
-            return frozenset()
+    if len(loader.calls) > 1 and any(
+        _scope(facts, t.born) is not _scope(facts, options) for t in dicts
+    ):
+        return frozenset()
     uses = (site for site, value in facts.values.items() if not dicts.isdisjoint(value.things))
     return dicts if all(site == options or _fills(facts, site) for site in uses) else frozenset()
+
+
+def _scope(facts: Facts, site: Site) -> ast.AST | None:
+    """The function (or module) in which an expression stands."""
+    tree = facts.tree(site)
+    node = tree.expression(site)
+    return tree.function(node) if node is not None else None
 
 
 def _fills(facts: Facts, site: Site) -> bool:
