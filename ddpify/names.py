@@ -18,6 +18,7 @@ CORE: Final[str] = "ddp_utils"
 METRICS: Final[str] = "ddp_metrics"
 METRICS_NAMES: Final[frozenset[str]] = frozenset(
     {
+        "average_statistics",
         "gather_batches",
         "gather_samples",
         "global_mean",
@@ -39,7 +40,15 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
 COLLECTIVES: Final[frozenset[str]] = (
-    METRICS_NAMES - {"loss_terms", "order_share", "share_batches", "share_loading", "split_batches"}
+    METRICS_NAMES
+    - {
+        "average_statistics",
+        "loss_terms",
+        "order_share",
+        "share_batches",
+        "share_loading",
+        "split_batches",
+    }
 ) | {
     "average_gradients",
     "barrier",
@@ -70,6 +79,7 @@ OF_MODELS: Final = "split_batches"
 
 RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",
+    "average_statistics",
     "begin_epoch",
     "evaluation_sampler",
     "evaluation_share",

@@ -86,7 +86,8 @@ def _migrated(
     lone = dict(pair for read in reads for pair in lone_starts(read.facts, whole))
     findings += launching.findings(found.root, _names(reads), lone)
     if any(f.rule == "DDP302" for f in findings):
-        findings += siblings.findings(found.root, _files(reads))
+        mended = {f.site for f in findings if f.rule in ("DDP302", "DDP603") and f.fix}
+        findings += siblings.findings(found.root, _files(reads), mended)
     outcome = _outcome(found.root, reads, findings, (*others, *accepted))
     if refusals:
         outcome = replace(outcome, refusals=_unique(refusals))

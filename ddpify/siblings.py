@@ -8,27 +8,30 @@ from pathlib import Path
 
 from ddpify import discover
 from ddpify.rules.base import Finding, Severity
+from ddpify.site import Site
 from ddpify.source import Source, UnreadableSource
 
 _WRAPPER = "DataParallel"
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Module)
 
 
-def findings(root: Path, read: Collection[str]) -> Iterator[Finding]:
+def findings(root: Path, read: Collection[str], mended: Collection[Site]) -> Iterator[Finding]:
     """Where another script below ``root`` loads a checkpoint into an ``nn.DataParallel``.
 
     ``read`` are the files of the program itself, which saved with ``module.`` before its keys where
-    it ran on several GPUs, and does so no more.
+    it ran on several GPUs, and does so no more; what it runs of them is ``mended``, a function that
+    another script calls (``test.py``, which it imports from) is not.
     """
+    lines = {(site.path, site.span.line) for site in mended}
     for file in discover.python_files(root):
         path = file.relative_to(root).as_posix()
-        raw = file.read_bytes() if path not in read else b""
+        raw = file.read_bytes()
         trains = b".backward(" in raw or b"ddp_utils" in raw  # it loads what it saves itself
-        if b"DataParallel" in raw and b".load_state_dict(" in raw and not trains:
-            yield from _in_script(file, path)
+        if b"DataParallel" in raw and b".load_state_dict(" in raw and (path in read or not trains):
+            yield from _in_script(file, path, {line for at, line in lines if at == path})
 
 
-def _in_script(file: Path, path: str) -> Iterator[Finding]:
+def _in_script(file: Path, path: str, mended: set[int]) -> Iterator[Finding]:
     try:
         source = Source.read(file, path)
         tree = source.parse()
@@ -38,7 +41,7 @@ def _in_script(file: Path, path: str) -> Iterator[Finding]:
     aliases = [alias for node in imported for alias in node.names if alias.name == _WRAPPER]
     names = {alias.asname or alias.name for alias in aliases}
     for scope in (node for node in ast.walk(tree) if isinstance(node, _SCOPES)):
-        for call in _loads(scope, names):
+        for call in _loads(scope, names, mended):
             yield Finding(
                 "DDP603",
                 source.site(call),
@@ -62,8 +65,11 @@ def _wraps(value: ast.expr, names: Collection[str]) -> bool:
     )
 
 
-def _loads(scope: ast.AST, names: Collection[str]) -> Iterator[ast.Call]:
-    """``net = nn.DataParallel(net)`` and then ``net.load_state_dict(…)`` of the same name."""
+def _loads(scope: ast.AST, names: Collection[str], mended: set[int]) -> Iterator[ast.Call]:
+    """``net = nn.DataParallel(net)`` and then ``net.load_state_dict(…)`` of the same name.
+
+    Neither of them on a line that is ``mended``.
+    """
     wrapped: dict[str, int] = {}
     calls: list[ast.Call] = []
     todo = list(ast.iter_child_nodes(scope))
@@ -72,6 +78,10 @@ def _loads(scope: ast.AST, names: Collection[str]) -> Iterator[ast.Call]:
         if isinstance(node, _SCOPES):
             continue
         todo += ast.iter_child_nodes(node)
+        if isinstance(node, (ast.Assign, ast.Call)) and mended & set(
+            range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        ):
+            continue
         if isinstance(node, ast.Assign) and _wraps(node.value, names):
             wrapped |= {ast.unparse(target): node.lineno for target in node.targets}
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):

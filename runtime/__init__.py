@@ -7,6 +7,7 @@ names and this one together.
 from __future__ import annotations
 
 from .ddp_metrics import (
+    average_statistics,
     gather_batches,
     gather_samples,
     global_mean,
@@ -63,6 +64,7 @@ from .ddp_utils import set_epoch as set_epoch
 __all__ = [
     "NullWriter",
     "average_gradients",
+    "average_statistics",
     "barrier",
     "begin_epoch",
     "broadcast",

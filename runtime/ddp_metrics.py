@@ -436,6 +436,24 @@ def _sizes(rows: int) -> list[int]:
     return [rows * (rank + 1) // ranks - rows * rank // ranks for rank in range(ranks)]
 
 
+def average_statistics(model: M) -> M:
+    """``wrap_model``'s result, whose instance norms keep statistics of all ranks' samples.
+
+    They are means over samples: after each forward that trains, those over the ranks.
+    """
+    if isinstance(model, DistributedDataParallel):
+        model.register_forward_hook(_average_kept)
+    return model
+
+
+def _average_kept(wrapper: nn.Module, *_: Any) -> None:
+    norms = (m for m in wrapper.modules() if isinstance(m, nn.modules.instancenorm._InstanceNorm))
+    for buffer in (b.data for norm in norms for b in norm.buffers() if wrapper.training):
+        if buffer.is_floating_point():
+            dist.all_reduce(buffer)
+            buffer /= get_world_size()
+
+
 def split_batches(model: M) -> M:
     """``wrap_model``'s result, to be given whole batches: each rank computes its rows of them.
 

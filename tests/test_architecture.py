@@ -90,7 +90,7 @@ OURS: dict[str, set[str]] = {
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},
     "launching": {"discover", "launchers", "rules.base", "vendor"},
-    "siblings": {"discover", "rules.base", "source"},
+    "siblings": {"discover", "rules.base", "site", "source"},
     "launchers": {"source", "site", "rules.base", "launchers", "names", "settings"},
     # Checking: what a second, unchanged run loads knows neither rules nor parsers nor rewriting.
     "checking": {"checking", "rules.base", "roots", "settings", "site"},

@@ -9,6 +9,7 @@ from ddpify.facts import (
     batch_axis,
     counts,
     keepers,
+    library_losses,
     lookups,
     measures,
     own_optimizers,
@@ -21,6 +22,8 @@ from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
+
+STEPS = (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER)
 
 
 def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
@@ -59,12 +62,15 @@ def _thing_attribute(
         m.summaries.looked_up(thing.attrs, name)
     if name in thing.attrs:
         return thing.attrs[name]
+    part = library_losses.entry(m, f, thing, name, node)
+    if part is not None:
+        return part
     if thing.kind is Kind.MODULE:
         return m.module_attribute(thing, name)
     if thing.kind is Kind.EXTERNAL:
         return one(m.external(f"{thing.name}.{name}", m.site(f, node)))
     if isinstance(thing.ref, ClassInfo):
-        known = name == "step" and own_optimizers.steps_as_torch(thing)
+        known = name == "step" and own_optimizers.steps_as_torch(thing, m.modules.values())
         found = thing.ref.lookup(name) if not known else None
         if found is not None:
             return m.bind_method(thing, found, m.site(f, node))
@@ -105,6 +111,9 @@ def _known_attribute(
         return sampler or one(Thing(Kind.SAMPLER, thing.born, inner=one(thing)))
     if thing.kind is Kind.ARGUMENT and thing.name == "":
         return thing.attrs.setdefault(name, one(Thing(Kind.ARGUMENT, m.site(f, node), name)))
+    own = _steps_itself(thing, name)
+    if own is not None:
+        return own
     if thing.kind in (Kind.MODEL, Kind.WRAPPED):
         child = Thing(Kind.UNKNOWN, thing.born, f"{thing.name}.{name}", part_of=thing)
         thing.attrs[name] = Value((child,), frozenset({thing}))
@@ -112,6 +121,14 @@ def _known_attribute(
     if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
         return _plain_attribute(base, name)
     return Value((), flat_deps(one(thing)) | base.deps, _attribute_measure(base, name))
+
+
+def _steps_itself(wrapper: Thing, name: str) -> Value | None:
+    """The optimizer that a model keeps of itself: it is asked of the model inside (DDP303)."""
+    inner = wrapper.inner.things if wrapper.kind is Kind.WRAPPED and wrapper.inner else ()
+    kept = [thing.attrs[name] for thing in inner if name in thing.attrs]
+    found = [thing.kind for value in kept for thing in value.things]
+    return join(*kept) if found and all(kind in STEPS for kind in found) else None
 
 
 def _attribute_measure(base: Value, name: str) -> Measure:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts import measures, rows
+from ddpify.facts import axis_counts, measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure
 from ddpify.facts.protocol import Machine
@@ -36,6 +36,11 @@ REDUCES = frozenset({"sum", "mean"})  # see `left_of`
 
 def moved(name: str, call: Call | None, given: int, value: Value, result: Value) -> Value:
     """``result`` of ``value.name(...)``; ``given``: how many arguments come before its own."""
+    placed = _placed(name, call, given, value, result)
+    return axis_counts.behind(name, call, given, value, placed)
+
+
+def _placed(name: str, call: Call | None, given: int, value: Value, result: Value) -> Value:
     if value.axis and name in FLATTENS and _flattens(name, call, given):
         return result.but(axis=0)  # one axis with all entries
     if value.measure is Measure.ENTRY and name == "unsqueeze":
@@ -45,7 +50,12 @@ def moved(name: str, call: Call | None, given: int, value: Value, result: Value)
         return result  # a list is put together: see `stacked`
     if name in TURNS:
         place = _place(name, call, given, value.axis)
+        if name in axis_counts.SHAPES and call and axis_counts.takes_apart(call, given, value):
+            place = UNKNOWN_AXIS
         return result.but(axis=place, rows=False) if place else result.but(axis=0)
+    numbers = _numbers(call, given) if call is not None and name == "expand" else []
+    if numbers and numbers[0] not in (None, -1, 1):  # `x.expand(2, -1, -1)`: a new axis before it
+        return result.but(axis=UNKNOWN_AXIS, rows=False)
     kept = result.axis <= 0 or name in ALIKE or result.measure not in measures.ENTRIES
     return result if kept or name in REDUCES else result.but(axis=UNKNOWN_AXIS)
 
@@ -209,7 +219,8 @@ def along(name: str, call: Call, given: int, value: Value) -> Value | None:
         return None
     names = [n for n in ("dim", "axis") if n in call.kwargs]
     axis = measures.axis_of(call.arg(place + given, names[0] if names else "dim"))
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    seen = axis_counts.counted(value, axis)
+    axes = seen if isinstance(seen, tuple) else (seen,)
     kept = bool(axes) and all(isinstance(a, int) and a > 0 for a in axes) and not value.axis
     values = (value, *call.args, *call.kwargs.values())
     return computed(*values, measure=value.measure if kept else Measure.MIXED)

@@ -16,6 +16,7 @@ from ddpify.facts import (
     keepers,
     library,
     library_classes,
+    library_losses,
     methods,
     outputs,
     sums,
@@ -209,6 +210,7 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
         whole = replace(whole, rows=False)
     guards, trains = event.where.guards, not event.where.no_grad
     each = outputs.separate(model, whole, output, guards, trains)
+    each = library_losses.with_loss(m, model, each, event)
     known = inner_losses.with_losses(m, f, model, each, event)
     if output.detail(OpenLoss):
         return whole_reading(m, f, model, each, known, event)

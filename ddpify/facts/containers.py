@@ -12,6 +12,7 @@ from typing import Final
 from ddpify.facts import torchtext
 from ddpify.facts.details import FirstEntry
 from ddpify.facts.joining import flat_deps, is_zero, join, parts_of
+from ddpify.facts.rows import OUTPUTS, SEVERAL
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import MORE, NOTHING, Kind, Measure, Thing, Value, constant, one
 from ddpify.source import Site
@@ -70,6 +71,8 @@ def item_of(thing: Thing, index: Value) -> Value | None:
     if thing.kind is Kind.ITERATOR and thing.inner is not None:
         first = thing.detail(FirstEntry)
         return first.value if first is not None and index.const == 0 else thing.inner
+    if thing.name == SEVERAL:
+        return thing.inner
     split = torchtext.one_of_several(thing)
     return one(split) if split is not None else None
 
@@ -95,7 +98,8 @@ def sliced(thing: Thing, start: int, end: int | None, site: Site, step: int = 1)
 def slice_of(thing: Thing, bounds: list[Value | None], site: Site) -> Value:
     """``xs[a:b:c]``; where a bound is not known, any elements."""
     if thing.items is None or any(b is not None and not b.known for b in bounds):
-        part = Thing(Kind.ITERATOR, site, inner=everything(thing))
+        name = thing.name if thing.name == OUTPUTS else ""
+        part = Thing(Kind.ITERATOR, site, name, inner=everything(thing))
         first = thing.detail(FirstEntry)
         if first is not None and (bounds[0] is None or is_zero(bounds[0])):
             part.describe(first)  # `x.size()[:2]`

@@ -17,7 +17,7 @@ from ddpify.facts.joining import computed, flat_measure
 from ddpify.facts.padding import filling, is_filled, says_ignored
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Measure, Thing, Value, constant
+from ddpify.facts.values import NOTHING, PERHAPS_ONE, UNKNOWN_AXIS, Measure, Thing, Value, constant
 from ddpify.source import Site
 
 # What torch's signatures take after the tensors that are compared: two, or as many as `_TENSORS`.
@@ -45,6 +45,10 @@ _SETTINGS = {
     "multimargin": "p margin weight size_average reduce reduction",
 }
 _TENSORS = {"cosineembedding": 3, "marginranking": 3, "tripletmargin": 3, "ctc": 4}
+_TERM_BY_TERM = frozenset(
+    """mse l1 smoothl1 kldiv softmargin huber poissonnll binarycrossentropy bce bcewithlogits
+    binarycrossentropywithlogits""".split()
+)
 _COUNTS = frozenset({"crossentropy", "nll", "nllloss2d"})
 
 
@@ -102,12 +106,21 @@ def criterion_result(m: Machine, f: Frame, thing: Thing, call: Call) -> Value:
 def over_count(m: Machine, f: Frame, loss: Value, call: Call, made: Call | None) -> Value:
     """A loss, as a mean over a count that differs between ranks where it is one."""
     varies = made is not None and varying_count(made)
+    if loss.measure is Measure.SAMPLES and made is not None:
+        loss = loss.but(axes=_axes_left(loss, made))
     if loss.measure is Measure.MEAN and not varies and is_filled(m, call):
         return counts.over(m, f, loss, call.site, _over_padding(m, f, call, made))
     if loss.measure is Measure.RATIO or (loss.measure is Measure.MEAN and varies):
         mean = CountMean(m.where(f), call=call, made=made if varies else None)
         return counts.over(m, f, loss, call.site, mean)
     return loss
+
+
+def _axes_left(loss: Value, made: Call) -> int:
+    """How many axes a loss has that is not reduced: that of the classes is gone."""
+    if _loss_name(made) in _TERM_BY_TERM:
+        return loss.axes
+    return loss.axes - 1 if loss.axes > 1 and _loss_name(made) in _COUNTS else PERHAPS_ONE
 
 
 def _over_padding(m: Machine, f: Frame, call: Call, made: Call | None) -> CountMean:

@@ -156,7 +156,7 @@ class CountMean(Detail):
     """A mean over a count that differs between ranks.
 
     Either over ``count``, which stands ``at`` a place of the program, or by a ``call`` of a
-    criterion that was ``made`` there.
+    criterion that was ``made`` there, or of a model whose loss has as many ``terms`` as that says.
     """
 
     where: Where
@@ -164,6 +164,7 @@ class CountMean(Detail):
     at: Site | None = None
     call: Call | None = None
     made: Call | None = None
+    terms: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ddpify.facts.model import Division
+from ddpify.facts.model import Division, Home
 from ddpify.source import Site
 
 
@@ -12,7 +12,7 @@ from ddpify.source import Site
 class Target:
     """How a program is read: as it stands or, in part or whole, as it will be.
 
-    ``wraps`` are statements and the names that are wrapped right after each,
+    ``wraps`` are statements and the homes of what is wrapped right after each,
     ``drop_data_parallel`` reads ``nn.DataParallel(x)`` as ``x``, ``sharded`` are the calls
     whose loaders give each rank its share but for those on the ways ``spared``, ``unwraps`` the
     expressions that will name the inner module, ``again`` the training loaders that evaluation
@@ -25,7 +25,7 @@ class Target:
     will be those of all ranks. ``whole_batches``: nothing is divided but what models compute.
     """
 
-    wraps: tuple[tuple[Site, tuple[str, ...]], ...] = ()
+    wraps: tuple[tuple[Site, tuple[Home, ...]], ...] = ()
     drop_data_parallel: bool = False
     sharded: frozenset[Site] = frozenset()
     spared: frozenset[tuple[Site, ...]] = frozenset()

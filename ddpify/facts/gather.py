@@ -15,12 +15,13 @@ from ddpify.facts.events import Access, Bind, Call, Forward
 from ddpify.facts.first_batch import first_batches
 from ddpify.facts.gradients import behind
 from ddpify.facts.helpers import io_helpers
+from ddpify.facts.made_late import made_late
 from ddpify.facts.model import Entry, Facts, Home, Model, Status
-from ddpify.facts.norms import has_norms
+from ddpify.facts.norms import has_norms, keeps_means
 from ddpify.facts.phases import phases
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ModuleInfo
+from ddpify.facts.scopes import FunctionInfo, ModuleInfo
 from ddpify.facts.shown_meters import meters
 from ddpify.facts.sinks import Own, Part, assigned, parts, sinks
 from ddpify.facts.sized import model_shapes
@@ -99,7 +100,12 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     seen = [(call, _of_one_rank(facts, call, own, inner)) for call in shown if call in apart]
     shown = tuple(call for call in shown if call not in apart)
     first = [(call, _parts(m, facts, call, own, {})) for call in shown]
-    asking = {c.where.function for c, found in first if not all(p.how for p in found)}
+    of_writers = _of_writers(facts)
+    asking = {
+        c.where.function
+        for c, found in first
+        if not all(p.how for p in found) or (found and c.where.function in of_writers)
+    }
     unclear = frozenset(f for f in asking if f is not None)
     tellers = told(shown, unclear, facts.calls, facts.trees)
     telling = (c for c in facts.calls if c.target in tellers and c.where.function not in helpers)
@@ -113,12 +119,19 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
         within=inner.calls,
         first_batches=_first_batches(facts, inner),
         model_shapes=model_shapes(m, inner.calls),
+        keeps_means=any(map(keeps_means, m.modules.values())),
     )
 
 
 def _first_batches(facts: Facts, inner: Within) -> frozenset[Site]:
     values = {**facts.values, **inner.values}
     return first_batches((*facts.binds, *inner.binds), values, facts.trees)
+
+
+def _of_writers(facts: Facts) -> frozenset[FunctionInfo | None]:
+    """The methods of the project's own trackers, which a stand-in does not have on other ranks."""
+    calls = (call for call in facts.calls if call.receiver is not None)
+    return frozenset(c.target for c in calls if c.receiver and c.receiver.of(Kind.TRACKER))
 
 
 def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:
@@ -169,6 +182,7 @@ def models_of(
             graph.unused(bare, things),
             parallel,
             listed,
+            made_late(bare, graph.classes(bare, things), calls),
         )
         for things, home in homes.items()
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterator
 from typing import Final
 
 from ddpify.facts import roles
+from ddpify.facts.certain_parts import passed_by
 from ddpify.facts.chance import is_left_to_chance
+from ddpify.facts.constructed import OwnPart, method, own, parts_of_class, stored
 from ddpify.facts.events import Forward
 from ddpify.facts.gradients import behind
 from ddpify.facts.joining import flat_deps
@@ -19,13 +20,6 @@ from ddpify.facts.through import AT_REST
 from ddpify.facts.values import Kind, Thing
 from ddpify.source import Site
 
-_WITH_PARAMETERS: Final = frozenset(
-    f"torch.nn.{name}"
-    for name in """Linear Bilinear Embedding EmbeddingBag RNN LSTM GRU RNNCell LSTMCell GRUCell
-    Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d
-    BatchNorm3d LayerNorm GroupNorm PReLU MultiheadAttention Transformer TransformerEncoder
-    TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer Sequential""".split()
-)
 # What gives whole models; a tokenizer or a configuration has no parameters.
 _MAKERS: Final = (
     "torchvision.models.",
@@ -36,7 +30,6 @@ _MAKERS: Final = (
     "segmentation_models_pytorch.",
 )
 _ENCODERS: Final = ("transformers.", "pytorch_transformers.", "pytorch_pretrained_bert.")
-_LISTS: Final = frozenset({"torch.nn.ModuleList", "torch.nn.ModuleDict"})
 
 
 def repeated(m: Machine) -> frozenset[Site]:
@@ -68,10 +61,31 @@ def unused(m: Machine, things: tuple[Thing, ...]) -> str:
         own = roles.whole(forward.model).born in born and forward.call.site in trained
         if own and _drops_output(m, forward):
             return "not every output reaches the loss"
-    parts = tuple(_parts(m, things))
+    parts = classes(m, things)
     if any(is_left_to_chance(info, _layers(m, info)) for info in parts):
         return "layers are left out at random"
-    return next(filter(None, (_reason(m, info) for info in parts)), "")
+    ours = [f for f in roles.forwards_of(m) if roles.whole(f.model).born in born]
+    ours = [f for f in ours if f.call.site in trained]
+    told = {
+        info: _omitted(info, ours) for thing in things for info in (thing.ref,) if info in parts
+    }
+    again = bool(born & repeated(m))
+    return next(filter(None, (_reason(m, info, told.get(info), again) for info in parts)), "")
+
+
+def _omitted(info: ClassInfo, calls: list[Forward]) -> dict[str, object]:
+    """The arguments that no call gives, with their defaults."""
+    forward = method(info, "forward")
+    if forward is None or not calls or any(f.call.star or f.call.bound for f in calls):
+        return {}
+    names = [one.arg for one in forward.args.args]
+    defaults = dict(zip(reversed(names), reversed(forward.args.defaults), strict=False))
+    given = {name for f in calls for name in (*names[: len(f.call.args) + 1], *f.call.kwargs)}
+    return {
+        name: value.value
+        for name, value in defaults.items()
+        if name not in given and isinstance(value, ast.Constant)
+    }
 
 
 def _drops_output(m: Machine, forward: Forward) -> bool:
@@ -86,43 +100,58 @@ def _drops_output(m: Machine, forward: Forward) -> bool:
     return any(n.id == "_" or not any(tree.reads(scope, n.id)) for n in names)
 
 
-def _parts(m: Machine, things: tuple[Thing, ...]) -> Iterator[ClassInfo]:
+def classes(m: Machine, things: tuple[Thing, ...]) -> list[ClassInfo]:
     """The classes of the project that a model and its parts are of."""
     made = makers(roles.calls_of(m))
     found = {info: part for thing in things for info, part in built(thing, made).items()}
-    return (i for i, part in found.items() if part.ref is i and part.kind is Kind.MODEL)
+    return [i for i, part in found.items() if part.ref is i and part.kind is Kind.MODEL]
 
 
-def _reason(m: Machine, info: ClassInfo) -> str:
-    methods = [n for n in info.node.body if isinstance(n, ast.FunctionDef)]
-    forward = next((n for n in methods if n.name == "forward"), None)
-    init = next((n for n in methods if n.name == "__init__"), None)
-    if forward is None or init is None:
-        return ""
-    if any(
+def _reason(m: Machine, info: ClassInfo, omitted: dict[str, object] | None, again: bool) -> str:
+    methods = {n.name: n for n in info.node.body if isinstance(n, ast.FunctionDef)}
+    forward, init = method(info, "forward"), methods.get("__init__")
+    if forward is not None and any(
         isinstance(n, ast.With) and "no_grad" in ast.unparse(n.items[0]) for n in ast.walk(forward)
     ):
         return "a part runs under no_grad"
-    if any(_freezes(one) for one in methods if one.name == "train"):
+    if "train" in methods and _freezes(methods["train"]):
         return "`train` freezes layers"  # after the wrap, in each epoch perhaps
+    if found := _of_library(m, info, init) if init is not None else "":
+        return found
+
+    def look(one: ClassInfo) -> dict[str, OwnPart]:
+        found = parts_of_class(m, one)
+        return {n: part for n, part in found.items() if one is not info or not _goes_out(m, n)}
+
+    return passed_by(info, look, omitted, again)
+
+
+def _goes_out(m: Machine, name: str) -> bool:
+    """``criterion(model.decoder.weight, out, y)``: who has a part's weight gives it gradients."""
+    for access in m.events.accesses(name):
+        function, tree = access.where.function, m.tree(access.base_site.path)
+        inside = function is not None and function.owner is not None
+        if inside or not access.base.of(Kind.MODEL, Kind.WRAPPED):
+            continue
+        node: ast.AST | None = None
+        above: ast.AST | None = tree.expression(access.base_site)
+        while isinstance(above, ast.Attribute | ast.Name | ast.Subscript):
+            node, above = above, tree.parent(above)
+        weight = isinstance(node, ast.Attribute) and node.attr in ("weight", "bias")
+        if weight and isinstance(above, ast.Call | ast.BinOp | ast.keyword):
+            return True
+    return False
+
+
+def _of_library(m: Machine, info: ClassInfo, init: ast.FunctionDef) -> str:
+    """Of models that a library made whole."""
     pieces = sorted(_in_pieces(m, info, init))
     if pieces:
         return f"of `{pieces[0]}` only parts are used"
     encoder = next(filter(None, (_without_pooler(m, info, n) for n in ast.walk(init))), "")
     if encoder:
         return f"nothing reads what the pooler of `{encoder}` gives"
-    made = {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}
-    used = {n.attr for n in _own(info.node) if isinstance(n.ctx, ast.Load)}
-    layers = {name for name in made - used if _is_part(m, info, init, name)}
-    if any(isinstance(n, ast.Call) and _walks_modules(n) for n in ast.walk(forward)):
-        return ""
-    if layers:
-        return f"`{sorted(layers)[0]}` is never used"
-    others = (one for one in methods if one not in (forward, init))
-    elsewhere = {n.attr for one in others for n in _own(one)}
-    parts = {name for name in made & used - elsewhere if _is_part(m, info, init, name)}
-    asked = {name for name in parts if _is_optional(name, _in_training(forward), init)}
-    return f"`{sorted(asked)[0]}` is used under a condition only" if asked else ""
+    return ""
 
 
 def _without_pooler(m: Machine, info: ClassInfo, made: ast.AST) -> str:
@@ -156,12 +185,12 @@ def _in_pieces(m: Machine, info: ClassInfo, init: ast.FunctionDef) -> set[str]:
     """Models of a library of which a class only uses parts: ``self.net.features(x)``."""
     tree = m.tree(info.module.source.path)
     found = set()
-    for name in {n.attr for n in _own(init) if isinstance(n.ctx, ast.Store)}:
-        made = [n for n in ast.walk(init) if isinstance(n, ast.Assign) and name in _stored(n)]
+    for name in {n.attr for n in own(init) if isinstance(n.ctx, ast.Store)}:
+        made = [n for n in ast.walk(init) if isinstance(n, ast.Assign) and name in stored(n)]
         values = [m.values.get(tree.site(n.value)) for n in made]
         things = [t for value in values if value is not None for t in value.things]
         foreign = bool(things) and all(_is_foreign(thing) for thing in things)
-        uses = [n for n in _own(info.node) if n.attr == name and isinstance(n.ctx, ast.Load)]
+        uses = [n for n in own(info.node) if n.attr == name and isinstance(n.ctx, ast.Load)]
         around = [tree.parent(n) for n in uses]
         parts = [a for a in around if isinstance(a, ast.Attribute) and a.attr not in AT_REST]
         if foreign and parts and len(parts) == len(around):
@@ -174,94 +203,6 @@ def _is_foreign(thing: Thing) -> bool:
     return not isinstance(thing.ref, ClassInfo) and thing.name.startswith(_MAKERS)
 
 
-def _is_optional(name: str, forward: ast.FunctionDef, init: ast.FunctionDef) -> bool:
-    """``if USE_AUX: return x, self.aux(x)``, of a layer that is always made."""
-    tests = [test for test, body in _branches(forward) if any(n.attr == name for n in _own(body))]
-    uses = sum(n.attr == name for n in _own(forward))
-    inside = sum(n.attr == name for _, body in _branches(forward) for n in _own(body))
-    if not tests or inside < uses or not _is_always_made(init, name):
-        return False
-    asked = {n.attr for test in tests for n in _own(test)}
-    return len(tests) == 1 and not asked & {name, "training"}
-
-
-def _in_training(forward: ast.FunctionDef) -> ast.FunctionDef:
-    """A copy without the sides that ``if self.training:`` leaves out while a model trains."""
-    return _Training().visit(copy.deepcopy(forward))  # type: ignore[no-any-return]
-
-
-class _Training(ast.NodeTransformer):
-    def visit_If(self, node: ast.If) -> ast.If | list[ast.stmt]:
-        """One side of ``if self.training:``."""
-        self.generic_visit(node)
-        asked = ast.unparse(node.test)
-        if asked == "self.training":
-            return node.body
-        return node.orelse if asked == "not self.training" else node
-
-
-def _branches(function: ast.FunctionDef) -> Iterator[tuple[ast.expr, ast.Module]]:
-    """The tests of a function, and what stands under one side of each."""
-    for node in ast.walk(function):
-        if isinstance(node, ast.If):
-            yield node.test, ast.Module(node.body, [])
-            yield node.test, ast.Module(node.orelse, [])
-        elif isinstance(node, ast.IfExp):
-            yield node.test, ast.Module([ast.Expr(node.body)], [])
-            yield node.test, ast.Module([ast.Expr(node.orelse)], [])
-
-
-def _own(scope: ast.AST) -> list[ast.Attribute]:
-    """Every ``self.x`` in a scope."""
-    found = [n for n in ast.walk(scope) if isinstance(n, ast.Attribute)]
-    return [n for n in found if isinstance(n.value, ast.Name) and n.value.id == "self"]
-
-
 def _layers(m: Machine, info: ClassInfo) -> frozenset[str]:
     """The parts that a class and its bases make, and the lists of such."""
-    found: set[str] = set()
-    for one in info.mro():
-        for init in (n for n in one.node.body if isinstance(n, ast.FunctionDef)):
-            if init.name == "__init__":
-                made = _made(m, one, init)
-                found |= {n for names, part in made if _has_parameters(part, _LISTS) for n in names}
-    return frozenset(found)
-
-
-def _is_part(m: Machine, info: ClassInfo, init: ast.FunctionDef, name: str) -> bool:
-    """Whether the constructor makes it a module that has parameters: of the project, or of torch.
-
-    A class is read for one of its objects: what its statements made says more than an object.
-    """
-    return any(name in names and _has_parameters(part) for names, part in _made(m, info, init))
-
-
-def _made(m: Machine, info: ClassInfo, init: ast.FunctionDef) -> Iterator[tuple[set[str], Thing]]:
-    """The modules that statements of a constructor make, with the attributes that they become."""
-    tree = m.tree(info.module.source.path)
-    for node in ast.walk(init):
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value and _stored(node):
-            value = m.values.get(tree.site(node.value))
-            for part in value.of(Kind.MODEL) if value is not None else ():
-                yield _stored(node), part
-
-
-def _has_parameters(part: Thing, too: frozenset[str] = frozenset()) -> bool:
-    return isinstance(part.ref, ClassInfo) or part.name in _WITH_PARAMETERS | too
-
-
-def _stored(statement: ast.stmt) -> set[str]:
-    return {n.attr for n in _own(statement) if isinstance(n.ctx, ast.Store)}
-
-
-def _is_always_made(init: ast.FunctionDef, name: str) -> bool:
-    """Whether the constructor makes it under no condition: not ``wide and nn.Linear(8, 8)``."""
-    stored = (n for n in init.body if isinstance(n, (ast.Assign, ast.AnnAssign)))
-    return any(isinstance(n.value, ast.Call) and name in _stored(n) for n in stored)
-
-
-def _walks_modules(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
-    return name in ("children", "modules", "named_children", "named_modules") or (
-        isinstance(call.func, ast.Name) and call.func.id == "getattr"
-    )
+    return frozenset(parts_of_class(m, info))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-
 from ddpify.facts import roles
+from ddpify.facts.containers_of_models import held_together, is_of_rounds
 from ddpify.facts.details import Wrapper
 from ddpify.facts.events import Bind
 from ddpify.facts.protocol import Machine
@@ -45,11 +44,13 @@ def _alternatives(m: Machine, models: tuple[Thing, ...]) -> list[set[Thing]]:
     """Split an optimizer's models by variable: what one name may hold is one model.
 
     In rounds of a loop a name holds one after the other: ``for net in (maker, judge)``. Those
-    that have no other name are one model.
+    that have no other name are one model, and those of one list.
     """
     left = set(models)
     held = [e for e in m.events if isinstance(e, Bind) and not left.isdisjoint(e.value.things)]
-    found = _merged([e for e in held if not _is_of_rounds(m, e)], left)
+    found = _merged([e for e in held if not is_of_rounds(m, e)], left)
+    left = left.difference(*found)
+    found += _merged_sets([one.intersection(left) for one in held_together(m)])
     left = left.difference(*found)
     found += _merged(held, left)
     left = left.difference(*found)
@@ -57,26 +58,18 @@ def _alternatives(m: Machine, models: tuple[Thing, ...]) -> list[set[Thing]]:
 
 
 def _merged(binds: list[Bind], models: set[Thing]) -> list[set[Thing]]:
+    return _merged_sets([models.intersection(bind.value.things) for bind in binds])
+
+
+def _merged_sets(sets: list[set[Thing]]) -> list[set[Thing]]:
     found: list[set[Thing]] = []
-    for bind in binds:
-        held = models.intersection(bind.value.things)
+    for held in sets:
         merged = [g for g in found if g & held]
         if held and not merged:
-            found.append(held)
+            found.append(set(held))
         elif held:
             merged[0].update(held)
     return found
-
-
-def _is_of_rounds(m: Machine, bind: Bind) -> bool:
-    """Whether a name is that of a loop or a comprehension."""
-    tree = m.tree(bind.site.path)
-    node: ast.AST | None = tree.expression(bind.site)
-    above = tree.parent(node) if node is not None else None
-    while isinstance(above, (ast.Tuple, ast.List, ast.Starred)):
-        node, above = above, tree.parent(above)
-    loops = (ast.For, ast.AsyncFor, ast.comprehension)
-    return isinstance(above, loops) and above.target is node
 
 
 def wrapped(m: Machine) -> set[Thing]:

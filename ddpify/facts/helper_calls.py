@@ -25,6 +25,10 @@ MADE = {
     "evaluation_share": Kind.SAMPLER,
     "order_share": Kind.SAMPLER,
 }
+# What gives back what it is given.
+SAME = frozenset(
+    "average_statistics without_module_prefix split_batches share_loading new_pass".split()
+)
 
 
 def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
@@ -42,7 +46,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         for thing in first.of(Kind.LOADER):
             thing.describe(SharesBatches())
         return first
-    if tail in ("without_module_prefix", "split_batches", "share_loading", "new_pass"):
+    if tail in SAME:
         return first
     combined = _combined(f, tail, first, call)
     if combined is not None:

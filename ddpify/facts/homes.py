@@ -7,9 +7,20 @@ hooks the parameters it finds there; FSDP has to come before the optimizer.
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
+from ddpify.facts.containers_of_models import added, holders, is_of_rounds, is_taken
 from ddpify.facts.events import Access, Bind, Call, Forward, Where
+from ddpify.facts.missing import Absence, absence
 from ddpify.facts.model import Home
+from ddpify.facts.names_of_models import (
+    as_written,
+    called_as,
+    is_alias,
+    is_entry,
+    is_namable,
+    visible_bind,
+)
 from ddpify.facts.prepared import DRAWS, prepared, writes
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import calls_of, models_of_optimizer, training_forwards, whole
@@ -30,20 +41,42 @@ _IN_PLACE = (
 )  # they move nothing and make no parameters
 _CASTS = f"{APEX_AMP}initialize"  # which refuses a model that is wrapped
 
+
 Event = Access | Bind | Call
 
 
-def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
-    """The home of a model that may be any of ``things``; None when it never has a name."""
+def home_of(m: Machine, things: tuple[Thing, ...], trained: frozenset[Thing]) -> Home | None:
+    """The home of a model that may be any of ``things``; None when it never has a name.
+
+    ``trained`` are all models that are: who holds nothing else is wrapped entry by entry.
+    """
+    binds = [b for b in _binds(m, things) if not is_of_rounds(m, b)]
+    lists = holders(m, things, trained)
+    if any(is_entry(b.target) for b in binds) or lists:
+        binds = [b for b in binds if not is_taken(m, b)]
+    names = [b for b in binds if is_namable(b.target)]
+    entries = [b for b in binds if is_entry(b.target)]
+    found = _home(m, things, names) or _home(m, things, entries)
+    if found is None and lists:
+        found = _home(m, things, [held.bind for held in lists], added(m, things))
+        each = next((held.each for held in lists if found and held.bind.target == found.target), "")
+        found = replace(found, each=each) if found is not None else None
+    return found
+
+
+def _home(
+    m: Machine, things: tuple[Thing, ...], names: list[Bind], more: list[Call] | None = None
+) -> Home | None:
     first_use = _first_use(m, things)
     rounds, steps = _rounds(m, things), _steps(m, things)
-    names = [b for b in _binds(m, things) if _namable(b.target) and not _is_in(b, rounds)]
+    names = [b for b in names if not _is_in(b, rounds)]
     names = [b for b in names if not _is_missed(b, steps)] or names
+    called = _first_call(m, things)
     made = [b for b in names if b.order < first_use]
+    made = made or [b for b in names if b.order < called]  # around one that has an optimizer
     if not made:
         return None
-    called = _first_call(m, things)
-    moves: list[Access | Call] = []
+    moves: list[Access | Call] = [*(more or ())]
     moves += [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
     moves += [e for e in prepared(m, things) if e.order < called]
     moves = [
@@ -51,10 +84,10 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     ]
     if any(c.order > first_use for c in moves):
         made = [b for b in names if b.order < called]
-    built = [b for b in made if not _alias(m, b)]
+    built = [b for b in made if not is_alias(m, b)]
     events: list[Event] = [*built, *moves]
     last = max(events, key=_order, default=made[-1])
-    bind = _visible_bind(made, last.where.frame)
+    bind = visible_bind(made, last.where.frame)
     if bind is None:
         return None
     depth = len(bind.where.stack)
@@ -66,18 +99,14 @@ def home_of(m: Machine, things: tuple[Thing, ...]) -> Home | None:
     if _is_missed(anchor, steps):
         return None
     used = first_use if anchor.order < first_use else called
-    statement = _statement_in(m, frame, anchor, used)
-    target = _called_as(m, things, [b for b in made if b.where.stack == bind.where.stack], bind)
-    return Home(statement, target) if statement is not None else None
-
-
-def _called_as(m: Machine, things: tuple[Thing, ...], names: list[Bind], last: Bind) -> str:
-    """The name by which a model is called: after ``m = model.to(device)`` perhaps ``model``."""
-    sites = [e.call.owner_site for e in m.events if isinstance(e, Forward) and e.model in things]
-    nodes = [m.tree(site.path).expression(site) for site in sites]
-    called = {ast.unparse(node) for node in nodes if node is not None}
-    known = {one.target for one in names} & called
-    return known.pop() if len(known) == 1 else last.target
+    here = [b for b in made if b.where.stack == bind.where.stack]
+    target = called_as(m, things, here, bind)
+    other = absence(m, frame, target, things, _forwards(m, things))
+    statement = _statement_in(m, frame, anchor, used, other)
+    if statement is None:
+        return None
+    optional = other is not None and other.is_optional(statement)
+    return Home(statement, as_written(m, target, bind), optional=optional)
 
 
 def _method_around(event: Event, bind: Bind) -> Frame | None:
@@ -210,32 +239,13 @@ def _is_in_place(call: Access | Call) -> bool:
     return call.name.startswith(DRAWS) or writes(call.name)
 
 
-def _namable(target: str) -> bool:
-    parts = target.split(".")
-    return all(p.isidentifier() for p in parts) and len(parts) <= 2
+def _statement_in(
+    m: Machine, frame: Frame, anchor: Event, first_use: int, other: Absence | None
+) -> Site | None:
+    """The statement of ``frame`` with the anchor, lifted out of branches that end before use.
 
-
-def _alias(m: Machine, bind: Bind) -> bool:
-    """``self.model = model``: another name for the same object."""
-    if bind.value_site is None:
-        return False
-    node = m.tree(bind.site.path).expression(bind.value_site)
-    return isinstance(node, (ast.Name, ast.Attribute))
-
-
-def _visible_bind(binds: list[Bind], frame: Frame) -> Bind | None:
-    """The last name the model has in this activation or, failing that, in its callers."""
-    here: Frame | None = frame
-    while here is not None:
-        found = [b for b in binds if b.where.stack == here.stack]
-        if found:
-            return found[-1]
-        here = here.caller
-    return binds[-1]
-
-
-def _statement_in(m: Machine, frame: Frame, anchor: Event, first_use: int) -> Site | None:
-    """The statement of ``frame`` with the anchor, lifted out of branches that end before use."""
+    Not out of the one branch in which there is a model at all.
+    """
     depth = len(frame.stack)
     stack = anchor.where.stack
     site = stack[depth] if len(stack) > depth else anchor.where.statement
@@ -249,6 +259,8 @@ def _statement_in(m: Machine, frame: Frame, anchor: Event, first_use: int) -> Si
             break
         if isinstance(above, ast.stmt):
             if any(use.within(tree.site(above)) for use in uses):
+                break
+            if other is not None and other.keeps(above):
                 break
             node = above
     return tree.site(node)

@@ -6,6 +6,7 @@ from ddpify.facts import torchtext
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
+from ddpify.facts.rows import SEVERAL
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 
@@ -39,10 +40,16 @@ def _element(m: Machine, f: Frame, thing: Thing, depth: int) -> Value | None:
         return join(*(thing.items or ()), thing.inner)
     if thing.keys is not None:
         return NOTHING
-    if thing.kind is Kind.PARAMETERS:
-        return Value((), frozenset({thing}))
     if isinstance(thing.ref, ClassInfo):
         return _instance_element(m, thing, f, depth)
+    return _other_element(m, f, thing)
+
+
+def _other_element(m: Machine, f: Frame, thing: Thing) -> Value | None:
+    if thing.kind is Kind.PARAMETERS:
+        return Value((), frozenset({thing}))
+    if thing.name == SEVERAL:
+        return thing.inner
     if torchtext.makes_batches(thing):
         made = m.make(Kind.UNKNOWN, f, f.statement or thing.born, torchtext.BATCH)
         made.inner = one(thing)

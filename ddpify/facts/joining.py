@@ -8,6 +8,7 @@ from ddpify.facts.values import (
     MAX_THINGS,
     NO_CONST,
     NOTHING,
+    PERHAPS_ONE,
     UNKNOWN_AXIS,
     ZEROS,
     Kind,
@@ -16,6 +17,9 @@ from ddpify.facts.values import (
     Value,
     join_measure,
 )
+
+ONES = (1, PERHAPS_ONE)
+OF_ENTRIES = (Measure.SAMPLES, Measure.PICKED)
 
 
 def is_zero(value: Value) -> bool:
@@ -45,7 +49,8 @@ def _join2(a: Value, b: Value) -> Value:
     same = same and a.rows == b.rows and a.blocks == b.blocks
     setting = a.setting or b.setting
     axis = _axis((a, b))
-    same = same and a.setting is setting and a.axis == axis
+    axes = _either(a, b)
+    same = same and a.setting is setting and a.axis == axis and a.axes == axes
     if same and things == b.things and deps == b.deps and a.const == b.const:
         return a
     tallies = things and bool(a.of(Kind.TALLY)) is not bool(b.of(Kind.TALLY))
@@ -57,7 +62,8 @@ def _join2(a: Value, b: Value) -> Value:
         return a
     measure = join_measure(a.measure, b.measure)
     blocks = a.blocks if a.blocks == b.blocks else 0
-    return Value(things, deps, measure, const, a.rows and b.rows, axis, blocks, setting)
+    rows = a.rows and b.rows
+    return Value(things, deps, measure, const, rows, axis, blocks, axes, setting)
 
 
 def _same_const(a: Value, b: Value) -> bool:
@@ -76,7 +82,7 @@ def computed(*values: Value, measure: Measure | None = None) -> Value:
         measures.append(flat_measure(value))
     if measure is None:
         measure = _mixed(measures)
-    return Value((), frozenset(deps), measure, axis=_axis(values))
+    return Value((), frozenset(deps), measure, axis=_axis(values), axes=axes_of(values))
 
 
 def told(value: Value) -> Value:
@@ -92,6 +98,22 @@ def _axis(values: Iterable[Value]) -> int:
     """Which axis holds the samples of what is made of these, entry by entry."""
     found = {v.axis for v in values if v.axis or v.measure is not Measure.UNIFORM}
     return found.pop() if len(found) == 1 else UNKNOWN_AXIS if found else 0
+
+
+def _either(a: Value, b: Value) -> int:
+    """How many axes a value has that is one or the other."""
+    if a.axes == b.axes or b.measure is Measure.UNIFORM:
+        return a.axes
+    if a.measure is Measure.UNIFORM:
+        return b.axes
+    return 0 if a.axes not in ONES and b.axes not in ONES else PERHAPS_ONE
+
+
+def axes_of(values: Iterable[Value]) -> int:
+    """How many axes something has that is made of these, entry by entry."""
+    found = {v.axes for v in values if v.axes or v.measure in OF_ENTRIES}
+    most = max(found, default=0)
+    return most if most > 1 or len(found) < 2 else 1 if found == {0, 1} else PERHAPS_ONE
 
 
 def _mixed(measures: list[Measure]) -> Measure:

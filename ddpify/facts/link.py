@@ -262,12 +262,12 @@ class _Readings:
 
 def _wraps(
     homes: dict[tuple[Thing, ...], Home | None],
-) -> tuple[tuple[Site, tuple[str, ...]], ...]:
-    """The names to wrap, by the statement after which they are."""
-    found: dict[Site, tuple[str, ...]] = {}
-    for home in homes.values():
+) -> tuple[tuple[Site, tuple[Home, ...]], ...]:
+    """What to wrap, by the statement after which it is."""
+    found: dict[Site, tuple[Home, ...]] = {}
+    for home in dict.fromkeys(homes.values()):
         if home is not None:
-            found[home.statement] = (*found.get(home.statement, ()), home.target)
+            found[home.statement] = (*found.get(home.statement, ()), home)
     return tuple(found.items())
 
 
@@ -296,8 +296,10 @@ def _mentions(m: Machine) -> list[tuple[Site, str]]:
 def _homes(m: Machine) -> dict[tuple[Thing, ...], Home | None]:
     found: dict[tuple[Thing, ...], Home | None] = {}
     wrapped = groups.wrapped(m)
-    for things, _ in groups.groups(m):
-        found[things] = None if set(things) & wrapped else home_of(m, things)
+    together = groups.groups(m)
+    trained = frozenset(thing for things, _ in together for thing in things)
+    for things, _ in together:
+        found[things] = None if set(things) & wrapped else home_of(m, things, trained)
     return found
 
 

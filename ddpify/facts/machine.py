@@ -156,24 +156,8 @@ class ProgramReader(ReadingRecord):
 
     def apply_wraps(self, f: Frame, site: Site) -> None:
         """In the target program, names planned to be wrapped after this statement are."""
-        for target in self.wraps.get(site, ()):
-            node = ast.parse(target, mode="eval").body
-            base: Thing | None = None
-            if isinstance(node, ast.Name):
-                value = f.lookup(node.id)
-            else:
-                assert isinstance(node, ast.Attribute)
-                assert isinstance(node.value, ast.Name)
-                owner = f.lookup(node.value.id)
-                base = owner.things[0] if owner and owner.things else None
-                value = base.attrs.get(node.attr) if base else None
-            if value is None:
-                continue
-            wrapped = wrapping.wrap(self, f, value, site, words.DDP)
-            if base is not None and isinstance(node, ast.Attribute):
-                base.attrs[node.attr] = wrapped
-            elif isinstance(node, ast.Name):
-                f.bind(node.id, wrapped)
+        for home in self.wraps.get(site, ()):
+            wrapping.apply(self, f, home)
 
     def close_loop(self, f: Frame, loop: Loop) -> None:
         """A loop over a sharded loader ends: its sums are this rank's, and are to be reduced."""

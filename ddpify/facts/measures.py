@@ -127,6 +127,10 @@ KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose 
 # Functions that look along an axis, and where it is given, the tensor not counted.
 EXTREMES = {"max": 0, "min": 0, "argmax": 0, "argmin": 0, "scatter": 0, "scatter_": 0}
 RANKINGS = {"topk": 1, "sort": 0, "argsort": 0}
+# What stays a tensor as large, of which an entry depends on all along an axis.
+ALONG_AXES = {"softmax": 0, "log_softmax": 0, "softmin": 0, "normalize": 1}
+# What gives a sample's place to another one, where it goes along the batch.
+MOVES_ROWS = {"flip": 0, "roll": 1}
 # What a tensor is, whichever samples it has: attributes, methods and functions.
 TRAITS = frozenset(
     """device dtype is_cuda ndim requires_grad layout is_sparse dim ndimension get_device

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from ddpify.facts import joining
 from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.locality import is_local
+from ddpify.facts.measures import ADDITIVE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.tree import Tree
@@ -74,8 +75,8 @@ def _is_meter(m: Machine, f: Frame, thing: Thing) -> bool:
     attrs = thing.attrs
     if not {"sum", "count"} <= attrs.keys() or not is_local(m, attrs["sum"]):
         return False
-    if (attrs["sum"].measure, attrs["count"].measure) != (Measure.SUM, Measure.COUNT):
-        return False
+    if attrs["sum"].measure not in ADDITIVE or attrs["count"].measure is not Measure.COUNT:
+        return False  # a sum of numbers of the whole batch, each times this rank's samples, is one
     mean = attrs["avg"] if "avg" in attrs else _property(m, f, thing, "avg")
     return mean is not None and mean.measure is Measure.MEAN
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import (
+    axis_counts,
     batch_axis,
     containers,
     counts,
@@ -285,6 +286,8 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     if tensor_calls.mixes_samples(name, call, 0, receiver):
         mixed = computed(*values, measure=measures.MIXED)
         return tensor_calls.pair(call, mixed) if tensor_calls.gives_pair(name, call, 0) else mixed
+    if name in rows.CUTS and not f.no_grad and axis_counts.cuts_samples(call, 0, receiver):
+        return computed(*values, measure=Measure.MIXED)
     if name in measures.KEEPS_BATCH_AXIS:
         measure = measures.operated(name, *(flat_measure(value) for value in values))
         part = counts.compared(f, name, computed(*values, measure=measure))

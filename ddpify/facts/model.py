@@ -50,10 +50,15 @@ class Entry:
 
 @dataclass(frozen=True)
 class Home:
-    """Where a model is complete: wrap ``target`` right after ``statement``."""
+    """Where a model is complete: wrap ``target`` right after ``statement``.
+
+    ``each``: it is a "list" or "dict" of models. ``optional``: there may be None.
+    """
 
     statement: Site
     target: str
+    each: str = ""
+    optional: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +75,7 @@ class Model:
     unused: str
     data_parallel: tuple[Call, ...]
     listed: tuple[Site, ...] = ()  # nn.DataParallel, where it is asked for its `children()`
+    late: tuple[Site, ...] = ()  # where it makes parameters after it is built
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,6 +280,7 @@ class Facts:
     within: tuple[Call, ...] = ()
     first_batches: frozenset[Site] = frozenset()
     model_shapes: frozenset[Site] = frozenset()
+    keeps_means: bool = False  # whether instance norms keep statistics
 
     @cached_property
     def everywhere(self) -> tuple[Call, ...]:

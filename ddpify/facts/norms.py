@@ -5,10 +5,11 @@ A class is read once, however many objects it makes, so that the question is ask
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 
 from ddpify.facts.events import Call
-from ddpify.facts.scopes import ClassInfo, Frame
+from ddpify.facts.scopes import ClassInfo, Frame, ModuleInfo
 from ddpify.facts.values import Kind, Thing
 
 MODULES = (Kind.MODEL, Kind.WRAPPED)
@@ -31,6 +32,25 @@ def has_norms(model: Thing, norms: Iterable[Call], calls: Iterable[Call]) -> boo
     if any(not any(_owners(call)) for call in layers):  # made in no class, used who knows where
         return True
     return not owners.isdisjoint(built(model, made))
+
+
+def keeps_means(module: ModuleInfo) -> bool:
+    """Whether instance norms of a file keep statistics: of samples, which ranks have apart. ::
+
+    functools.partial(nn.InstanceNorm2d, affine=False, track_running_stats=True)
+    """
+    if "InstanceNorm" not in module.source.text:
+        return False
+    calls = (node for node in ast.walk(module.tree) if isinstance(node, ast.Call))
+    return any(_tracks(call) for call in calls if "InstanceNorm" in ast.unparse(call))
+
+
+def _tracks(call: ast.Call) -> bool:
+    told = {one.arg: one.value for one in call.keywords}
+    if ast.unparse(call.func).rpartition(".")[2].startswith("InstanceNorm") and call.args[4:]:
+        told["track_running_stats"] = call.args[4]
+    value = told.get("track_running_stats")
+    return value is not None and not (isinstance(value, ast.Constant) and not value.value)
 
 
 def makers(calls: Iterable[Call]) -> list[Call]:

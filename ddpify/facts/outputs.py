@@ -5,14 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from ddpify.facts import listed
 from ddpify.facts.fresh import method_of
+from ddpify.facts.listed import OutputShape
 from ddpify.facts.returns import reached
+from ddpify.facts.rows import OUTPUTS, SEVERAL
 from ddpify.facts.scopes import Guard
-from ddpify.facts.values import Kind, Thing, Value
+from ddpify.facts.values import Kind, Measure, Thing, Value
 
 Names = tuple[str, ...]
-Displays = tuple[type[ast.expr], ...]
-OUTPUTS = "outputs"  # a list of what a model returns
 
 
 def separate(
@@ -20,76 +21,31 @@ def separate(
 ) -> Value:
     """What a call of a model gives: each output where it returns so many there, else ``whole``.
 
-    A list of them, perhaps where it ``trains`` only, has as many on each rank.
+    A list of them, perhaps where it ``trains`` only, has as many on each rank. A tuple is one, too,
+    where there is one input: beside targets it may hold a loss.
     """
     names = names_of(model, guards)
-    if not names and _lists(model, trains, whole.rows):
-        return whole.but(
-            things=(Thing(Kind.ITERATOR, call.born, OUTPUTS, inner=whole),), rows=False
-        )
     if not names:
-        return whole
-    made = Thing(Kind.TUPLE, call.born, items=(whole,) * len(names))
+        shape = listed.returned(model, trains, tuples=whole.rows)
+        return _as(shape, whole, call)
+    parts = listed.of_parts(model, _values(model, guards)) or [listed.TENSOR] * len(names)
+    made = Thing(Kind.TUPLE, call.born, items=tuple(_as(part, whole, call) for part in parts))
     made.attrs.update({name: whole for name in names if name})
     return whole.but(things=(made,), rows=False, blocks=0)
 
 
-def _lists(model: Thing, trains: bool, alone: bool) -> bool:
-    """Whether each `return` of a ``forward`` gives a list, or each one `if self.training`.
-
-    A tuple is one, too, where the input is ``alone``: beside targets it may hold a loss.
-    """
-    info = method_of(model, "forward")
-    if info is None:
-        return False
-    lists = info.module.source.once(_Lists, info.node)
-    displays = (ast.List, ast.Tuple) if alone else (ast.List,)
-    return any(
-        bool(chosen) and all(lists.fixed(n.value, displays) for n in chosen)
-        for chosen in ([lists.every, lists.training] if trains else [lists.every])
-    )
-
-
-class _Lists:
-    """The lists of a ``forward``, and whether the samples say how long they are."""
-
-    def __init__(self, node: ast.AST) -> None:
-        nodes = list(ast.walk(node))
-        self.every = [n for n in nodes if isinstance(n, ast.Return)]
-        tests = [n for n in nodes if isinstance(n, ast.If)]
-        branches = [n.body for n in tests if ast.unparse(n.test) == "self.training"]
-        branches += [n.orelse for n in tests if ast.unparse(n.test) == "not self.training"]
-        self.training = [n for n in self.every if any(n in branch for branch in branches)]
-        self.bound: dict[str, list[ast.expr]] = {}
-        self.grown: set[str] = set()  # perhaps in some calls only, or as often as samples say
-        for each in nodes:
-            if isinstance(each, ast.Assign):
-                for target in each.targets:
-                    if isinstance(target, ast.Name):
-                        self.bound.setdefault(target.id, []).append(each.value)
-            elif isinstance(each, (ast.If, ast.For, ast.While, ast.Try)) and not _of_self(each):
-                self.grown |= {n.id for n in ast.walk(each) if isinstance(n, ast.Name)}
-
-    def fixed(self, value: ast.expr | None, displays: Displays, depth: int = 4) -> bool:
-        """Whether an expression is a list that is as long in each call."""
-        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and depth:
-            return all(self.fixed(n, displays, depth - 1) for n in (value.left, value.right))
-        if isinstance(value, ast.Name) and depth:
-            made = self.bound.get(value.id, [])
-            same = bool(made) and all(self.fixed(one, displays, depth - 1) for one in made)
-            return same and value.id not in self.grown
-        if isinstance(value, ast.ListComp):
-            parts = value.generators
-            return all(not part.ifs and _of_self(part) for part in parts)
-        return isinstance(value, displays) and not _starred(getattr(value, "elts", []))
-
-
-def _of_self(node: ast.AST) -> bool:
-    """Whether what the model is made of decides, and not what it is given."""
-    asked = node.iter if isinstance(node, ast.For | ast.comprehension) else None
-    asked = node.test if isinstance(node, ast.If | ast.While) else asked
-    names = {n.id for n in ast.walk(asked) if isinstance(n, ast.Name)} if asked else set()
-    return "self" in names and names <= {"self", "range", "len", "enumerate", "zip"}
+def _as(shape: OutputShape, whole: Value, call: Thing) -> Value:
+    """A value of this shape, each tensor of which is as the ``whole`` output."""
+    if not shape.sure:  # a tensor, as long as nobody looks at one entry
+        entry = whole.but(measure=Measure.MIXED, rows=False)
+        return whole.but(things=(Thing(Kind.UNKNOWN, call.born, SEVERAL, inner=entry),))
+    if shape.entries is None:
+        return whole
+    parts = tuple(_as(one, whole, call) for one in shape.entries)
+    if shape.written and len(set(shape.entries)) > 1:
+        return whole.but(things=(Thing(Kind.TUPLE, call.born, items=parts),), rows=False)
+    entry = _as(shape.entry, whole, call)
+    return whole.but(things=(Thing(Kind.ITERATOR, call.born, OUTPUTS, inner=entry),), rows=False)
 
 
 def names_of(model: Thing, guards: Iterable[Guard]) -> Names:
@@ -98,9 +54,17 @@ def names_of(model: Thing, guards: Iterable[Guard]) -> Names:
     if info is None:
         return ()
     bound = info.module.source.once(_assigned, info.node)
-    returned = reached(model, info, guards)
-    named = {_names(_bound(value, bound), bound) for value in returned}
+    named = {_names(value, bound) for value in _values(model, guards)}
     return named.pop() if len(named) == 1 else ()
+
+
+def _values(model: Thing, guards: Iterable[Guard]) -> list[ast.expr | None]:
+    """What a forward may return here, of a name what it stands for."""
+    info = method_of(model, "forward")
+    if info is None:
+        return []
+    bound = info.module.source.once(_assigned, info.node)
+    return [_bound(value, bound) for value in reached(model, info, guards)]
 
 
 def _assigned(function: ast.AST) -> dict[str, list[ast.expr]]:

@@ -86,12 +86,27 @@ def _collates(loader: Thing) -> Iterator[FunctionInfo]:
                 yield one.ref
 
 
-def _pads(info: FunctionInfo, deep: bool = True) -> bool:
-    """Whether a function, or one that it calls, fills up, or makes a tensor of the longest."""
-    names = set(_called(info.node))
+def _pads(info: FunctionInfo, deep: bool = True, given: frozenset[str] = frozenset()) -> bool:
+    """Whether a function, or one that it calls, fills up, or makes a tensor of the longest.
+
+    ``given`` are the parameters that its caller gives a length: ``max_len`` of what says
+    ``if max_len is None: max_len = max(lengths)`` is that of all batches.
+    """
+    names = set(_called(info.node, given))
     if names & FILLS or ("max" in names and names & _MAKES):
         return True
-    return deep and any(_pads(one, False) for one in _functions(info, names))
+    return deep and any(_pads(one, False, _given(info, one)) for one in _functions(info, names))
+
+
+def _given(info: FunctionInfo, called: FunctionInfo) -> frozenset[str]:
+    """The parameters that every call of a function gives it by name, other than ``None``."""
+    calls = [n for n in ast.walk(info.node) if isinstance(n, ast.Call)]
+    named = [
+        {k.arg for k in n.keywords if k.arg and ast.unparse(k.value) != "None"}
+        for n in calls
+        if ast.unparse(n.func).rpartition(".")[2] == called.name
+    ]
+    return frozenset(set.intersection(*named)) if named else frozenset()
 
 
 def _functions(info: FunctionInfo, names: set[str]) -> Iterator[FunctionInfo]:
@@ -100,9 +115,13 @@ def _functions(info: FunctionInfo, names: set[str]) -> Iterator[FunctionInfo]:
     return (ref for ref in refs if isinstance(ref, FunctionInfo))
 
 
-def _called(node: ast.AST) -> Iterator[str]:
-    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
-    return (ast.unparse(call.func).rpartition(".")[2] for call in calls)
+def _called(node: ast.AST, given: frozenset[str] = frozenset()) -> Iterator[str]:
+    if isinstance(node, ast.Call):
+        yield ast.unparse(node.func).rpartition(".")[2]
+    unless = isinstance(node, ast.If) and ast.unparse(node.test) in {f"{p} is None" for p in given}
+    inner = node.orelse if unless and isinstance(node, ast.If) else ast.iter_child_nodes(node)
+    for one in inner:
+        yield from _called(one, given)
 
 
 def _place(tree: Tree, node: ast.expr | None) -> int | None:

@@ -13,7 +13,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ddpify.facts import measures, roles
+from ddpify.facts import batch_order, measures, roles
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
@@ -148,6 +148,8 @@ def _gathers(
         gathers.append(Gather(site, code))
     trained = any(computed(value).dep(Kind.FORWARD) for _, value in _given(call))
     together = call.where.no_grad or once_per_batch(m, training, call.where)
+    if gathers and batch_order.counts(m, call, (value for _, value in _given(call))):
+        return ()
     return tuple(gathers) if trained and together else ()
 
 

@@ -32,6 +32,8 @@ LENGTHS = {"normal": 2, "uniform": 2, "randint": 2}
 MADE = frozenset("randn rand random zeros ones full empty".split()) | LENGTHS.keys()
 FROM_LISTS = frozenset("Tensor FloatTensor DoubleTensor LongTensor tensor as_tensor array".split())
 LIST_LIKE = frozenset({"builtins.list", "builtins.tuple", "builtins.reversed"})
+OUTPUTS = "outputs"  # a list of what a model returns, as long in each call
+SEVERAL = "outputs?"  # one tensor, or such a list
 
 
 def has_rows(value: Value) -> bool:
@@ -189,6 +191,8 @@ def subscript(base: Value, index: ast.expr, given: Value, result: Value) -> Valu
 
 def per_sample(value: Value) -> bool:
     """Whether a loop over ``value`` has one pass for each sample of a batch."""
+    if any(thing.name in (OUTPUTS, SEVERAL) for thing in value.things):
+        return False
     if value.rows:
         return True
     things = value.of(Kind.ITERATOR)

@@ -16,11 +16,11 @@ from ddpify.facts.events import Where
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Share, TrainingLoop
-from ddpify.facts.outputs import OUTPUTS
 from ddpify.facts.protocol import Machine
+from ddpify.facts.rows import OUTPUTS
 from ddpify.facts.scopes import Guard, Loop
 from ddpify.facts.uses import only_divides
-from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
+from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, Value
 from ddpify.source import Site
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -156,5 +156,15 @@ def _same(loop: Loop, other: Loop) -> bool:
 
 def _written_out(loop: Loop) -> bool:
     """A loop over a display, or over a model's list of outputs: it is as long on each rank."""
-    things = loop.over.things
-    return len(things) == 1 and (things[0].items is not None or things[0].name == OUTPUTS)
+    return _as_long(loop.over)
+
+
+def _as_long(value: Value) -> bool:
+    """Whether a loop over a value has as many passes on each rank."""
+    if len(value.things) != 1:
+        return False
+    thing = value.things[0]
+    if thing.name in ("builtins.zip", "builtins.enumerate"):  # zip: as the shortest
+        over = thing.over if thing.name.endswith("zip") else thing.over[:1]
+        return bool(over) and all(map(_as_long, over))
+    return thing.items is not None or thing.name == OUTPUTS

@@ -15,7 +15,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.facts import roles, whole_forwards
+from ddpify.facts import library_losses, roles, whole_forwards
 from ddpify.facts.bodies import loaded, stored
 from ddpify.facts.details import OpenLoss
 from ddpify.facts.events import Call, Forward
@@ -142,6 +142,8 @@ class _Program:
 
     def _is_number(self, forward: Forward, value: Value, parallel: bool) -> bool:
         """A loss, or what may be one."""
+        if library_losses.makes_number(forward.model, forward.call):
+            return True
         open_loss = value.measure is Measure.MIXED and forward.output.detail(OpenLoss)
         if not open_loss or parallel:
             return value.measure in NO_ROWS

@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import (
+    axis_counts,
     batch_axis,
     containers,
     counts,
     library,
+    library_losses,
     lookups,
     rows,
     special,
@@ -47,6 +49,7 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
         return computed(base, index, measure=Measure.SAMPLES)
     results = [
         special.special(m, f, thing, "__getitem__", (index,), m.site(f, node))
+        or library_losses.entry(m, f, thing, index.const if index.known else None, node)
         or _made_up(m, f, thing, index, m.site(f, node))
         or item_of(thing, index)
         or part_of(thing)
@@ -65,7 +68,8 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     if part.axis and part.measure is Measure.PICKED:
         part = part.but(axis=UNKNOWN_AXIS)
     part = rows.subscript(base, node.slice, index, part)
-    return batch_axis.indexed(node.slice, part)
+    part = batch_axis.indexed(node.slice, part)
+    return axis_counts.indexed(base, node.slice, part)
 
 
 def _is_head(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
@@ -88,6 +92,7 @@ def _cuts(m: Machine, f: Frame, base: Value, index: ast.expr) -> bool:
     """
     loaders = [t for b in base.dep(Kind.BATCH) if b.inner is not None for t in b.inner.things]
     put_together = bool(loaders) and not any(t.detail(Divided) for t in loaders)
+    index = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
     moved = isinstance(index, ast.Slice) and bool(index.step or ast.unparse(index) in _SHIFTS)
     if moved and put_together and not f.no_grad:
         return True

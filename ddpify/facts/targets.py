@@ -30,6 +30,8 @@ def counted(m: Machine, ratio: Thing) -> str | None:
     call = mean.call if mean is not None else None
     if mean is None or call is None or call.bound or call.star:
         return None
+    if mean.terms:
+        return mean.terms if call.site.path == ratio.born.path else None
     if mean.made is None:
         return _entries(m.tree(call.site.path), call)
     criteria = _criteria(m, call)

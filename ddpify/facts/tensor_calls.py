@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddpify.facts import (
+    axis_counts,
     batch_axis,
     counts,
     measures,
@@ -41,10 +42,14 @@ def reduced(
     """``x.sum(axis)`` or ``x.mean(axis)``: perhaps a count, or a mean over one."""
     at, given, reduced_axis = values[0].axis, 0 if call.receiver is values[0] else 1, axis
     if measure in measures.ENTRIES:
-        axis = batch_axis.seen_from(at, axis)
+        axis = batch_axis.seen_from(at, axis_counts.counted(values[0], axis))
     value = computed(*values, measure=measures.reduce_samples(measure, how, axis))
-    left = value.measure in measures.ENTRIES
-    value = value.but(axis=batch_axis.left_of(at, reduced_axis, call, given) if left else 0)
+    if value.measure in measures.ENTRIES:
+        kept = call.arg(given + 1, "keepdim")
+        axes = axis_counts.less(values[0], reduced_axis, kept)
+        value = value.but(axis=batch_axis.left_of(at, reduced_axis, call, given), axes=axes)
+    else:
+        value = value.but(axis=0, axes=0)
     if axis in (None, 0) and measure in measures.ENTRIES and is_open(m, values[0]):
         return value.but(measure=Measure.MIXED)
     if _is_over_padding(m, f, value, axis, call, values[0]):
@@ -89,7 +94,8 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
     if tail in batch_axis.PRODUCTS and len(call.args) == 2:
         return computed(*call.args, measure=batch_axis.products(*call.args, tail == "bmm"))
     if tail in rows.CUTS:
-        return computed(first, measure=first.measure)
+        cut = not f.no_grad and axis_counts.cuts_samples(call, 1, first)
+        return computed(first, measure=Measure.MIXED if cut else first.measure)
     if tail in measures.CREATES and _counted(call):
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail in counts.CLAMPS and first.of(Kind.TALLY):
@@ -201,11 +207,17 @@ def is_batch_size(value: Value) -> bool:
 
 def mixes_samples(name: str, call: Call, given: int, value: Value) -> bool:
     """Whether a call looks along the batch; ``given``: how many arguments come before its own."""
-    place = {**measures.EXTREMES, **measures.RANKINGS}.get(name)
+    if name in measures.MOVES_ROWS:
+        return axis_counts.moves_samples(name, call, given, value)
+    place = {**measures.EXTREMES, **measures.RANKINGS, **measures.ALONG_AXES}.get(name)
     if place is None:
         return False
     axis = call.arg(place + given, "dim") or call.arg(place + given, "axis")
-    return bool(value.axis) or measures.mixes_samples(name, axis)
+    if name in measures.ALONG_AXES:
+        return axis is not None and axis_counts.perhaps_samples(value, measures.axis_of(axis))
+    if value.axis or measures.mixes_samples(name, axis):
+        return True
+    return axis is not None and axis_counts.counted(value, axis.const) == value.axis
 
 
 def gives_pair(name: str, call: Call, given: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 
-from ddpify.facts import measures
+from ddpify.facts import axis_counts, measures
 from ddpify.facts.criteria import is_loss
 from ddpify.facts.events import Bind, Call, Where
 from ddpify.facts.model import Gather
@@ -26,7 +26,7 @@ CURVES = frozenset(
 )
 # Functions of all entries along an axis, and the place of the axis after the tensor; of those in
 # WHOLE all entries are taken where none is given.
-ALONG = {"std": 0, "var": 0, "norm": 1, "logsumexp": 0, "softmax": 0, "log_softmax": 0}
+ALONG = {"std": 0, "var": 0, "norm": 1, "logsumexp": 0, **measures.ALONG_AXES}
 WHOLE = frozenset({"std", "var", "norm"})
 SAME = frozenset("item float double half to cuda clone contiguous squeeze neg".split())
 BOUNDS = frozenset({"builtins.min", "builtins.max", "builtins.float"})
@@ -54,8 +54,9 @@ def along_batch(m: Machine, f: Frame, node: ast.Call, name: str, tensor: ast.exp
     if not given:
         return name in WHOLE
     axis = m.values.get(m.site(f, given[0]), NOTHING)
-    own = m.values.get(m.site(f, tensor), NOTHING).axis
-    return axis.known and axis.const == max(own, 0) and axis.const is not False
+    own = m.values.get(m.site(f, tensor), NOTHING)
+    seen = axis_counts.counted(own, axis.const)
+    return axis.known and seen == max(own.axis, 0) and seen is not False
 
 
 class Trace:

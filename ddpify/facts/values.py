@@ -154,6 +154,7 @@ NO_CONST = object()
 ZEROS = object()  # as a constant: an array of zeros, where sums begin
 MAX_THINGS = 64
 UNKNOWN_AXIS = -1
+PERHAPS_ONE = -1
 MORE = "**"  # among the keys of a dict, and the words of a call: there may be others
 
 
@@ -170,6 +171,8 @@ class Value:
     # So many batches end to end, each with rows: `torch.cat([view, other])`; one of a list that has
     # an entry for each sample, whosever it is, and of an entry that is a batch of one, `x[None]`.
     blocks: int = 0
+    # How many axes it has: 0 where that is not known, and several; PERHAPS_ONE behind `squeeze()`.
+    axes: int = 0
     setting: bool = field(default=False, compare=False)  # a constant that is another one tomorrow
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from ddpify.facts import roles
+from ddpify.facts import batch_order, roles
 from ddpify.facts.coupling import coupled
 from ddpify.facts.details import Coupling
 from ddpify.facts.events import Call, Where
@@ -74,7 +74,9 @@ def _climbed(
         if around[0].way in own:
             return []
         sites = _rows(m, around[0])
-        if sites and not meets_rows(m, around[0]):
+        given = (*around[0].args, *around[0].kwargs.values())
+        ordered = bool(sites) and batch_order.counts(m, around[0], given)
+        if sites and not ordered and not meets_rows(m, around[0]):
             return [Gather(site, "whole_batch({})") for site in sites]
     return []
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+
+from ddpify.facts.containers import item_of
 from ddpify.facts.details import Wrapper
 from ddpify.facts.joining import join
+from ddpify.facts.model import Home
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Value, one
+from ddpify.facts.values import Kind, Thing, Value, constant, one
+from ddpify.python.words import DDP
 from ddpify.source import Site
 
 
@@ -24,6 +29,60 @@ def wrap(m: Machine, f: Frame, value: Value, site: Site, name: str) -> Value:
         outer.describe(Wrapper(name))
         wrapped.append(outer)
     return Value(tuple(dict.fromkeys(wrapped)), value.deps)
+
+
+def apply(m: Machine, f: Frame, home: Home) -> None:
+    """What is wrapped at a home, where its statement has just run."""
+    node = ast.parse(home.target, mode="eval").body
+    entry = ast.literal_eval(node.slice) if isinstance(node, ast.Subscript) else None
+    named = node.value if isinstance(node, ast.Subscript) else node
+    owner: Thing | None = None
+    if isinstance(named, ast.Attribute):
+        assert isinstance(named.value, ast.Name)
+        base = f.lookup(named.value.id)
+        owner = base.things[0] if base and base.things else None
+        value = owner.attrs.get(named.attr) if owner else None
+    else:
+        assert isinstance(named, ast.Name)
+        value = f.lookup(named.id)
+    if value is None:
+        return
+    if entry is not None:
+        _wrap_entry(m, f, value, entry, home.statement)
+        return
+    wrapped = _each(m, f, value, home) if home.each else wrap(m, f, value, home.statement, DDP)
+    if owner is not None and isinstance(named, ast.Attribute):
+        owner.attrs[named.attr] = wrapped
+    elif isinstance(named, ast.Name):
+        f.bind(named.id, wrapped)
+
+
+def _wrap_entry(m: Machine, f: Frame, value: Value, key: object, site: Site) -> None:
+    """``nets["g"] = wrap_model(nets["g"])``."""
+    for thing in value.things:
+        held = item_of(thing, constant(key))
+        if held is None:
+            continue
+        wrapped = wrap(m, f, held, site, DDP)
+        if thing.keys is not None:
+            thing.keys[key] = wrapped
+        elif thing.items is not None and isinstance(key, int) and key < len(thing.items):
+            thing.items = (*thing.items[:key], wrapped, *thing.items[key + 1 :])
+
+
+def _each(m: Machine, f: Frame, value: Value, home: Home) -> Value:
+    """``[wrap_model(model) for model in models]``: another list, or dict, of the same."""
+    made = []
+    for thing in value.things:
+        copy = m.make(thing.kind, f, home.statement, f"{thing.name}#{thing.serial}")
+        inner = (wrap(m, f, held, home.statement, DDP) for held in (thing.inner,) if held)
+        copy.inner = next(inner, None)
+        items = thing.items
+        copy.items = items and tuple(wrap(m, f, one, home.statement, DDP) for one in items)
+        keys = thing.keys
+        copy.keys = keys and {k: wrap(m, f, v, home.statement, DDP) for k, v in keys.items()}
+        made.append(copy)
+    return Value(tuple(made), value.deps)
 
 
 def unwrapped(value: Value) -> Value:

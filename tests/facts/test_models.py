@@ -29,6 +29,34 @@ SGD = "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
 
 FLOWS = [
     pytest.param(
+        f"{NET_CLASS}{DATA}nets = {{}}\nfor key in 'ab':\n    nets[key] = Net()\n"
+        "for one in nets.values():  #: home\n    one.cuda()\n"
+        'optimizer = torch.optim.SGD([*nets["a"].parameters(), *nets["b"].parameters()], 0.1)\n'
+        + TRAIN.replace("net(x)", 'nets["a"](x) + nets["b"](x)'),
+        id="in-a-dict",
+    ),
+    pytest.param(
+        f'{NET_CLASS}{DATA}nets = {{"a": Net(), "b": Net().eval()}}  #: home\n'
+        'optimizer = torch.optim.SGD(nets["a"].parameters(), lr=0.1)\n'
+        + TRAIN.replace("net(x)", 'nets["a"](x) + nets["b"](x).detach()'),
+        id="one-of-a-dict",
+    ),
+    pytest.param(
+        f"import sys\n{NET_CLASS}{DATA}net = Net()  #: home\nhead = None\n"
+        "if len(sys.argv) > 1:\n    head = Net()  #: home\n"
+        "weights = list(net.parameters())\n"
+        "if head is not None:\n    weights += list(head.parameters())\n"
+        "optimizer = torch.optim.SGD(weights, lr=0.1)\n"
+        + TRAIN.replace("net(x)", "(head(x) if head else 0) + net(x)"),
+        id="none-but-in-a-branch",
+    ),
+    pytest.param(
+        f"import sys\n{NET_CLASS}{DATA}head = None\n"
+        "if len(sys.argv) > 1:  #: home\n    net = Net()\n"
+        "else:\n    net = nn.Linear(4, 1)\n" + SGD + TRAIN,
+        id="made-by-both-sides",
+    ),
+    pytest.param(
         f"{NET_CLASS}{DATA}net = Net()\nnet.apply(print)\nnet = net.cuda()  #: home\n{SGD}{TRAIN}",
         id="moved-and-initialised",
     ),

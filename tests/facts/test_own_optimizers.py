@@ -17,6 +17,7 @@ STEP = "optimizer.step()"
 TRAIN = f"""\
 import torch
 from torch import nn
+from torch.nn.utils import clip_grad_norm_
 from torch.optim.optimizer import Optimizer
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -53,6 +54,27 @@ for epoch in range(3):
         loss.backward()
         {STEP}
 """
+SCHEDULES = """def cosine(x, warmup=0.1):
+    return x / warmup if x < warmup else 0.5 * (1 + math.cos(math.pi * x))
+
+
+def linear(x, warmup=0.1):
+    return max((x - 1) / (warmup - 1), 0)
+
+
+TABLE = {"cosine": cosine, "linear": linear}
+
+
+"""
+SCHEDULED = """share = TABLE["cosine"]
+                    lr = self.rate(group, share(self.state[p]["steps"] / 99))
+                    clip_grad_norm_(p, 1.0)
+                    self.scale[self.state[p]["steps"] % 10] = lr
+                    slow = self.state[p]["slow"] = torch.empty_like(p)
+                    slow.copy_(p)
+                    p.add_(p.grad - slow, alpha=-lr)"""
+RATE = """def rate(self, group, share):
+        return group["lr"] * share"""
 KEPT = "def keep(self, x):\n        self.state['x'] = x"
 
 
@@ -90,7 +112,12 @@ def test_a_step_made_of_gradients_own_state_and_numbers_is_one(
         (MAKE, f"{MAKE}\nLion.step = lambda self: None"),
         (MAKE, "Lion(model.parameters(), model)"),
         (STEP, "optimizer.step(lambda: loss)"),
-        ("# another method", KEPT),
+        (
+            UPDATE,
+            "p.add_(self.alike(p))\n\n    def alike(self, p):\n        return torch.randn_like(p)",
+        ),
+        (UPDATE, "p.add_(jitter(p))"),
+        (UPDATE, "p.add_(torch.empty_like(p))"),
     ],
 )
 def test_a_step_that_may_use_what_ranks_do_not_share_is_none(
@@ -99,3 +126,27 @@ def test_a_step_that_may_use_what_ranks_do_not_share_is_none(
     assert old in TRAIN
     text = TRAIN.replace(old, new)
     assert any("no optimizer that can be followed" in why for why in _refusals(text, tmp_path))
+
+
+def test_what_a_method_is_given_elsewhere_may_be_samples(tmp_path: Path) -> None:
+    text = TRAIN.replace("# another method", KEPT)
+    assert _refusals(text, tmp_path / "unused") == []
+    text = text.replace(STEP, f"{STEP}\n        optimizer.keep(x)")
+    assert any("no optimizer that can" in why for why in _refusals(text, tmp_path / "used"))
+    text = TRAIN.replace(INIT, f"{INIT}\n        self.scale = 1").replace(
+        UPDATE, "p.mul_(self.scale)"
+    )
+    assert _refusals(text, tmp_path / "kept") == []
+    text = text.replace(STEP, f"{STEP}\n        optimizer.scale = loss.item()")
+    assert any("no optimizer that can" in why for why in _refusals(text, tmp_path / "stored"))
+
+
+@pytest.mark.parametrize("table", [True, False])
+def test_its_own_schedule_methods_and_functions_are_read(table: bool, tmp_path: Path) -> None:
+    text = TRAIN.replace(UPDATE, SCHEDULED).replace("class Lion", f"{SCHEDULES}class Lion")
+    text = text.replace("# another method", RATE)
+    text = text.replace(INIT, f"{INIT}\n        self.scale = [None] * 10")
+    if not table:  # what the function uses may be drawn
+        text = text.replace("math.cos(math.pi * x)", "float(torch.rand(1))")
+    whys = _refusals(text.replace("import torch\n", "import math\nimport torch\n", 1), tmp_path)
+    assert any("no optimizer that can" in why for why in whys) is not table

@@ -126,6 +126,11 @@ def test_time_first_is_not_split(tmp_path: Path) -> None:
     assert migrated(tmp_path, recurrent, first).refusals
 
 
+def test_a_batch_of_one_sample_is_no_work_for_several_ranks(tmp_path: Path) -> None:
+    outcome = migrated(tmp_path, (", 16, shuffle=True)", ", 1, shuffle=True)"))
+    assert any("a batch of one sample" in refusal.message for refusal in outcome.refusals)
+
+
 def test_others_load_whole_batches(tmp_path: Path) -> None:
     collate = (
         "16, shuffle=True)",

@@ -41,3 +41,13 @@ def test_who_loads_into_a_data_parallel_is_told(
     found = migrate([entry], Settings()).findings
     told = [f.site.span.line for f in found if f.rule == "DDP603" and f.site.path == "score.py"]
     assert told == lines
+
+
+def test_a_script_that_the_program_imports_from_is_one_too(tmp_path: Path) -> None:
+    entry = put_example(LEGACY, tmp_path)
+    own = "\n\ndef half(x):\n    return x / 2\n"
+    (tmp_path / "score.py").write_text(BESIDE.format(made="nn.DataParallel(nn.Linear(2, 2))") + own)
+    entry.write_text(f"from score import half\n{entry.read_text()}")
+    found = [f for f in migrate([entry], Settings()).findings if f.rule == "DDP603"]
+    told = [f.site for f in found if not f.fix]
+    assert [(site.path, site.span.line) for site in told] == [("score.py", 9)]

@@ -56,6 +56,19 @@ _CLEARED = """def cleared(path):
 """
 
 WRITTEN = [
+    pytest.param(  # rank 0 runs the block alone: no gate in a gate
+        changed(
+            SINGLE,
+            (
+                "    adam = ",
+                '    with open("opt.txt", "w") as kept:\n        text = str(opt)\n'
+                "        print(text)\n        kept.write(text)\n    adam = ",
+            ),
+        ),
+        "if is_main_process():",
+        1,
+        id="print-in-a-gated-block",
+    ),
     pytest.param(
         changed(
             SINGLE,

@@ -20,6 +20,16 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+class Meter:
+    def __init__(self):
+        self.sum = self.count = self.avg = self.val = 0
+
+    def update(self, value, count):
+        self.val = value
+        self.sum += value * count
+        self.count += count
+        self.avg = self.sum / self.count
+
 {definitions}
 
 def main():
@@ -31,6 +41,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     share = 0.5
     for epoch in range(2):
+        losses = Meter()
         for step, (x, y) in enumerate(loader):
 {loss}
             optimizer.zero_grad()
@@ -119,12 +130,36 @@ def apart(rows):
     "",
     "+ 0.1 * apart(whole_batch(out)) if reduce_mean((0.2 - off.data).item()) > 0:",
 )
+# A mean of such losses is that of all samples: each is one of the whole batch already.
+METERED = (
+    """
+class Focal(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+    def forward(self, out, y):
+        each = F.cross_entropy(out, y, reduction="none", weight=self.weight)
+        return ((1 - torch.exp(-each)) * each / (y.sum() + 1)).sum()
+
+""",
+    """
+            loss = Focal(torch.tensor([0.2, 0.3, 0.5]))(model(x), y)
+            losses.update(loss.item(), y.size(0))
+""",
+    """
+            if step % 2 == 0:
+                print("so far {m.val:.9f} ({m.avg:.9f})".format(m=losses))
+""".strip("\n"),
+    "global_losses = global_meter(losses)",
+)
 
 
 @pytest.mark.parametrize(
     ("definitions", "loss", "after", "fix"),
     [
         pytest.param(*SUPERVISED_CONTRASTIVE, id="contrastive"),
+        pytest.param(*METERED, id="shown-by-a-meter"),
         pytest.param(*DICE, id="dice", marks=pytest.mark.thorough),
         pytest.param(
             *RELATIVISTIC, id="relativistic-root-and-fed-back", marks=pytest.mark.thorough

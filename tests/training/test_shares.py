@@ -7,17 +7,12 @@ a loss by a method of the model.
 
 from __future__ import annotations
 
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 from ddpify.settings import Settings
-from tests.projects import migrated, put
-from tests.support.torchrun import torchrun
+from tests.training.alike import train_alike
 
 pytestmark = [pytest.mark.training, pytest.mark.spread]
 
@@ -283,8 +278,59 @@ for epoch in range(2):
 torch.save(model.state_dict(), "net.pt")
 """
 
+JUDGED = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Scale(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Conv1d(1, 3, 3), nn.Conv1d(3, 1, 3)])
+
+    def forward(self, x):
+        features = list()
+        for layer in self.layers:
+            x = layer(x)
+            features.append(x)
+        return features[:-1], features[-1]
+
+
+class Judge(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scales = nn.ModuleList([Scale() for _ in range(2)])
+
+    def forward(self, x):
+        judged = list()
+        for scale in self.scales:
+            judged.append(scale(x))
+        return judged
+
+
+torch.manual_seed(5)
+torch.set_default_dtype(torch.float64)
+judge = Judge()
+optimizer = torch.optim.SGD(judge.parameters(), lr=0.001)
+sounds = TensorDataset(torch.randn(48, 1, 12), torch.randn(48, 1, 12))
+for epoch in range(2):
+    for made, real in DataLoader(sounds, batch_size=8):
+        loss = 0.0
+        for (features, score), (wanted, _) in zip(judge(made), judge(real)):
+            loss += torch.mean(torch.sum(torch.pow(score - 1.0, 2), dim=[1, 2]))
+            for one, other in zip(features, wanted):
+                loss += torch.mean(torch.abs(one - other))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print(f"loss {loss.item():.9f}")
+torch.save(judge.state_dict(), "net.pt")
+"""
+
 THOROUGH = pytest.mark.thorough
 PROGRAMS = [
+    pytest.param(JUDGED, None, "        loss.backward()", id="outputs"),
     pytest.param(DRAWN, None, "order_share(Alike(kinds.tolist()), drop_last=True)", id="orders"),
     pytest.param(
         COLUMNS,
@@ -307,31 +353,6 @@ PROGRAMS = [
 def test_ranks_train_what_one_process_trains(
     text: str, axis: int | None, line: str, tmp_path: Path
 ) -> None:
-    original = put({"train.py": text}, tmp_path / "original")
-    ranks = put({"train.py": text}, tmp_path / "ranks")
-    migrated(ranks / "train.py", Settings(batch_dim=axis))
-    after = (ranks / "train.py").read_text()
+    after = train_alike(text, tmp_path, Settings(batch_dim=axis))
     assert line in after
     assert after.count("average_gradients(net)\n") == after.count("answer.abs()")
-    wanted = said([sys.executable, "train.py"], original)
-    assert said([sys.executable, "train.py"], ranks) == wanted, "in one process"
-    alone = torch.load(original / "net.pt")
-    assert same(torch.load(ranks / "net.pt"), alone, 0.0)
-    done = torchrun(ranks / "train.py", 2, cwd=ranks)
-    assert done.returncode == 0, done.stderr
-    assert numbers(done.rank_stdout[0]) == pytest.approx(numbers(wanted), abs=2e-9)
-    assert done.rank_stdout[1] == ""
-    assert same(torch.load(ranks / "net.pt"), alone, 1e-12)
-
-
-def said(command: list[str], folder: Path) -> str:
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
-def numbers(text: str) -> list[float]:
-    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?", text)]
-
-
-def same(found: dict[str, torch.Tensor], wanted: dict[str, torch.Tensor], error: float) -> bool:
-    assert list(found) == list(wanted)
-    return all(float((found[name] - wanted[name]).abs().max()) <= error for name in wanted)

@@ -64,11 +64,12 @@ def _into_inner(facts: Facts, calls: list[Call]) -> tuple[Edit, ...]:
     receiver = call.receiver
     if receiver is None or call.receiver_site is None:
         return ()
-    if receiver.of(Kind.WRAPPED):
+    if any(one.receiver is not None and one.receiver.of(Kind.WRAPPED) for one in calls):
         edits.append(edit(facts, How.REPLACE, call.receiver_site, "unwrap({})"))
     site = call.arg_site(0, "state_dict")
-    if site is not None and _may_have_prefix(facts, call):
-        parts = "".join(f', "{part}"' for part in _wrapped_parts(facts, call))
+    prefixed = [one for one in calls if _may_have_prefix(facts, one)]
+    if site is not None and prefixed:
+        parts = "".join(f', "{part}"' for part in _wrapped_parts(facts, prefixed[0]))
         edits.append(edit(facts, How.REPLACE, site, f"without_module_prefix({{}}{parts})"))
     return tuple(edits)
 
@@ -155,6 +156,17 @@ RULE = Rule(
                 'kept = torch.load("net.pt")  # DDP603\n'
                 "unwrap(net).load_state_dict(without_module_prefix(kept))\n"
                 "fork_random_streams()\nfor",
+            ),
+        ),
+        changed(  # a function that a wrapped and a bare model are given
+            SCRIPT,
+            (
+                "fork_random_streams()\nfor",
+                "def restored(model, path):\n"
+                "    kept = torch.load(path, map_location=device)\n"
+                "    model.load_state_dict(kept)  # DDP603\n\n\n"
+                'restored(nn.Linear(4, 2).to(device), "teacher.pt")\n'
+                'restored(net, "net.pt")\nfork_random_streams()\nfor',
             ),
         ),
         marked(LEGACY, "DDP603", 'torch.load("judge.pt"))'),

@@ -33,11 +33,13 @@ SINGLE_BATCH = (
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per training loader whose batch size is not split."""
+    """Yield one finding per training loader whose batch size is not split, or cannot be."""
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or _is_split(loader):
             continue
         whole = any(map(has_batch_sampler, loader.things)) or not _is_single(facts, loader)
+        if whole and facts.whole_batches:
+            continue  # each rank computes its rows of the batch, if it has several
         if whole and is_undivided(facts, loader, settings):
             continue  # of what is shared out once made, DDP202 says both
         if settings.batch_size == "per-rank":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
-from ddpify.facts.tree import written
+from ddpify.facts.tree import Tree, written
 from ddpify.facts.values import MORE, Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.data.streams import is_stream
@@ -183,22 +183,21 @@ def option_site(facts: Facts, loader: Loader, options: Site, key: str) -> Site |
     return found[0] if len(found) == 1 else None
 
 
+def _scope(tree: Tree, site: Site) -> ast.AST | None:
+    node = tree.expression(site)
+    return tree.function(node) if node is not None else None
+
+
 def _own(facts: Facts, loader: Loader, options: Site) -> frozenset[Thing]:
     """The dicts that come to this call, where they come to nothing else."""
     dicts = frozenset(facts.values[options].of(Kind.DICT))
-    if len(loader.calls) > 1 and any(
-        _scope(facts, t.born) is not _scope(facts, options) for t in dicts
-    ):
-        return frozenset()
+    tree, call = facts.tree(options), loader.call.site
+    scope = _scope(tree, options)
+    for site in (t.born for t in dicts if len(loader.calls) > 1):
+        if site.path != call.path or _scope(tree, site) is not scope:
+            return frozenset()
     uses = (site for site, value in facts.values.items() if not dicts.isdisjoint(value.things))
     return dicts if all(site == options or _fills(facts, site) for site in uses) else frozenset()
-
-
-def _scope(facts: Facts, site: Site) -> ast.AST | None:
-    """The function (or module) in which an expression stands."""
-    tree = facts.tree(site)
-    node = tree.expression(site)
-    return tree.function(node) if node is not None else None
 
 
 def _fills(facts: Facts, site: Site) -> bool:

@@ -15,6 +15,7 @@ from ddpify.rules.edits import MAIN, edit, gate, once, statement_of
 from ddpify.rules.effects.collectives import needs_all_ranks
 from ddpify.rules.effects.gates import widest_gate
 from ddpify.rules.effects.leftovers import leaves_more, moves_stream
+from ddpify.rules.effects.read_back import is_read
 from ddpify.source import Site
 
 
@@ -22,9 +23,9 @@ def gated(
     facts: Facts, rule: str, kinds: tuple[EffectKind, ...], message: str, severity: Severity
 ) -> Iterable[Finding]:
     """One finding per statement with an effect of these kinds that all ranks would run."""
-    lifted = _lifted(facts, kinds)
+    lifted, blocks = _lifted(facts, kinds), _gated_blocks(facts)
     for site, calls in once((*_direct(facts, kinds), *lifted)).items():
-        if all(c.where.one_rank() for c in calls):
+        if all(c.where.one_rank() for c in calls) or any(site.within(block) for block in blocks):
             continue
         fix = gated_statement(facts, calls[0])
         yield Finding(rule, site, message, severity, fix, "" if fix else _advice(facts, calls[0]))
@@ -76,21 +77,37 @@ def null_writer(facts: Facts, site: Site) -> Edit:
 
 def opened(facts: Facts, call: Call) -> Edit:
     """Gate a whole ``with open(...)`` block, or open a stand-in on the other ranks."""
+    statement = statement_of(facts, call.site)
+    whole = _is_gated_whole(facts, call, statement)
+    return gate(facts, statement) if whole else null_writer(facts, call.site)
+
+
+def _is_gated_whole(facts: Facts, call: Call, statement: Site) -> bool:
+    """Whether nothing that other ranks miss is done where a file is opened."""
     tree = facts.tree(call.site)
     node = tree.statement(call.site)
-    statement = statement_of(facts, call.site)
     if needs_all_ranks(facts, statement) or leaves_more(facts, statement):
-        return null_writer(facts, call.site)
+        return False
     if moves_stream(facts, statement):
-        return null_writer(facts, call.site)
+        return False
     if call.alone or isinstance(node, ast.Expr):
-        return gate(facts, statement)
+        return True
     inside = (call.target for call in facts.everywhere if call.site.within(statement))
     called = [target for target in inside if target is not None]
     marks = any(leaves_marks(target.node, facts.trees.values()) for target in called)
-    if isinstance(node, ast.With) and not marks and _self_contained(tree, node):
-        return gate(facts, statement)
-    return null_writer(facts, call.site)
+    return isinstance(node, ast.With) and not marks and _self_contained(tree, node)
+
+
+def _gated_blocks(facts: Facts) -> list[Site]:
+    """The ``with open(...)`` blocks that rank 0 runs alone: in them is no second gate."""
+    found = []
+    for call in (effect.call for effect in facts.effects if effect.kind is EffectKind.OPEN):
+        block = statement_of(facts, call.site)
+        node = facts.tree(block).statement(block)
+        written = isinstance(node, ast.With) and not is_read(facts, call)
+        if written and call.where.function not in facts.helpers:
+            found += [block] if _is_gated_whole(facts, call, block) else []
+    return found
 
 
 def _self_contained(tree: Tree, node: ast.With) -> bool:

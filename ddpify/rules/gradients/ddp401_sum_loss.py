@@ -17,7 +17,7 @@ from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, SINGLE, TRAINER, cha
 from ddpify.rules.gradients.agreed import agreed_terms
 from ddpify.rules.gradients.snippets import MASKED, OF_THE_BATCH, PARTLY_SCALED, POSITIVES
 from ddpify.rules.gradients.summed import summed
-from ddpify.rules.gradients.varying import PADDED, varying
+from ddpify.rules.gradients.varying import BY_HAND, PADDED, TO_A_LENGTH, varying
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -124,6 +124,7 @@ RULE = Rule(
     lint=lint,
     bad=(
         PADDED,
+        BY_HAND,
         changed(
             SCRIPT,
             ("y.to(device))\n", 'y.to(device), reduction="sum")\n'),
@@ -216,6 +217,7 @@ RULE = Rule(
     ),
     good=(
         *CORRECT,
+        TO_A_LENGTH,
         PARTLY_SCALED,
         changed(
             SCRIPT,

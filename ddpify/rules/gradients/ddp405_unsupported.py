@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.gradients import behind
 from ddpify.facts.model import Facts
 from ddpify.facts.values import NOTHING, Kind
 from ddpify.rules.base import Finding, How, Rule, Severity
@@ -17,6 +18,7 @@ from ddpify.source import Site
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per construct that has no data-parallel equivalent."""
     yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
+    yield from dict.fromkeys(_without_forward(facts))
     if facts.whole_batches:
         return
     closed = (step for step in facts.steps if step.receiver and (step.args or step.kwargs))
@@ -40,6 +42,27 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (),
             "write one loop for each, or give each its own loader by a call of its own",
         )
+
+
+def _without_forward(facts: Facts) -> Iterable[Finding]:
+    """``for loss in losses: loss.backward()``: of these, one backward is averaged."""
+    for call in facts.named(".backward"):
+        values = [value for value in (call.receiver, *call.args) if value is not None]
+        outputs = {output for value in values for output in behind(value.all_deps())}
+        through = [f for f in facts.training_forwards if f.output in outputs]
+        inner = next(iter(call.where.loops()), None)
+        around = {loop.site for f in through for loop in f.call.where.loops()}
+        if through and inner is not None and inner.site not in around:
+            yield Finding(
+                "DDP405",
+                call.site,
+                "several backwards follow forwards that came before this loop: of these the first"
+                " is averaged over the ranks, and no other",
+                Severity.ERROR,
+                (),
+                "add the losses and go backward once",
+                tuple((f.call.site, "this forward") for f in through[:1]),
+            )
 
 
 def _adds(facts: Facts, loop: Site) -> bool:
@@ -78,6 +101,9 @@ def _averaged(facts: Facts, one: Again) -> Iterable[Finding]:
 _COST = "        cost.backward()\n"
 _KEPT = _COST.replace("()", "(retain_graph=True)")
 _TWICE = (_COST, f"{_KEPT}        (2 * cost).backward()\n")
+_EACH = "        for term in (cost, 2 * cost):\n            term.backward()\n"
+_SUM = "        total = 0.0\n        for term in (cost, 2 * cost):\n"
+_SUM += "            total = total + term\n        total.backward()\n"
 _MARKED = ("backward(retain_graph=True)\n", "backward(retain_graph=True)  # DDP405\n")
 # A step between them of another model, which is called anew for the second.
 _PAIR = (
@@ -124,6 +150,7 @@ RULE = Rule(
         ),
         changed(SCRIPT, _TWICE, _MARKED),
         changed(SCRIPT, *_PAIR, _MARKED),
+        changed(SCRIPT, (_COST, _EACH.replace("()\n", "()  # DDP405\n"))),
         changed(  # a step between the two: torch itself ends there
             SINGLE,
             (
@@ -147,6 +174,7 @@ RULE = Rule(
         changed(SCRIPT, ("cost.backward()", "cost.backward(retain_graph=False)")),
         changed(SCRIPT, ("cost.backward()", "cost.backward(retain_graph=True)")),
         changed(SCRIPT, _TWICE, *_AVERAGED),
+        changed(SCRIPT, (_COST, _SUM)),
         changed(SCRIPT, *_PAIR, *_AVERAGED),
         changed(  # the graph is kept, and a forward is made for each backward
             SCRIPT,

@@ -44,3 +44,29 @@ PADDED = changed(  # an example of DDP401
     ("opt.bs, shuffle=True)", "opt.bs, shuffle=True, collate_fn=longest)"),
     ("            objective.backward()\n", "            objective.backward()  # DDP401\n"),
 )
+
+
+def _filled_by_hand(given: str) -> tuple[tuple[str, str], ...]:
+    """A ``collate_fn`` that fills up to a length it is given, else to the longest of a batch."""
+    return (
+        (
+            "def accuracy",
+            "def filled(samples, most=None):\n"
+            "    if most is None:\n        most = max(len(label) for _, label in samples)\n"
+            "    labels = torch.zeros(len(samples), most)\n"
+            "    for i, (_, label) in enumerate(samples):\n"
+            "        labels[i, : len(label)] = label\n"
+            "    return torch.stack([signal for signal, _ in samples]), labels\n\n\n"
+            "def accuracy",
+        ),
+        ("shuffle=True)", f"shuffle=True, collate_fn=lambda rows: filled({given}))"),
+        ("nn.functional.cross_entropy", "nn.functional.mse_loss"),
+    )
+
+
+BY_HAND = changed(
+    SINGLE,
+    *_filled_by_hand("rows"),
+    ("            objective.backward()\n", "            objective.backward()  # DDP401\n"),
+)
+TO_A_LENGTH = changed(SINGLE, *_filled_by_hand("rows, most=8"))

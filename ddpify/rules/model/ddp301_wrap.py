@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.joining import held
-from ddpify.facts.model import Facts, Model
+from ddpify.facts.model import Facts, Home, Model
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
@@ -40,9 +40,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         fix: tuple[Edit, ...] = ()
         if home is not None:
             alike = [m for m in facts.models if m.home == home and not m.wrapped]
-            wrapped = f"wrap_model({home.target}{_options(facts, alike, settings)})"
-            wrapped = f"split_batches({wrapped})" if facts.whole_batches else wrapped
-            code = f"{home.target} = {wrapped}"
+            code = _written(facts, home, _options(facts, alike, settings))
             unused = next((m.unused for m in alike if m.unused), "")
             code += f"  # {unused}" if unused else ""
             fix = (edit(facts, How.AFTER, home.statement, code),)
@@ -57,6 +55,20 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "" if fix else "give the model a name before its optimizer is built, then run again",
             proof(model.things),
         )
+
+
+def _written(facts: Facts, home: Home, options: str) -> str:
+    """The statement that wraps what has a home."""
+    name = "model" if home.each else home.target
+    wrapped = f"wrap_model({name}{options})"
+    wrapped = f"average_statistics({wrapped})" if facts.keeps_means else wrapped
+    wrapped = f"split_batches({wrapped})" if facts.whole_batches else wrapped
+    if home.each == "list":
+        return f"{home.target} = [{wrapped} for model in {home.target}]"
+    if home.each:
+        return f"{home.target} = {{key: {wrapped} for key, model in {home.target}.items()}}"
+    code = f"{home.target} = {wrapped}"
+    return f"if {home.target} is not None:\n    {code}" if home.optional else code
 
 
 def _options(facts: Facts, models: list[Model], settings: Settings) -> str:

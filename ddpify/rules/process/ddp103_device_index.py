@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import Kind, Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
-from ddpify.rules.examples import CORRECT, PROJECT, SCRIPT, TRAINER, changed
+from ddpify.rules.examples import CORRECT, PROJECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.process.options import is_fixed, is_option
 from ddpify.rules.shared.outputs import by_all
 from ddpify.rules.shared.placing import (
@@ -39,9 +39,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 yield _finding(
                     tree.site(node), (edit(facts, How.REPLACE, tree.site(node), '"cuda"'),)
                 )
-    for site, calls in once(tuple(c for c in facts.calls if c.name in MOVES)).items():
+    moving = tuple(c for c in facts.calls if c.name in MOVES and c.args)
+    numbers = {t for c in moving if c.name != ".to" for t in c.args[0].of(Kind.ARGUMENT)}
+    for site, calls in once(moving).items():
         argument = calls[0].arg_sites[0] if calls[0].arg_sites else None
-        if argument is not None and _is_index(calls[0]):
+        if argument is not None and _is_index(calls[0], numbers):
             yield _finding(site, (_follow(facts, argument),))
     for site, calls in once(facts.named("torch.device")).items():
         if _numbered(facts, calls[0]):
@@ -57,17 +59,17 @@ def _follow(facts: Facts, site: Site) -> Edit:
     return edit(facts, How.REPLACE, site, "local_device() if is_distributed() else {}")
 
 
-def _is_index(call: Call) -> bool:
+def _is_index(call: Call, numbers: Collection[Thing]) -> bool:
+    """Whether it is a GPU's number; what ``.to`` is given, if it is one elsewhere."""
     value = call.args[0]
     if value.dep(Kind.RANK) or value.of(Kind.DEVICE):
         return False
     if value.known:
         return isinstance(value.const, int) and not isinstance(value.const, bool)
-    return call.name != ".to" and _from_arguments(value)
-
-
-def _from_arguments(value: Value) -> bool:
-    return bool(value.of(Kind.ARGUMENT))
+    options = value.of(Kind.ARGUMENT)
+    if call.name == ".to":
+        return bool(options) and all(one in numbers for one in options)
+    return bool(options or value.dep(Kind.ARGUMENT))  # `gpus = range(args.gpus)`, `gpus[0]`
 
 
 def _numbered(facts: Facts, call: Call) -> bool:
@@ -128,6 +130,24 @@ RULE = Rule(
             (
                 'torch.device("cuda" if torch.cuda.is_available() else "cpu")',
                 'torch.device(f"cuda:{config.gpu}")  # DDP103',
+            ),
+        ),
+        changed(  # one of so many numbers
+            SINGLE,
+            ('"--bs"', '"--gpus", type=int, default=1)\n    parser.add_argument("--bs"'),
+            (
+                "    net = nn.Sequential",
+                "    gpus = range(opt.gpus)\n    net = nn.Sequential",
+            ),
+            ("nn.Linear(32, 4)).cuda()\n", "nn.Linear(32, 4)).cuda(gpus[0])  # DDP103\n"),
+        ),
+        changed(  # a number for `.cuda` is one for `.to`
+            SINGLE,
+            ('"--bs"', '"--gpu", type=int)\n    parser.add_argument("--bs"'),
+            ("nn.Linear(32, 4)).cuda()\n", "nn.Linear(32, 4)).cuda(opt.gpu)  # DDP103\n"),
+            (
+                "        net.train()\n",
+                "        best = torch.zeros(1).to(opt.gpu)  # DDP103\n        net.train()\n",
             ),
         ),
     ),

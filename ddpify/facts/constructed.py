@@ -1,0 +1,176 @@
+"""The parts with parameters that a module's constructor makes, and on what that depends."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.values import Kind, Thing
+
+LISTS: Final = frozenset(
+    f"torch.nn.{name}" for name in "ModuleList ModuleDict ParameterList ParameterDict".split()
+)
+WITH_PARAMETERS: Final = frozenset(
+    f"torch.nn.{name}"
+    for name in """Linear Bilinear Embedding EmbeddingBag RNN LSTM GRU RNNCell LSTMCell GRUCell
+    Conv1d Conv2d Conv3d ConvTranspose1d ConvTranspose2d ConvTranspose3d BatchNorm1d BatchNorm2d
+    BatchNorm3d LayerNorm GroupNorm PReLU MultiheadAttention Transformer TransformerEncoder
+    TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer Sequential""".split()
+)
+
+
+@dataclass(frozen=True)
+class OwnPart:
+    """An attribute that has parameters; ``several`` is a list, ``info`` the class of one."""
+
+    name: str
+    several: bool = False
+    info: ClassInfo | None = None
+
+
+def parts_of_class(
+    m: Machine, info: ClassInfo, around: tuple[ClassInfo, ...] = ()
+) -> dict[str, OwnPart]:
+    """What has parameters of what the constructors of a class and its bases make, by name."""
+    found: dict[str, OwnPart] = {}
+    for init in constructors(info):
+        for names, part in made_by(m, info, init):
+            if has_parameters(m, part, (*around, info)):
+                ref = part.ref if isinstance(part.ref, ClassInfo) else None
+                several = part.name in LISTS or part.name == "torch.nn.Sequential"
+                found |= {name: OwnPart(name, several, ref) for name in names}
+        for names in _parameters(init):
+            found |= {name: OwnPart(name) for name in names}
+    return found
+
+
+def has_parameters(m: Machine, part: Thing, around: tuple[ClassInfo, ...] = ()) -> bool:
+    """Whether a module has parameters, as far as its class says; a list of such has."""
+    if not isinstance(part.ref, ClassInfo):
+        return part.name in WITH_PARAMETERS | LISTS
+    plain = {"torch.nn.Module", "torch.nn.modules.Module", "builtins.object"}
+    if part.ref in around or not plain.issuperset(part.ref.external_bases()):
+        return True
+    return bool(parts_of_class(m, part.ref, around))
+
+
+def constructors(info: ClassInfo) -> Iterator[ast.FunctionDef]:
+    """Its own and those of its bases."""
+    for one in info.mro():
+        for node in one.node.body:
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                yield node
+
+
+def made_by(m: Machine, info: ClassInfo, init: ast.FunctionDef) -> Iterator[tuple[set[str], Thing]]:
+    """The modules that statements of a constructor make, with the attributes that they become.
+
+    A class is read for one of its objects: what its statements made says more than an object.
+    """
+    module = next(one.module for one in info.mro() if init in one.node.body)
+    tree = m.tree(module.source.path)
+    for node in ast.walk(init):
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value and stored(node):
+            value = m.values.get(tree.site(node.value))
+            for part in value.of(Kind.MODEL) if value is not None else ():
+                yield stored(node), part
+
+
+def _parameters(init: ast.FunctionDef) -> Iterator[set[str]]:
+    """``self.scale = nn.Parameter(…)``."""
+    for node in ast.walk(init):
+        value = node.value if isinstance(node, ast.Assign) else None
+        name = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+        if isinstance(node, ast.Assign) and name.rpartition(".")[2] == "Parameter":
+            yield stored(node)
+
+
+def taken_up(info: ClassInfo) -> set[str]:
+    """Attributes of which the constructor makes others: ``self.low = self.features[:4]``."""
+    nodes = (node for init in constructors(info) for node in ast.walk(init))
+    assigned = (n.value for n in nodes if isinstance(n, ast.Assign) and stored(n))
+    return {n.attr for value in assigned for n in own(value)}
+
+
+def own(scope: ast.AST) -> list[ast.Attribute]:
+    """Every ``self.x`` in a scope."""
+    found = [n for n in ast.walk(scope) if isinstance(n, ast.Attribute)]
+    return [n for n in found if own_name(n)]
+
+
+def own_name(node: ast.AST) -> str:
+    """``x`` of ``self.x``, else ""."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return node.attr if node.value.id == "self" else ""
+    return ""
+
+
+def stored(statement: ast.stmt) -> set[str]:
+    """The attributes of ``self`` that a statement sets."""
+    return {n.attr for n in own(statement) if isinstance(n.ctx, ast.Store)}
+
+
+def method(info: ClassInfo, name: str) -> ast.FunctionDef | None:
+    """A method, inherited ones included."""
+    value = info.lookup(name)
+    for thing in value.things if value is not None else ():
+        if isinstance(thing.ref, FunctionInfo) and isinstance(thing.ref.node, ast.FunctionDef):
+            return thing.ref.node
+    return None
+
+
+def behind(info: ClassInfo, test: ast.AST) -> frozenset[str]:
+    """What a test asks, and of what the constructor makes the attributes in it."""
+    words = {n.id for n in ast.walk(test) if isinstance(n, ast.Name)} - {"self"}
+    asked = {n.attr for n in own(test)}
+    texts = (n.value for n in ast.walk(test) if isinstance(n, ast.Constant))
+    words |= {text for text in texts if isinstance(text, str) and text.isidentifier()}
+    for node in (n for init in constructors(info) for n in ast.walk(init)):
+        if isinstance(node, ast.Assign) and stored(node) & asked:
+            words |= {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)} - {"self"}
+    return frozenset(words | asked)
+
+
+def made_under(info: ClassInfo, name: str) -> frozenset[str]:
+    """What is asked wherever the constructor makes a part or fills it; nothing if it always is."""
+    found: frozenset[str] = frozenset()
+    for init in constructors(info):
+        for told, fills in _makings(info, init.body, name, frozenset()):
+            if not told and not fills:
+                return frozenset()
+            found |= told
+    return found
+
+
+def _makings(
+    info: ClassInfo, body: list[ast.stmt], name: str, told: frozenset[str]
+) -> Iterator[tuple[frozenset[str], bool]]:
+    """For each statement that makes a part: what is asked before; whether it is filled later."""
+    for node in body:
+        if isinstance(node, ast.If):
+            more = told | behind(info, node.test)
+            yield from _makings(info, node.body, name, more)
+            yield from _makings(info, node.orelse, name, more)
+        elif isinstance(node, ast.For | ast.While | ast.With):
+            yield from _makings(info, node.body, name, told)
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and name in stored(node) and node.value:
+            asks = (n.test for n in ast.walk(node.value) if isinstance(n, ast.IfExp))
+            more = told.union(*(behind(info, test) for test in asks))
+            if isinstance(node.value, ast.BoolOp):
+                more |= behind(info, node.value)
+            yield more, _is_empty(node.value)
+        elif name in {n.attr for n in own(node)} and isinstance(node, ast.Expr):
+            yield told, False
+
+
+def _is_empty(value: ast.expr) -> bool:
+    """``nn.ModuleList()``, ``None``: what is filled or made later."""
+    none = isinstance(value, ast.Constant) and value.value is None
+    empty = isinstance(value, ast.Call) and not value.args and not value.keywords
+    return (
+        none or (empty and "List" in ast.unparse(value)) or (empty and "Dict" in ast.unparse(value))
+    )
