@@ -228,7 +228,7 @@ def new_pass(loader: Any) -> Any:
     """``loader`` itself, which shuffles anew: it is begun again before the epoch is over."""
     sampler: Any = getattr(loader, "sampler", None)
     if hasattr(sampler, "set_epoch"):
-        sampler.set_epoch(sampler.epoch + 2**32)
+        sampler.set_epoch(sampler.epoch + 1_000_003)  # generators take 32 bits of a seed
     return loader
 
 

@@ -92,7 +92,8 @@ def _named(facts: Facts) -> Iterable[Finding]:
         early = [
             call
             for call, name in reads
-            if named_alike(facts, (write, path), (call, name)) and _overtakes(write, call, meetings)
+            if named_alike(facts, (write, path), (call, name))
+            and _overtakes(_last(facts, write, call), call, meetings)
         ]
         first = min(early, key=lambda call: call.order, default=None)
         if first is None or _statement(facts, write, first) in done:
@@ -107,6 +108,18 @@ def _named(facts: Facts) -> Iterable[Finding]:
             "let all ranks wait (barrier) between the write and the read",
             because=((write.site, "written here by rank 0 alone"), (first.site, "read here")),
         )
+
+
+def _last(facts: Facts, write: Call, read: Call) -> Call:
+    """What is done last to a file that is opened here, before it is read: ``f.close()``."""
+    files = set(write.result.of(Kind.FILE))
+    after = (
+        call
+        for call in facts.calls
+        if call.receiver is not None and not files.isdisjoint(call.receiver.things)
+        if write.order < call.order < read.order and not call.where.one_rank()
+    )
+    return max(after, key=lambda call: call.order, default=write)
 
 
 def _once(facts: Facts) -> tuple[Site, ...]:
