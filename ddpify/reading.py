@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ddpify import discover, vendor
-from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere
+from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere, never_called
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
 from ddpify.names import INSTALLED, OF_MODELS
@@ -78,7 +78,8 @@ def why_not(read: ReadEntry) -> list[Refusal]:
     if not facts.training:
         trees = facts.trees.values()
         why = f"{path}: no training loop found (nothing in a loop calls backward())"
-        return [Refusal(hogwild(trees) or loop_elsewhere(trees) or why)]
+        idle = never_called(facts.trees[path], trees) if path in facts.trees else ""
+        return [Refusal(hogwild(trees) or loop_elsewhere(trees) or idle or why)]
     if not facts.steps:
         where = facts.training[0].backward.site
         return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]

@@ -11,6 +11,7 @@ from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed, told
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import is_bound_nowhere
@@ -50,8 +51,8 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
-    if tail in TEXTS and first.of(Kind.INSTANCE):
-        return told(first)
+    if tail in TEXTS and (said := _said(first)) is not None:
+        return said
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
         return same or computed(*call.args, measure=first.measure)
@@ -72,6 +73,14 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail in ("max", "min") and first.of(*containers.LISTS) and "key" in call.kwargs:
         return m.element_of(f, first)
     return _of_object(m, f, tail, call)
+
+
+def _said(value: Value) -> Value | None:
+    """What the text of a container or of an object is made of: all numbers in it."""
+    text = told(value)
+    if text is value and value.of(*CONTAINERS) and flat_measure(value) is not Measure.UNIFORM:
+        return computed(value, measure=Measure.MIXED)
+    return None if text is value else text
 
 
 def _extreme(m: Machine, call: Call, value: Value) -> Value:

@@ -82,6 +82,8 @@ def _by_method(call: Call) -> EffectKind | None:
         return None
     if name == "mkdir":
         return EffectKind.DIRECTORY
+    if name == "write" and call.receiver is not None and call.receiver.of(Kind.PROGRESS):
+        return EffectKind.CONSOLE  # `bar.write(line)`: above the bar, which stays
     return EffectKind.FILE if name in FILE_METHODS or _saves(call) else None
 
 

@@ -69,6 +69,25 @@ def loop_elsewhere(trees: Iterable[Tree]) -> str:
     return ""
 
 
+def never_called(entry: Tree, trees: Iterable[Tree]) -> str:
+    """Why a file whose functions train does not: nothing in it calls them; empty if something does.
+
+    What an installed command runs (``bert = bert_pytorch.__main__:train``), no script does.
+    """
+    body = entry.module.body
+    own = [node.name for node in body if isinstance(node, ast.FunctionDef)]
+    rest = [node for node in body if not isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    calls = [n for statement in rest for n in ast.walk(statement) if isinstance(n, ast.Call)]
+    used = {n.id for call in calls for n in ast.walk(call) if isinstance(n, ast.Name)}
+    if not own or used & set(own) or not any(".backward(" in t.source.text for t in trees):
+        return ""
+    what, start = (f"`{own[0]}`", own[0]) if len(own) == 1 else ("its functions", "…")
+    return (
+        f"{entry.source.path}: nothing in it calls {what}: end it with"
+        f' `if __name__ == "__main__": {start}()`, or start the script that does'
+    )
+
+
 def hogwild(trees: Iterable[Tree]) -> str:
     """Processes that train one model in shared memory, each by itself; empty if there are none."""
     for tree in trees:

@@ -15,8 +15,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ddpify.facts import library_losses, roles, whole_forwards
+from ddpify.facts import hooks, library_losses, roles, whole_forwards
 from ddpify.facts.bodies import loaded, stored
+from ddpify.facts.carrying import carried
 from ddpify.facts.details import OpenLoss
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.input_axes import parallel_axes
@@ -24,9 +25,11 @@ from ddpify.facts.joining import parts_of
 from ddpify.facts.layer_axes import DEPTH, taken
 from ddpify.facts.model import Model
 from ddpify.facts.norms import built, makers
+from ddpify.facts.output_numbers import gives_number, reduces
 from ddpify.facts.output_rows import all_rows
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import RECURRENT, axis_of
+from ddpify.facts.reordering import reorders
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.sized import sized, whole_shapes
 from ddpify.facts.values import Kind, Measure, Value
@@ -36,7 +39,6 @@ Why = tuple[Site, str]
 # What is the same for all samples, and no tensor.
 SETTINGS = (Kind.ARGUMENT, Kind.DEVICE, Kind.EXTERNAL, Kind.MODULE, Kind.FUNCTION, Kind.CLASS)
 NO_ROWS = (Measure.MEAN, Measure.SUM, Measure.RATIO, Measure.COUNT)
-HOOKS = ("register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook")
 
 
 def why_whole(
@@ -76,11 +78,16 @@ class _Program:
         if not divided:
             yield self.models[0].things[0].born, "no call of a wrapped model trains"
         for forward in divided:
+            if any(map(gives_number, self._classes())):
+                yield forward.call.site, "the model gives a number for all samples"
+            if any(map(reorders, self._classes())):
+                yield forward.call.site, "the model gives its samples in another order"
             yield from self._of_forward(forward)
         yield from self._inside()
-        accesses = (access for name in HOOKS for access in self.m.events.accesses(name))
+        accesses = (access for name in hooks.HOOKS for access in self.m.events.accesses(name))
+        looking = hooks.looking(calls)
         for access in accesses:
-            if not _is_removed(access.where.frame):
+            if access.base_site not in looking and not _is_removed(access.where.frame):
                 yield access.base_site, "a hook looks into a forward"
         yield from self._looked_at()
 
@@ -91,7 +98,8 @@ class _Program:
         found = [result] if result is not None else []
         found += [part for value in found for one in value.things for part in parts_of(one)]
         parallel = parallel_axes(self.first, [forward]) == {0}
-        if any(self._is_number(forward, value, parallel) for value in (*found, call.result)):
+        whole = [call.result, *(part for one in call.result.things for part in parts_of(one))]
+        if any(self._is_number(forward, value, parallel) for value in (*found, *whole)):
             yield call.site, "the model gives a number for all samples"
         several = bool(result is not None and result.things)
         if several and any(_turns(n) for info in self._classes() for n in ast.walk(info.node)):
@@ -147,7 +155,7 @@ class _Program:
         open_loss = value.measure is Measure.MIXED and forward.output.detail(OpenLoss)
         if not open_loss or parallel:
             return value.measure in NO_ROWS
-        return any(_reduces(n) for info in self._classes() for n in ast.walk(info.node))
+        return any(reduces(n) for info in self._classes() for n in ast.walk(info.node))
 
     def _gives_states(self) -> bool:
         """Whether a method returns the state of a recurrent layer, which has layers first."""
@@ -161,6 +169,8 @@ class _Program:
     def _inside(self) -> Iterator[Why]:
         """The size of a batch as a number inside of a model, and what is as long as its rows."""
         for info in self._classes():
+            for site in carried(info):
+                yield site, "the model keeps this of a batch for later ones"
             for node in ast.walk(info.node):
                 if isinstance(node, ast.Call) and _pads(node):
                     yield info.module.source.site(node), "a rank would pad to its own longest row"
@@ -221,16 +231,6 @@ def _last(node: ast.Assign) -> set[str]:
     target = node.targets[0]
     several = isinstance(target, ast.Tuple) and len(target.elts) > 1
     return stored([target.elts[-1] if several else target])  # type: ignore[attr-defined]
-
-
-def _reduces(node: ast.AST) -> bool:
-    """``x.mean()``, ``F.mse_loss(x, y)``: one number of all that is there."""
-    if not isinstance(node, ast.Call):
-        return False
-    name = ast.unparse(node.func).rpartition(".")[2]
-    library = ast.unparse(node.func).startswith(("torch.", "F.", "np."))
-    told = len(node.args) > library or bool(node.keywords)
-    return (name in ("mean", "sum", "norm") and not told) or "loss" in name.lower()
 
 
 def _turns(node: ast.AST) -> bool:

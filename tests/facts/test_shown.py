@@ -76,6 +76,28 @@ TEXTS = {
 }
 
 
+TOLD = """
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 3)), 2)
+for epoch in range(2):
+    for step, (x, y) in enumerate(loader):
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        said = {{"step": step, "loss": loss.item()}}
+        if step % 2 == 0:
+            print({})
+"""
+
+
+@pytest.mark.parametrize("text", ["str(said)", "repr(said)", '"%s" % said', "said"])
+def test_a_dict_of_numbers_put_into_words_is_told(text: str, tmp_path: Path) -> None:
+    facts = facts_of(TOLD.format(text), tmp_path)
+    found = [part.how for _, parts in facts.sinks for part in parts]
+    assert found == [""]
+
+
 @pytest.mark.parametrize("body", TEXTS.values(), ids=TEXTS)
 def test_a_number_is_found_where_it_is_put_into_words(body: str, tmp_path: Path) -> None:
     assert shown(tmp_path, f"loss.backward()\n{body}") == {LOSS}

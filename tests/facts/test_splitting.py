@@ -98,6 +98,21 @@ REFUSED = {
     "turned": (FORWARD, "        return self.body(x).transpose(0, 1)\n"),
     "kept inside": (FORWARD, "        self.seen = self.body(x)\n        return self.seen\n"),
     "looked at": ("compare(net(x), y)", "compare(net(x), y) + net.seen.mean()"),
+    "a loss beside": (
+        FORWARD,
+        "        rows = self.body(x)\n        loss = 0.1 * nn.functional.mse_loss(rows, x[:, :4])\n"
+        "        return loss, rows\n",
+    ),
+    "two outputs": ("compare(net(x), y)", "compare(net(x)[1], y)"),
+    "sorted": (
+        FORWARD,
+        "        _, order = x[:, 0].sort(dim=0)\n        return self.body(x[order])\n",
+    ),
+    "a mean": (
+        FORWARD,
+        "        rows = self.body(x)\n        out = rows + self.body.bias.data\n"
+        "        self.body.bias.data.add_(rows.detach().mean(0))\n        return out\n",
+    ),
     "a hook": ("net = Net()\n", "net = Net()\nnet.body.register_forward_hook(print)\n"),
     "unknown": ("compare(net(x), y)", "compare(net(*[x]), y)"),
 }
@@ -110,6 +125,9 @@ REFUSED = {
         pytest.param([REFUSED["neighbours"]], id="compares samples"),
         pytest.param([REFUSED["turned"]], id="moves the axis"),
         pytest.param([REFUSED["kept inside"], REFUSED["looked at"]], id="looked into"),
+        pytest.param([REFUSED["a loss beside"], REFUSED["two outputs"]], id="gives a loss, too"),
+        pytest.param([REFUSED["sorted"]], id="gives another order"),
+        pytest.param([REFUSED["a mean"]], id="keeps a mean"),
         pytest.param([REFUSED["a hook"]], id="hook"),
         pytest.param([REFUSED["unknown"]], id="not followed"),
     ],
@@ -118,6 +136,31 @@ def test_a_model_that_is_more_than_a_function_of_each_row_is_not_split(
     tmp_path: Path, changes: list[tuple[str, str]]
 ) -> None:
     assert migrated(tmp_path, *changes).refusals
+
+
+def test_a_model_that_puts_its_rows_back_is_split(tmp_path: Path) -> None:
+    back = "        order = x[:, 0].argsort(dim=0)\n        rows = self.body(x[order])\n"
+    back += "        return rows[order.argsort(dim=0)]\n"
+    assert not migrated(tmp_path, (FORWARD, back)).refusals
+
+
+LOOKS = """net = Net()
+seen = {"calls": 0}
+
+
+def look(module, given, result):
+    seen["calls"] += 1
+    print(type(module).__name__, given[0].dtype, tuple(result.shape[1:]))
+
+
+net.body.register_forward_hook(look)
+"""
+
+
+def test_a_hook_that_looks_at_shapes_is_no_obstacle(tmp_path: Path) -> None:
+    assert not migrated(tmp_path / "looks", ("net = Net()\n", LOOKS)).refusals
+    keeps = LOOKS.replace('["calls"] += 1', '["last"] = result')
+    assert migrated(tmp_path / "keeps", ("net = Net()\n", keeps)).refusals
 
 
 def test_time_first_is_not_split(tmp_path: Path) -> None:

@@ -56,6 +56,12 @@ CASES = [
     pytest.param("book.ipynb", b'{"cells": []}', "book.ipynb: a notebook", id="notebook"),
     pytest.param("data.py", b"\x7fELF\x00\x01", "data.py: not a Python source", id="binary"),
     pytest.param("notes.txt", b"text", "notes.txt: not a Python script", id="text"),
+    pytest.param(
+        "idle.py",
+        b"def train():\n    for x in []:\n        x.backward()\n",
+        'idle.py: nothing in it calls `train`: end it with `if __name__ == "__main__": train()`',
+        id="only-defines",
+    ),
     pytest.param("calm.py", b"print(1)\n", "calm.py: no training loop found", id="no-loop"),
     pytest.param("bare.py", LOOP, "bare.py:2: no optimizer", id="no-optimizer"),
     pytest.param("done.py", DISTRIBUTED, "done.py:3: already distributed", id="distributed"),

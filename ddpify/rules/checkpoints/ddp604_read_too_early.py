@@ -27,6 +27,8 @@ COPIES = frozenset(
 _MADE = (EffectKind.DIRECTORY, EffectKind.FILE)
 # What looks into a folder, and what has to be done by then: a pattern fits nothing without one.
 LISTS = {"os.listdir": _MADE, "os.scandir": _MADE, "glob.glob": (EffectKind.FILE,)}
+# What asks whether the one folder is there that it names: `if not isdir(out): raise …`.
+ASKS = ("os.path.isdir", "os.path.exists")
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -53,13 +55,12 @@ def _listed(facts: Facts) -> Iterable[Finding]:
     """Folders that a function looks into which it has let rank 0 make or fill."""
     meetings = _meetings(facts)
     done: set[Site] = set()
-    for listing in facts.named(*LISTS):
+    for listing in facts.named(*LISTS, *ASKS):
         where = listing.where
         writes = [
-            effect.call
-            for effect in facts.effects
-            if effect.kind in LISTS[listing.name] and effect.call.where.stack == where.stack
-            if _overtakes(effect.call, listing, meetings)
+            call
+            for call in _fillings(facts, listing)
+            if call.where.stack == where.stack and _overtakes(call, listing, meetings)
         ]
         if not writes or where.one_rank() or where.statement in done:
             continue
@@ -73,6 +74,21 @@ def _listed(facts: Facts) -> Iterable[Finding]:
             "let all ranks wait (barrier) before they look",
             because=((writes[-1].site, "written here by rank 0 alone"),),
         )
+
+
+def _fillings(facts: Facts, look: Call) -> list[Call]:
+    """What makes or fills a folder that a call looks into, or what it asks for."""
+    if look.name in LISTS:
+        return [e.call for e in facts.effects if e.kind in LISTS[look.name]]
+    made = [e.call for e in facts.effects if e.kind is EffectKind.DIRECTORY]
+    asked = look.arg_sites[0] if look.arg_sites else None
+    alike = [
+        call
+        for call in made
+        if asked and call.arg_sites and named_alike(facts, (call, call.arg_sites[0]), (look, asked))
+    ]
+    makes_it = any(call.site.within(look.where.statement) for call in alike)
+    return [] if makes_it else alike
 
 
 def _named(facts: Facts) -> Iterable[Finding]:
@@ -234,6 +250,16 @@ RULE = Rule(
                 'shown = len(os.listdir("shown"))  # DDP604\n',
             ),
         ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                "fork_random_streams()\nfor",
+                'if not os.path.exists("shown") and is_main_process():\n    os.makedirs("shown")\n'
+                'if not os.path.isdir("shown"):  # DDP604\n'
+                '    raise OSError("shown is no folder")\nfork_random_streams()\nfor',
+            ),
+        ),
         changed(SCRIPT, *PREPARED),
         changed(  # read again later: the ranks have met by then
             SCRIPT,
@@ -265,6 +291,16 @@ RULE = Rule(
                 '    shutil.copyfile("net.pt", "best.pt")\n'
                 "barrier()\n"
                 'kept = torch.load("best.pt", map_location=device)\n',
+            ),
+        ),
+        changed(  # it is asked for to make it
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                "fork_random_streams()\nfor",
+                'for name in ("shown", "kept"):\n'
+                "    if not os.path.exists(name) and is_main_process():\n"
+                "        os.makedirs(name)\nfork_random_streams()\nfor",
             ),
         ),
         changed(SCRIPT, *PREPARED, *WAITED),

@@ -27,6 +27,9 @@ from ddpify.settings import Settings
 _PRINTS = (*(f"tqdm.{way}tqdm.write" for way in ("", "auto.", "std.")), "sys.stdout.write")
 
 
+BAR = "        bar = tqdm(fitting)\n        for signal, label in bar:\n"
+
+
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per console statement that all ranks run."""
     message = "every rank would print this line"
@@ -103,6 +106,19 @@ RULE = Rule(
             ),
         ),
         marked(SINGLE, "DDP501", "accuracy(net, holdout))"),
+        marked(  # a line above a progress bar
+            changed(
+                SINGLE,
+                ("import nn\n", "import nn\nfrom tqdm import tqdm\n"),
+                ("        for signal, label in fitting:\n", BAR),
+                (
+                    "            adam.step()\n",
+                    '            adam.step()\n        bar.write("on")  # DDP501\n',
+                ),
+            ),
+            "DDP501",
+            "accuracy(net, holdout))",
+        ),
         changed(  # the wrapper's `train` calls that of the module in it
             PROJECT,
             (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.carrying import carried
 from ddpify.facts.coupling import certain
 from ddpify.facts.model import Facts
+from ddpify.facts.norms import built, makers
 from ddpify.facts.roles import backwards
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
@@ -36,6 +38,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             Severity.ERROR,
             (),
             "give it the outputs of all ranks, and what belongs to them: whole_batch(outputs)",
+        )
+    made = makers(facts.calls)
+    classes = {info for one in facts.models for thing in one.things for info in built(thing, made)}
+    for site in sorted({site for info in classes for site in carried(info)}):
+        yield Finding(
+            "DDP406",
+            site,
+            "the model keeps this of a batch for later ones: a rank would keep its own rows only",
+            Severity.ERROR,
+            (),
+            "keep the rows of all ranks, the same on each: whole_batch(rows)",
         )
 
 
@@ -81,6 +94,29 @@ CENTERS = """class Centers(nn.Module):
 
 
 """
+# Of all batches so far: a queue of their rows, or the mean of these.
+KEEPER = """class Encoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.state = nn.Linear(16, 4), 0.0
+        self.register_buffer("kept", torch.randn(64, 4))
+
+    def keep(self, new, begin=0):
+{body}
+
+    def forward(self, signal):
+        rows = self.body(signal)
+        out = rows - 0.1 * self.kept.clone().mean(0)
+        self.keep(rows.detach())
+        return out
+
+
+"""
+NET = "nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))"
+QUEUE = "        self.kept[begin : begin + new.shape[0]] = new  # DDP406"
+MEAN = "        self.kept = 0.9 * self.kept + 0.1 * new.mean(0)  # DDP406"
+ADDED = "        self.kept.mul_(0.9).add_(new.mean(0))  # DDP406"
+OWN_ROWS = "        self.state = 0.5 * self.state + new"
 
 RULE = Rule(
     "DDP406",
@@ -107,6 +143,14 @@ RULE = Rule(
                 "            pairs = torch.mm(z, z.transpose(1, 0))  # DDP406\n"
                 "            objective = pairs.logsumexp(1).mean()\n" + STEP,
             ),
+        ),
+        *(
+            changed(
+                SINGLE,
+                ("def accuracy", KEEPER.format(body=body) + "def accuracy"),
+                (NET, "Encoder()"),
+            )
+            for body in (QUEUE, MEAN, ADDED)
         ),
         changed(  # entries compared with their mean over the batch
             SINGLE,
@@ -141,7 +185,7 @@ RULE = Rule(
         changed(  # one of two outputs, each of which has a row per sample
             SINGLE,
             ("def accuracy", f"{PULL_AWAY}def accuracy"),
-            ("nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))", "Encoder()"),
+            (NET, "Encoder()"),
             ("guess = net(signal.cuda())", "guess = net(signal.cuda())[0]"),
             (
                 "            objective = ",
@@ -184,6 +228,11 @@ RULE = Rule(
     ),
     good=(
         SCRIPT,
+        changed(  # of each place in the batch, what its own samples left
+            SINGLE,
+            ("def accuracy", KEEPER.format(body=OWN_ROWS) + "def accuracy"),
+            (NET, "Encoder()"),
+        ),
         changed(  # a mean that is only looked at, and one per sample
             SINGLE,
             (

@@ -102,9 +102,10 @@ def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], together: bool) 
 
 def _is_redrawn(call: Call) -> bool:
     """Whether this is a progress bar, drawn anew in every step."""
-    if call.receiver is None or not call.receiver.of(Kind.PROGRESS) or call.where.loop is None:
+    bar, loop = call.receiver and call.receiver.of(Kind.PROGRESS), call.where.loop
+    if not bar or loop is None or call.name == ".write":
         return False
-    return not any(guard.site.within(call.where.loop.site) for guard in call.where.guards)
+    return not any(guard.site.within(loop.site) for guard in call.where.guards)
 
 
 def _fix(

@@ -1,0 +1,158 @@
+"""What a model's ``forward`` keeps of a batch and reads again in later ones.
+
+A rank would keep its own rows of each batch only. ::
+
+    self.queue[:, here:there] = keys.T                          # keys of earlier batches
+    self.sizes = 0.99 * self.sizes + 0.01 * codes.sum(0)        # an average of earlier batches
+
+The state of a recurrent layer is no such thing: it has a row for each sample.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from ddpify.facts.bodies import loaded
+from ddpify.facts.scopes import ClassInfo
+from ddpify.source import Site
+
+# What tells of a tensor only what is the same for all batches, or makes one like it.
+DESCRIBES = frozenset(
+    """shape device dtype ndim is_cuda requires_grad size dim numel len isinstance type type_as
+    zeros_like ones_like empty_like full_like rand_like randn_like new new_zeros new_ones new_full
+    new_empty new_tensor""".split()
+)
+# What puts the rows of a batch together.
+TOGETHER = frozenset(
+    """sum mean std var max min amax amin norm matmul mm bmm einsum cat concat stack t T bincount
+    index_add scatter_add median histc""".split()
+)
+Methods = dict[str, ast.FunctionDef]
+
+
+def carried(info: ClassInfo) -> Iterator[Site]:
+    """Where a ``forward``, or a method that it calls, keeps such a thing."""
+    methods = {n.name: n for n in info.node.body if isinstance(n, ast.FunctionDef)}
+    of_batch = _of_batch(methods)
+    nodes = [node for name in of_batch for node in ast.walk(methods[name])]
+    for name, names in of_batch.items():
+        together = _grown(methods[name], set(), _puts_together)
+        for node in ast.walk(methods[name]):
+            kept, part = _kept(node, names)
+            if not kept or not (part or _follows(node, kept, methods[name], together)):
+                continue
+            own = set(ast.walk(node))
+            if any(_is_own(one, kept) for one in nodes if one not in own):
+                yield info.module.source.site(node)
+
+
+def _of_batch(methods: Methods) -> dict[str, set[str]]:
+    """By method that a forward leads to: the names that stand for something of the batch."""
+    found: dict[str, set[str]] = {}
+    todo = [("forward", _given(methods["forward"]))] if "forward" in methods else []
+    while todo:
+        name, given = todo.pop()
+        if name in found and given <= found[name]:
+            continue
+        names = _grown(methods[name], given | found.get(name, set()))
+        found[name] = names
+        for call in (n for n in ast.walk(methods[name]) if isinstance(n, ast.Call)):
+            called = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if called in methods and _is_own(call.func, called):
+                todo.append((called, _handed_on(methods[called], call, names)))
+    return found
+
+
+def _given(method: ast.FunctionDef) -> set[str]:
+    return {n.arg for n in ast.walk(method.args) if isinstance(n, ast.arg)} - {"self"}
+
+
+def _handed_on(method: ast.FunctionDef, call: ast.Call, names: set[str]) -> set[str]:
+    wanted = [one.arg for one in method.args.args][1:]
+    given = {n for n, value in zip(wanted, call.args, strict=False) if _tells(value, names)}
+    return given | {k.arg for k in call.keywords if k.arg and _tells(k.value, names)}
+
+
+def _grown(
+    method: ast.FunctionDef, names: set[str], begins: Callable[[ast.AST], bool] = lambda _: False
+) -> set[str]:
+    """``names``, and those that are bound to what is made of them, or to what ``begins``."""
+    while True:
+        new = {
+            name
+            for node in ast.walk(method)
+            if isinstance(node, ast.Assign | ast.AugAssign | ast.For)
+            for value in [node.iter if isinstance(node, ast.For) else node.value]
+            if _tells(value, names) or begins(value)
+            for name in _bound(node)
+        }
+        if new <= names:
+            return names
+        names = names | new
+
+
+def _bound(node: ast.Assign | ast.AugAssign | ast.For) -> set[str]:
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    return {n.id for one in targets for n in ast.walk(one) if _is_bound(n)}  # type: ignore[attr-defined]
+
+
+def _is_bound(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
+def _tells(node: ast.AST, names: set[str]) -> bool:
+    """Whether a value is made of what such a name stands for: of more than its shape."""
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if _word(node) in DESCRIBES:
+        return False
+    return any(_tells(child, names) for child in ast.iter_child_nodes(node))
+
+
+def _puts_together(value: ast.AST) -> bool:
+    return any(_word(node) in TOGETHER for node in ast.walk(value))
+
+
+def _word(node: ast.AST) -> str:
+    called = node.func if isinstance(node, ast.Call) else node
+    if isinstance(called, ast.Attribute):
+        return called.attr
+    return called.id if isinstance(called, ast.Name) and isinstance(node, ast.Call) else ""
+
+
+def _kept(node: ast.AST, names: set[str]) -> tuple[str, bool]:
+    """The attribute that a statement fills from the batch, and whether the rest of it stays."""
+    if isinstance(node, ast.Assign | ast.AugAssign) and _tells(node.value, names):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if len(targets) == 1 and (name := _root(targets[0])):
+            return name, isinstance(targets[0], ast.Subscript) or isinstance(node, ast.AugAssign)
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        call = node.value
+        word = _word(call)
+        if word[-1:] == "_" and word[:1] != "_" and any(_tells(a, names) for a in call.args):
+            return _root(call.func), word != "copy_"
+    return "", False
+
+
+def _follows(node: ast.AST, kept: str, method: ast.FunctionDef, together: set[str]) -> bool:
+    """Whether what is stored anew is of all rows, and was looked at before it was."""
+    value = node.value if isinstance(node, ast.Assign | ast.Expr) else None
+    if value is None or not (_puts_together(value) or together & set(loaded(value))):
+        return False
+    reads = (n for n in ast.walk(method) if isinstance(n, ast.Attribute) and _is_own(n, kept))
+    return any(isinstance(n.ctx, ast.Load) and n.lineno <= value.lineno for n in reads)
+
+
+def _is_own(node: ast.AST, name: str) -> bool:
+    """``self.name``"""
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == f"self.{name}"
+
+
+def _root(node: ast.AST) -> str:
+    """``queue`` of ``self.queue[:, 0].data``"""
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
+        if isinstance(node, ast.Attribute) and _is_own(node, node.attr):
+            return node.attr
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return ""
