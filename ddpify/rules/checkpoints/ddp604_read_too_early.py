@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from itertools import takewhile
 
@@ -64,6 +65,8 @@ def _listed(facts: Facts) -> Iterable[Finding]:
         ]
         if not writes or where.one_rank() or where.statement in done:
             continue
+        if _handles(facts, where.statement):
+            continue  # rank 0 alone comes there: what it makes was there already
         done.add(where.statement)
         yield Finding(
             "DDP604",
@@ -74,6 +77,16 @@ def _listed(facts: Facts) -> Iterable[Finding]:
             "let all ranks wait (barrier) before they look",
             because=((writes[-1].site, "written here by rank 0 alone"),),
         )
+
+
+def _handles(facts: Facts, statement: Site) -> bool:
+    """Whether a statement stands in an ``except``."""
+    tree = facts.tree(statement)
+    node = tree.statement(statement)
+    above = takewhile(
+        lambda a: not isinstance(a, ast.FunctionDef), tree.ancestors(node) if node else ()
+    )
+    return any(isinstance(one, ast.ExceptHandler) for one in above)
 
 
 def _fillings(facts: Facts, look: Call) -> list[Call]:
@@ -108,8 +121,7 @@ def _named(facts: Facts) -> Iterable[Finding]:
         early = [
             call
             for call, name in reads
-            if named_alike(facts, (write, path), (call, name))
-            and _overtakes(_last(facts, write, call), call, meetings)
+            if named_alike(facts, (write, path), (call, name)) and _overtakes(write, call, meetings)
         ]
         first = min(early, key=lambda call: call.order, default=None)
         if first is None or _statement(facts, write, first) in done:
@@ -124,18 +136,6 @@ def _named(facts: Facts) -> Iterable[Finding]:
             "let all ranks wait (barrier) between the write and the read",
             because=((write.site, "written here by rank 0 alone"), (first.site, "read here")),
         )
-
-
-def _last(facts: Facts, write: Call, read: Call) -> Call:
-    """What is done last to a file that is opened here, before it is read: ``f.close()``."""
-    files = set(write.result.of(Kind.FILE))
-    after = (
-        call
-        for call in facts.calls
-        if call.receiver is not None and not files.isdisjoint(call.receiver.things)
-        if write.order < call.order < read.order and not call.where.one_rank()
-    )
-    return max(after, key=lambda call: call.order, default=write)
 
 
 def _once(facts: Facts) -> tuple[Site, ...]:
@@ -291,6 +291,16 @@ RULE = Rule(
                 '    shutil.copyfile("net.pt", "best.pt")\n'
                 "barrier()\n"
                 'kept = torch.load("best.pt", map_location=device)\n',
+            ),
+        ),
+        changed(  # whoever comes there made it: a barrier would be one of rank 0 alone
+            SCRIPT,
+            ("import torch\nimport", "import os\n\nimport torch\nimport"),
+            (
+                "fork_random_streams()\nfor",
+                'try:\n    if is_main_process():\n        os.makedirs("shown")\n'
+                'except OSError:\n    if not os.path.isdir("shown"):\n        raise\n'
+                "fork_random_streams()\nfor",
             ),
         ),
         changed(  # it is asked for to make it
