@@ -94,6 +94,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "is_main_process",
     "local_device",
     "loss_terms",
+    "new_pass",
     "order_share",
     "per_rank_batch_size",
     "print_on_main",

@@ -32,6 +32,10 @@ def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[F
         return Outcome(Path.cwd(), (), refusals=(found,)), ()
     reads, refusals = read_all(found, settings)
     outcome = _migrated(found, reads, refusals, settings)
+    if outcome.refusals and any(one.rule == "DDP205" for one in outcome.findings):
+        again = read_all(found, settings, shard_evaluation=False)
+        whole = _migrated(found, *again, settings)
+        outcome, reads = (outcome, reads) if whole.refusals else (whole, again[0])
     wanted = settings.whole_batches and settings.batch_size == "global"
     if outcome.refusals and wanted and _train(reads):
         outcome = _with_whole_batches(found, settings, outcome) or outcome

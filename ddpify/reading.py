@@ -23,14 +23,18 @@ class ReadEntry:
 
 
 def read_all(
-    found: discover.Entries, settings: Settings, whole_batches: bool = False
+    found: discover.Entries,
+    settings: Settings,
+    whole_batches: bool = False,
+    shard_evaluation: bool = True,
 ) -> tuple[list[ReadEntry], list[Refusal]]:
     """The entries that can be read, and why others cannot."""
+    shard_evaluation &= settings.wants("DDP205")
     reads, refusals, files = [], [], Files()
     for entry in found.scripts:
         project = Project(found.root, entry.resolve(), files=files)
         try:
-            facts = _analyzed(project, settings, whole_batches)
+            facts = _analyzed(project, settings, whole_batches, shard_evaluation)
         except TooLarge as error:
             refusals.append(Refusal(str(error)))
             continue
@@ -45,9 +49,11 @@ def read_all(
     return reads, refusals
 
 
-def _analyzed(project: Project, settings: Settings, whole_batches: bool) -> Facts | None:
+def _analyzed(
+    project: Project, settings: Settings, whole_batches: bool, evaluation: bool
+) -> Facts | None:
     """The facts of an entry, which may have been migrated so that ranks are given whole batches."""
-    evaluation, axis = settings.wants("DDP205"), settings.batch_dim
+    axis = settings.batch_dim
     facts = analyze(project, evaluation, axis, whole_batches)
     if facts is not None and not whole_batches and facts.named(f"{INSTALLED}.{OF_MODELS}"):
         return analyze(project, evaluation, axis, whole_batches=True)

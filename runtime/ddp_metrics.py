@@ -68,13 +68,24 @@ def reduce_meter(*meters: Any) -> None:
 
 
 def global_meter(*meters: Any) -> Any:
-    """AverageMeters of all ranks to show in between, ``val`` the mean of theirs (*collective*)."""
-    shown = [copy.copy(meter) for meter in meters]
-    if get_world_size() > 1:
-        reduce_meter(*shown)
-        for meter in shown:
-            meter.val = reduce_mean(meter.val)
+    """AverageMeters of all ranks to show in between, ``val`` the mean of theirs (*collective*).
+
+    Of a list or a dict of meters, each of them.
+    """
+    shown = [_shown(meter) for meter in meters]
     return shown[0] if len(shown) == 1 else shown
+
+
+def _shown(meter: Any) -> Any:
+    if isinstance(meter, dict):
+        return {name: _shown(one) for name, one in meter.items()}
+    if isinstance(meter, (list, tuple)):
+        return [_shown(one) for one in meter]
+    shown = copy.copy(meter)
+    if get_world_size() > 1:
+        reduce_meter(shown)
+        shown.val = reduce_mean(shown.val)
+    return shown
 
 
 # ---- Lists with an entry per sample or per batch

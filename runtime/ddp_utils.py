@@ -224,6 +224,14 @@ def begin_epoch(loader: DataLoader[Any], epoch: int) -> None:
             fork_random_streams(getattr(sampler, "seed", 0) + epoch * get_world_size())
 
 
+def new_pass(loader: Any) -> Any:
+    """``loader`` itself, which shuffles anew: it is begun again before the epoch is over."""
+    sampler: Any = getattr(loader, "sampler", None)
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(sampler.epoch + 1_000_003)  # generators take 32 bits of a seed
+    return loader
+
+
 def fork_random_streams(seed: int | None = None) -> None:
     """Let ranks > 0 draw apart from rank 0, once all have made the same data sets and model."""
     if is_main_process():

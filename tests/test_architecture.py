@@ -141,7 +141,15 @@ OURS: dict[str, set[str]] = {
     "verify.checks": VERIFY,
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},
     "verify.report": VERIFY | DATA | {"report", "verify.report", "__version__", "names"},
-    "verify.pairing": {"facts.model", "outcome", "pipeline", "project", "settings", "write"}
+    "verify.pairing": {
+        "facts.model",
+        "names",
+        "outcome",
+        "pipeline",
+        "project",
+        "settings",
+        "write",
+    }
     | {f"verify.{name}" for name in ("baseline", "options", "scratch", "snapshot")},
     "verify.gathering": {"lint", "project", "verify"},
     "verify.run": {"project", "settings", "verify"},

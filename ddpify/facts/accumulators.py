@@ -37,7 +37,7 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     done = already_reduced(f, tree, node, REDUCERS)
     reduced = already_reduced(f, tree, node, SUMMERS)
     left = _names(m, f, loop, tree, node, done)
-    held = meters.held(m, f)
+    held, keep = meters.held(m, f), meters.keep(m, f)
     found = meters.reduced_after(m, f, tree, node, done)
     owned = owners.changed(m, f, loop)
     left += _owned(m, f, tree, node, [o for o in owned if not _prefixes(o.name) & done])
@@ -51,7 +51,7 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     end = LoopEnd(
         loop, m.where(f), sums, means, found, others, summed, lists.samples, lists.batches
     )
-    end = replace(end, held=held, numbers=lists.numbers)
+    end = replace(end, held=held, numbers=lists.numbers, keep=keep)
     _keep(m, f, end, owned)
     for name in (*sums, *means):
         _set(f, name)
@@ -140,6 +140,7 @@ def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
         batches=both("batches"),
         numbers=both("numbers"),
         others=others,
+        keep=first.keep | then.keep,
     )
 
 
@@ -259,7 +260,13 @@ def _prefixes(name: str) -> set[str]:
 
 
 def _parts(argument: ast.expr) -> list[ast.expr]:
-    return argument.elts if isinstance(argument, ast.Tuple) else [argument]
+    """What is given, ``meters`` for ``*meters.values()``."""
+    if isinstance(argument, ast.Tuple):
+        return argument.elts
+    if not isinstance(argument, ast.Starred):
+        return [argument]
+    inner = argument.value.func if isinstance(argument.value, ast.Call) else argument.value
+    return [inner.value if isinstance(inner, ast.Attribute) and inner.attr == "values" else inner]
 
 
 def _is_one_of(f: Frame, func: ast.expr, names: frozenset[str]) -> bool:

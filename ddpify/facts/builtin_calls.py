@@ -6,11 +6,11 @@ import ast
 from dataclasses import replace
 from typing import cast
 
-from ddpify.facts import containers, counts, dealing, keepers, lookups, measures, rows
+from ddpify.facts import containers, counts, dealing, lookups, measures, rows
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
-from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed
+from ddpify.facts.joining import computed, flat_deps, flat_measure, join, listed, told
 from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -18,12 +18,12 @@ from ddpify.facts.unread import is_bound_nowhere
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
 
 SAME_NUMBER = frozenset({"float", "int", "abs", "str", "round"})
-TEXTS = frozenset({"str", "repr", "format"})
 
 
 ITERATION = frozenset(
     "enumerate zip iter reversed list tuple sorted set frozenset next map filter".split()
 )
+TEXTS = frozenset({"str", "repr", "format"})
 SCOPES = frozenset({"globals", "locals"})
 APPLIED = (Kind.FUNCTION, Kind.METHOD, Kind.CLASS, Kind.EXTERNAL)
 PLAIN = frozenset("isinstance hasattr callable issubclass print".split())
@@ -51,8 +51,8 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     first = call.args[0]
     if tail == "len":
         return _length(m, f, first, call)
-    if tail in TEXTS and (told := _told(first, call)) is not None:
-        return told
+    if tail in TEXTS and (said := _said(first)) is not None:
+        return said
     if tail in SAME_NUMBER:
         same = counts.kept(m, f, first, tail, call)
         return same or computed(*call.args, measure=first.measure)
@@ -75,12 +75,12 @@ def _of_argument(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     return _of_object(m, f, tail, call)
 
 
-def _told(value: Value, call: Call) -> Value | None:
-    """``str(meter)``, ``str(row)``: of all numbers that are in it."""
-    if value.of(*CONTAINERS) and flat_measure(value) is not Measure.UNIFORM:
-        return computed(*call.args, measure=Measure.MIXED)
-    told = keepers.in_words(value)
-    return told if told is not value else None
+def _said(value: Value) -> Value | None:
+    """What the text of a container or of an object is made of: all numbers in it."""
+    text = told(value)
+    if text is value and value.of(*CONTAINERS) and flat_measure(value) is not Measure.UNIFORM:
+        return computed(value, measure=Measure.MIXED)
+    return None if text is value else text
 
 
 def _extreme(m: Machine, call: Call, value: Value) -> Value:

@@ -22,6 +22,7 @@ class Arguments:
     arg_sites: tuple[Site, ...]
     kwarg_sites: dict[str, Site]
     star: bool
+    unknown: tuple[Value, ...] = ()  # what a star gives, nobody knows how many of
 
     def all(self) -> tuple[Value, ...]:
         """Positional, then keyword."""
@@ -71,19 +72,20 @@ def _call_name(node: ast.Call, callee: Value, receiver: Value | None) -> str:
 def arguments_of(m: Machine, f: Frame, node: ast.Call) -> Arguments:
     args: list[Value] = []
     sites: list[Site] = []
-    star = False
+    star, unknown = False, []
     for arg in node.args:
         value = m.evaluate(f, arg)
         if isinstance(arg, ast.Starred):
             star = True
             items = [t.items for t in value.things if t.items is not None]
+            unknown += [value] if not value.things else []
             args.extend(items[0] if items else ())
             sites.extend([m.site(f, arg)] * (len(items[0]) if items else 0))
             continue
         args.append(value)
         sites.append(m.site(f, arg))
     kwargs, kwarg_sites, spread = _keywords(m, f, node)
-    return Arguments(tuple(args), kwargs, tuple(sites), kwarg_sites, star or spread)
+    return Arguments(tuple(args), kwargs, tuple(sites), kwarg_sites, star or spread, tuple(unknown))
 
 
 def _keywords(

@@ -61,12 +61,21 @@ def call(m: Machine, f: Frame, node: ast.Call, alone: bool) -> Value:
         thing.hop(event.site, "passed")
     event.unread = unread_by(callee, receiver, event)
     event.result = _dispatch(m, f, node, callee, receiver, arguments, event)
+    event.result = _of_unknown(arguments, event.result)
     if event.unread:
         event.result = _through_unread(m, f, event)
     event.result = buffers.fill(m, f, node, event) or event.result
     m.record(event)
     sums.in_place(m, f, node, event)
     return event.result
+
+
+def _of_unknown(arguments: Arguments, result: Value) -> Value:
+    """What is made of ``*(sums / count).tolist()`` is of samples, if anything is known of it."""
+    given = computed(*arguments.unknown)
+    if result.things or given.measure is Measure.UNIFORM:
+        return result
+    return computed(result, given, measure=Measure.MIXED)
 
 
 def _through_unread(m: Machine, f: Frame, event: Call) -> Value:

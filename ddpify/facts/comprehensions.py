@@ -27,6 +27,18 @@ def comprehension(m: Machine, f: Frame, node: Any) -> Value:
     turns = _turns(m, f, node, first)
     if turns:
         return _turn_by_turn(m, f, node, turns)
+    names = {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+    before = {name: f.env.get(name) for name in names}
+    made = _one_for_all(m, f, node, first)
+    for name, value in before.items():  # what it binds is its own
+        f.env.pop(name, None)
+        if value is not None:
+            f.env[name] = value
+    return made
+
+
+def _one_for_all(m: Machine, f: Frame, node: Any, first: Value) -> Value:
+    """One element stands for all."""
     keys: dict[object, Value] = {}
     per_sample = False
     for generator in node.generators:

@@ -146,7 +146,7 @@ class LoopEnd:
     together, with one entry per sample or per batch, ``numbers`` of lists with a mean over each
     batch. ``reduced`` are those that the program sums
     over the ranks itself, ``owned`` the attributes of objects among all of these, ``held`` the
-    meters with numbers of this rank.
+    meters with numbers of this rank, ``keep`` all objects that are such meters.
     """
 
     loop: Loop
@@ -161,6 +161,7 @@ class LoopEnd:
     owned: frozenset[tuple[Thing, str]] = frozenset()
     held: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    keep: frozenset[Thing] = frozenset()
 
     @property
     def communicates(self) -> bool:

@@ -22,8 +22,7 @@ from ddpify.facts import (
 )
 from ddpify.facts.attributes import attribute_node
 from ddpify.facts.events import Access
-from ddpify.facts.joining import computed, flat_deps, join
-from ddpify.facts.keepers import in_words
+from ddpify.facts.joining import computed, flat_deps, join, told
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.subscripts import subscript
@@ -107,7 +106,7 @@ def _binop(m: Machine, f: Frame, node: ast.BinOp) -> Value:
     if joined is not None:
         return joined
     if isinstance(left.const, str) and isinstance(node.op, ast.Mod):
-        return computed(left, right)
+        return computed(left, told(right))
     return rows.operands(counts.arithmetic(m, f, node, left, right), left, right)
 
 
@@ -211,7 +210,7 @@ def _joined(m: Machine, f: Frame, node: ast.JoinedStr) -> Value:
         return NOTHING
     if plain and all(isinstance(part.const, str) for part in parts):
         return constant(_text(node, [str(part.const) for part in parts]))
-    return computed(*map(in_words, parts))
+    return computed(*map(told, parts))
 
 
 def _is_plain(node: ast.FormattedValue) -> bool:

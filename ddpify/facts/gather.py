@@ -22,7 +22,8 @@ from ddpify.facts.phases import phases
 from ddpify.facts.preparation import preparations, prepared
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo, ModuleInfo
-from ddpify.facts.sinks import Own, Part, assigned, meters, parts, sinks
+from ddpify.facts.shown_meters import meters
+from ddpify.facts.sinks import Own, Part, assigned, parts, sinks
 from ddpify.facts.sized import model_shapes
 from ddpify.facts.texts import Tellers, told
 from ddpify.facts.values import Kind, Thing
@@ -93,7 +94,8 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     helpers = io_helpers(calls, effects, facts.trees)
     written = assigned(facts.accesses, facts.trees)
     shown = sinks((*facts.calls, *written), effects, helpers)
-    own = Own(m, frozenset(t.born for loop in facts.training for t in loop.loaders))
+    trained = frozenset(t.born for loop in facts.training for t in loop.loaders)
+    own = Own(m, trained, frozenset(thing for end in facts.ends for thing in end.keep))
     apart = frozenset(inner.calls)
     seen = [(call, _of_one_rank(facts, call, own, inner)) for call in shown if call in apart]
     shown = tuple(call for call in shown if call not in apart)

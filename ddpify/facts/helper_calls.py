@@ -7,7 +7,7 @@ from dataclasses import replace
 from ddpify.facts import counts, coupling, growth, own_shares, wrapping
 from ddpify.facts.details import SharesBatches, loader_arguments, made_by
 from ddpify.facts.events import Call
-from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.joining import computed, flat_deps, held, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.routes import routed
 from ddpify.facts.scopes import Frame
@@ -27,7 +27,9 @@ MADE = {
     "order_share": Kind.SAMPLER,
 }
 # What gives back what it is given.
-SAME = frozenset({"average_statistics", "without_module_prefix", "split_batches", "share_loading"})
+SAME = frozenset(
+    "average_statistics without_module_prefix split_batches share_loading new_pass".split()
+)
 
 
 def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
@@ -118,7 +120,7 @@ def _gathered(call: Call) -> Value:
 
 
 def _reduce_meters(call: Call) -> Value:
-    for meter in (thing for value in call.args for thing in value.things):
+    for meter in (thing for value in call.args for thing in held(value, Kind.INSTANCE)):
         for name in meter.attrs.keys() & {"sum", "count", "avg"}:
             meter.attrs[name] = meter.attrs[name].reduced()
     return NOTHING

@@ -85,6 +85,15 @@ def computed(*values: Value, measure: Measure | None = None) -> Value:
     return Value((), frozenset(deps), measure, axis=_axis(values), axes=axes_of(values))
 
 
+def told(value: Value) -> Value:
+    """What a text of a value is made of: of an object that keeps numbers of samples, of these."""
+    if not value.things:
+        return value
+    kept = [part for thing in held(value, Kind.INSTANCE) for part in thing.attrs.values()]
+    numbers = [part for part in kept if flat_measure(part) is not Measure.UNIFORM]
+    return computed(value, *numbers, measure=Measure.MIXED) if numbers else value
+
+
 def _axis(values: Iterable[Value]) -> int:
     """Which axis holds the samples of what is made of these, entry by entry."""
     found = {v.axis for v in values if v.axis or v.measure is not Measure.UNIFORM}

@@ -151,14 +151,14 @@ def _as_migrated(
     averaged, trained = objective.addends(bare), wrapped.sharded | divided
     sharded = wrapped.sharded | shared_before
     sizes, again = sized(bare), evaluation.evaluated_whole(bare)
-    wanted = sharding.candidates(bare) if shard_evaluation else frozenset()
+    wanted = sharding.candidates(bare)
     wanted = wanted.difference(*again.values())  # what gives all samples takes them as they come
     wrapped = replace(wrapped, sharded=sharded | wanted, sized=sizes, again=frozenset(again))
     scaled = replace(wrapped, summed=objective.sums(bare, trained))
     wrapped = scaled if scaled.summed and followed(readings.of(scaled)) else wrapped
     trial = readings.of(wrapped)
     unwraps = evaluation.unwraps(trial)
-    shared_out = sharding.shardable(trial, wanted)
+    shared_out = sharding.shardable(trial, wanted) if shard_evaluation else frozenset()
     terms = _terms(readings, wrapped)
     wrapped = replace(wrapped, agreed=frozenset(site for one in terms for site in one.means))
     pool = _pooled(readings, wrapped)
@@ -175,7 +175,8 @@ def _as_migrated(
         averaged=averaged,
         trained=trained if averaged else frozenset(),
     )
-    if rest := sharding.dealable(trial, wanted - shared_out - sharded):
+    rest = sharding.dealable(trial, wanted - shared_out - sharded)
+    if rest := rest if shard_evaluation else frozenset():
         dealing = replace(migrated, sharded=sharded | shared_out | rest, dealt=dealt | rest)
         rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
+from ddpify.facts import joining
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.locality import is_local
 from ddpify.facts.measures import ADDITIVE
 from ddpify.facts.protocol import Machine
@@ -22,21 +25,45 @@ def held(m: Machine, f: Frame) -> tuple[str, ...]:
     )
 
 
+def keep(m: Machine, f: Frame) -> frozenset[Thing]:
+    """The meters with this rank's sums, whoever knows them."""
+    return frozenset(thing for thing in m.made(Kind.INSTANCE) if _is_meter(m, f, thing))
+
+
 def reduced_after(
     m: Machine, f: Frame, tree: Tree, node: ast.stmt, done: set[str]
 ) -> tuple[str, ...]:
     """Names of meters that hold this rank's sums, read after a loop; they count as reduced."""
-    found = []
-    for name, value in list(f.env.items()):
-        meters = [t for t in value.of(Kind.INSTANCE) if _is_meter(m, f, t)]
-        if not meters or name in done or len(meters) != len(value.things):
-            continue
-        if tree.read_after(node, name) or _read_as_owner(tree, node, name):
+    found: list[str] = []
+    names: dict[str, list[Thing]] = {}
+    # A list or a dict of meters comes after those that have names of their own.
+    for name, value in sorted(f.env.items(), key=lambda pair: bool(pair[1].of(*CONTAINERS))):
+        held = [t for t in joining.held(value, Kind.INSTANCE) if _is_meter(m, f, t)]
+        if held and _holds_only(value, held):
+            names[name] = held
+    done_with = [thing for name in names.keys() & done for thing in names[name]]
+    for name, held in names.items():
+        alone = name not in done and not any(thing in done_with for thing in held)
+        if alone and (tree.read_after(node, name) or _read_as_owner(tree, node, name)):
             found.append(name)
-        for thing in meters:
-            for attribute in thing.attrs.keys() & {"sum", "count", "avg"}:
-                thing.attrs[attribute] = thing.attrs[attribute].reduced()
+            done_with += held
+    for thing in (thing for held in names.values() for thing in held):
+        for attribute in thing.attrs.keys() & {"sum", "count", "avg"}:
+            thing.attrs[attribute] = thing.attrs[attribute].reduced()
     return tuple(found)
+
+
+def _holds_only(value: Value, meters: Collection[Thing]) -> bool:
+    """Whether it is one of these objects, or a list or a dict of nothing else."""
+    return bool(value.things) and all(
+        thing in meters
+        or (
+            thing.kind in CONTAINERS
+            and bool(parts := joining.parts_of(thing))
+            and all(_holds_only(part, meters) for part in parts)
+        )
+        for thing in value.things
+    )
 
 
 def _read_as_owner(tree: Tree, node: ast.stmt, name: str) -> bool:

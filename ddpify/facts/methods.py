@@ -23,7 +23,7 @@ from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
 from ddpify.facts.gradients import DETACHES, with_graph, without_graph
-from ddpify.facts.joining import computed, flat_deps, flat_measure, join
+from ddpify.facts.joining import computed, flat_deps, flat_measure, join, told
 from ddpify.facts.open_losses import is_layer
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -260,7 +260,7 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
         at = call.arg_sites[0] if divides else call.site
         return counts.quotient(m, f, value, call.site, call.args[0], at)
     if name == "format":
-        return computed(*values)
+        return computed(*map(told, values))
     return Value((), flat_deps(computed(*values)), computed(*values).measure)
 
 

@@ -14,11 +14,6 @@ def is_number_call(node: ast.expr) -> bool:
     return isinstance(node.func, ast.Name) and node.func.id == "len"
 
 
-def puts_in_words(node: ast.expr) -> bool:
-    """``str(meter)``"""
-    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("str", "repr")
-
-
 def is_item(node: ast.expr) -> bool:
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Attribute) and called.attr == "item"

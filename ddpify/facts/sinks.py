@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from ddpify.facts import texts
 from ddpify.facts.effects import Effect, EffectKind
-from ddpify.facts.events import Access, Call, LoopEnd
-from ddpify.facts.joining import flat_deps, flat_measure, parts_of
-from ddpify.facts.kinds import CONTAINERS
+from ddpify.facts.events import Access, Call
+from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
-from ddpify.facts.number_syntax import inside, is_item, is_number_call, puts_in_words
+from ddpify.facts.meter_texts import COMPREHENSIONS, is_of_meters
+from ddpify.facts.number_syntax import inside, is_item, is_number_call
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.texts import Tellers
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure, Value
+from ddpify.facts.values import Kind, Measure, Thing, Value
 from ddpify.python import writers
 from ddpify.source import Site
 
@@ -39,6 +39,7 @@ class Own:
 
     read: Sharded
     trained: frozenset[Site]
+    meters: frozenset[Thing] = frozenset()  # that loops over shares leave with sums of them
 
 
 @dataclass(frozen=True)
@@ -135,61 +136,22 @@ def _names(tree: Tree, site: Site) -> set[str]:
     return {n.id for n in inner if isinstance(n, ast.Name)}
 
 
-def meters(
-    tree: Tree, call: Call, ends: Iterable[LoopEnd], values: dict[Site, Value], local: Own
-) -> list[Part]:
-    """The average meters that a sink in a loop over batches is given whole: ``loss=losses``.
-
-    And objects that keep something else of this rank's samples, which nobody can combine.
-    """
-    node = tree.expression(call.site)
-    if node is None:
-        return []
-    loops = {(loop.site, loop.frame.stack) for loop in call.where.loops()}
-    over = [e for e in ends if (e.loop.site, e.loop.frame.stack) in loops]
-    if not over or call.where.stack not in {e.loop.frame.stack for e in ends}:
-        return []
-    held = {name for e in over for name in e.held}
-    found: list[Part] = []
-    for name, made in _named(tree, node):
-        if isinstance(tree.parent(name), (ast.keyword, ast.Call, ast.FormattedValue)):
-            site = tree.site(name)
-            if name.id in held or _keeps(values.get(site), local):
-                how = "global_meter" if name.id in held else ""
-                found.append(Part(site, name.id, how, made))
-    return found
-
-
-def _named(tree: Tree, node: ast.expr) -> Iterator[tuple[ast.Name, Site | None]]:
-    """The names in a sink, and in the text that was made for it before, with its statement."""
-    for name in (n for n in ast.walk(node) if isinstance(n, ast.Name)):
-        yield name, None
-        made = texts.made_before(tree, name) if isinstance(name.ctx, ast.Load) else None
-        inside = ast.walk(made.value) if made is not None else ()
-        yield from ((n, tree.site(made)) for n in inside if isinstance(n, ast.Name) and made)
-
-
-def _keeps(value: Value | None, local: Own, depth: int = 3) -> bool:
-    """Whether an object of the project keeps numbers of this rank's samples, in a dict perhaps."""
-    things = value.things if value is not None else ()
-    objects = [thing for thing in things if thing.kind is Kind.INSTANCE]
-    kept = [attribute for thing in objects for attribute in thing.attrs.values()]
-    held = [part for thing in things if thing.kind in CONTAINERS for part in parts_of(thing)]
-    if any(one.measure is not Measure.SAMPLES and depends(one, local.read) for one in kept):
-        return True
-    return depth > 0 and any(_keeps(one, local, depth - 1) for one in (*kept, *held) if one.things)
-
-
 def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:
     if isinstance(node, ast.JoinedStr):
-        return _formatted(tree, node, values, local)
+        inner = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
+        return [found for part in inner for found in _visit(tree, part, values, local)]
     value = values.get(tree.site(node))
     if value is None or not depends(value, local.read) or _of_all(tree, node, values):
         return []
-    made = _made_before(tree, node, value, local)
-    if made is not None:
-        said = _visit(tree, made.value, values, local)
-        return [replace(part, made=part.made or tree.site(made)) for part in said]
+    said = _made_before(tree, node, value, local)
+    if said:
+        return [
+            replace(part, made=part.made or site)
+            for site, text in said
+            for part in _visit(tree, text, values, local)
+        ]
+    if isinstance(node, COMPREHENSIONS) and is_of_meters(tree, node, values, local.meters):
+        return []  # these are put together themselves
     whole = [Part(tree.site(node), tree.text(node), _how(value, local.trained))]
     if _is_whole(node, bool(whole[0].how)):
         # Pictures and the like are not numbers; what `.item()` gives of a model's output is one.
@@ -198,24 +160,11 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
     known = {bool(part.how) for part in own}
     if isinstance(node, ast.Call) and whole[0].how and known != {True}:  # `sum(hits)`
         return whole
-    if not own and (isinstance(node, ast.Attribute) or puts_in_words(node)):
+    if isinstance(node, ast.Attribute) and not own:
         return whole
     if _ratio(node) and len(known) > 1:
         return [replace(whole[0], how="")]  # one rank's part of all ranks' count is no mean
     return own
-
-
-def _formatted(
-    tree: Tree, node: ast.JoinedStr, values: dict[Site, Value], local: Own
-) -> list[Part]:
-    """What a text shows: numbers, or objects that tell their own."""
-    inner = [part.value for part in node.values if isinstance(part, ast.FormattedValue)]
-    found = [part for one in inner for part in _visit(tree, one, values, local)]
-    value = values.get(tree.site(node))
-    objects = any(v.of(Kind.INSTANCE) for one in inner if (v := values.get(tree.site(one))))
-    if not found and objects and value is not None and depends(value, local.read):
-        return [Part(tree.site(node), tree.text(node), "")]
-    return found
 
 
 def _is_whole(node: ast.expr, known: bool) -> bool:
@@ -227,10 +176,12 @@ def _is_whole(node: ast.expr, known: bool) -> bool:
     return isinstance(node, ast.Subscript) and known
 
 
-def _made_before(tree: Tree, node: ast.expr, value: Value, local: Own) -> ast.Assign | None:
-    """The statement that made the text that a name stands for."""
+def _made_before(
+    tree: Tree, node: ast.expr, value: Value, local: Own
+) -> tuple[tuple[Site, ast.expr], ...]:
+    """The statements that made the text that a name stands for, and what each puts into it."""
     if not isinstance(node, ast.Name) or _how(value, local.trained):
-        return None
+        return ()
     return texts.made_before(tree, node)
 
 
@@ -249,11 +200,9 @@ def _ratio(node: ast.expr) -> bool:
 
 def depends(value: Value, m: Sharded) -> bool:
     """Whether a value, or what it holds, comes from a sharded loader's batches."""
-    if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT, Kind.ITERATOR):
+    if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
         return False
-    measure = flat_measure(value)
-    drawn = value.of(Kind.ITERATOR) and measure is Measure.SAMPLES  # the batches of a loader
-    return measure is not Measure.UNIFORM and not drawn and _of_one(value, m)
+    return flat_measure(value) is not Measure.UNIFORM and _of_one(value, m)
 
 
 def _of_one(value: Value, m: Sharded) -> bool:

@@ -106,29 +106,61 @@ def given(call: Call, tellers: Tellers) -> Iterator[Site]:
             yield site
 
 
-def made_before(tree: Tree, node: ast.Name) -> ast.Assign | None:
-    """The statement before, in the same block, that puts into words what a name stands for."""
+def made_before(tree: Tree, node: ast.Name) -> tuple[tuple[Site, ast.expr], ...]:
+    """The statements before, in the same block, that put into words what a name stands for.
+
+    With what each of them puts there: ``parts = [text]``, ``parts.append(text)``, ``line += text``.
+    """
     statement = tree.statement(tree.site(node))
     block = tree.block(statement) if statement is not None else []
     before = block[: block.index(statement)] if statement in block else []
+    found: list[tuple[Site, ast.expr]] = []
     for other in reversed(before):
-        if any(isinstance(n.ctx, (ast.Store, ast.Del)) for n in _named(other, node.id)):
+        more = _added(other, node.id)
+        if more is not None:
+            found.append((tree.site(other), more))
+        elif any(isinstance(n.ctx, (ast.Store, ast.Del)) for n in _named(other, node.id)):
             made = other if isinstance(other, ast.Assign) and len(other.targets) == 1 else None
             alone = made is not None and isinstance(made.targets[0], ast.Name)
-            return made if made is not None and alone and _shows(tree, made, node.id) else None
-    return None
+            if made is None or not alone or not _shows(tree, made, node.id, len(found)):
+                return ()
+            return ((tree.site(made), made.value), *reversed(found))
+    return ()
+
+
+def _added(statement: ast.stmt, name: str) -> ast.expr | None:
+    """What a statement puts behind a text, or into a list: ``line += x``, ``parts.append(x)``."""
+    target: ast.expr
+    if isinstance(statement, ast.AugAssign):
+        target, value = statement.target, statement.value
+        adds = isinstance(statement.op, ast.Add)
+    else:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        method = call.func if isinstance(call, ast.Call) else None
+        if not isinstance(call, ast.Call) or not isinstance(method, ast.Attribute):
+            return None
+        target, value = method.value, call.args[0] if len(call.args) == 1 else call
+        adds = method.attr in ("append", "extend") and len(call.args) == 1 and not call.keywords
+    mine = isinstance(target, ast.Name) and target.id == name
+    return value if adds and mine and not any(True for _ in _named(value, name)) else None
 
 
 def _named(scope: ast.AST, name: str) -> Iterator[ast.Name]:
     return (n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == name)
 
 
-def _shows(tree: Tree, made: ast.Assign, name: str) -> bool:
-    """Whether a value is a text, or a list that is read in one place only: where it is shown."""
+def _shows(tree: Tree, made: ast.Assign, name: str, more: int) -> bool:
+    """Whether a value is a text, or a list that is read in one place only: where it is shown.
+
+    ``more`` statements add to it.
+    """
     if _is_text(made.value):
         return True
     reads = [n for n in _named(tree.function(made), name) if isinstance(n.ctx, ast.Load)]
-    return isinstance(made.value, (ast.List, ast.Tuple, ast.Dict)) and len(reads) == 1
+    added = [n for n in reads if isinstance(tree.parent(n), ast.Attribute)]
+    added = [n for n in added if isinstance(tree.statement(tree.site(n)), ast.Expr)]
+    whole = isinstance(made.value, (ast.List, ast.Tuple, ast.Dict))
+    return whole and len(added) <= more and len(reads) == 1 + len(added)
 
 
 def _is_text(node: ast.expr) -> bool:
@@ -137,8 +169,11 @@ def _is_text(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.Mod) and _is_string(node.left)
     if isinstance(node, ast.Call):
-        return isinstance(node.func, ast.Attribute) and node.func.attr == "format"
-    return isinstance(node, ast.JoinedStr)
+        joins = isinstance(node.func, ast.Attribute) and _is_string(node.func.value)
+        said = isinstance(node.func, ast.Name) and node.func.id == "str"
+        named = isinstance(node.func, ast.Attribute) and node.func.attr == "format"
+        return joins or named or said
+    return _is_string(node)
 
 
 def _is_string(node: ast.expr) -> bool:

@@ -49,7 +49,8 @@ class CheckpointPair:
 class Evidence:
     """``left`` are the paths each run created or changed and that still exist at its end.
 
-    ``batch_factor`` is what verify multiplied the reference's batch size by, ``unread`` names what
+    ``batch_factor`` is what verify multiplied the reference's batch size by, ``of_whole_batches``
+    says that every rank makes all of each batch, for models to divide. ``unread`` names what
     both left and nothing compares, with the reason.
     """
 
@@ -64,3 +65,4 @@ class Evidence:
     checkpoints: tuple[CheckpointPair, ...] = ()
     findings: tuple[Finding, ...] = ()  # of `check` in the distributed program
     batch_factor: int = 1
+    of_whole_batches: bool = False

@@ -54,6 +54,7 @@ def gather(
         checkpoints=saved,
         findings=lint_scripts(many.resolve(), [script.resolve()], {}).findings,
         batch_factor=factor,
+        of_whole_batches=pair.of_whole_batches,
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddpify import pipeline, write
 from ddpify.facts.model import Status
+from ddpify.names import HEADER_PREFIX, OF_MODELS
 from ddpify.outcome import Outcome
 from ddpify.project import project_root
 from ddpify.settings import Settings
@@ -30,6 +31,14 @@ class Pair:
     distributed: Path
     baseline: str
     migration: Outcome | None = None
+
+    @property
+    def of_whole_batches(self) -> bool:
+        """Whether models divide the batches there, which every rank makes whole and alike."""
+        files = (path for path in self.distributed.rglob("*.py") if path.is_file())
+        texts = (path.read_text("utf-8", errors="replace") for path in files)
+        own = (text for text in texts if not text.startswith(HEADER_PREFIX))
+        return any(f"{OF_MODELS}(" in text for text in own)
 
 
 def pair(options: Options, settings: Settings, workspace: Path) -> Pair:

@@ -99,12 +99,19 @@ class Bench:
         """Run the ranks, then the original in their order, then every check."""
         factor = self.options.nproc if self.settings.batch_size == "per-rank" else 1
         distributed = self._distributed()
-        self._order.write_text(json.dumps(_shuffles(distributed.runs[0])))
+        self._order.write_text(json.dumps(self._shuffles(distributed.runs[0])))
         reference = self._reference(factor)
         ratio = _batch_ratio(reference, distributed)
         if self.options.distributed_only and factor == 1 and ratio == self.options.nproc:
             factor, reference = ratio, self._again(ratio)
         return self._judged(reference, distributed, factor)
+
+    def _shuffles(self, run: RunRecord) -> list[tuple[int, int | None, list[int]]]:
+        known = _shuffles(run)
+        if self.pair.of_whole_batches:  # drawn as by one process, on each rank
+            own = {x.samples for x in run.loaders if x.sampler == "RandomSampler"}
+            known += [(samples, None, []) for samples in sorted(own)]
+        return known
 
     def _reference(self, factor: int) -> Job:
         order = ("--global-order", str(self.options.nproc), "--order", str(self._order))

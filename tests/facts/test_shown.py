@@ -68,6 +68,10 @@ TEXTS = {
     "a text for a function": 'text = f"{loss.item():.3f}"\nshow(text)',
     "through two functions": 'pass_on("%f" % loss.item())',
     "entries of what is given": 'show_all([("loss", f"{loss.item()}")])',
+    "a list that is joined": (
+        'parts = ["a"]\nparts.append("%f" % loss.item())\nprint(" ".join(parts))'
+    ),
+    "a text that grows": 'line = "a"\nline += f" {loss.item()}"\nprint(line)',
     "entries of a list made before": 'rows = [("loss", f"{loss.item()}")]\nshow_all(rows)',
 }
 
@@ -210,13 +214,13 @@ BY_OTHERS = {
 
 
 @pytest.mark.parametrize("body", BY_OTHERS.values(), ids=BY_OTHERS)
-def test_meters_that_another_object_shows_are_named(body: str, tmp_path: Path) -> None:
+def test_meters_that_another_object_shows_are_found(body: str, tmp_path: Path) -> None:
     text = BOARD.format(body=indent(body, " " * 8))
     step = "    loss.backward()\n    meter.update(loss.item(), len(y))\n    table.display()"
     facts = facts_of(
         text + "table = Board([meter])\n" + PROGRAM.format(body=step, end=""), tmp_path
     )
-    assert [part.how for _, parts in facts.sinks for part in parts] == [""]
+    assert [part for _, parts in facts.sinks for part in parts] != []
 
 
 def test_a_meter_in_a_formatted_text(tmp_path: Path) -> None:
@@ -225,3 +229,59 @@ def test_a_meter_in_a_formatted_text(tmp_path: Path) -> None:
     assert {(p.text, p.how) for _, parts in facts.sinks for p in parts} == {
         ("meter", "global_meter")
     }
+
+
+WHOLE = {
+    "in place": ("", 'print(f"{meter}")', "meter"),
+    "a text of it": ("", 'print("a " + str(meter))', "meter"),
+    "of a dict": ("", 'print(" ".join(f"{k} {m.avg}" for k, m in meters.items()))', "meters"),
+    "by name": ("", 'print("%s" % meters["loss"])', 'meters["loss"]'),
+    "in turn": ("", "print(*[str(one) for one in (meter,)])", "meter"),
+    "by an object": ("progress = Progress([meter])\n", "progress.display()", "self.meters"),
+}
+PROGRESS = """
+class Progress:
+    def __init__(self, meters):
+        self.meters = meters
+    def display(self):
+        entries = ["a"]
+        entries += [str(meter) for meter in self.meters]
+        print(" ".join(entries))
+"""
+
+
+@pytest.mark.parametrize(("before", "shows", "text"), WHOLE.values(), ids=WHOLE)
+def test_meters_that_are_shown_whole(before: str, shows: str, text: str, tmp_path: Path) -> None:
+    body = f"    loss.backward()\n    meter.update(loss.item(), len(y))\n    {shows}"
+    made = METER + 'meters = {"loss": meter}\n' + PROGRESS + before
+    facts = facts_of(made + PROGRAM.format(body=body, end=""), tmp_path)
+    assert {(part.text, part.how) for _, parts in facts.sinks for part in parts} == {
+        (text, "global_meter")
+    }
+
+
+OTHERS = """
+class Window:
+    def __init__(self):
+        self.numbers = []
+    def update(self, number):
+        self.numbers.append(number)
+    def __str__(self):
+        return str(self.numbers[-1])
+window = Window()
+"""
+
+
+@pytest.mark.parametrize("shows", ["print(window)", 'print("a", str(window))'])
+def test_an_object_that_nobody_can_combine_is_named_after_the_loop(
+    shows: str, tmp_path: Path
+) -> None:
+    body = "    loss.backward()\n    window.update(loss.item())"
+    facts = facts_of(OTHERS + PROGRAM.format(body=body, end=shows), tmp_path)
+    assert ("window", "") in {(p.text, p.how) for _, parts in facts.sinks for p in parts}
+
+
+def test_what_a_star_gives_is_shown(tmp_path: Path) -> None:
+    end = 'print("{} {}".format(*(sums[:2] / sums[2]).tolist()))'
+    body = "loss.backward()\nsums = torch.tensor([loss.item(), right.item(), len(x)])"
+    assert shown(tmp_path, body, end) == {("sums", "")}

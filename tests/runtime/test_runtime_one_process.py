@@ -73,6 +73,7 @@ SAME: list[Any] = [
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
     pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),
     pytest.param(lambda: ddp.whole_loader(LOADER), LOADER, id="whole_loader"),
+    pytest.param(lambda: ddp.new_pass(LOADER), LOADER, id="new_pass"),
     pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
     pytest.param(lambda: ddp.is_main_process(), True, id="is_main_process"),
     pytest.param(lambda: ddp.setup_distributed(), None, id="setup_distributed"),

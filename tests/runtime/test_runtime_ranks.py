@@ -140,6 +140,8 @@ def test_meters(job: Job) -> None:
     for seen in job["meters"]:
         assert seen["loss"] == [10.0 * count, count]
         assert seen["averages"] == [10.0 if count else 0.0, 0.0, 0.5, 1.5]
+        assert seen["shown"] == (10.0 if count else 0.0)
+        assert seen["kept"]
 
 
 def test_broadcast_gives_every_rank_the_object_of_rank_0(job: Job) -> None:
@@ -164,6 +166,15 @@ def test_the_training_sampler_deals_every_sample_once_but_for_the_announced_repe
     )
     warned = [seen["warnings"] for seen in job["sampling"]]
     assert warned == [[text] if repeats and rank == 0 else [] for rank in range(job.size)]
+
+
+def test_each_pass_that_begins_within_an_epoch_has_an_order_of_its_own(job: Job) -> None:
+    orders = [seen["epochs"][-1] for seen in job["sampling"]], *(
+        [seen["again"][number] for seen in job["sampling"]] for number in range(2)
+    )
+    assert all(one != other for i, one in enumerate(orders) for other in orders[:i])
+    for shares in orders:
+        assert {index for share in shares for index in share} == set(range(10))
 
 
 def test_two_loaders_in_step_do_not_pair_the_same_samples(job: Job) -> None:

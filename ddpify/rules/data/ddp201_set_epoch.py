@@ -11,11 +11,12 @@ from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Thing
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.data.derived import is_undivided
 from ddpify.rules.data.epochs import fix as fix_of
 from ddpify.rules.data.epochs import repeated
-from ddpify.rules.edits import once, proof
+from ddpify.rules.data.restarts import restarts
+from ddpify.rules.edits import edit, once, proof
 from ddpify.rules.examples import (
     BY_HAND,
     CORRECT,
@@ -29,6 +30,7 @@ from ddpify.rules.examples import (
 )
 from ddpify.rules.shared.telling import before_iter, in_generator, is_told, tell
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 SAMPLER = "ddpify.runtime.distributed_sampler"
 
@@ -82,6 +84,29 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
     yield from _begun_again(facts)
     yield from _without_end(facts)
+    yield from _within_an_epoch(facts, settings)
+
+
+def _within_an_epoch(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """``except StopIteration: batches = iter(loader)`` in an epoch of another loader."""
+    for site, loaders in _by_place(restarts(facts)).items():
+        if any(map(_shuffles, loaders)) and not all(_is_drawn(facts, t, settings) for t in loaders):
+            yield Finding(
+                "DDP201",
+                site,
+                "the sampler is told the epoch alone: begun again in it, it shuffles as before",
+                Severity.ERROR,
+                (edit(facts, How.REPLACE, site, "new_pass({})"),),
+                because=proof(tuple(loaders)),
+            )
+
+
+def _by_place(pairs: Iterable[tuple[Site, Thing]]) -> dict[Site, list[Thing]]:
+    """The loaders by place."""
+    found: dict[Site, list[Thing]] = {}
+    for site, loader in pairs:
+        found.setdefault(site, []).append(loader)
+    return found
 
 
 def _is_drawn(facts: Facts, loader: Thing, settings: Settings) -> bool:

@@ -122,4 +122,25 @@ def _self_contained(tree: Tree, node: ast.With) -> bool:
     bound = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     if any(changes(n, bound) for n in inner):
         return False
-    return not any(tree.read_after(node, name) for name in bound)
+    names = (n for n in ast.walk(node.items[0]) if isinstance(n, ast.Name))
+    own = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    return not any(tree.read_after(node, name) for name in bound) and not any(
+        _is_asked_later(tree, node, name) for name in own
+    )
+
+
+def _is_asked_later(tree: Tree, node: ast.With, name: str) -> bool:
+    """``f.close()`` below the block, where no other one calls its file ``f``."""
+    end = tree.site(node.body[-1])
+    reads = (n for n in tree.reads(tree.function(node), name) if end < tree.site(n))
+    again = [n for n in reads if not tree.site(n).within(end) and not _is_bound_by(tree, n, name)]
+    return bool(again) and tree.read_after(node, name)
+
+
+def _is_bound_by(tree: Tree, node: ast.AST, name: str) -> bool:
+    """Whether a block around it opens what it calls so."""
+    blocks = (above for above in tree.ancestors(node) if isinstance(above, ast.With))
+    bound = (n for block in blocks for item in block.items for n in ast.walk(item))
+    return any(
+        isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and n.id == name for n in bound
+    )

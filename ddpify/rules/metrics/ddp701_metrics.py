@@ -7,7 +7,9 @@ from dataclasses import replace
 from textwrap import indent
 
 from ddpify.facts.events import LoopEnd
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.model import Facts
+from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
@@ -98,8 +100,16 @@ def _lines(end: LoopEnd) -> list[str]:
             lines.append(f"{joined} = {how}({joined})")
     lines += [f"{name}[:] = reduce_mean({name})" for name in end.numbers]
     if end.meters:
-        lines.append(f"reduce_meter({', '.join(end.meters)})")
+        lines.append(f"reduce_meter({', '.join(_each(end, name) for name in end.meters)})")
     return ["\n".join(lines)] if lines else []
+
+
+def _each(end: LoopEnd, meters: str) -> str:
+    """``*meters.values()`` of a dict of them."""
+    value = end.loop.frame.lookup(meters)
+    if value is None or not value.of(*CONTAINERS):
+        return meters
+    return f"*{meters}.values()" if value.of(Kind.DICT) else f"*{meters}"
 
 
 def _after(facts: Facts, end: LoopEnd, code: str) -> Edit:

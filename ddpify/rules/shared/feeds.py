@@ -9,7 +9,7 @@ from ddpify.names import OF_MODELS, OWN
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.origins import IDENTITY
-from ddpify.ranks.passes import loaders_in
+from ddpify.ranks.passes import iterated, loaders_in
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread, text
 
@@ -52,7 +52,11 @@ def _trained(run: Run) -> set[RankThing]:
 
 
 def _is_iterated_by_hand(run: Run, loader: RankThing) -> bool:
-    return any(c.args and loader in loaders_in(c.args[0]) for c in run.named("builtins.iter"))
+    """By ``iter(loader)``, or in a generator of the project's own: ``for x in loader: yield x``."""
+    if any(c.args and loader in loaders_in(c.args[0]) for c in run.named("builtins.iter")):
+        return True
+    over = (loop.node for loop in run.loops if loader in iterated(loop))
+    return any(isinstance(n, ast.Yield | ast.YieldFrom) for node in over for n in ast.walk(node))
 
 
 def argument(loader: RankThing, position: int, keyword: str) -> RankValue | None:

@@ -127,11 +127,28 @@ def tell(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[
         told = dict.fromkeys(name for name in names if name is not None)
         return by_passes(facts, loop.epoch.site, loop.epoch.body, tuple(told))
     placed = [_at_epoch_head(facts, loop, loader) for loader in loaders]
+    if None not in placed and (outer := _repeats(facts, loop, loaders)) is not None:
+        names = [_name_of(loop.epoch.frame, loader, loop.loaders) for loader in loaders]
+        told = dict.fromkeys(name for name in names if name is not None)
+        return by_passes(facts, outer, loop.epoch.body, tuple(told))
     if None in placed:  # a round may make one of them: told once it has
         placed = [_before_batches(facts, loop, loader) for loader in loaders]
     if None in placed:
         return ()
     return tuple(dict.fromkeys(one for edits in placed for one in edits or ()))
+
+
+def _repeats(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> Site | None:
+    """The outermost loop of this function that has all epochs again, and counts them alike."""
+    assert loop.epoch is not None
+    outer, found = loop.epoch.parent, None
+    while outer is not None and outer.frame is loop.epoch.frame:
+        if any(_made_inside(outer, one) for one in loaders) or loaders_in(outer.over):
+            break
+        if isinstance(facts.tree(outer.site).statement(outer.site), ast.For):
+            found = outer.site
+        outer = outer.parent
+    return found
 
 
 def _at_epoch_head(facts: Facts, loop: TrainingLoop, loader: Thing) -> tuple[Edit, ...] | None:

@@ -82,7 +82,12 @@ class Comparison:
         stopped = any(run.status == "stopped" for run in (self.one, *self.ranks))
         count = max(map(len, every)) if self.finished and not stopped else self.common_steps
         rows = ([w[i] if i < len(w) else Counter() for w in every] for i in range(count))
-        return tuple((row[0], tuple(row[1:])) for row in rows)
+        return tuple((row[0], self._divided(row[1:])) for row in rows)
+
+    def _divided(self, shares: Sequence[Samples]) -> tuple[Samples, ...]:
+        """What ranks train on: of a batch that all of them make whole, models do each its rows."""
+        whole = self.evidence.of_whole_batches and all(share == shares[0] for share in shares)
+        return (shares[0], *(Counter() for _ in shares[1:])) if whole else tuple(shares)
 
     @cached_property
     def wrong_window(self) -> int | None:

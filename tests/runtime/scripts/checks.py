@@ -167,7 +167,10 @@ def meters() -> Any:
     computed = Computed()
     metrics.reduce_meter(loss, empty, tensor, computed)
     averages = [loss.avg, empty.avg, float(tensor.avg), computed.avg]
-    return {"loss": [loss.sum, loss.count], "averages": averages}
+    own = SimpleNamespace(sum=10.0 * rank, count=rank, avg=0.0, val=rank)
+    shown = metrics.global_meter({"list": [own]})["list"][0]
+    kept = [own.sum, own.val] == [10.0 * rank, rank]
+    return {"loss": [loss.sum, loss.count], "averages": averages, "shown": shown.avg, "kept": kept}
 
 
 def objects() -> Any:
@@ -189,11 +192,13 @@ def sampling() -> Any:
     for epoch in range(2):
         ddp.begin_epoch(loader, epoch)
         epochs.append([int(i) for (batch,) in loader for i in batch])
+    again = [[int(i) for (batch,) in ddp.new_pass(loader) for i in batch] for _ in range(2)]
     other = ddp.distributed_sampler(data, shuffle=True)
     other.set_epoch(epoch)
     torch.set_rng_state(kept)
     return {
         "epochs": epochs,
+        "again": again,
         "beside": list(other),
         "in order": list(ddp.distributed_sampler(range(6), shuffle=False)),
         "dropped": list(ddp.distributed_sampler(data, shuffle=False, drop_last=True)),
