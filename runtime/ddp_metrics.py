@@ -534,7 +534,10 @@ def _check_rows(module: nn.Module, args: Any, kwargs: Any) -> None:
     for all_of_them, some_of_them in [] if drawn else zip(*found, strict=True):
         rows = all_of_them[-len(some_of_them) :]
         alike = rows.shape == some_of_them.shape and torch.allclose(
-            rows.float(), some_of_them.float(), rtol=1e-2, atol=1e-2 * float(rows.abs().max())
+            rows.float(),
+            some_of_them.float(),
+            rtol=1e-2,
+            atol=1e-2 * float(rows.float().abs().max()),
         )
         if not alike:
             raise ValueError(f"{type(module).__name__} does not compute its samples one by one")
