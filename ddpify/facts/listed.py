@@ -118,6 +118,9 @@ class _Shapes:
     depth: int
     top: bool = False  # the forward that the program calls
     asked: set[str] = field(default_factory=set)
+    known: dict[object, OutputShape] = field(default_factory=dict)  # what calls give, of all
+    named: dict[str, OutputShape] = field(default_factory=dict)
+    cut: set[str] = field(default_factory=set)  # names that were asked for inside of themselves
     text: MethodText = field(init=False)
     callees: Callees = field(init=False)
     parameters: set[str] = field(init=False)
@@ -158,7 +161,18 @@ class _Shapes:
         if name in self.given:
             return self.given[name]
         if name in self.asked:  # made of itself
+            self.cut.add(name)
             return TENSOR
+        if name in self.named:
+            return self.named[name]
+        made = self._made(name)
+        self.cut.discard(name)
+        if not self.cut:  # else it goes by where the question came from
+            self.named[name] = made
+        return made
+
+    def _made(self, name: str) -> OutputShape:
+        """What a name is bound to, in all places, and what is put into it."""
         self.asked.add(name)
         shapes = [self.shape(value) for value in self.text.bound.get(name, ())]
         shapes += [self.shape(over).entry for over in self.text.turns.get(name, ())]
@@ -294,5 +308,9 @@ class _Shapes:
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args)]
         names = names[1:] if target.owner is not None else names
         given = {name: self.shape(arg) for name, arg in zip(names, at.args, strict=False)}
-        inner = _Shapes(target, given, self.depth - 1)
-        return joined(inner.shape(value) for value in inner.text.returned if value is not None)
+        key = (target, tuple(given.items()), self.depth)
+        if key not in self.known:
+            inner = _Shapes(target, given, self.depth - 1, known=self.known)
+            shapes = [inner.shape(value) for value in inner.text.returned if value is not None]
+            self.known[key] = joined(shapes)
+        return self.known[key]
