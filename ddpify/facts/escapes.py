@@ -173,14 +173,28 @@ def _callbacks(call: Call, trained: _Trained, entered: Set[object]) -> Iterator[
     Not ``net.apply(initialized)`` and ``filter(asked, …)``: these call it there and then.
     """
     understood = call.receiver is not None and call.receiver.of(*UNDERSTOOD)
+    of_number = call.name.startswith("torch.optim.lr_scheduler.")  # which gives one, too
     if understood or call.name in ("builtins.filter", "builtins.map"):
         return
     seen = {*entered, *(thing.ref for thing in followed(call))}
     for value, site in _given(call):
         for thing in value.things:
             unseen = isinstance(thing.ref, FunctionInfo) and thing.ref not in seen
+            if of_number and _measures(thing, trained):
+                continue
             if unseen and trained.kind_in(one(thing)) is not None:
                 yield Escape(site, Kind.FUNCTION, call.name.lstrip("."), Danger.CALLBACK)
+
+
+def _measures(thing: Thing, trained: _Trained) -> bool:
+    """Whether a function asks nothing but lengths: ``lambda step: step / len(loader)``."""
+    if not isinstance(thing.ref, FunctionInfo) or thing.receiver is not None:
+        return False
+    nodes = list(ast.walk(thing.ref.node))
+    lengths = [n.args for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == "len"]
+    measured = {id(argument) for arguments in lengths for argument in arguments}
+    others = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in measured}
+    return not any(trained.kind_in(value) for value in _taken(thing.ref, others))
 
 
 def _given(call: Call) -> Iterator[tuple[Value, Site]]:
@@ -304,6 +318,9 @@ def _parts(thing: Thing) -> tuple[Value, ...]:
 
 def _closed_over(info: FunctionInfo) -> tuple[Value, ...]:
     """What a function takes from around it."""
-    names = {node.id for node in ast.walk(info.node) if isinstance(node, ast.Name)}
+    return _taken(info, {node.id for node in ast.walk(info.node) if isinstance(node, ast.Name)})
+
+
+def _taken(info: FunctionInfo, names: set[str]) -> tuple[Value, ...]:
     around = info.closure.lookup if info.closure is not None else info.module.globals.get
     return tuple(value for value in map(around, sorted(names)) if value is not None)

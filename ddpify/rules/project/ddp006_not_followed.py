@@ -106,6 +106,16 @@ RULE = Rule(
             ("import argparse\n", "import argparse\nimport importlib\n"),
             (_STEP, f"            importlib.import_module(opt.ema).update(net)  # DDP006\n{_STEP}"),
         ),
+        changed(
+            SINGLE,
+            (
+                _ROUNDS,
+                "    decay = torch.optim.lr_scheduler.LambdaLR(\n"
+                "        adam, lambda step: 1 - net[0].bias.mean().item()  # DDP006\n"
+                f"    )\n{_ROUNDS}",
+            ),
+            (_STEP, f"{_STEP}            decay.step()\n"),
+        ),
         changed(SINGLE, (_ROUNDS, f"{_HOOK}        return made * len(net)\n{_HOOKED}{_ROUNDS}")),
         changed(  # what a hook keeps may be anything
             SINGLE,
@@ -128,6 +138,15 @@ RULE = Rule(
             (_PRINTED, f"        thop.profile(net, (signal,))\n{_PRINTED}"),
         ),
         changed(SINGLE, _HIDDEN, ("    torch.manual_seed(7)\n", "    extra.seed(7)\n")),
+        changed(  # it asks for a length alone
+            SINGLE,
+            (
+                _ROUNDS,
+                "    decay = torch.optim.lr_scheduler.LambdaLR(\n"
+                f"        adam, lambda step: 1 - step / (5 * len(fitting))\n    )\n{_ROUNDS}",
+            ),
+            (_STEP, f"{_STEP}            decay.step()\n"),
+        ),
         changed(
             SINGLE,
             ("def main():\n", "def clip(net):\n    net.zero_grad()\n\n\ndef main():\n"),
