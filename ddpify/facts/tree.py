@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import takewhile
 
 from ddpify.source import Site, Source, Span
 
@@ -89,6 +90,13 @@ class Tree:
             if isinstance(above, (*FUNCTIONS, ast.Module)):
                 return above
         return self.module
+
+    def handles(self, site: Site) -> bool:
+        """Whether the statement at ``site`` stands in an ``except`` of its function."""
+        node = self.statement(site)
+        above = self.ancestors(node) if node is not None else ()
+        within = takewhile(lambda one: not isinstance(one, FUNCTIONS), above)
+        return any(isinstance(one, ast.ExceptHandler) for one in within)
 
     def block(self, node: ast.stmt) -> list[ast.stmt]:
         """The statements of the block that ``node`` is one of."""

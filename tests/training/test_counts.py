@@ -282,7 +282,7 @@ def collate(samples):
 
 def main():
     torch.manual_seed(0)
-    loader = DataLoader(Pictures(), batch_size=16, collate_fn=collate)
+    loader = DataLoader(Pictures(), batch_size=16, shuffle=True, collate_fn=collate)
     model, of_boxes = Finder(), BoxLoss()
     weigh = nn.CrossEntropyLoss(torch.tensor([1.0, 2.0, 0.5, 1.0, 3.0]), ignore_index=-1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.02)

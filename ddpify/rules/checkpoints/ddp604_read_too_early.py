@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from itertools import takewhile
 
@@ -65,7 +64,7 @@ def _listed(facts: Facts) -> Iterable[Finding]:
         ]
         if not writes or where.one_rank() or where.statement in done:
             continue
-        if _handles(facts, where.statement):
+        if facts.tree(where.statement).handles(where.statement):
             continue  # rank 0 alone comes there: what it makes was there already
         done.add(where.statement)
         yield Finding(
@@ -77,16 +76,6 @@ def _listed(facts: Facts) -> Iterable[Finding]:
             "let all ranks wait (barrier) before they look",
             because=((writes[-1].site, "written here by rank 0 alone"),),
         )
-
-
-def _handles(facts: Facts, statement: Site) -> bool:
-    """Whether a statement stands in an ``except``."""
-    tree = facts.tree(statement)
-    node = tree.statement(statement)
-    above = takewhile(
-        lambda a: not isinstance(a, ast.FunctionDef), tree.ancestors(node) if node else ()
-    )
-    return any(isinstance(one, ast.ExceptHandler) for one in above)
 
 
 def _fillings(facts: Facts, look: Call) -> list[Call]:

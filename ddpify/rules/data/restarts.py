@@ -54,12 +54,7 @@ def _again(facts: Facts, call: Call, epoch: Site) -> bool:
     loops = [loop.site for loop in call.where.loops()]
     if epoch not in loops:
         return False
-    tree = facts.tree(call.site)
-    node = tree.statement(call.site)
-    handled = node is not None and any(
-        isinstance(above, ast.ExceptHandler) for above in tree.ancestors(node)
-    )
-    return handled or loops[0] != epoch
+    return facts.tree(call.site).handles(call.site) or loops[0] != epoch
 
 
 def _endless(tree: Tree) -> Iterator[ast.expr]:

@@ -96,10 +96,7 @@ def _retries(facts: Facts) -> Iterable[Finding]:
     """Training again in an except handler: the rank that failed would be alone in it."""
     for loop in facts.training:
         for site in loop.backward.where.stack:
-            tree = facts.tree(site)
-            node = tree.statement(site)
-            above = tree.ancestors(node) if node is not None else ()
-            if any(isinstance(a, ast.ExceptHandler) for a in above):
+            if facts.tree(site).handles(site):
                 yield Finding(
                     "DDP404",
                     site,
