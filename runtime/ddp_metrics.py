@@ -479,8 +479,8 @@ def split_batches(model: M) -> M:
 
     As nn.DataParallel, it gives all ranks the outputs for the whole batch, with gradient. Every
     rank has to make the same batches, and to compute the same loss of them. Without gradient
-    each rank computes all rows. Inputs and outputs need the samples on their first axis
-    (*collective*: each call that records gradients).
+    each rank computes all rows. Inputs need the samples on their first axis; where outputs have
+    them is tried out in the first call (*collective*: each call that records gradients).
     """
     if isinstance(model, DistributedDataParallel):
         model.__class__ = _OfWholeBatches  # type: ignore[assignment]  # a copy is one, too
@@ -500,13 +500,21 @@ class _OfWholeBatches(DistributedDataParallel):
         if min(sizes) < 2:  # too few rows, for batch norm at least: each computes all
             return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
         if self.calls == 1:
-            _check_rows(self.module, args, kwargs)
+            self.places = _places(self.module, args, kwargs)
             sizes = _unlike(sizes)
         own = slice(sum(sizes[: get_rank()]), sum(sizes[: get_rank() + 1]))
         args, kwargs = _each_tensor((args, kwargs), lambda whole: _own_rows(whole, own, sizes))
         with _draws_of(self.calls * get_world_size() + get_rank()):
             outputs = super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
-        return _each_tensor(outputs, lambda rows: _all_rows(rows, sizes), of_model=True)
+        made: list[torch.Tensor] = []
+        _each_tensor(outputs, made.append, of_model=True)
+        alike = len(made) == len(self.places)  # else it gives others than at first
+        places = iter(self.places if alike else [_FIRST] * len(made))
+        return _each_tensor(outputs, lambda rows: _placed(rows, sizes, next(places)), of_model=True)
+
+
+_Place = tuple[int, int, int]  # the axis of samples, blocks of them along it, entries of each
+_FIRST = (0, 1, 1)
 
 
 @contextlib.contextmanager
@@ -518,29 +526,67 @@ def _draws_of(number: int) -> Iterator[None]:
 
 
 @torch.no_grad()
-def _check_rows(module: nn.Module, args: Any, kwargs: Any) -> None:
-    """Raise where the outputs for the second half of a batch are not those for all of it."""
+def _places(module: nn.Module, args: Any, kwargs: Any) -> list[_Place | None]:
+    """Where each output has its samples, by those for the second half of a batch.
+
+    None is one that is the same for all. Raises where a half's outputs are not those for all of it.
+    """
     found: list[list[torch.Tensor]] = [[], []]
+    lengths: list[int] = []
     try:
         halves = _each_tensor((args, kwargs), lambda whole: whole[len(whole) // 2 :])
         for outputs, given in zip(found, ((args, kwargs), halves), strict=True):
+            _each_tensor(given, lambda part: lengths.append(len(part)))
             with _draws_of(0):
                 before = torch.get_rng_state()
                 made = copy.deepcopy(module).eval()(*given[0], **given[1])  # which keeps its state
-                drawn = not torch.equal(before, torch.get_rng_state())
-            _each_tensor(made, outputs.append)
+                if not torch.equal(before, torch.get_rng_state()):
+                    return []
+            _each_tensor(made, outputs.append, of_model=True)
     except Exception:  # it does not run so, in eval mode perhaps: nothing is said
-        drawn = True
-    for all_of_them, some_of_them in [] if drawn else zip(*found, strict=True):
-        rows = all_of_them[-len(some_of_them) :]
-        alike = rows.shape == some_of_them.shape and torch.allclose(
-            rows.float(),
-            some_of_them.float(),
-            rtol=1e-2,
-            atol=1e-2 * float(rows.float().abs().max()),
-        )
-        if not alike:
-            raise ValueError(f"{type(module).__name__} does not compute its samples one by one")
+        return []
+    name = type(module).__name__
+    if len(found[0]) != len(found[1]):
+        raise ValueError(f"{name} gives {len(found[0])} outputs, {len(found[1])} for less samples")
+    pairs = zip(*found, strict=True)
+    return [_place(whole, some, lengths[0], lengths[-1], name) for whole, some in pairs]
+
+
+def _place(
+    whole: torch.Tensor, some: torch.Tensor, rows: int, last: int, name: str
+) -> _Place | None:
+    if whole.ndim and whole.shape == some.shape and torch.equal(whole, some):
+        return None
+    for axis, size in enumerate(whole.shape):
+        often = size // rows
+        if often and some.ndim == whole.ndim and some.shape[axis] == often * last:
+            for blocks in sorted({1, often}) if often * rows == size else ():
+                place = (axis, blocks, often // blocks)
+                of_last = _samples_first(whole, place, rows)[-last:].float()
+                largest = float(of_last.abs().max())
+                found = _samples_first(some, place, last).float()
+                if found.shape == of_last.shape and torch.allclose(
+                    of_last, found, rtol=1e-2, atol=1e-2 * largest
+                ):
+                    return place
+    raise ValueError(f"{name} does not compute its samples one by one")
+
+
+def _samples_first(tensor: torch.Tensor, place: _Place, rows: int) -> torch.Tensor:
+    axis, blocks, each = place
+    shape = *tensor.shape[:axis], blocks, rows, each, *tensor.shape[axis + 1 :]
+    return tensor.reshape(shape).movedim(axis + 1, 0)
+
+
+def _placed(part: torch.Tensor, sizes: list[int], place: _Place | None) -> torch.Tensor:
+    """The output of all ranks, of the part of it that is of this one's rows."""
+    if place is None:
+        return _same(part)
+    (axis, blocks, each), own = place, sizes[get_rank()]
+    if part.ndim <= axis or part.shape[axis] != blocks * own * each:
+        raise ValueError(f"an output of {tuple(part.shape)} has no row for each of {own} samples")
+    whole: torch.Tensor = _all_rows(_samples_first(part, place, own), sizes)
+    return whole.movedim(0, axis + 1).flatten(axis, axis + 2)
 
 
 def _unlike(sizes: list[int]) -> list[int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from ddpify.facts.bodies import Block, stored
 from ddpify.facts.details import call_that_made
@@ -32,6 +33,8 @@ _FLATTEN, _SEQUENTIAL = "torch.nn.Flatten", "torch.nn.Sequential"
 _PLAIN = (*POINTWISE, *(f"torch.nn.{n}" for n in "ReLU LeakyReLU Tanh Sigmoid GELU ELU".split()))
 _PACKS = "torch.nn.utils.rnn.pack_padded_sequence"
 DEPTH = 4
+Axes = tuple[int, ...]
+WHOLE: Axes = tuple(range(8))
 
 
 def axes_of(tree: Tree, forwards: Sequence[Forward], names: Collection[str]) -> set[int]:
@@ -94,7 +97,7 @@ def taken(model: Thing, given: Collection[int], depth: int) -> set[int]:
     if isinstance(info.node, ast.Lambda):
         return set()
     names = [each.arg for each in (*info.node.args.posonlyargs, *info.node.args.args)]
-    alike = {names[i + 1]: True for i in given if i + 1 < len(names)}
+    alike = {names[i + 1]: WHOLE for i in given if i + 1 < len(names)}
     reader = _Forward(model, info, names[0] if names else "", alike, depth)
     reader.read(info.node.body)
     return reader.found
@@ -122,13 +125,13 @@ def _of_layer(layer: Thing, depth: int) -> set[int]:
 class _Forward:
     """A ``forward``, statement by statement, as far as it is known where its input's axes are.
 
-    ``alike`` are names of tensors with the axes of the input: True all, False the first at least.
+    ``alike`` are names of tensors made of the input, each with the axes of it that its own are.
     """
 
     model: Thing
     info: FunctionInfo
     owner: str
-    alike: dict[str, bool]
+    alike: dict[str, Axes]
     depth: int
     found: set[int] = field(default_factory=set)
 
@@ -154,7 +157,7 @@ class _Forward:
     def _meet(self, call: ast.Call) -> None:
         """Note along which axis a call takes its tensor's samples."""
         kept = self._state(call.args[0]) if call.args else None
-        whole = [i for i, one in enumerate(call.args) if self._state(one)]
+        whole = [i for i, one in enumerate(call.args) if self._state(one) == WHOLE]
         axes: set[int] = set()
         if _flattens(call) and self._state(_subject(call)) is not None:
             axes = {0}
@@ -165,16 +168,18 @@ class _Forward:
         elif kept is not None:
             of_each = [taken(one, whole or {0}, self.depth - 1) for one in self._layers(call)]
             axes = of_each[0] if of_each and all(one == of_each[0] for one in of_each) else set()
-        self.found |= axes if kept or kept is None else axes & {0}
+        kept = WHOLE if kept is None else kept
+        self.found |= {kept[axis] for axis in axes if axis < len(kept)}
 
-    def _state(self, node: ast.expr) -> bool | None:
-        """Whether all axes are those of the input, or (False) the first; None where it is open."""
+    def _state(self, node: ast.expr) -> Axes | None:
+        """Which axes of the input the first ones of a tensor are; None where it is open."""
         match node:
             case ast.Name(id=name):
                 return self.alike.get(name)
             case ast.Subscript(value=owner, slice=ast.Tuple(elts=[ast.Slice() as first, *_])):
                 whole = not (first.lower or first.upper or first.step)
-                return False if whole and self._state(owner) is not None else None
+                kept = self._state(owner)
+                return kept[:1] if whole and kept is not None else None
             case ast.Call(func=ast.Attribute(value=owner, attr=name), args=given):
                 if layers := self._layers(node):
                     plain = len(given) == 1 and all(one.name in _PLAIN for one in layers)
@@ -184,7 +189,7 @@ class _Forward:
                 if inner is None or name in PLAIN | KEEPS:
                     return inner
                 rest = given[1:] if library else given
-                return False if _leaves_first(name, rest) else None
+                return _moved(inner, name, rest)
         return None
 
     def _layers(self, call: ast.Call) -> tuple[Thing, ...]:
@@ -194,13 +199,28 @@ class _Forward:
         return ()
 
 
-def _leaves_first(name: str, given: Iterable[ast.expr]) -> bool:
-    """``x.permute(0, 2, 1)``, ``x.transpose(1, 2)``, ``x.unsqueeze(1)``."""
-    numbers = [each.value for each in given if isinstance(each, ast.Constant)]
+def _moved(axes: Axes, name: str, given: Sequence[ast.expr]) -> Axes | None:
+    """``x.permute(1, 0, 2)``, ``x.transpose(0, 1)``, ``x.unsqueeze(1)``."""
+    values = [one.value for one in given if isinstance(one, ast.Constant)]
+    numbers = [value for value in values if isinstance(value, int)]
+    if not numbers or len(numbers) < len(given):
+        return None
     if name == "permute":
-        return numbers[:1] == [0]
-    behind = bool(numbers) and all(type(one) is int and one > 0 for one in numbers)
-    return name in ("transpose", "unsqueeze", "squeeze") and behind
+        return _known([axes[n] if 0 <= n < len(axes) else None for n in numbers])
+    if name == "transpose" and len(numbers) == 2 and min(numbers) >= 0:
+        places: list[int | None] = [*axes, *[None] * (1 + max(numbers))]
+        first, second = numbers
+        places[first], places[second] = places[second], places[first]
+        return _known(places)
+    return axes[:1] if name in ("unsqueeze", "squeeze") and min(numbers) > 0 else None
+
+
+def _known(axes: Iterable[int | None]) -> Axes | None:
+    """The axes up to the first that is not known."""
+    return (
+        tuple(one for one in takewhile(lambda one: one is not None, axes) if one is not None)
+        or None
+    )
 
 
 def _flattens(call: ast.Call) -> bool:

@@ -3,8 +3,8 @@
 The last resort of a program: all ranks make the same batches, and the same of what their models
 give for them, as the one process of `nn.DataParallel` did. Nothing but the models' `forward` is
 divided then, so that no loss, number or decision has to be followed. What has to be known is that a
-`forward` makes each sample's output of that sample, along the first axis, and that nothing of its
-inside is looked at elsewhere. ::
+`forward` makes each sample's output of that sample, and that nothing of its inside is looked at
+elsewhere. Where an output has its samples `split_batches` tries out, unless a `forward` draws. ::
 
     net = split_batches(wrap_model(net))   # net(x) is of all samples, on each rank
 """
@@ -19,6 +19,7 @@ from ddpify.facts import hooks, library_losses, roles, whole_forwards
 from ddpify.facts.bodies import loaded, stored
 from ddpify.facts.carrying import carried
 from ddpify.facts.details import OpenLoss
+from ddpify.facts.drawing_models import draws
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.input_axes import parallel_axes
 from ddpify.facts.joining import parts_of
@@ -101,7 +102,8 @@ class _Program:
         whole = [call.result, *(part for one in call.result.things for part in parts_of(one))]
         if any(self._is_number(forward, value, parallel) for value in (*found, *whole)):
             yield call.site, "the model gives a number for all samples"
-        several = bool(result is not None and result.things)
+        tried = not any(map(draws, self._classes()))  # where outputs have samples: at first
+        several = bool(result is not None and result.things) and not tried
         if several and any(_turns(n) for info in self._classes() for n in ast.walk(info.node)):
             yield call.site, "whether each output has a row for each sample is not known"
         if parallel:
@@ -112,7 +114,7 @@ class _Program:
             yield call.site, "along which axis the model takes samples is not known"
         if result is None:
             yield call.site, "the model compares samples, or keeps something of them"
-        elif any(value.axis for value in found):
+        elif any(value.axis for value in found) and not tried:
             yield call.site, "the model moves the axis of samples"
         elif several and self._gives_states() and not all_rows(forward.model, len(call.args)):
             yield call.site, "whether each output has a row for each sample is not known"

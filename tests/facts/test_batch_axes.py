@@ -78,7 +78,7 @@ BY_LAYERS = {
     "rows-first": ("h, _ = self.rows(self.table(x))\nreturn self.own(h)", 0),
     "steps-first": ("h = self.table(x)\nh, _ = self.steps(h)\nreturn self.own(h)", 1),
     "row-by-row": ("return self.out(F.relu(self.table(x)))", 0),
-    "turned": ("h, _ = self.steps(self.table(x).permute(1, 0, 2))\nreturn self.own(h)", None),
+    "turned": ("h, _ = self.steps(self.table(x).permute(1, 0, 2))\nreturn self.own(h)", 0),
     "bound-again": ("x = self.own(x)\nreturn self.conv(x)", None),
     "bound-in-a-branch": ("if size:\n    x = x.t()\nreturn self.conv(x)", None),
     "nobody-knows": (OPEN, None),

@@ -95,7 +95,10 @@ FORWARD = "        return self.body(x)\n"
 REFUSED = {
     "a loss": (FORWARD, "        return self.body(x).mean()\n"),
     "neighbours": (FORWARD, "        x = self.body(x)\n        return x - x.mean(0)\n"),
-    "turned": (FORWARD, "        return self.body(x).transpose(0, 1)\n"),
+    "turned": (  # split_batches tries out which axis: not where it draws
+        FORWARD,
+        "        return nn.functional.dropout(self.body(x)).transpose(0, 1)\n",
+    ),
     "kept inside": (FORWARD, "        self.seen = self.body(x)\n        return self.seen\n"),
     "looked at": ("compare(net(x), y)", "compare(net(x), y) + net.seen.mean()"),
     "a loss beside": (
@@ -118,6 +121,9 @@ REFUSED = {
 }
 
 
+DROPPED = "nn.functional.dropout(self.body(x), 0.1, self.training)"
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -136,6 +142,13 @@ def test_a_model_that_is_more_than_a_function_of_each_row_is_not_split(
     tmp_path: Path, changes: list[tuple[str, str]]
 ) -> None:
     assert migrated(tmp_path, *changes).refusals
+
+
+def test_where_outputs_have_their_samples_is_tried_out(tmp_path: Path) -> None:
+    turned = (FORWARD, "        return self.body(x).transpose(0, 1)\n")
+    told = (turned[0], turned[1].replace("self.body(x)", DROPPED))
+    assert not migrated(tmp_path / "turned", turned).refusals
+    assert not migrated(tmp_path / "told", told).refusals
 
 
 def test_a_model_that_puts_its_rows_back_is_split(tmp_path: Path) -> None:

@@ -422,13 +422,14 @@ def test_models_that_divide_whole_batches_train_as_one_process_does(job: Job) ->
         assert all(seen["one process"])
         assert seen["draws"] == [2 * 12 * 4, True]  # each row its own; all go on as before
         assert seen["rows"] == seen["array"] == "(12, 4)"
+        assert seen["table"] == "(6, 4)"  # which is the same for all samples
+        assert seen["placed"] == [True] * 7
         assert seen["evaluated"] == [5, 4]
 
 
 def test_what_is_not_of_the_samples_is_not_divided(job: Job) -> None:
     told = {
-        "number": "has no row for each of",
-        "table": "has no row for each of",
+        "number": "does not compute its samples one by one",
         "neighbours": "does not compute its samples one by one",
         "two lengths": "which of [5, 12] is the number of samples",
         "own batch": "given different batches",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -57,7 +58,13 @@ class Project:
     def run(self, task: str, out: str, *arguments: str) -> Completed:
         """On two ranks, without the script."""
         script, output = f"main_{task}.py", f"--output-dir={out}"
-        return torchrun(script, 2, *SMALL, *arguments, output, cwd=self.folder, timeout=120)
+        folder = self.folder / out
+        return torchrun(
+            *(script, 2, *SMALL, *arguments, output),
+            cwd=self.folder,
+            timeout=120,
+            before_attempt=lambda: shutil.rmtree(folder, ignore_errors=True),
+        )
 
     def killed(self, out: str, sent: signal.Signals) -> str:
         """Rank 1 of two gets a signal in its second epoch; what the job says when it has ended."""

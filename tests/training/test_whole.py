@@ -13,7 +13,8 @@ from tests.verify.test_hazards import described
 
 pytestmark = [pytest.mark.training, pytest.mark.spread]
 
-# A loss that nobody follows, of pairs in an order that the whole batch gives.
+# A loss that nobody follows, of pairs in an order that the whole batch gives, and a model whose
+# outputs have their samples along the second axis.
 TEXT = """
 import torch
 from torch import nn
@@ -25,14 +26,25 @@ def stack(samples):
     return torch.stack(xs), torch.stack(ys)
 
 
-def compare(rows):
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.LSTM(8, 4)
+
+    def forward(self, x):
+        steps, (last, _) = self.body(x.permute(1, 0, 2))
+        return steps, last
+
+
+def compare(steps, last):
+    rows = steps.square().sum(0) + last[0]
     rows = rows[torch.argsort(rows.norm(dim=1))]
     return (rows[1:] - rows[:-1]).square().sum() / rows.std().clamp(min=0.1)
 
 
 torch.manual_seed(0)
-net = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 4))
-data = TensorDataset(torch.randn(64, 8), torch.randn(64))
+net = Net()
+data = TensorDataset(torch.randn(64, 5, 8), torch.randn(64))
 loader = DataLoader(data, 16, shuffle=True, collate_fn=stack)
 optimizer = torch.optim.LBFGS(net.parameters(), lr=0.01, max_iter=2)
 for epoch in range(2):
@@ -41,7 +53,7 @@ for epoch in range(2):
 
         def closure():
             optimizer.zero_grad()
-            loss = compare(net(x))
+            loss = compare(*net(x))
             loss.backward()
             return loss
 

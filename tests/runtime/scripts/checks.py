@@ -592,6 +592,26 @@ def split(made: Callable[[torch.Tensor], Any], *given: Any) -> str:
     return attempt(lambda: tuple(model(*given).shape))
 
 
+def placed(made: Callable[[torch.Tensor], Any]) -> list[bool]:
+    """Whether outputs and gradients, in the second step, are those of one process."""
+    rows, found = torch.arange(48.0).view(12, 4).sin().double(), []
+    for wrap in (metrics.split_batches, ddp.unwrap):
+        torch.manual_seed(0)
+        model = Along(made).double()
+        model = wrap(ddp.wrap_model(model))
+        for _ in range(2):
+            model.zero_grad()
+            outputs = model(rows)
+            weighed = [part.flatten() @ torch.arange(part.numel()).double() for part in outputs]
+            sum(weighed).square().backward()
+        found.append([*outputs, *(one.grad for one in ddp.unwrap(model).parameters())])
+    return [torch.allclose(a, b, rtol=1e-12) for a, b in zip(*found, strict=True)]
+
+
+def heads_first(x: torch.Tensor) -> torch.Tensor:
+    return x.view(len(x), 2, 2).permute(1, 0, 2).reshape(2 * len(x), 2)
+
+
 def whole_models() -> Any:
     torch.manual_seed(0)
     rows = torch.randn(12, 4)
@@ -609,6 +629,15 @@ def whole_models() -> Any:
         "array": split(lambda x: x, rows, np.arange(12), [1, 2], None, "word"),
         "number": split(lambda x: x.mean(), rows),
         "table": split(lambda x: x.new_ones(6, 4) + 0 * x.sum(), rows),
+        "placed": placed(
+            lambda x: (
+                x.view(len(x), 2, 2).transpose(0, 1),
+                heads_first(x),
+                x.reshape(2 * len(x), 2),
+                torch.ones(6, 4, dtype=x.dtype) * 3,
+                x.t()[None],
+            )
+        ),
         "neighbours": split(lambda x: x.cumsum(0), rows),
         "two lengths": split(lambda x: x, rows, rows[:5]),
         "own batch": split(lambda x: x, rows + ddp.get_rank()),
