@@ -17,6 +17,8 @@ CASES = {
     "written to what a key gives": (f"{READ}book['x'][0] = 1\n", "NullWriter"),
     "read and written": (f"{READ}book['x'] = book['y'][:]\n", ""),
     "handed on": (f"{READ}rows = decode(book)\n", ""),
+    "filled": ("book = open('a.pkl', 'wb+')\npickle.dump([1], book)\n", "NullWriter"),
+    "loaded": ("book = open('a.pkl', 'rb+')\nrows = pickle.load(book)\n", ""),
     "appended to": ("book = open('a.txt', 'a+')\nbook.write('x')\n", "NullWriter"),
 }
 
@@ -24,7 +26,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_file_that_is_opened_for_both(name: str, tmp_path: Path) -> None:
     text, wanted = CASES[name]
-    facts = facts_of(f"import h5py\ndef work(decode):\n{indented(text)}work(float)\n", tmp_path)
+    facts = facts_of(
+        f"import h5py, pickle\ndef work(decode):\n{indented(text)}work(float)\n", tmp_path
+    )
     (finding,) = RULE.check(facts, Settings())
     written = "".join(edit.code for edit in finding.fix)
     assert wanted in written if wanted else not written

@@ -11,13 +11,16 @@ import json
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
+from ddpify.python.writers import FUNCTIONS
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit
+from ddpify.source import Site
 
 WRITES = frozenset(
     """close copy create_dataset create_group flush require_dataset require_group resize seek
     truncate write writelines""".split()
 )
+FILLS = FUNCTIONS.keys() | {"torch.save"}
 
 
 def is_read(facts: Facts, call: Call) -> bool:
@@ -27,7 +30,8 @@ def is_read(facts: Facts, call: Call) -> bool:
 
 def _only_written(facts: Facts, call: Call) -> bool:
     uses = _uses(facts, call)
-    return bool(uses) and all(_writes(*use) for use in uses)
+    names = {made.site: made.name for made in facts.calls}
+    return bool(uses) and all(_writes(*use) or _is_filled(*use, names) for use in uses)
 
 
 def read_only(facts: Facts, call: Call) -> tuple[Edit, ...]:
@@ -74,6 +78,14 @@ def _writes(tree: Tree, node: ast.AST) -> bool:
     if isinstance(above, ast.Subscript) and above.value is node:
         return isinstance(above.ctx, (ast.Store, ast.Del)) or _writes(tree, above)
     return isinstance(above, ast.Attribute) and above.attr in WRITES
+
+
+def _is_filled(tree: Tree, node: ast.AST, names: dict[Site, str]) -> bool:
+    """``torch.save(states, file)``, ``pickle.dump(rows, file)``."""
+    above = tree.parent(node)
+    if not isinstance(above, ast.Call) or node not in above.args:
+        return False
+    return names.get(tree.site(above)) in FILLS
 
 
 def _changes(tree: Tree, node: ast.AST) -> bool:
