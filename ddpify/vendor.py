@@ -40,6 +40,7 @@ _NOTE = "# What this project uses of them; `ddpify migrate` adds what else it co
 _IMPORTED = re.compile(
     r"^[ \t]*(?:from[ \t]+(?=\w)|import[ \t]+)([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE
 )
+_ADDED = re.compile(r"\bsys\.path\.(?:append|insert|extend)\(")
 _RELATIVE = re.compile(r"^[ \t]*from[ \t]+\.", re.MULTILINE)
 
 
@@ -71,7 +72,7 @@ def _common(project: Project) -> tuple[Path, str]:
     """
     home = project.home
     above = _above(project)
-    if above:
+    if above and not _found_late(project):
         folder = min(above, key=lambda path: len(path.parts))
         package, *others = sorted(set(above[folder]))
         # In one of several packages it could make them import each other in a circle.
@@ -101,6 +102,15 @@ def _above(project: Project) -> dict[Path, list[str]]:
             if folder != project.home and project.home.is_relative_to(folder):
                 found.setdefault(folder, []).append(dotted.partition(".")[0])
     return found
+
+
+def _found_late(project: Project) -> bool:
+    """Whether the entry imports modules beside it before it adds folders to look into."""
+    text = _text(project)
+    added = _ADDED.search(text)
+    before = _IMPORTED.findall(text, 0, added.start()) if added is not None else ()
+    files = (project.find(name.strip()) for names in before for name in names.split(","))
+    return any(file is not None and file.is_relative_to(project.home) for file in files)
 
 
 def _text(project: Project) -> str:

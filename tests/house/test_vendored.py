@@ -220,6 +220,16 @@ PLACES = {
         "ddp_utils",
         "ddp_utils.py",
     ),
+    "before the folder above is looked into": (
+        "runs/main.py",
+        {
+            "runs/main.py": "import large, sys\nsys.path.append('..')\nimport sam\n",
+            "runs/large.py": "",
+            "sam.py": "",
+        },
+        "ddp_utils",
+        "runs/ddp_utils.py",
+    ),
     "started with -m": (
         "nets/main.py",
         {"nets/main.py": "from .large import Net", "nets/__init__.py": "", "nets/large.py": ""},
