@@ -495,7 +495,8 @@ class _OfWholeBatches(DistributedDataParallel):
             return self.module(*args, **kwargs)
         tensors: list[Any] = []
         _each_tensor((args, kwargs), tensors.append)
-        sizes = _rows_of_ranks(tensors, next(self.parameters()).device)
+        device = next(self.parameters()).device
+        sizes = _rows_of_ranks(tensors, device)
         self.calls = getattr(self, "calls", 0) + 1
         if min(sizes) < 2:  # too few rows, for batch norm at least: each computes all
             return super().forward(*args, **kwargs)  # type: ignore[no-untyped-call]
@@ -510,7 +511,9 @@ class _OfWholeBatches(DistributedDataParallel):
         _each_tensor(outputs, made.append, of_model=True)
         alike = len(made) == len(self.places)  # else it gives others than at first
         places = iter(self.places if alike else [_FIRST] * len(made))
-        return _each_tensor(outputs, lambda rows: _placed(rows, sizes, next(places)), of_model=True)
+        return _each_tensor(
+            outputs, lambda part: _placed(part, sizes, next(places), device), of_model=True
+        )
 
 
 _Place = tuple[int, int, int]  # the axis of samples, blocks of them along it, entries of each
@@ -549,7 +552,10 @@ def _places(module: nn.Module, args: Any, kwargs: Any) -> list[_Place | None]:
     if len(found[0]) != len(found[1]):
         raise ValueError(f"{name} gives {len(found[0])} outputs, {len(found[1])} for less samples")
     pairs = zip(*found, strict=True)
-    return [_place(whole, some, lengths[0], lengths[-1], name) for whole, some in pairs]
+    return [
+        _place(torch.as_tensor(whole), torch.as_tensor(some), lengths[0], lengths[-1], name)
+        for whole, some in pairs
+    ]
 
 
 def _place(
@@ -578,8 +584,10 @@ def _samples_first(tensor: torch.Tensor, place: _Place, rows: int) -> torch.Tens
     return tensor.reshape(shape).movedim(axis + 1, 0)
 
 
-def _placed(part: torch.Tensor, sizes: list[int], place: _Place | None) -> torch.Tensor:
+def _placed(part: Any, sizes: list[int], place: _Place | None, device: torch.device) -> Any:
     """The output of all ranks, of the part of it that is of this one's rows."""
+    if not isinstance(part, torch.Tensor):  # an array
+        return _placed(torch.as_tensor(part, device=device), sizes, place, device).cpu().numpy()
     if place is None:
         return _same(part)
     (axis, blocks, each), own = place, sizes[get_rank()]

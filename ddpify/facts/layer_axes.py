@@ -168,8 +168,17 @@ class _Forward:
         elif kept is not None:
             of_each = [taken(one, whole or {0}, self.depth - 1) for one in self._layers(call)]
             axes = of_each[0] if of_each and all(one == of_each[0] for one in of_each) else set()
+        self.found |= self._of_state(call)
         kept = WHOLE if kept is None else kept
         self.found |= {kept[axis] for axis in axes if axis < len(kept)}
+
+    def _of_state(self, call: ast.Call) -> set[int]:
+        """``self.rnn(x, hidden)``, ``self.rnn(x, (hidden, cell))``: layers first, then samples."""
+        recurrent = any(one.name in RECURRENT for one in self._layers(call))
+        given = call.args[1] if recurrent and len(call.args) > 1 else None
+        parts = given.elts if isinstance(given, ast.Tuple) else [given] if given else []
+        axes = [self._state(one) for one in parts]
+        return {one[1] for one in axes if one is not None and len(one) > 1}
 
     def _state(self, node: ast.expr) -> Axes | None:
         """Which axes of the input the first ones of a tensor are; None where it is open."""

@@ -12,8 +12,9 @@ elsewhere. Where an output has its samples `split_batches` tries out, unless a `
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from ddpify.facts import hooks, library_losses, roles, whole_forwards
 from ddpify.facts.bodies import loaded, stored
@@ -24,6 +25,7 @@ from ddpify.facts.events import Call, Forward
 from ddpify.facts.input_axes import parallel_axes
 from ddpify.facts.joining import parts_of
 from ddpify.facts.layer_axes import DEPTH, taken
+from ddpify.facts.mixed_states import mixed
 from ddpify.facts.model import Model
 from ddpify.facts.norms import built, makers
 from ddpify.facts.output_numbers import gives_number, reduces
@@ -33,7 +35,7 @@ from ddpify.facts.recurrent import RECURRENT, axis_of
 from ddpify.facts.reordering import reorders
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.sized import sized, whole_shapes
-from ddpify.facts.values import Kind, Measure, Value
+from ddpify.facts.values import UNKNOWN_AXIS, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 Why = tuple[Site, str]
@@ -114,7 +116,7 @@ class _Program:
             yield call.site, "along which axis the model takes samples is not known"
         if result is None:
             yield call.site, "the model compares samples, or keeps something of them"
-        elif any(value.axis for value in found) and not tried:
+        elif any(value.axis if not tried else value.axis == UNKNOWN_AXIS for value in found):
             yield call.site, "the model moves the axis of samples"
         elif several and self._gives_states() and not all_rows(forward.model, len(call.args)):
             yield call.site, "whether each output has a row for each sample is not known"
@@ -128,11 +130,17 @@ class _Program:
         if any(loop.site in self.by_rows for loop in call.where.loops()):
             return True
         values = [*call.args, *call.kwargs.values()]
-        axes = {axis for n in range(len(call.args)) for axis in taken(forward.model, {n}, DEPTH)}
-        if axes or all_rows(forward.model, len(values)):
-            return axes <= {0}
+        by_layers = [taken(forward.model, {n}, DEPTH) for n in range(len(call.args))]
+        axes = {axis for found in by_layers for axis in found}
+        if axes - {0}:
+            return False
+        left = [
+            v for v, found in zip_longest(values, by_layers) if not found and not _is_setting(v)
+        ]
+        if all_rows(forward.model, len(values)) or (axes and all(map(_is_of_batch, left))):
+            return True
         parts = [part for value in values for part in _parts(value) if not _is_setting(part)]
-        own = [part for part in parts if part.dep(Kind.BATCH, Kind.FORWARD)]
+        own = [part for part in parts if _is_of_batch(part)]
         loops = {loop.site for loop in call.where.loops()}
         training = roles.training_loops(roles.calls_of(self.m))
         if not any(loop.loaders and loop.batch.site in loops for loop in training):
@@ -170,7 +178,9 @@ class _Program:
 
     def _inside(self) -> Iterator[Why]:
         """The size of a batch as a number inside of a model, and what is as long as its rows."""
-        for info in self._classes():
+        for info, model in self._classes().items():
+            for site in mixed(info, model):
+                yield site, "a row of a state that is reshaped here is of several samples"
             for site in carried(info):
                 yield site, "the model keeps this of a batch for later ones"
             for node in ast.walk(info.node):
@@ -198,9 +208,12 @@ class _Program:
                 name = min(kept & _outside(call, classes))
                 yield call.site, f"`{name}` of the model is of a rank's own rows"
 
-    def _classes(self) -> set[ClassInfo]:
+    def _classes(self) -> dict[ClassInfo, Thing]:
         made = makers(roles.calls_of(self.m))
-        return {info for one in self.models for t in one.things for info in built(t, made)}
+        found: dict[ClassInfo, Thing] = {}
+        for thing in (thing for one in self.models for thing in one.things):
+            found |= built(thing, made)
+        return found
 
 
 def _is_of_module(function: FunctionInfo | None) -> bool:
@@ -242,6 +255,10 @@ def _turns(node: ast.AST) -> bool:
     axes = [one.value for one in node.args if isinstance(one, ast.Constant)]
     first = node.func.attr == "permute" and axes[:1] not in ([0], [])
     return first or (node.func.attr == "transpose" and 0 in axes)
+
+
+def _is_of_batch(value: Value) -> bool:
+    return bool(value.dep(Kind.BATCH, Kind.FORWARD))
 
 
 def _is_setting(value: Value) -> bool:
@@ -289,7 +306,7 @@ def _loads(info: ClassInfo) -> set[str]:
     return {n.attr for one in methods for n in _own(one) if isinstance(n.ctx, ast.Load)}
 
 
-def _outside(call: Call, classes: set[ClassInfo]) -> set[str]:
+def _outside(call: Call, classes: Collection[ClassInfo]) -> set[str]:
     """What a method of a model looks at that is called by others, and is no forward."""
     target = call.target
     if target is None or target.owner not in classes or _is_of_module(call.where.function):

@@ -423,7 +423,7 @@ def test_models_that_divide_whole_batches_train_as_one_process_does(job: Job) ->
         assert seen["draws"] == [2 * 12 * 4, True]  # each row its own; all go on as before
         assert seen["rows"] == seen["array"] == "(12, 4)"
         assert seen["table"] == "(6, 4)"  # which is the same for all samples
-        assert seen["placed"] == [True] * 7
+        assert seen["placed"] == [True] * 8
         assert seen["evaluated"] == [5, 4]
 
 

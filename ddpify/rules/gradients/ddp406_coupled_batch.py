@@ -6,9 +6,12 @@ from collections.abc import Iterable
 
 from ddpify.facts.carrying import carried
 from ddpify.facts.coupling import certain
+from ddpify.facts.mixed_states import mixed
 from ddpify.facts.model import Facts
 from ddpify.facts.norms import built, makers
 from ddpify.facts.roles import backwards
+from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.values import Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import SCRIPT, SINGLE, changed
@@ -40,7 +43,18 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "give it the outputs of all ranks, and what belongs to them: whole_batch(outputs)",
         )
     made = makers(facts.calls)
-    classes = {info for one in facts.models for thing in one.things for info in built(thing, made)}
+    classes: dict[ClassInfo, Thing] = {}
+    for thing in (thing for one in facts.models for thing in one.things):
+        classes |= built(thing, made)
+    for site in sorted({site for info, thing in classes.items() for site in mixed(info, thing)}):
+        yield Finding(
+            "DDP406",
+            site,
+            "a row of this holds values of several samples: in a rank's share other ones meet",
+            Severity.ERROR,
+            (),
+            "layers come first in a state, then samples: transpose(0, 1) before it is reshaped",
+        )
     for site in sorted({site for info in classes for site in carried(info)}):
         yield Finding(
             "DDP406",
@@ -112,6 +126,20 @@ KEEPER = """class Encoder(nn.Module):
 
 
 """
+TAGGER = """class Tagger(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.out = nn.LSTM(4, 8, bidirectional=True, batch_first=True), nn.Linear(16, 4)
+
+    def told(self, states):
+        return self.out({rows})
+
+    def forward(self, signal):
+        _, (last, _) = self.body(signal.view(signal.size(0), 4, 4))
+        return self.told(last)
+
+
+"""
 NET = "nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))"
 QUEUE = "        self.kept[begin : begin + new.shape[0]] = new  # DDP406"
 MEAN = "        self.kept = 0.9 * self.kept + 0.1 * new.mean(0)  # DDP406"
@@ -151,6 +179,14 @@ RULE = Rule(
                 (NET, "Encoder()"),
             )
             for body in (QUEUE, MEAN, ADDED)
+        ),
+        changed(
+            SINGLE,
+            (
+                "def accuracy",
+                TAGGER.replace("({rows})", "(states.view(-1, 16))  # DDP406") + "def accuracy",
+            ),
+            (NET, "Tagger()"),
         ),
         changed(  # entries compared with their mean over the batch
             SINGLE,
@@ -232,6 +268,14 @@ RULE = Rule(
             SINGLE,
             ("def accuracy", KEEPER.format(body=OWN_ROWS) + "def accuracy"),
             (NET, "Encoder()"),
+        ),
+        changed(
+            SINGLE,
+            (
+                "def accuracy",
+                TAGGER.format(rows="states.transpose(0, 1).reshape(-1, 16)") + "def accuracy",
+            ),
+            (NET, "Tagger()"),
         ),
         changed(  # a mean that is only looked at, and one per sample
             SINGLE,

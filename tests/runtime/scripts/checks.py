@@ -601,7 +601,7 @@ def placed(made: Callable[[torch.Tensor], Any]) -> list[bool]:
         model = wrap(ddp.wrap_model(model))
         for _ in range(2):
             model.zero_grad()
-            outputs = model(rows)
+            outputs = [torch.as_tensor(part) for part in model(rows)]
             weighed = [part.flatten() @ torch.arange(part.numel()).double() for part in outputs]
             sum(weighed).square().backward()
         found.append([*outputs, *(one.grad for one in ddp.unwrap(model).parameters())])
@@ -636,6 +636,7 @@ def whole_models() -> Any:
                 x.reshape(2 * len(x), 2),
                 torch.ones(6, 4, dtype=x.dtype) * 3,
                 x.t()[None],
+                x.detach().numpy(),
             )
         ),
         "neighbours": split(lambda x: x.cumsum(0), rows),
