@@ -41,6 +41,7 @@ from ddpify.source import Site
 Why = tuple[Site, str]
 # What is the same for all samples, and no tensor.
 SETTINGS = (Kind.ARGUMENT, Kind.DEVICE, Kind.EXTERNAL, Kind.MODULE, Kind.FUNCTION, Kind.CLASS)
+ENVIRONMENTS = ("gym.make", "gym.vector.make", "gymnasium.make", "gymnasium.make_vec", "retro.make")
 NO_ROWS = (Measure.MEAN, Measure.SUM, Measure.RATIO, Measure.COUNT)
 
 
@@ -87,12 +88,19 @@ class _Program:
             if any(map(reorders, self._classes())):
                 yield forward.call.site, "the model gives its samples in another order"
         yield from self._inside()
+        yield from self._beside(calls)
+        yield from self._looked_at()
+
+    def _beside(self, calls: tuple[Call, ...]) -> Iterator[Why]:
+        """What makes batches of a rank's own, and what looks into models."""
+        for call in calls:
+            if call.name in ENVIRONMENTS:
+                yield call.site, "an environment draws random numbers of its own"
         accesses = (access for name in hooks.HOOKS for access in self.m.events.accesses(name))
         looking = hooks.looking(calls)
         for access in accesses:
             if access.base_site not in looking and not _is_removed(access.where.frame):
                 yield access.base_site, "a hook looks into a forward"
-        yield from self._looked_at()
 
     def _of_forward(self, forward: Forward) -> Iterator[Why]:
         """What one call of a model is given, and gives."""

@@ -117,6 +117,10 @@ REFUSED = {
         "        self.body.bias.data.add_(rows.detach().mean(0))\n        return out\n",
     ),
     "a hook": ("net = Net()\n", "net = Net()\nnet.body.register_forward_hook(print)\n"),
+    "an environment": (
+        "net = Net()\n",
+        "import gym\n\nnet = Net()\nworld = gym.make('CartPole-v0')\n",
+    ),
     "unknown": ("compare(net(x), y)", "compare(net(*[x]), y)"),
 }
 
@@ -135,6 +139,7 @@ DROPPED = "nn.functional.dropout(self.body(x), 0.1, self.training)"
         pytest.param([REFUSED["sorted"]], id="gives another order"),
         pytest.param([REFUSED["a mean"]], id="keeps a mean"),
         pytest.param([REFUSED["a hook"]], id="hook"),
+        pytest.param([REFUSED["an environment"]], id="environment"),
         pytest.param([REFUSED["unknown"]], id="not followed"),
     ],
 )
