@@ -5,9 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 from ddpify.source import Site, Source
 
+# Errors that one rank meets alone; those that a `raise` in the block names count, too.
+_ALONE: Final = frozenset(
+    "Exception BaseException RuntimeError OutOfMemoryError DistBackendError"
+    " FloatingPointError".split()
+)
 _EXITS = ("exit", "quit", "abort")  # `sys.exit`, `os._exit`, `abort_job`
 
 
@@ -38,6 +44,13 @@ class Attempt:
     def swallows(self) -> bool:
         """Whether the program may go on after an error in it."""
         return not all(handler.ends for handler in self.handlers)
+
+    def passes_over(self) -> Iterator[Handler]:
+        """The handlers after which a rank goes on that has met the error alone."""
+        for handler in self.handlers:
+            alone = not handler.names or handler.names & (_ALONE | self.raised)
+            if alone and not handler.ends:
+                yield handler
 
 
 def attempts(source: Source, tree: ast.AST) -> Iterator[Attempt]:
@@ -75,7 +88,10 @@ def _raised(node: ast.Raise) -> Iterator[str]:
 
 
 def _ends(handler: ast.ExceptHandler) -> bool:
-    last = handler.body[-1]
+    first, last = handler.body[0], handler.body[-1]
+    raises = isinstance(first, ast.If) and isinstance(first.body[-1], ast.Raise)
+    if raises and ast.unparse(first.test).endswith("get_world_size() > 1"):  # type: ignore[attr-defined]
+        return True  # of several ranks each ends
     called = last.value if isinstance(last, ast.Expr) else None
     names = _names(called.func) if isinstance(called, ast.Call) else ()
     return isinstance(last, ast.Raise) or any(word in name for name in names for word in _EXITS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
 
 from ddpify.ranks.attempts import Attempt, Handler
 from ddpify.ranks.model import RankCall
@@ -13,12 +12,6 @@ from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.gradients import trained
 
-# Errors that one rank meets alone; those that a `raise` in the block names count, too.
-_ALONE: Final = frozenset(
-    "Exception BaseException RuntimeError OutOfMemoryError DistBackendError"
-    " FloatingPointError".split()
-)
-
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per handler that lets a loop go on after a failed exchange."""
@@ -27,10 +20,8 @@ def lint(run: Run) -> Iterable[Finding]:
         for tried in call.swallows:
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)
             if _is_repeated(call, tried) and not agreed:
-                for handler in tried.handlers:
-                    alone = handler.names & (_ALONE | tried.raised)
-                    if (alone or not handler.names) and not handler.ends:
-                        yield _finding(call, handler)
+                for handler in tried.passes_over():
+                    yield _finding(call, handler)
 
 
 def _finding(call: RankCall, handler: Handler) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ from ddpify.rules.edits import edit, is_local, is_whole_test
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
 from ddpify.rules.gradients.agreed import agreed
 from ddpify.rules.gradients.rounds import EQUAL_ROUNDS, OWN_ROUNDS, uneven
+from ddpify.rules.gradients.swallowed import swallowed
 from ddpify.rules.shared.alone import Alone, spoken
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -23,8 +23,9 @@ COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per condition of a rank's own that decides a collective."""
-    for part in (_retries, _swallowed, _alone, agreed, uneven):
+    for part in (_retries, _alone, agreed, uneven):
         yield from part(facts)
+    yield from swallowed(facts, ((where, site) for where, site, _ in _meetings(facts)))
     seen: set[Site] = set()
     for call in _collectives(facts):
         for guard in call.where.conditions():
@@ -105,32 +106,6 @@ def _retries(facts: Facts) -> Iterable[Finding]:
                     (),
                     "let the job fail and start it again with the smaller setting",
                 )
-
-
-def _swallowed(facts: Facts) -> Iterable[Finding]:
-    """``try: ... loss.backward() ... except Exception: continue``: one rank skips the step."""
-    for site in dict.fromkeys(loop.backward.site for loop in facts.training):
-        tree = facts.tree(site)
-        below = tree.statement(site)
-        for above in tree.ancestors(below) if below is not None else ():
-            if isinstance(above, (ast.For, ast.While, ast.FunctionDef)):
-                break
-            if isinstance(above, ast.Try) and below in above.body and _goes_on(above):
-                yield Finding(
-                    "DDP404",
-                    tree.site(above.handlers[0]),
-                    "a rank that fails in this step would go on alone while the others wait for it",
-                    Severity.WARNING,
-                    (),
-                    "let the error end the job, or sort out bad samples before the step",
-                    ((site, "gradients are averaged here"),),
-                )
-            below = above if isinstance(above, ast.stmt) else below
-
-
-def _goes_on(node: ast.Try) -> bool:
-    last = [handler.body[-1] for handler in node.handlers]
-    return any(not isinstance(statement, ast.Raise) for statement in last)
 
 
 def _collectives(facts: Facts) -> list[Call]:
@@ -240,6 +215,16 @@ RULE = Rule(
                 "            try:\n                objective.backward()\n"
                 "            except RuntimeError:\n                print(label)\n"
                 "                raise\n",
+            ),
+        ),
+        changed(  # of several ranks none goes on
+            SINGLE,
+            (
+                "            objective.backward()\n",
+                "            try:\n                objective.backward()\n"
+                "            except RuntimeError:\n"
+                "                if torch.distributed.get_world_size() > 1:\n"
+                "                    raise\n                print(label)\n",
             ),
         ),
         changed(
