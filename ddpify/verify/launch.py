@@ -28,8 +28,10 @@ from ddpify.verify.stacks import readable
 from ddpify.verify.terminal import silent_terminal
 
 OBSERVE: Final = Path(__file__).with_name("observe.py")
-# A race in torch's own exit, seen in one of five correct jobs: no verdict on the program.
+# A race in torch's own exit, seen in one of five correct jobs, and twice in a row: no verdict on
+# the program.
 EXIT_RACE: Final = "terminate called without an active exception"
+ATTEMPTS: Final = 3
 STARTING: Final = 120.0  # seconds: until the ranks' first word, however short the timeout
 POLL: Final = 0.25
 # `-m torch.distributed.run` would let the project's own modules stand in for the library's.
@@ -117,12 +119,14 @@ class _End:
 
 
 def _run(launch: ProcessLaunch, kind: _Kind) -> Job:
-    """Once; and once more from the same start, if torch itself failed at the exit."""
+    """Once; and again from the same start, as long as torch itself failed at the exit."""
     launch.out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=launch.out.parent) as store, processes.interruptible():
         before = snapshot(launch.folder, Path(store))
         job = _attempt(launch, kind)
-        if _raced(job):
+        for _ in range(1, ATTEMPTS):
+            if not _raced(job):
+                break
             restore(launch.folder, before)
             job = _attempt(launch, kind)
         return job
