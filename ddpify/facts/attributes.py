@@ -7,6 +7,7 @@ from typing import cast
 
 from ddpify.facts import (
     batch_axis,
+    by_sample,
     counts,
     keepers,
     library_losses,
@@ -62,7 +63,7 @@ def _thing_attribute(
         m.summaries.looked_up(thing.attrs, name)
     if name in thing.attrs:
         return thing.attrs[name]
-    part = library_losses.entry(m, f, thing, name, node)
+    part = library_losses.entry(m, f, thing, name, node) or by_sample.field(thing, name)
     if part is not None:
         return part
     if thing.kind is Kind.MODULE:

@@ -24,10 +24,22 @@ FLATTENS = frozenset({"view", "reshape", "flatten", "ravel"})
 TURNS = frozenset({"t", "t_", "T", "mT", "H", "mH", "rot90", "unsqueeze"}) | SWAPS | FIRST
 # What leaves samples along another axis than the first where they are.
 ALIKE = rows.ENTRYWISE | rows.WITH_OTHER | measures.OF_EACH_NUMBER
-# Reductions whose results say nothing of the sum over the batch: along another axis only.
-REDUCTIONS = {"norm": 1, "vector_norm": 1, "var": 0, "std": 0, "prod": 0, "logsumexp": 0} | {
-    name: 0 for name in ("amax", "amin", "any", "all", "cumsum", "cumprod")
+# What goes along an axis, its place behind the tensor, and says nothing of the sum over the batch:
+# of samples one by one along another axis only.
+REDUCTIONS = {
+    **dict.fromkeys("norm vector_norm kthvalue quantile diff".split(), 1),
+    **dict.fromkeys("cosine_similarity take_along_dim repeat_interleave".split(), 1),
+    **dict.fromkeys("var std prod logsumexp amax amin any all median nanmedian mode".split(), 0),
+    **dict.fromkeys("cumsum cumprod logcumsumexp cummax cummin glu unfold".split(), 0),
+    **dict.fromkeys("select narrow index_select unflatten".split(), 0),
+    "pairwise_distance": 4,  # behind all that it is given
 }
+DEFAULTS = {"cosine_similarity": 1, "pairwise_distance": -1, "glu": -1}
+# Of one axis, which may be all that there is, the last is that of the samples.
+RUNNING = frozenset("cumsum cumprod logcumsumexp cummax cummin diff select narrow".split())
+# Of these another argument has an entry, or entries, for each sample, too.
+WITH_OTHERS = frozenset({"cosine_similarity", "pairwise_distance", "take_along_dim"})
+PAIRS = frozenset("median nanmedian mode kthvalue cummax cummin".split())
 SUMS_OF = (Measure.SAMPLES, Measure.SUM)  # no sample's gradient depends on how many there are
 PRODUCTS = frozenset({"bmm", "matmul", "mm"})
 ORDER, SORTS = "torch.argsort", frozenset({"sort", "argsort"})
@@ -219,11 +231,24 @@ def along(name: str, call: Call, given: int, value: Value) -> Value | None:
         return None
     names = [n for n in ("dim", "axis") if n in call.kwargs]
     axis = measures.axis_of(call.arg(place + given, names[0] if names else "dim"))
+    axis = DEFAULTS.get(name) if axis is None else axis
     seen = axis_counts.counted(value, axis)
     axes = seen if isinstance(seen, tuple) else (seen,)
-    kept = bool(axes) and all(isinstance(a, int) and a > 0 for a in axes) and not value.axis
-    values = (value, *call.args, *call.kwargs.values())
-    return computed(*values, measure=value.measure if kept else Measure.MIXED)
+    behind = all(isinstance(a, int) and (a > 0 or (a < 0 and name not in RUNNING)) for a in axes)
+    others = (*call.args[given:], *call.kwargs.values())
+    kept = bool(axes) and behind and not value.axis and _as_one(name, value, others)
+    made = computed(value, *others, measure=value.measure if kept else Measure.MIXED)
+    if name not in PAIRS or axis is None:
+        return made
+    return made.but(things=(Thing(Kind.TUPLE, call.site, items=(made, made)),))
+
+
+def _as_one(name: str, value: Value, others: tuple[Value, ...]) -> bool:
+    """Whether what else is given is the same for all samples, or goes with each of them."""
+    local = {flat_measure(other) for other in others} - {Measure.UNIFORM}
+    if name in WITH_OTHERS:
+        return local <= {value.measure} and not measures.crossed((value, *others))
+    return not local
 
 
 def products(left: Value, right: Value, batched: bool) -> Measure | None:

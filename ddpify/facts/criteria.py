@@ -50,6 +50,7 @@ _TERM_BY_TERM = frozenset(
     binarycrossentropywithlogits""".split()
 )
 _COUNTS = frozenset({"crossentropy", "nll", "nllloss2d"})
+BATCH_MEAN = "batchmean"  # the sum by the length of the first axis
 
 
 def _loss_name(call: Call) -> str:
@@ -93,6 +94,7 @@ def reduction_of(call: Call) -> Measure:
         return Measure.MEAN
     names = {"mean": Measure.MEAN, "sum": Measure.SUM, "none": Measure.SAMPLES}
     names["elementwise_mean"] = Measure.MEAN  # the name that torch 0.4.1 had for it
+    names[BATCH_MEAN] = Measure.MEAN  # if the samples come first: see `over_count`
     return names.get(given.const, Measure.MIXED) if given.known else Measure.MIXED
 
 
@@ -106,6 +108,8 @@ def criterion_result(m: Machine, f: Frame, thing: Thing, call: Call) -> Value:
 def over_count(m: Machine, f: Frame, loss: Value, call: Call, made: Call | None) -> Value:
     """A loss, as a mean over a count that differs between ranks where it is one."""
     varies = made is not None and varying_count(made)
+    if made is not None and _is_batch_mean(made) and any(value.axis for value in call.args):
+        return loss.but(measure=Measure.MIXED)
     if loss.measure is Measure.SAMPLES and made is not None:
         loss = loss.but(axes=_axes_left(loss, made))
     if loss.measure is Measure.MEAN and not varies and is_filled(m, call):
@@ -114,6 +118,11 @@ def over_count(m: Machine, f: Frame, loss: Value, call: Call, made: Call | None)
         mean = CountMean(m.where(f), call=call, made=made if varies else None)
         return counts.over(m, f, loss, call.site, mean)
     return loss
+
+
+def _is_batch_mean(made: Call) -> bool:
+    given = option(made, "reduction")
+    return given is not None and given.known and given.const == BATCH_MEAN
 
 
 def _axes_left(loss: Value, made: Call) -> int:

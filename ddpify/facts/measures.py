@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.joining import is_zero
-from ddpify.facts.values import Measure, Value
+from ddpify.facts.joining import flat_measure, is_zero
+from ddpify.facts.values import UNKNOWN_AXIS, Measure, Value
 
 U, SAMPLES, COUNT = Measure.UNIFORM, Measure.SAMPLES, Measure.COUNT
 SUM, MEAN, PER_COUNT, MIXED = Measure.SUM, Measure.MEAN, Measure.PER_COUNT, Measure.MIXED
@@ -27,7 +27,7 @@ def binary(op: ast.operator, left: Value, right: Value) -> Measure:
     if a in (U, ENTRY) and b in (U, ENTRY):  # whatever is done with it, it is of one sample
         return ENTRY if ENTRY in (a, b) else U
     if SAMPLES in (a, b) or PICKED in (a, b):
-        return entries(a, b)
+        return MIXED if crossed((left, right)) else entries(a, b)
     if isinstance(op, (ast.Add, ast.Sub)):
         return _add(left, right)
     if isinstance(op, ast.Mult):
@@ -43,9 +43,23 @@ def entries(*measures: Measure) -> Measure:
     return present.pop() if present in ({SAMPLES}, {PICKED}) else MIXED
 
 
-def operated(name: str, first: Measure, *others: Measure) -> Measure:
+def operated(name: str, *values: Value) -> Measure:
     """The measure of ``first.name(*others)`` for entries: of ``x.sub(y)`` that of ``x - y``."""
-    return entries(first, *others) if name in OPERATIONS else first
+    found = tuple(map(flat_measure, values))
+    if name.removesuffix("_") not in OPERATIONS:
+        return found[0]
+    return MIXED if crossed(values) else entries(*found)
+
+
+def crossed(values: Iterable[Value]) -> bool:
+    """Whether samples lie along different axes: ``x[:, None] - y[None]``, all pairs of them.
+
+    Shapes are compared from behind: so do ``x.view(-1) - y.view(-1, 1)``.
+    """
+    tensors = [value for value in values if value.measure in ENTRIES]
+    places = {v.axis for v in tensors if v.axis != UNKNOWN_AXIS}
+    behind = {v.axes - v.axis for v in tensors if v.axis != UNKNOWN_AXIS and v.axes > 0}
+    return len(places) > 1 or (len(behind) > 1 and all(v.axes > 0 for v in tensors))
 
 
 def compared(given: Iterable[Measure]) -> Measure | None:
@@ -87,11 +101,23 @@ def _divide(a: Measure, b: Measure) -> Measure:
     return MIXED
 
 
-# Functions of one number: whatever the shape, entry by entry.
+# Functions of one number, in torch, torch.special or torch.nn.functional: whatever the shape, entry
+# by entry.
 OF_EACH_NUMBER = frozenset(
     """rsqrt reciprocal expm1 exp2 log1p log2 log10 sin cos tan asin acos atan sinh cosh asinh acosh
     atanh erf erfc erfinv lgamma digamma logit sign sgn ceil trunc frac isnan isinf isfinite
-    nan_to_num""".split()
+    nan_to_num absolute negative positive fix clip clamp_min clamp_max deg2rad rad2deg sinc angle
+    real imag conj entr expit gammaln i0 i1 erfcx ndtr ndtri log_ndtr relu6 leaky_relu elu selu celu
+    silu mish gelu hardtanh hardsigmoid hardswish hardshrink softshrink tanhshrink softsign
+    threshold log1mexp view_as_real""".split()
+)
+# Operations on entries of several tensors.
+OPERATIONS = frozenset(
+    """add sub mul div pow eq ne lt gt le ge max min where subtract multiply divide true_divide
+    floor_divide fmod remainder maximum minimum fmax fmin atan2 arctan2 hypot float_power lerp
+    addcmul addcdiv xlogy xlog1py logaddexp logaddexp2 copysign heaviside ldexp complex polar rsub
+    greater greater_equal less less_equal not_equal logical_and logical_or logical_xor
+    masked_fill""".split()
 )
 KEEPS_BATCH_AXIS = frozenset(
     """to cuda cpu float double half long int bool type type_as detach detach_ clone contiguous
@@ -101,12 +127,7 @@ KEEPS_BATCH_AXIS = frozenset(
     pin_memory numpy tolist expand gather masked_fill logical_and logical_or logical_not
     bfloat16 byte short expand_as repeat chunk split unbind copy astype float32 ravel square flip
     roll fill_ zero_ uniform_ normal_ random_ scatter scatter_""".split()
-).union(OF_EACH_NUMBER)
-# Of these what is given are operands, as of ``x * y``.
-OPERATIONS = frozenset(
-    """add add_ sub sub_ mul mul_ div div_ pow eq eq_ ne lt gt le ge max min where logical_and
-    logical_or""".split()
-)
+).union(OF_EACH_NUMBER, OPERATIONS, (f"{name}_" for name in OF_EACH_NUMBER | OPERATIONS))
 CREATES = frozenset(
     "randn rand zeros ones full empty randint normal Tensor FloatTensor LongTensor".split()
 )
@@ -120,15 +141,20 @@ ELEMENTWISE_FUNCTIONS = frozenset(
     logical_and logical_or square logsigmoid softplus dropout adaptive_max_pool2d
     adaptive_avg_pool2d max_pool2d avg_pool2d Tensor FloatTensor DoubleTensor
     LongTensor from_numpy as_tensor tensor zeros_like ones_like full_like rand_like
-    randn_like empty_like""".split()
-).union(OF_EACH_NUMBER)
+    randn_like empty_like gather flip roll sort argsort gumbel_softmax
+    alpha_dropout dropout2d dropout3d""".split()
+).union(OF_EACH_NUMBER, OPERATIONS)
 # What a sum over samples that is an array stays, however its entries are laid out.
 KEEPS_SUM = frozenset("reshape view flatten ravel squeeze unsqueeze t transpose permute".split())
 # Functions that look along an axis, and where it is given, the tensor not counted.
 EXTREMES = {"max": 0, "min": 0, "argmax": 0, "argmin": 0, "scatter": 0, "scatter_": 0}
 RANKINGS = {"topk": 1, "sort": 0, "argsort": 0}
 # What stays a tensor as large, of which an entry depends on all along an axis.
-ALONG_AXES = {"softmax": 0, "log_softmax": 0, "softmin": 0, "normalize": 1}
+ALONG_AXES = {
+    **dict.fromkeys("softmax log_softmax softmin gather".split(), 0),
+    "normalize": 1,
+    "gumbel_softmax": 3,
+}
 # What gives a sample's place to another one, where it goes along the batch.
 MOVES_ROWS = {"flip": 0, "roll": 1}
 # What a tensor is, whichever samples it has: attributes, methods and functions.

@@ -7,6 +7,7 @@ import ast
 from ddpify.facts import (
     axis_counts,
     batch_axis,
+    by_sample,
     containers,
     counts,
     fields,
@@ -286,10 +287,13 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     if tensor_calls.mixes_samples(name, call, 0, receiver):
         mixed = computed(*values, measure=measures.MIXED)
         return tensor_calls.pair(call, mixed) if tensor_calls.gives_pair(name, call, 0) else mixed
+    parts = by_sample.cut(name, call, 0, receiver)
+    if parts is not None:
+        return parts
     if name in rows.CUTS and not f.no_grad and axis_counts.cuts_samples(call, 0, receiver):
         return computed(*values, measure=Measure.MIXED)
     if name in measures.KEEPS_BATCH_AXIS:
-        measure = measures.operated(name, *(flat_measure(value) for value in values))
+        measure = measures.operated(name, *values)
         part = counts.compared(f, name, computed(*values, measure=measure))
         return tensor_calls.pair(call, part) if tensor_calls.gives_pair(name, call, 0) else part
     if name in counts.PICKS:

@@ -135,7 +135,7 @@ def _of_blocks(given: Value, name: str, call: Call, first: int, result: Value) -
     """What is done with batches that lie end to end: `chunk(2)` takes two of them apart."""
     if name in CUTS and given.measure is Measure.ENTRY:
         return result
-    if name in CUTS:
+    if name in CUTS and not _along_another(call, first + 1):
         size = call.arg(first, "chunks" if name == "chunk" else "split_size_or_sections")
         parts = _parts(size, given.blocks, name) if size is not None else 0
         part = Value((), result.deps, Measure.SAMPLES, rows=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ddpify.facts import (
     axis_counts,
     batch_axis,
+    by_sample,
     counts,
     measures,
     rows,
@@ -24,8 +25,9 @@ from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 DISTRIBUTIONS = "torch.distributions."
 INDEPENDENT = frozenset(
     """Normal LogNormal Laplace Cauchy Bernoulli Beta Gamma Exponential Poisson Uniform StudentT
-    kl_divergence""".split()
+    Categorical kl_divergence""".split()
 )
+JOINS = ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable")
 # Of each sequence as many entries as it is long: those that are not padding.
 PACKS = frozenset({"pack_padded_sequence", "pack_sequence"})
 
@@ -81,6 +83,10 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
     compares = call.args or "input" in call.kwargs  # `F.mse_loss(input=out, target=y)`
     if name.startswith("torch.nn.functional.") and is_loss(tail) and compares:
         return over_count(m, f, loss_of(call, reduction_of(call)), call, call)
+    if name.startswith(DISTRIBUTIONS) and tail in INDEPENDENT:
+        found = entry_by_entry(call)
+        if found is not None:
+            return found
     if not name.startswith(("torch.", "numpy.")) or not call.args:
         return None
     first = call.args[0]
@@ -93,19 +99,22 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         return reduced(m, f, how, measure, measures.axis_of(axis), call, call.args)
     if tail in batch_axis.PRODUCTS and len(call.args) == 2:
         return computed(*call.args, measure=batch_axis.products(*call.args, tail == "bmm"))
-    if tail in rows.CUTS:
-        cut = not f.no_grad and axis_counts.cuts_samples(call, 1, first)
-        return computed(first, measure=Measure.MIXED if cut else first.measure)
     if tail in measures.CREATES and _counted(call):
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail in counts.CLAMPS and first.of(Kind.TALLY):
         return counts.kept(m, f, first, tail, call)
-    independent = name.startswith(DISTRIBUTIONS) and tail in INDEPENDENT
-    found = entry_by_entry(call) if independent else _of_one(tail, first)
-    found = found or _on_entries(m, f, tail, call)
-    if found is not None:
-        return found
-    return _put_together(name, tail, call)
+    found = _parts(f, tail, call) or _of_one(tail, first) or by_sample.function(name, tail, call)
+    return found or _on_entries(m, f, tail, call) or _put_together(name, tail, call)
+
+
+def _parts(f: Frame, tail: str, call: Call) -> Value | None:
+    """``torch.chunk(x, 2, 1)``."""
+    first = call.args[0]
+    parts = by_sample.cut(tail, call, 1, first)
+    if parts is not None or tail not in rows.CUTS:
+        return parts
+    cut = not f.no_grad and axis_counts.cuts_samples(call, 1, first)
+    return computed(first, measure=Measure.MIXED if cut else first.measure)
 
 
 def entry_by_entry(call: Call) -> Value | None:
@@ -132,7 +141,7 @@ def _put_together(name: str, tail: str, call: Call) -> Value | None:
     """Tensors one after another, or as a new axis; None when it is neither."""
     if rows.stacks(tail, call):
         return computed(*call.args, measure=Measure.SAMPLES)
-    if name not in ("torch.cat", "torch.stack", "numpy.concatenate", "torch.autograd.Variable"):
+    if name not in JOINS:
         return None
     own = tail == "stack" or (tail == "cat" and not along_batch(call))
     local = {m for v in call.args for m in _held(v, own)} - {Measure.UNIFORM}
@@ -150,6 +159,8 @@ def _put_together(name: str, tail: str, call: Call) -> Value | None:
 def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     """A function of a tensor with entries of samples, None when it is not followed."""
     first = call.args[0]
+    if tail in measures.OPERATIONS:  # `torch.maximum(bound, x)`
+        first = next((v for v in call.args if v.measure in measures.ENTRIES), first)
     if first.measure not in measures.ENTRIES:
         return None
     if tail in counts.PICKS or (tail == "where" and len(call.args) == 1):
@@ -171,7 +182,7 @@ def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
         return pair(call, mixed) if gives_pair(tail, call, 1) else mixed
     if tail in measures.ELEMENTWISE_FUNCTIONS:
         values = (*call.args, *call.kwargs.values())
-        measure = measures.operated(tail, *(flat_measure(value) for value in values))
+        measure = measures.operated(tail, *values)
         part = counts.compared(f, tail, computed(*call.args, measure=measure))
         return pair(call, part) if gives_pair(tail, call, 1) else part
     return None

@@ -172,7 +172,7 @@ ROWS = [
     ("norm-of-all", "loss = out.norm()", MIXED),
     ("norm-by-method", "loss = out.norm(2, dim=1).mean()", MEAN),
     ("norm-along-the-batch", "loss = out.norm(2, dim=0).mean()", MIXED),
-    ("norm-along-the-last", "loss = out.norm(2, dim=-1).mean()", MIXED),  # of a vector: the batch
+    ("norm-along-the-last", "loss = out.norm(2, dim=-1).mean()", MEAN),  # of a vector: the batch
     ("norm-of-the-turned", "loss = out.transpose(0, 1).norm(dim=1).mean()", MIXED),
     ("norm-of-the-swapped", "loss = out.transpose(2, 1).norm(dim=1).mean()", MEAN),
     ("norm-of-the-permuted", "loss = out.permute(0, 2, 1).norm(dim=1).mean()", MEAN),
