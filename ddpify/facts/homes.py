@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ddpify.facts.containers_of_models import added, holders, is_of_rounds, is_taken
 from ddpify.facts.events import Access, Bind, Call, Forward, Where
-from ddpify.facts.missing import Absence, absence
+from ddpify.facts.missing import Absence, absence, pass_by
 from ddpify.facts.model import Home
 from ddpify.facts.names_of_models import (
     as_written,
@@ -103,7 +103,10 @@ def _home(
     target = called_as(m, things, here, bind)
     other = absence(m, frame, target, things, _forwards(m, things))
     statement = _statement_in(m, frame, anchor, used, other)
-    if statement is None:
+    calls = _trained_at(m, frame, things)
+    if statement is not None and pass_by(m.tree(statement.path), statement, calls, other):
+        statement = _statement_in(m, frame, anchor, called, other)
+    if statement is None or pass_by(m.tree(statement.path), statement, calls, other):
         return None
     optional = other is not None and other.is_optional(statement)
     return Home(statement, as_written(m, target, bind), optional=optional)
@@ -264,6 +267,15 @@ def _statement_in(
                 break
             node = above
     return tree.site(node)
+
+
+def _trained_at(m: Machine, frame: Frame, things: tuple[Thing, ...]) -> list[Site]:
+    """Where, in this activation, calls of a model train it, or lead to those."""
+    depth, forwards = len(frame.stack), tuple(_forwards(m, things))
+    trained = training_forwards(calls_of(m), forwards)
+    ours = [e.call.where for e in forwards if e.output in trained]
+    ours = [where for where in ours if where.stack[:depth] == frame.stack]
+    return [w.stack[depth] if len(w.stack) > depth else w.statement for w in ours]
 
 
 def _use_sites(m: Machine, frame: Frame, first_use: int) -> list[Site]:

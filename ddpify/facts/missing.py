@@ -11,6 +11,7 @@ Wrapped after the branch, None would be. ::
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ddpify.facts.events import Bind, Forward
@@ -110,3 +111,20 @@ def _is_half(tree: Tree, bind: Bind) -> bool:
 def _ends(node: ast.stmt) -> bool:
     name = ast.unparse(node.value) if isinstance(node, ast.Expr) else ""
     return isinstance(node, _ENDS) or name.startswith(("sys.exit(", "exit(", "quit(", "os._exit("))
+
+
+def pass_by(tree: Tree, home: Site, calls: Iterable[Site], other: Absence | None) -> bool:
+    """Whether a model is called outside of a branch that its home is in: ``if resume: load(net)``.
+
+    It would be bare there. What has a model in that branch alone is another matter.
+    """
+    node: ast.AST | None = tree.statement(home)
+    for above in tree.ancestors(node) if node is not None else ():
+        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            return False
+        if isinstance(above, ast.If) and not (other is not None and other.keeps(above)):
+            side = [tree.site(one) for one in (above.body if node in above.body else above.orelse)]
+            if not all(any(call.within(site) for site in side) for call in calls):
+                return True
+        node = above
+    return False

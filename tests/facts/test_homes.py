@@ -106,7 +106,17 @@ TWO = (
 )
 
 
-@pytest.mark.parametrize("text", [*MOVED, TWO])
+# Resumed with an optimizer of its own, in a branch that a new run passes by.
+RESUMED = PROGRAM.replace("Net()  #: home", "Net()").replace(
+    FIRST,
+    "        if sys.argv[3]:  #: home\n"
+    "            load(self.net, sys.argv[3])\n"
+    "            optimizer = torch.optim.Adam(self.net.parameters())\n"
+    f"{FIRST}",
+)
+
+
+@pytest.mark.parametrize("text", [*MOVED, TWO, RESUMED])
 def test_a_home_is_where_training_comes_by(text: str, tmp_path: Path) -> None:
     assert found(facts_of(text, tmp_path))["home"] == wanted(text)["home"]
 
