@@ -76,7 +76,7 @@ def cut(name: str, call: Call, given: int, value: Value) -> Value | None:
     part = computed(value, measure=value.measure).but(
         rows=own, axis=value.axis - gone, axes=axes, blocks=value.blocks
     )
-    return part.but(things=(Thing(Kind.ITERATOR, call.site, inner=part),))
+    return Value((Thing(Kind.ITERATOR, call.site, inner=part),), part.deps, part.measure)
 
 
 def field(thing: Thing, name: str) -> Value | None:

@@ -102,19 +102,11 @@ def test_torch_says_so(row: Row) -> None:
     assert is_mean(row) == (row.kind != "other")
 
 
-# Of each kind some in every run, all of them where it is thorough.
-READ = [
-    pytest.param(r, marks=[] if i % 4 == 0 else pytest.mark.thorough) for i, r in enumerate(ROWS)
-]
-
-
-@pytest.mark.parametrize("row", READ, ids=lambda row: row.loss)
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.loss)
 def test_it_is_read_as_that(row: Row, tmp_path: Path) -> None:
     body = "\n".join([*row.statements, f"loss = {row.loss}"])
     facts = facts_of(PROGRAM.format(body=indent(body, "    ")), tmp_path)
     (loss,) = (call.receiver for call in backwards(facts.calls) if call.receiver is not None)
-    gathered = (
-        facts.pooled or facts.shares or facts.gathers or loss.dep(Kind.AVERAGED, Kind.COUPLED)
-    )
+    gathered = facts.pooled or facts.shares or facts.whole or loss.dep(Kind.AVERAGED, Kind.COUPLED)
 
     assert (loss.measure is Measure.MEAN and not gathered) == (row.kind == "mean")
