@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ddpify import accepting, discover, launching, siblings, vendor
+from ddpify import accepting, discover, launching, siblings, unbound, vendor
 from ddpify.advice.lone import lone_starts
 from ddpify.facts.model import Facts, Status
 from ddpify.outcome import Account, Note, Outcome, Refusal
@@ -176,6 +176,8 @@ def _disposed(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) 
         rendered = _rendered(outcome, reads, settings)
         if rendered.refusals or not rendered.changes:
             return rendered
+        if lost := unbound.refusals(rendered.changes):
+            return replace(rendered, changes=(), refusals=lost)
         judged = dispose(rendered, settings)
         if judged.refusals or judged.changes:
             return judged

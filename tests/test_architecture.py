@@ -71,6 +71,7 @@ OURS: dict[str, set[str]] = {
     "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"accepting", "lint", "outcome", "plan", "rules.base", "settings", "source"},
+    "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
     "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},
     # A rule reads facts and shares a toolbox; no rule knows another rule, and a family's tools

@@ -56,6 +56,18 @@ _CLEARED = """def cleared(path):
 """
 
 WRITTEN = [
+    pytest.param(
+        changed(SINGLE, ("for round_ in", "for _ in"), ('"round", round_', '"round", _')),
+        "begin_epoch(fitting, _)",
+        1,
+        id="a counter that is called _ and read",
+    ),
+    pytest.param(
+        changed(SINGLE, ("for round_ in", "for _ in"), ('"round", round_, ', "")),
+        "for epoch in range(5): begin_epoch(fitting, epoch)",
+        1,
+        id="one that nothing reads",
+    ),
     pytest.param(  # rank 0 runs the block alone: no gate in a gate
         changed(
             SINGLE,

@@ -277,7 +277,8 @@ def race(folder: Path, failures: int, text: str) -> tuple[Job, int]:
 
 
 @pytest.mark.parametrize(
-    ("failures", "text", "runs"), [(1, EXIT_RACE, 2), (2, EXIT_RACE, 3), (4, EXIT_RACE, 3), (1, "another", 1)]
+    ("failures", "text", "runs"),
+    [(1, EXIT_RACE, 2), (2, EXIT_RACE, 3), (4, EXIT_RACE, 3), (1, "another", 1)],
 )
 def test_only_torchs_exit_race_is_repeated(
     folder: Path, failures: int, text: str, runs: int

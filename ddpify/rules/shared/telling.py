@@ -48,7 +48,7 @@ def _counted(facts: Facts, loop: Site) -> str | None:
 
 
 def counter(facts: Facts, epoch: Loop) -> tuple[str, tuple[Edit, ...]] | None:
-    """The loop's counter; an unused ``_`` gets the name ``epoch``."""
+    """The loop's counter; a ``_`` that nothing reads gets the name ``epoch``."""
     tree = facts.tree(epoch.site)
     node = tree.statement(epoch.site)
     if not isinstance(node, ast.For):
@@ -59,9 +59,12 @@ def counter(facts: Facts, epoch: Loop) -> tuple[str, tuple[Edit, ...]] | None:
         target = target.elts[0]
     if not isinstance(target, ast.Name):
         return None
-    if target.id != "_":
-        return target.id, ()
-    if "epoch" in tree.names(tree.function(node)):
+    scope = tree.function(node)
+    written = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == target.id]
+    if target.id != "_" or any(isinstance(n.ctx, ast.Load) for n in written):
+        bound = sum(isinstance(n.ctx, ast.Store) for n in written)
+        return (target.id, ()) if target.id != "_" or bound == 1 else None
+    if "epoch" in tree.names(scope):
         return None
     return "epoch", (edit(facts, How.REPLACE, tree.site(target), "epoch"),)
 
