@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import cast
 
-from ddpify.facts import containers, counts, dealing, lookups, measures, rows
+from ddpify.facts import containers, counts, dealing, instances, lookups, measures, rows
 from ddpify.facts.details import AnyAttribute, NumbersRows
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
@@ -40,6 +40,8 @@ def call_builtin(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
     if tail in SCOPES:
         space = f.module.globals if tail == "globals" else f.env
         return one(Thing(Kind.DICT, call.site, keys=cast("dict[object, Value]", space)))
+    if tail == "isinstance" and len(call.args) == 2:
+        return instances.is_instance(*call.args) or NOTHING
     if tail in PLAIN or is_bound_nowhere(call):
         return NOTHING
     if tail == "range":

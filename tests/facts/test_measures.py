@@ -148,7 +148,17 @@ def measure(body: str, folder: Path) -> Measure:
 
 
 SIDES = "b = next(iter(DataLoader(rows{})))[0]\nloss = net(torch.cat(b, 1)).mean()"
+OF = "\nif isinstance(c, {}):\n    loss = out.sum()\nelse:\n    loss = c(out, x)"
 ROWS = [
+    ("of-another-class", f"c = nn.MSELoss(){OF.format('nn.L1Loss')}", MEAN),
+    ("of-no-class-of-these", f"c = nn.MSELoss(){OF.format('(nn.L1Loss, Net)')}", MEAN),
+    ("of-one-of-these", f"c = nn.MSELoss(){OF.format('(nn.L1Loss, nn.MSELoss)')}", Measure.SUM),
+    ("of-a-base", f"c = nn.MSELoss(){OF.format('nn.Module')}", MIXED),
+    (
+        "of-one-perhaps",
+        f"c = nn.MSELoss() if args.both else nn.L1Loss(){OF.format('nn.L1Loss')}",
+        MIXED,
+    ),
     ("by-keyword", "loss = F.mse_loss(input=out, target=x)", MEAN),
     (
         "terms-by-keyword",

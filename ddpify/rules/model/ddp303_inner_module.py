@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
 from ddpify.facts.copies import DEEPCOPY
-from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.through import goes_through
 from ddpify.facts.unwrapping import unwrapped_model
@@ -19,6 +17,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, SINGLE, TRAINER, changed
+from ddpify.rules.model.asking import ASKED_FIRST, asks_what_it_is
 from ddpify.rules.model.overrides import OVERRIDDEN, asked_of_inner, has, of_parallel
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -115,13 +114,15 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
         call = calls[0]
         if call.target is not None or (call.where.one_rank() and call.name in LOOKS_INSIDE):
             continue
-        inside = call.name in LOOKS_INSIDE or _names_class(facts, call)
+        asks = asks_what_it_is(facts, call)
+        inside = asks or call.name in LOOKS_INSIDE
         made = call.name != DEEPCOPY and call.result.of(Kind.INSTANCE, Kind.MODEL, Kind.WRAPPED)
         if made or (call.name.startswith(GIVEN_WHOLE) and not inside):
             continue
         named = ((call.kwargs[k], s) for k, s in call.kwarg_sites.items())
-        for value, site in (*zip(call.args, call.arg_sites, strict=False), *named):
-            if _only_wrapped(value):
+        given = [*zip(call.args, call.arg_sites, strict=False), *named]
+        for value, site in given[:1] if call.name in ASKED_FIRST else given:
+            if _only_wrapped(value) or (asks and value.of(Kind.WRAPPED)):
                 yield Finding(
                     "DDP303",
                     site,
@@ -129,14 +130,6 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
                     Severity.WARNING,
                     (_unwrap(facts, site),),
                 )
-
-
-def _names_class(facts: Facts, call: Call) -> bool:
-    """``type(model).__name__``; where types are compared, the wrapper's is looked for."""
-    tree = facts.tree(call.site)
-    node = tree.expression(call.site)
-    above = tree.parent(node) if call.name == "builtins.type" and node is not None else None
-    return isinstance(above, ast.Attribute)
 
 
 def _only_wrapped(value: Value) -> bool:
@@ -222,6 +215,10 @@ def _of_inner(read: Read) -> bool:
 _ASKED = (
     "    kind = type(judge).__name__  # DDP303\n",
     "    judge.module.train()  # DDP303\n",
+    '    kept = getattr(judge, "head", None)  # DDP303\n',
+    "    linear = isinstance(judge, (nn.Sequential, nn.Linear))  # DDP303\n",
+    '    headed = hasattr(judge, "head") or type(judge) in (nn.Linear, nn.Bilinear)  # DDP303\n',
+    "    known = vars(judge)  # DDP303\n",
 )
 
 RULE = Rule(
