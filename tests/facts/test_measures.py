@@ -153,10 +153,12 @@ ROWS = [
     ("of-another-class", f"c = nn.MSELoss(){OF.format('nn.L1Loss')}", MEAN),
     ("of-no-class-of-these", f"c = nn.MSELoss(){OF.format('(nn.L1Loss, Net)')}", MEAN),
     ("of-one-of-these", f"c = nn.MSELoss(){OF.format('(nn.L1Loss, nn.MSELoss)')}", Measure.SUM),
-    ("of-a-base", f"c = nn.MSELoss(){OF.format('nn.Module')}", MIXED),
+    ("of-a-base", f"c = nn.MSELoss(){OF.format('nn.Module')}".replace("sum", "norm"), MIXED),
     (
         "of-one-perhaps",
-        f"c = nn.MSELoss() if args.both else nn.L1Loss(){OF.format('nn.L1Loss')}",
+        f"c = nn.MSELoss() if args.both else nn.L1Loss(){OF.format('nn.L1Loss')}".replace(
+            "sum", "norm"
+        ),
         MIXED,
     ),
     ("by-keyword", "loss = F.mse_loss(input=out, target=x)", MEAN),
