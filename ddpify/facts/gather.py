@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.facts import graph, groups, roles, sharding
+from ddpify.facts.batch_forwards import comparing
 from ddpify.facts.copies import original
 from ddpify.facts.details import Bypass
 from ddpify.facts.effects import effect_of
@@ -68,6 +69,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             phases=phases(target, training),
             dealt=target.dealt,
             firsts=tuple(target.firsts),
+            compared=comparing(target, trained),
         ),
     )
 

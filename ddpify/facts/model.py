@@ -270,6 +270,7 @@ class Facts:
     whole_shapes: frozenset[Site] = frozenset()
     dealt: frozenset[Site] = frozenset()
     firsts: tuple[Call, ...] = ()
+    compared: tuple[Site, ...] = ()  # where forwards compare the samples of a batch
     divisions: tuple[Division, ...] = ()
     undivided: tuple[tuple[Site, str], ...] = ()
     followed: Followed = Followed()

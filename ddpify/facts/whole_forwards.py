@@ -51,15 +51,18 @@ def result_of(m: Machine, forward: Forward) -> Value | None:
     call, info = forward.call, method_of(forward.model, "forward")
     if info is None or call.star or call.bound:
         return UNREAD
-    given = tuple(map(_of_samples, call.args))
-    named = {name: _of_samples(value) for name, value in call.kwargs.items()}
+    given = tuple(_of_samples(value, forward) for value in call.args)
+    named = {name: _of_samples(value, forward) for name, value in call.kwargs.items()}
     return _read(m, forward.model, info, replace(call, args=given, kwargs=named))
 
 
-def _of_samples(value: Value) -> Value:
-    """A tensor as one of samples, whatever it was made of."""
-    plain = value.known or value.things or value.measure is not Measure.UNIFORM
-    return value if plain else Value((), value.deps, Measure.SAMPLES, rows=True)
+def _of_samples(value: Value, forward: Forward) -> Value:
+    """A tensor as one of samples, whatever it was made of, that gradients go through."""
+    if value.known or value.things:
+        return value
+    plain = value.measure not in (Measure.UNIFORM, Measure.SAMPLES)
+    deps = value.deps | {forward.output}
+    return value if plain else Value((), deps, Measure.SAMPLES, rows=True, axis=value.axis)
 
 
 def _read(m: Machine, model: Thing, info: FunctionInfo, event: Call) -> Value | None:

@@ -42,6 +42,15 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (),
             "give it the outputs of all ranks, and what belongs to them: whole_batch(outputs)",
         )
+    for site in facts.compared:
+        yield Finding(
+            "DDP406",
+            site,
+            "the model compares all samples of a batch: a rank would see 1/N of them",
+            Severity.ERROR,
+            (),
+            "let it see those of all ranks: whole_batch(rows), and take its own of the result",
+        )
     made = makers(facts.calls)
     classes: dict[ClassInfo, Thing] = {}
     for thing in (thing for one in facts.models for thing in one.things):

@@ -1,0 +1,66 @@
+"""Forwards in which a sample's output depends on the other samples of its batch. ::
+
+    def forward(self, x):
+        x = x - x.mean(0)                      # centred by the batch
+        alike = (x @ x.t()).softmax(-1)        # attention from sample to sample
+
+A rank would see 1/N of them. Batch norms are layers, and a matter of their own (DDP305).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ddpify.facts.coupling import certain
+from ddpify.facts.details import Coupling
+from ddpify.facts.events import Call, Forward
+from ddpify.facts.fresh import method_of
+from ddpify.facts.joining import parts_of
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import FunctionInfo
+from ddpify.facts.values import Kind, Measure, Thing, Value, one
+from ddpify.facts.whole_forwards import opened
+from ddpify.source import Site
+
+
+def comparing(m: Machine, trained: Iterable[Forward]) -> tuple[Site, ...]:
+    """Where models that are trained compare samples, the modules that they call included."""
+    found: set[Site] = set()
+    if m.exhausted:
+        return ()
+    for forward in trained:
+        if forward.model.kind is Kind.WRAPPED:
+            found |= set(_compared(m, forward))
+    return tuple(sorted(found))
+
+
+def _compared(m: Machine, forward: Forward) -> Iterator[Site]:
+    """Of each method once: what its first caller gives it."""
+    with m.aside():
+        todo, seen = [(forward.model, forward.call)], set[FunctionInfo]()
+        while todo:
+            model, call = todo.pop()
+            info = method_of(model, "forward")
+            if info is None or info in seen or call.star or call.bound:
+                continue
+            seen.add(info)
+            before = sum(1 for _ in m.events)
+            result = _read(m, forward, model, info, call)
+            parts = [part for thing in result.things for part in parts_of(thing)]
+            yield from (thing.born for thing in certain((result, *parts)))
+            inner = [e for e in list(m.events)[before:] if isinstance(e, Forward)]
+            todo += [(event.model, event.call) for event in inner]
+
+
+def _read(m: Machine, forward: Forward, model: Thing, info: FunctionInfo, call: Call) -> Value:
+    args = tuple(_from_layers(value, forward) for value in call.args)
+    kwargs = {name: _from_layers(value, forward) for name, value in call.kwargs.items()}
+    return m.enter(call.where.frame, info, (one(opened(model)), *args), kwargs, call.site)
+
+
+def _from_layers(value: Value, forward: Forward) -> Value:
+    """A tensor of samples as one that gradients go through, and nothing else is known of."""
+    if value.measure is not Measure.SAMPLES or value.of(Kind.TUPLE, Kind.ITERATOR):
+        return value
+    kept = frozenset(dep for dep in value.deps if dep.detail(Coupling) is None)
+    return Value((), kept | {forward.output}, value.measure, rows=True, axis=value.axis)
