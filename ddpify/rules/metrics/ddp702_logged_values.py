@@ -46,7 +46,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if not parts or call.site in done:
             continue
         done.add(call.site)
-        if facts.status is Status.MIGRATED and _is_redrawn(call):
+        if facts.status is Status.MIGRATED and _is_redrawn(facts, call):
             continue  # it was said when it was migrated
         groups = _groups(facts, call, parts)
         why_not = _why_not(facts, call, parts, None not in groups)
