@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ddpify.launchers import LauncherKind, kind_of, started
 from ddpify.outcome import Refusal
-from ddpify.roots import SKIPPED, project_root
-
-MAX_DEPTH = 6
+from ddpify.roots import project_root
+from ddpify.roots import python_files as python_files
 
 
 @dataclass(frozen=True)
@@ -88,15 +86,3 @@ def _launched_by(script: Path) -> list[Path] | Refusal:
     if not found:
         return Refusal(f"{script}: starts no Python script of this project")
     return found
-
-
-def python_files(root: Path) -> Iterator[Path]:
-    """The Python files below ``root``, hidden and installed ones left out."""
-    for folder, names, files in os.walk(root):
-        depth = len(Path(folder).relative_to(root).parts)
-        names[:] = sorted(
-            n for n in names if n not in SKIPPED and not n.startswith(".") and depth < MAX_DEPTH
-        )
-        for name in sorted(files):
-            if name.endswith(".py"):
-                yield Path(folder) / name

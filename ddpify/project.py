@@ -50,7 +50,8 @@ class Project:
     """The files reachable from one entry script.
 
     ``home`` is the folder of the entry: what Python puts first on ``sys.path``. ``files`` are
-    those of the run, read for other entries, too.
+    those of the run, read for other entries, too. ``missed`` are the top names of imports that
+    lead to no file of the project.
     """
 
     root: Path
@@ -58,6 +59,7 @@ class Project:
     sources: dict[str, Source] = field(default_factory=dict)
     unreadable: dict[str, str] = field(default_factory=dict)
     files: Files = field(default_factory=Files)
+    missed: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, entry: Path) -> Project:
@@ -101,7 +103,10 @@ class Project:
 
         A package without ``__init__.py`` is its folder.
         """
-        return self._finder.absolute(self.home, dotted) or self._finder.package(self.home, dotted)
+        found = self._finder.absolute(self.home, dotted) or self._finder.package(self.home, dotted)
+        if found is None:
+            self.missed.add(dotted.partition(".")[0])
+        return found
 
     def find_relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The local file a relative import of ``importer`` names."""

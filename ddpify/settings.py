@@ -113,10 +113,15 @@ def _own(found: Sequence[tuple[Path, Mapping[str, Any]]]) -> tuple[Path, Mapping
     return found[-1] if "ddpify" in found[-1][1] else found[0]
 
 
+def toml(file: Path) -> dict[str, Any]:
+    """What a file says. Raises OSError, UnicodeDecodeError or TOMLDecodeError, a ValueError."""
+    with file.open("rb") as stream:
+        return tomllib.load(stream)
+
+
 def _tool(file: Path) -> Mapping[str, Any]:
     try:
-        with file.open("rb") as stream:
-            tool = tomllib.load(stream).get("tool", {})
+        tool = toml(file).get("tool", {})
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{file}: cannot be read ({error})") from error
     if not isinstance(tool, dict):

@@ -27,21 +27,15 @@ from ddpify.names import (
     RUNTIME_NAMES,
     metrics_beside,
 )
+from ddpify.placing import common_place
 from ddpify.project import Project
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.seal import is_sealed, seal
 from ddpify.settings import Settings
 from ddpify.source import Site, Span
 
-PACKAGE = "core"
 _IMPORTABLE = RUNTIME_NAMES | {earlier for earlier, _ in EARLIER_NAMES}
 _NOTE = "# What this project uses of them; `ddpify migrate` adds what else it comes to use."
-# What an import names without dots before it, and an import with dots.
-_IMPORTED = re.compile(
-    r"^[ \t]*(?:from[ \t]+(?=\w)|import[ \t]+)([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)", re.MULTILINE
-)
-_ADDED = re.compile(r"\bsys\.path\.(?:append|insert|extend)\(")
-_RELATIVE = re.compile(r"^[ \t]*from[ \t]+\.", re.MULTILINE)
 
 
 def place(project: Project, settings: Settings) -> tuple[str, str]:
@@ -51,7 +45,7 @@ def place(project: Project, settings: Settings) -> tuple[str, str]:
     known = _present(project)
     if known is not None:
         return _dotted(project, known), known.relative_to(project.root).as_posix()
-    folder, package = _common(project)
+    folder, package = common_place(project)
     name = settings.runtime_module
     if name:
         folder = project.home
@@ -64,63 +58,9 @@ def place(project: Project, settings: Settings) -> tuple[str, str]:
     return name, file.relative_to(project.root).as_posix()
 
 
-def _common(project: Project) -> tuple[Path, str]:
-    """Where every file of the program finds the copy: a folder Python searches, a package in it.
-
-    The entry's folder, unless the program takes modules from above it: a module of the package
-    ``nets`` must find the copy whoever imports ``nets``, so that it lies in ``nets`` then.
-    """
-    home = project.home
-    above = _above(project)
-    if above and not _found_late(project):
-        folder = min(above, key=lambda path: len(path.parts))
-        package, *others = sorted(set(above[folder]))
-        # In one of several packages it could make them import each other in a circle.
-        inside = not others and (folder / package / "__init__.py").is_file()
-        return folder, package if inside else ""
-    if _RELATIVE.search(_text(project)):  # started with `python -m`
-        folder = home.parent
-        while (folder / "__init__.py").is_file() and folder != project.root:
-            folder = folder.parent
-        return folder, ".".join(home.relative_to(folder).parts)
-    return home, PACKAGE if (home / PACKAGE / "__init__.py").is_file() else ""
-
-
-def _above(project: Project) -> dict[Path, list[str]]:
-    """Folders above the entry's from which modules are imported, and what is taken from each."""
-    found: dict[Path, list[str]] = {}
-    named = {
-        dotted.strip()
-        for source in project.sources.values()
-        for names in _IMPORTED.findall(source.text)
-        for dotted in names.split(",")
-    }
-    for dotted in sorted(named):
-        file = project.find(dotted)
-        if file is not None and project.relative(file) in project.sources:
-            folder = file.parents[dotted.count(".") + (file.stem == "__init__")]
-            if folder != project.home and project.home.is_relative_to(folder):
-                found.setdefault(folder, []).append(dotted.partition(".")[0])
-    return found
-
-
-def _found_late(project: Project) -> bool:
-    """Whether the entry imports modules beside it before it adds folders to look into."""
-    text = _text(project)
-    added = _ADDED.search(text)
-    before = _IMPORTED.findall(text, 0, added.start()) if added is not None else ()
-    files = (project.find(name.strip()) for names in before for name in names.split(","))
-    return any(file is not None and file.is_relative_to(project.home) for file in files)
-
-
-def _text(project: Project) -> str:
-    source = project.sources.get(project.relative(project.entry))
-    return source.text if source is not None else ""
-
-
 def _dotted(project: Project, file: Path) -> str:
     """The name under which all files import a copy that is there."""
-    folder, package = _common(project)
+    folder, package = common_place(project)
     if package and file.parent == folder.joinpath(*package.split(".")):
         return f"{package}.{file.stem}"
     return project.dotted(file)
@@ -131,7 +71,7 @@ def _present(project: Project) -> Path | None:
     for path, source in project.sources.items():
         if source.text.startswith(HEADER_PREFIX) and _is_core(source.text):
             return project.root / path
-    folder, package = _common(project)
+    folder, package = common_place(project)
     default = folder.joinpath(*package.split("."), f"{CORE}.py")
     return default if _is_runtime(default) else None
 

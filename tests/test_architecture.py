@@ -57,7 +57,8 @@ OURS: dict[str, set[str]] = {
     "settings": set(),
     "names": set(),
     "site": set(),
-    "roots": set(),
+    "roots": {"installs", "python"},
+    "installs": {"python.imports", "settings"},
     "source": {"literals", "respelling", "site"},
     "literals": set(),
     "respelling": set(),
@@ -65,7 +66,7 @@ OURS: dict[str, set[str]] = {
     # What both readers know of Python: no samples, no ranks, no files but those of imports.
     "python": {"python"},
     "project": {"source", "facts", "names", "python", "roots"},
-    "facts": {"source", "facts", "names", "project", "python"},
+    "facts": {"source", "facts", "names", "project", "python", "roots"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
     "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
@@ -85,8 +86,9 @@ OURS: dict[str, set[str]] = {
     "discover": {"launchers", "outcome", "roots"},
     "assembly": set(),
     "seal": set(),
-    "vendor": {"__version__", "assembly", "discover", "names", "project", "rules.base", "seal"}
-    | {"settings", "source"},
+    "placing": {"installs", "project", "python.imports"},
+    "vendor": {"__version__", "assembly", "discover", "names", "placing", "project", "rules.base"}
+    | {"seal", "settings", "source"},
     "plan": {"source", "rules.base"},
     "rewrite": {"source", "rules.base", "plan", "rewrite"},
     "write": {"source", "plan", "outcome"},

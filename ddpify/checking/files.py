@@ -11,11 +11,10 @@ from pathlib import Path
 
 from ddpify.checking.ignored import Ignored, Patterns, above
 from ddpify.checking.model import CheckError
-from ddpify.roots import ARCHIVE_MARKS, ROOT_MARKS, SKIPPED
+from ddpify.roots import ARCHIVE_MARKS, ROOT_MARKS, SKIPPED, WEAK
 
 Excluded = Callable[[Path], tuple[Patterns, ...]]
-_WEAK = "requirements.txt"  # examples within a project have one, too
-_STRONG = tuple(mark for mark in ROOT_MARKS if mark != _WEAK)
+_STRONG = tuple(mark for mark in ROOT_MARKS if mark != WEAK)
 _PYTHON = (".py", ".pyw", ".pyt", ".tac", ".wsgi", ".gyp", ".gypi")  # of folders, the first only
 _LAUNCHERS = tuple(
     ".sh .bash .zsh .ksh .csh .bats .slurm .sbatch .mk .make .md .markdown "
@@ -47,7 +46,7 @@ class _Places:
         """The project that ``folder`` belongs to."""
         if folder not in self.known:
             chain = (folder, *folder.parents)
-            weak = (one for one in chain if os.path.exists(one / _WEAK))
+            weak = (one for one in chain if os.path.exists(one / WEAK))
             named = (one for one in self.named if folder.is_relative_to(one))
             strong = (one for one in chain if any(os.path.exists(one / mark) for mark in _STRONG))
             archived = (o for o in chain if any(os.path.exists(o / m) for m in ARCHIVE_MARKS))

@@ -31,6 +31,7 @@ from ddpify.facts.values import Kind, Thing
 from ddpify.facts.within import Within, within
 from ddpify.project import Project
 from ddpify.python import libraries
+from ddpify.roots import beyond
 from ddpify.source import Site
 
 # What a part of a model cannot come from without our seeing what it is.
@@ -60,6 +61,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             accesses=tuple(e for e in target.events if isinstance(e, Access)),
             ends=tuple(target.ends.values()),
             unknowns=tuple(target.unknowns),
+            beyond={top: at for top in project.missed for at in beyond(project.root, top)},
             values=target.values,
             sharded=target.sharded,
             spared=target.spared,

@@ -283,6 +283,7 @@ class Facts:
     model_shapes: frozenset[Site] = frozenset()
     routes: frozenset[Site] = frozenset()
     keeps_means: bool = False  # whether instance norms keep statistics
+    beyond: dict[str, str] = field(default_factory=dict)  # imports not found: where above the root
 
     @cached_property
     def everywhere(self) -> tuple[Call, ...]:
@@ -305,9 +306,8 @@ class Facts:
         return next((n.id for n in names if self._is_unbound(n, tree.site(n))), "")
 
     def _is_unbound(self, node: ast.Name, site: Site) -> bool:
-        value = self.values.get(site)
-        here = value is not None and [t.name for t in value.things] == [f"builtins.{node.id}"]
-        return here and not hasattr(builtins, node.id)
+        held = self.values[site].things if site in self.values else ()
+        return [t.name for t in held] == [f"builtins.{node.id}"] and not hasattr(builtins, node.id)
 
     def named(self, *names: str) -> tuple[Call, ...]:
         """Calls of external names."""

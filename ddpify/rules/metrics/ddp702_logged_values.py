@@ -46,7 +46,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if not parts or call.site in done:
             continue
         done.add(call.site)
-        if facts.status is Status.MIGRATED and _is_redrawn(call):
+        if facts.status is Status.MIGRATED and _is_redrawn(facts, call):
             continue  # it was said when it was migrated
         groups = _groups(facts, call, parts)
         why_not = _why_not(facts, call, parts, None not in groups)
@@ -92,18 +92,18 @@ def _why_not(facts: Facts, call: Call, parts: tuple[Part, ...], together: bool) 
     for guard in call.where.guards:
         if is_local(facts, guard.test) or guard.test.dep(Kind.CLOCK):
             return "ranks may differ on whether this runs: rank 0 shows its own numbers"
-    if _is_redrawn(call) and any(part.how != COUNTED for part in parts):
+    if _is_redrawn(facts, call) and any(part.how != COUNTED for part in parts):
         return "rank 0's bar shows its own numbers: others would cost a message in every step"
-    unknown = _unknown(parts)
-    if unknown:
+    if unknown := _unknown(parts):
         return f"rank 0 shows its own {unknown}: reduce or gather it by hand if it matters"
     return "" if together else "reduce them on all ranks before rank 0 goes its own way"
 
 
-def _is_redrawn(call: Call) -> bool:
+def _is_redrawn(facts: Facts, call: Call) -> bool:
     """Whether this is a progress bar, drawn anew in every step."""
     bar, loop = call.receiver and call.receiver.of(Kind.PROGRESS), call.where.loop
-    if not bar or loop is None or call.name == ".write":
+    epochs = {one.epoch.site for one in facts.training if one.epoch is not None}
+    if not bar or loop is None or loop.site in epochs or call.name == ".write":
         return False
     return not any(guard.site.within(loop.site) for guard in call.where.guards)
 

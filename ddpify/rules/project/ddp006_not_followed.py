@@ -37,8 +37,19 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         severity = SEVERITY.get(escape.danger, Severity.ERROR)
         if escape.kind is Kind.SCHEDULER:
             severity = Severity.WARNING
-        advice = ADVICE[escape.danger]
+        advice = _of_above(facts, escape) or ADVICE[escape.danger]
         yield Finding("DDP006", escape.site, _message(escape), severity, (), advice)
+
+
+def _of_above(facts: Facts, escape: Escape) -> str:
+    """What lets unread code of a package be read that only lies above the project's folder."""
+    top = escape.to.partition(".")[0]
+    if top not in facts.beyond:
+        return ""
+    return (
+        f"that it is the `{top}` in `{facts.beyond[top]}` is not sure: let a pyproject.toml there"
+        " name all packages that are imported from there, or the script add that folder to sys.path"
+    )
 
 
 def _message(escape: Escape) -> str:

@@ -1,0 +1,45 @@
+"""Numbers that a progress bar shows: those of all ranks where the bar goes over the epochs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.projects import migrated, put
+
+TRAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from tqdm import tqdm, trange
+
+net = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+loader = DataLoader(TensorDataset(torch.rand(8, 4), torch.rand(8, 1)), 2)
+epochs = trange(3)
+for epoch in epochs:
+    total = 0.0
+    steps = {steps}
+    for x, y in steps:
+        optimizer.zero_grad()
+        loss = nn.functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+{shown}
+"""
+SHOWN = {
+    "over epochs": ("loader", "    epochs.set_postfix(loss=total / len(loader))", True),
+    "over batches": ("tqdm(loader)", "        steps.set_postfix(loss=loss.item())", False),
+    "over epochs, in each step": ("loader", "        epochs.set_postfix(loss=loss.item())", False),
+}
+
+
+@pytest.mark.parametrize(("steps", "shown", "reduced"), SHOWN.values(), ids=SHOWN)
+def test_once_an_epoch_a_bar_shows_the_number_of_all(
+    steps: str, shown: str, reduced: bool, tmp_path: Path
+) -> None:
+    script = put({"train.py": TRAIN.format(steps=steps, shown=shown)}, tmp_path) / "train.py"
+    migrated(script)
+    assert ("reduce_mean(" in script.read_text()) is reduced
