@@ -29,7 +29,7 @@ def _even(i):
 def gowalla(repo, recipe):
     """Users with the items they liked, and six of them with items to find."""
     rng, left, lines = _rng(0), _and_two(recipe), []
-    for user in range(60):
+    for _ in range(60):
         liked = sorted(set(int(v) for v in rng.randint(0, 80, 3)))[: min(3, left)]
         left -= len(liked)
         if liked:
