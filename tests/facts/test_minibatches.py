@@ -59,6 +59,13 @@ def either(*arrays):
 def pairs(data, labels, size=32):
     for i in range(0, len(data), size):
         yield data[i : i + size], labels[i : i + size]
+
+
+def in_own_order(data, labels):
+    order = np.random.permutation(len(data))
+    AGAIN
+    for i in range(0, len(data), 32):
+        yield data[order[i : i + 32]], labels[order[i : i + 32]]
     MORE
 
 
@@ -103,6 +110,11 @@ SAID = {
     "all-in-one": {"BATCH": "x", "LOOP": "minibatch(a)", "TAKEN": "y = x[:, 0]"},
     "moved-again": {"TAKEN": "x, y = x.cuda(), y.cuda()"},
     "by-an-expression": {"MADE": MADE.replace("shuffle(", "either(")},
+    "in-its-own-order": {
+        "MADE": "a, b = corpus()",
+        "LOOP": "in_own_order(a, b)",
+        "AGAIN": "order = torch.from_numpy(order)",
+    },
     "through-a-function": {"LOOP": "minibatch(same(same(a)), b)"},
 }
 OPEN = {
@@ -127,10 +139,10 @@ OPEN = {
     },
     "row-of-one": {"BATCH": "x", "LOOP": "minibatch(a[0])", "TAKEN": "y = x[:, 0]"},
     "shuffled-before-it-is-made": {
-        "MADE": "order = np.arange(9)\n    np.random.shuffle(order)\n    order = np.arange(9)\n"
-        "    a, b = corpus()[order], corpus()[order]",
+        "LOOP": "in_own_order(a, b)",
+        "AGAIN": "np.random.shuffle(order)\n    order = np.arange(len(data))",
     },
-    "more-from-elsewhere": {"LOOP": "pairs(a, b)", "MORE": "yield from corpus()"},
+    "more-from-elsewhere": {"LOOP": "in_own_order(a, b)", "MORE": "yield from corpus()"},
     "rows-of-one": {"MADE": "a, b = shuffle(points)"},
     "unread-through-a-function": {"LOOP": "minibatch(same(same(corpus())), same(corpus()))"},
     "sometimes-of-one": {"LOOP": "minibatch(*((a, b) if turn else (a,)))"},
@@ -142,6 +154,7 @@ USUAL = {
     "TAKEN": "pass",
     "PART": "x[i : i + size]",
     "ORDER": "order",
+    "AGAIN": "",
     "MORE": "",
 }
 
