@@ -7,6 +7,7 @@ from typing import cast
 
 from ddpify.facts import (
     batch_axis,
+    batch_objects,
     by_sample,
     counts,
     keepers,
@@ -64,6 +65,7 @@ def _thing_attribute(
     if name in thing.attrs:
         return thing.attrs[name]
     part = library_losses.entry(m, f, thing, name, node) or by_sample.field(thing, name)
+    part = part or batch_objects.field(m, f, thing, name)
     if part is not None:
         return part
     if thing.kind is Kind.MODULE:

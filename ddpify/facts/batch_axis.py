@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from ddpify.facts import axis_counts, measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure
+from ddpify.facts.padding import filling
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import UNKNOWN_AXIS, Kind, Measure, Thing, Value
@@ -177,6 +178,8 @@ def entry(m: Machine, f: Frame, value: Value, index: ast.expr, given: Value) -> 
     """``steps[t]``, ``steps[:, :, 0]`` where the samples lie behind the first axis; else None."""
     if value.axis <= 0 or value.measure not in measures.ENTRIES or value.things:
         return None
+    if filling(value) and not f.no_grad:  # how many there are depends on a rank's own samples
+        return computed(value, given, measure=Measure.MIXED)
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
     axis, here = value.axis, 0
     for part in parts:

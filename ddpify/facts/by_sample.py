@@ -8,9 +8,12 @@ The signatures are those of torch 2.13; a weight, a size or an axis goes with al
 
 from __future__ import annotations
 
+import ast
+
 from ddpify.facts import axis_counts, measures, rows
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_measure
+from ddpify.facts.protocol import Machine
 from ddpify.facts.values import PERHAPS_ONE, Kind, Measure, Thing, Value
 
 # How many of the arguments, from the first, may be tensors with a sample a row.
@@ -59,6 +62,13 @@ def _fits(value: Value, tail: str) -> bool:
         several = value.axes not in (1, PERHAPS_ONE) or tail in OF_NUMBERS
         return value.axis == 0 and several and not value.of(Kind.TUPLE, Kind.ITERATOR)
     return flat_measure(value) is Measure.UNIFORM
+
+
+def of_part(m: Machine, name: str, call: Call) -> str:
+    """``steps[t].unsqueeze_(0)`` is as ``unsqueeze``: what it changes is made for it alone."""
+    site = call.receiver_site if name == "unsqueeze_" else None
+    part = m.tree(site.path).expression(site) if site is not None else None
+    return "unsqueeze" if isinstance(part, ast.Subscript) else name
 
 
 def cut(name: str, call: Call, given: int, value: Value) -> Value | None:

@@ -35,7 +35,7 @@ from ddpify.facts.routes import routed
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import unread_base, unread_by
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
+from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Thing, Value, one
 from ddpify.source import Site
 
 CALLABLE_MODELS = (Kind.MODEL, Kind.WRAPPED)
@@ -205,13 +205,10 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
-    whole = Value(
-        (),
-        deps | with_graph(m, event, output),
-        measure,
-        rows=_is_per_sample(local),
-        blocks=_blocks(local),
-    )
+    axis = UNKNOWN_AXIS if any(v.axis for v in local) else 0
+    rows, blocks = _is_per_sample(local), _blocks(local)
+    deps |= with_graph(m, event, output)
+    whole = Value((), deps, measure, rows=rows, axis=axis, blocks=blocks)
     f, whole_reading = event.where.frame, whole_forwards.with_means
     if not batched:
         return whole_reading(m, f, model, whole, whole, event) if local else whole

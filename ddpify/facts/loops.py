@@ -9,9 +9,10 @@ from ddpify.facts import growth
 from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Guard, Loop
-from ddpify.facts.values import NOTHING, Kind, Value, one
+from ddpify.facts.values import NOTHING, Kind, Measure, Value, one
 
 MOST_PASSES = 4
+RANGE = "builtins.range"
 
 
 def for_loop(m: Machine, f: Frame, node: ast.For | ast.AsyncFor) -> bool:
@@ -65,8 +66,11 @@ def _written_out(over: Value) -> tuple[Value, ...]:
 def _loop_element(m: Machine, f: Frame, node: ast.For | ast.AsyncFor, over: Value) -> Value:
     """The loop variable; a plain counter gets an identity, so that an epoch can be recognised."""
     element = m.element_of(f, over)
-    if not element.things and not element.deps and isinstance(node.target, ast.Name):
-        return one(m.make(Kind.INDEX, f, m.site(f, node.target), node.target.id))
+    numbers = bool(over.things) and all(thing.name == RANGE for thing in over.things)
+    plain = numbers and element.measure is Measure.UNIFORM
+    if not element.things and (plain or not element.deps) and isinstance(node.target, ast.Name):
+        counter = m.make(Kind.INDEX, f, m.site(f, node.target), node.target.id)
+        return one(counter, element.deps)
     return element
 
 

@@ -43,7 +43,7 @@ def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     """The result of ``receiver.name(...)``."""
     if opens_path(call):
         return one(m.make(Kind.FILE, f, call.site, "open"))
-    value = _method(m, f, receiver, name, call)
+    value = _method(m, f, receiver, by_sample.of_part(m, name, call), call)
     if opens_path(call):
         return one(m.make(Kind.FILE, f, call.site, name))
     if name in PATH_TESTS:  # of a path, as no tensor and no container has such a method

@@ -13,7 +13,7 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ddpify.facts import batch_order, measures, roles
+from ddpify.facts import batch_objects, batch_order, measures, roles
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
@@ -237,9 +237,7 @@ def _collated(m: Machine, afresh: Callable[[], Machine], loader: Thing) -> set[s
     given = there.arg(6, "collate_fn") if there is not None else None
     if there is None or given is None:
         return set()
-    samples = Thing(Kind.ITERATOR, call.site, inner=Value((), measure=Measure.ENTRY))
-    batch = Value((samples,), measure=Measure.SAMPLES, rows=True)
-    result = again.apply(there.where.frame, given, (batch,), call.site)
+    result = again.apply(there.where.frame, given, (batch_objects.samples(call.site),), call.site)
     parts = [part for thing in result.things for part in parts_of(thing)]
     if not parts or not all(map(has_rows, parts)):
         return set()

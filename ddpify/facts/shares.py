@@ -11,16 +11,17 @@ from collections.abc import Iterable
 
 from ddpify.facts import roles, targets
 from ddpify.facts.counts import forms, is_bounded, pure
-from ddpify.facts.details import CountMean, Tally
+from ddpify.facts.details import CountMean, Tally, call_that_made
 from ddpify.facts.events import Where
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
+from ddpify.facts.loops import RANGE
 from ddpify.facts.model import Share, TrainingLoop
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import OUTPUTS
 from ddpify.facts.scopes import Guard, Loop
 from ddpify.facts.uses import only_divides
-from ddpify.facts.values import OF_ONE_RANK, Kind, Thing, Value
+from ddpify.facts.values import OF_ONE_RANK, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -141,7 +142,7 @@ def once_per_batch(m: Machine, training: tuple[TrainingLoop, ...], where: Where)
             return False
         if any(_same(loop, other.batch) for other in training):
             return True
-        if not _written_out(loop):
+        if not _written_out(loop) and not _is_told(m, loop):
             return False
     return False
 
@@ -157,6 +158,29 @@ def _same(loop: Loop, other: Loop) -> bool:
 def _written_out(loop: Loop) -> bool:
     """A loop over a display, or over a model's list of outputs: it is as long on each rank."""
     return _as_long(loop.over)
+
+
+def _is_told(m: Machine, loop: Loop) -> bool:
+    """``for t in range(args.steps)``: so many times as the program is told, on each rank.
+
+    ``x.size(1)`` may be the length of a rank's own longest sample.
+    """
+    calls = [call_that_made(thing) for thing in loop.over.things if thing.name == RANGE]
+    if len(calls) != 1 or len(loop.over.things) != 1 or calls[0] is None or calls[0].star:
+        return False
+    pairs = zip(calls[0].args, calls[0].arg_sites, strict=True)
+    return all(_is_setting(m, value, site) for value, site in pairs)
+
+
+def _is_setting(m: Machine, value: Value, site: Site) -> bool:
+    """A constant, an argument, or what an object read from a file: no statement sets it."""
+    if value.known:
+        return not value.deps
+    node = m.tree(site.path).expression(site)
+    if not isinstance(node, ast.Attribute) or value.measure is not Measure.UNIFORM:
+        return False
+    told = {thing.kind for thing in value.all_deps()} == {Kind.ARGUMENT}
+    return told and not any(access.stored for access in m.events.accesses(node.attr))
 
 
 def _as_long(value: Value) -> bool:

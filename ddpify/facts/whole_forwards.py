@@ -1,8 +1,8 @@
 """Losses that a model's ``forward`` computes in steps: the whole of it is read, beside the record.
 
-Whether a loss is a mean over the batch stands in everything that makes it, as in a criterion that
-trains nothing. What layers do is taken for granted, as everywhere: a row for each sample. Nothing
-that is read so is remembered, since the wrapper is what is called. ::
+Whether a loss is a mean over the batch, or a sum, stands in everything that makes it, as in a
+criterion that trains nothing. What layers do is taken for granted, as everywhere: a row for each
+sample. Nothing that is read so is remembered, since the wrapper is what is called. ::
 
     def forward(self, features, labels):        # a criterion with parameters of its own
         away = features - self.centers[labels]
@@ -18,16 +18,19 @@ from ddpify.facts.coupling import certain
 from ddpify.facts.details import OpenForward, call_that_made
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.fresh import method_of
-from ddpify.facts.joining import flat_measure, held, parts_of
+from ddpify.facts.joining import computed, flat_measure, held, parts_of
 from ddpify.facts.output_rows import OTHERWISE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.record import Event
+from ddpify.facts.rows import by_torch
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
 
 LISTS = frozenset({"torch.nn.ModuleList"})
 FLATTENS = frozenset({"torch.nn.Flatten", "torch.nn.Unflatten", "torch.nn.Module"})
 UNREAD = Value(measure=Measure.SAMPLES)
+Kinds = tuple[Measure, ...]
+NUMBERS: Kinds = (Measure.MEAN, Measure.SUM)
 UNFOLLOWED = (Kind.RATIO, Kind.COUPLED, Kind.AVERAGED, Kind.UNREAD)
 
 
@@ -40,7 +43,12 @@ def with_means(m: Machine, f: Frame, model: Thing, each: Value, known: Value, ev
     if info is None or event.star or event.bound:
         return known
     result = _read(m, model, info, event)
-    return each if result is None else _with_means(result, known)
+    if result is None:
+        return each
+    # Of batches that are filled up a sum has other terms; replicas' sums are averaged as they are.
+    given = computed(*event.args, *event.kwargs.values())
+    sums = by_torch(given) and not m.parallel
+    return _with_means(result, known, NUMBERS if sums else NUMBERS[:1])
 
 
 def result_of(m: Machine, forward: Forward) -> Value | None:
@@ -75,14 +83,14 @@ def _read(m: Machine, model: Thing, info: FunctionInfo, event: Call) -> Value | 
     return None if certain((result, *parts)) else result
 
 
-def _with_means(result: Value, whole: Value) -> Value:
-    """``whole`` with the means that are in what was read: one, or some of a tuple or a dict."""
+def _with_means(result: Value, whole: Value, kinds: Kinds) -> Value:
+    """``whole`` with the means, or sums, that were read: one, or some of a tuple or a dict."""
     made, found = whole.things, result.things
     if not found:
-        return _mean(result, whole) or whole
+        return _mean(result, whole, kinds) or whole
     named = found[0].keys if len(found) == 1 and not made else None
     if named and all(isinstance(key, str) for key in named):
-        fields = {key: _mean(part, whole) for key, part in named.items()}
+        fields = {key: _mean(part, whole, kinds) for key, part in named.items()}
         whole_fields = {key: mean or whole for key, mean in fields.items()}
         of_fields = one(Thing(Kind.DICT, found[0].born, keys=whole_fields), whole.deps)
         return of_fields.but(measure=whole.measure) if any(fields.values()) else whole
@@ -90,24 +98,25 @@ def _with_means(result: Value, whole: Value) -> Value:
     if any(len(thing.items or ()) != len(items) for thing in found):
         return whole
     each = zip(*[thing.items or () for thing in found], strict=True)
-    means = [_mean_of_all(parts, item) for parts, item in zip(each, items, strict=True)]
+    means = [_mean_of_all(parts, item, kinds) for parts, item in zip(each, items, strict=True)]
     if not any(means):
         return whole
     left = tuple(mean or item for mean, item in zip(means, items, strict=True))
     return whole.but(things=(Thing(Kind.TUPLE, made[0].born, items=left),))
 
 
-def _mean_of_all(results: Iterable[Value], whole: Value) -> Value | None:
-    found = [_mean(result, whole) for result in results]
-    return found[0] if None not in found else None
+def _mean_of_all(results: Iterable[Value], whole: Value, kinds: Kinds) -> Value | None:
+    found = [_mean(result, whole, kinds) for result in results]
+    alike = len({one.measure for one in found if one is not None}) == 1
+    return found[0] if None not in found and alike else None
 
 
-def _mean(result: Value, whole: Value) -> Value | None:
+def _mean(result: Value, whole: Value, kinds: Kinds) -> Value | None:
     """The mean that is returned; None where it is none, or is made of what is not followed."""
-    plain = result.measure is Measure.MEAN and not result.things
+    plain = result.measure in kinds and not result.things
     if not plain or result.axis or result.dep(*UNFOLLOWED):
         return None
-    return Value((), whole.deps, Measure.MEAN)
+    return Value((), whole.deps, result.measure)
 
 
 def opened(model: Thing) -> Thing:

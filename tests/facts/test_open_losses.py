@@ -63,17 +63,17 @@ for x, y in DataLoader(TensorDataset(torch.rand(8, 4), torch.zeros(8, 4)), 2):
 """
 MEAN, SUM, MIXED = Measure.MEAN, Measure.SUM, Measure.MIXED
 ROWS = {
-    "a loss of its own": ("Own()", "net(x, y).mean()", MIXED),
+    "a loss of its own": ("Own()", "net(x, y).mean()", SUM),
     "along an axis that it has not": ("Own()", "torch.mean(net(x, y), 0)", MIXED),
-    "summed": ("Own()", "net(x, y).sum()", MIXED),
+    "summed": ("Own()", "net(x, y).sum()", SUM),
     "as its replicas compute it": ("nn.DataParallel(Method())", "net(x, y)[1].mean()", MEAN),
-    "a loss of a part": ("Outer()", "net(x, y).mean()", MIXED),
-    "a loss of a method": ("Method()", "net(x, y)[1].mean()", MIXED),
+    "a loss of a part": ("Outer()", "net(x, y).mean()", SUM),
+    "a loss of a method": ("Method()", "net(x, y)[1].mean()", SUM),
     "a criterion that it is given": ("Given(hardest)", "net(x, y)[1].mean()", MIXED),
     "a layer that it is given": ("Held(nn.Linear(8, 4))", "net(x, y)[1].mean()", MEAN),
     "a layer that makes a loss": ("Held(Own())", "net(x, y)[1].mean()", MIXED),
     "a score of each pair": ("Pairs()", "net(x, y).mean()", MEAN),
-    "a sum over what it is given alone": ("Recon()", "net(x).mean()", MIXED),
+    "a sum over what it is given alone": ("Recon()", "net(x).mean()", SUM),
     "a loss of each sample": ("Apart()", "net(x).mean()", MEAN),
     "a critic's mean": ("Critic()", "net(x).mean()", MEAN),
     "scores of pairs, summed": ("Pairs()", "net(x, y).sum()", SUM),
