@@ -11,7 +11,7 @@ from ddpify.rules.base import Rule
 
 # What they are about is no question where all ranks make the same batches, and the same of them.
 OF_SHARES: Final = frozenset(
-    """DDP111 DDP201 DDP205 DDP206 DDP217 DDP218 DDP219 DDP401 DDP402 DDP403 DDP404
+    """DDP111 DDP201 DDP205 DDP206 DDP217 DDP218 DDP219 DDP317 DDP401 DDP402 DDP403 DDP404
     DDP406 DDP419 DDP701 DDP702 DDP703""".split()
 )
 

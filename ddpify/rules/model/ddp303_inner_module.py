@@ -44,6 +44,7 @@ GIVEN_WHOLE = ("builtins.", "torch.nn.utils.", "ddpify.runtime.", "torch.save", 
 RUNS = frozenset(
     {"torch.onnx.export", "torch.jit.trace", "torchinfo.summary", "torchsummary.summary"}
 )
+COPIES = frozenset({DEEPCOPY, "torch.optim.swa_utils.AveragedModel"})
 LOOKS_INSIDE = frozenset({"builtins.print", "builtins.str", "builtins.repr"})
 
 
@@ -116,8 +117,9 @@ def _handed_over(facts: Facts) -> Iterable[Finding]:
             continue
         asks = asks_what_it_is(facts, call)
         inside = asks or call.name in LOOKS_INSIDE
-        made = call.name != DEEPCOPY and call.result.of(Kind.INSTANCE, Kind.MODEL, Kind.WRAPPED)
-        if made or (call.name.startswith(GIVEN_WHOLE) and not inside):
+        copied = call.name in COPIES
+        made = not copied and call.result.of(Kind.INSTANCE, Kind.MODEL, Kind.WRAPPED)
+        if made or (call.name.startswith(GIVEN_WHOLE) and not (inside or copied)):
             continue
         named = ((call.kwargs[k], s) for k, s in call.kwarg_sites.items())
         given = [*zip(call.args, call.arg_sites, strict=False), *named]
@@ -219,6 +221,7 @@ _ASKED = (
     "    linear = isinstance(judge, (nn.Sequential, nn.Linear))  # DDP303\n",
     '    headed = hasattr(judge, "head") or type(judge) in (nn.Linear, nn.Bilinear)  # DDP303\n',
     "    known = vars(judge)  # DDP303\n",
+    "    mean = torch.optim.swa_utils.AveragedModel(judge)  # DDP303\n",
 )
 
 RULE = Rule(
