@@ -21,6 +21,7 @@ from ddpify.facts.details import AnyAttribute, loader_arguments
 from ddpify.facts.events import Access
 from ddpify.facts.gradients import without_graph
 from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.locality import is_shared_out
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, constant, one
@@ -108,6 +109,8 @@ def _known_attribute(
         return thing.inner
     if thing.kind is Kind.LOADER and name == "dataset":
         return loader_arguments(thing).dataset or NOTHING
+    if thing.kind is Kind.LOADER and name == "batch_size" and is_shared_out(m, thing):
+        return _share_of_batch(m, f, thing)
     if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
         given = loader_arguments(thing)
         sampler = given.sampler if name == "sampler" else given.batch_sampler
@@ -124,6 +127,13 @@ def _known_attribute(
     if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
         return _plain_attribute(base, name)
     return Value((), flat_deps(one(thing)) | base.deps, _attribute_measure(base, name))
+
+
+def _share_of_batch(m: Machine, f: Frame, loader: Thing) -> Value:
+    """How many samples a rank's batches have: as many as `x.size(0)` says."""
+    batch = m.make(Kind.BATCH, f, loader.born, f"{loader.serial}")
+    batch.inner = one(loader)
+    return Value((), frozenset({batch}), Measure.COUNT, rows=True)
 
 
 def _steps_itself(wrapper: Thing, name: str) -> Value | None:

@@ -26,18 +26,16 @@ from ddpify.source import Site
 def comparing(m: Machine, trained: Iterable[Forward]) -> tuple[Site, ...]:
     """Where models that are trained compare samples, the modules that they call included."""
     found: set[Site] = set()
-    if m.exhausted:
-        return ()
+    seen: set[FunctionInfo] = set()  # each is read once, as its first caller calls it
     for forward in trained:
-        if forward.model.kind is Kind.WRAPPED:
-            found |= set(_compared(m, forward))
+        if forward.model.kind is Kind.WRAPPED and not m.exhausted:
+            found |= set(_compared(m, forward, seen))
     return tuple(sorted(found))
 
 
-def _compared(m: Machine, forward: Forward) -> Iterator[Site]:
-    """Of each method once: what its first caller gives it."""
+def _compared(m: Machine, forward: Forward, seen: set[FunctionInfo]) -> Iterator[Site]:
     with m.aside():
-        todo, seen = [(forward.model, forward.call)], set[FunctionInfo]()
+        todo = [(forward.model, forward.call)]
         while todo:
             model, call = todo.pop()
             info = method_of(model, "forward")

@@ -7,12 +7,13 @@ from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
 from ddpify.facts.sized import SHAPED
+from ddpify.facts.values import Kind, Measure
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.modules import FunctionDefinition as RankFunction
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import same
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.edits import edit, fresh
+from ddpify.rules.edits import edit, fresh, is_local
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -43,6 +44,23 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             advice="take the size from the batch itself, or give the object a rank's share of it",
         )
     yield from _kept(facts)
+    yield from _steps_by_share(facts)
+
+
+def _steps_by_share(facts: Facts) -> Iterable[Finding]:
+    """``SGD(parameters, lr=base * loader.batch_size / 256)``: the loader has a rank's share."""
+    for call in facts.calls:
+        values = [*zip(call.args, call.arg_sites, strict=False)]
+        values += [(call.kwargs[name], site) for name, site in call.kwarg_sites.items()]
+        for value, site in values if call.result.of(Kind.OPTIMIZER, Kind.SCHEDULER) else ():
+            if value.measure is Measure.COUNT and is_local(facts, value):
+                yield Finding(
+                    "DDP206",
+                    site,
+                    "this goes by the number of samples in a rank's batch, not by that of all",
+                    Severity.ERROR,
+                    advice="multiply it by get_world_size(), or take the number the loader is given",
+                )
 
 
 def _kept(facts: Facts) -> Iterable[Finding]:
@@ -175,6 +193,13 @@ RULE = Rule(
     "PATTERNS B3.34",
     check,
     bad=(
+        changed(
+            SINGLE,
+            (
+                "Adam(net.parameters())",
+                "Adam(net.parameters(), lr=1e-4 * fitting.batch_size)  # DDP206",
+            ),
+        ),
         changed(
             SINGLE,
             (
