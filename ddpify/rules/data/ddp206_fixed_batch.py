@@ -59,7 +59,7 @@ def _steps_by_share(facts: Facts) -> Iterable[Finding]:
                     site,
                     "this goes by the number of samples in a rank's batch, not by that of all",
                     Severity.ERROR,
-                    advice="multiply it by get_world_size(), or take the number the loader is given",
+                    advice="multiply it by get_world_size(), or take what the loader was given",
                 )
 
 
