@@ -28,6 +28,7 @@ from ddpify.facts.layer_axes import DEPTH, taken
 from ddpify.facts.mixed_states import mixed
 from ddpify.facts.model import Model
 from ddpify.facts.norms import built, makers
+from ddpify.facts.output_gradients import goes_to_outputs
 from ddpify.facts.output_numbers import gives_number, reduces
 from ddpify.facts.output_rows import all_rows
 from ddpify.facts.protocol import Machine
@@ -96,6 +97,8 @@ class _Program:
         for call in calls:
             if call.name in ENVIRONMENTS:
                 yield call.site, "an environment draws random numbers of its own"
+            if call.name == "torch.autograd.grad" and goes_to_outputs(self.m, call):
+                yield call.site, "an output of the model is differentiated by another"
         accesses = (access for name in hooks.HOOKS for access in self.m.events.accesses(name))
         looking = hooks.looking(calls)
         for access in accesses:
