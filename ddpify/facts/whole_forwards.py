@@ -77,12 +77,8 @@ def _with_means(result: Value, whole: Value) -> Value:
     made, found = whole.things, result.things
     if not found:
         return _mean(result, whole) or whole
-    named = found[0].keys if len(found) == 1 and not made else None
-    if named and all(isinstance(key, str) for key in named):
-        fields = {key: _mean(part, whole) for key, part in named.items()}
-        whole_fields = {key: mean or whole for key, mean in fields.items()}
-        of_fields = one(Thing(Kind.DICT, found[0].born, keys=whole_fields), whole.deps)
-        return of_fields.but(measure=whole.measure) if any(fields.values()) else whole
+    if len(found) == 1 and not made:
+        return _as_read(found[0], whole, result.measure is Measure.UNIFORM)
     items = made[0].items or () if len(made) == 1 else ()
     if any(len(thing.items or ()) != len(items) for thing in found):
         return whole
@@ -92,6 +88,27 @@ def _with_means(result: Value, whole: Value) -> Value:
         return whole
     left = tuple(mean or item for mean, item in zip(means, items, strict=True))
     return whole.but(things=(Thing(Kind.TUPLE, made[0].born, items=left),))
+
+
+def _as_read(thing: Thing, whole: Value, sure: bool) -> Value:
+    """What is read to be a dict, or a tuple if that is ``sure``: ``[1]`` of a tensor is a sample."""
+    items = thing.items if sure else None
+    parts = thing.keys or dict(enumerate(items or ()))
+    means = {key: _mean(part, whole) for key, part in parts.items()}
+    if not any(means.values()) or not (items or all(isinstance(key, str) for key in parts)):
+        return whole
+    left = {key: means[key] or _unread(part, whole) for key, part in parts.items()}
+    if items:
+        made = Thing(Kind.TUPLE, thing.born, thing.name, items=tuple(left.values()))
+    else:
+        made = Thing(Kind.DICT, thing.born, keys=left)
+    return whole.but(things=(made,), blocks=0)
+
+
+def _unread(part: Value, whole: Value) -> Value:
+    """What is no mean: of the samples, if anything is that one tensor may be."""
+    rows = part.measure in (Measure.SAMPLES, Measure.UNIFORM) and not part.things
+    return whole if rows else whole.but(measure=Measure.MIXED)
 
 
 def _mean_of_all(results: Iterable[Value], whole: Value) -> Value | None:
