@@ -18,7 +18,7 @@ from ddpify.facts.coupling import certain
 from ddpify.facts.details import OpenForward, call_that_made
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.fresh import method_of
-from ddpify.facts.joining import flat_measure, held, parts_of
+from ddpify.facts.joining import flat_measure, held, with_parts
 from ddpify.facts.output_rows import OTHERWISE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.record import Event
@@ -68,8 +68,7 @@ def _read(m: Machine, model: Thing, info: FunctionInfo, event: Call) -> Value | 
         result = m.enter(f, info, (one(own), *event.args), event.kwargs, event.site)
         if any(map(_fills, m.events)) or any(_carried(m, own)):
             return None  # statistics of a rank's own samples, for the steps to come
-    parts = [part for thing in result.things for part in parts_of(thing)]
-    return None if certain((result, *parts)) else result
+    return None if certain(with_parts(result)) else result
 
 
 def _with_means(result: Value, whole: Value) -> Value:
@@ -91,7 +90,7 @@ def _with_means(result: Value, whole: Value) -> Value:
 
 
 def _as_read(thing: Thing, whole: Value, sure: bool) -> Value:
-    """What is read to be a dict, or a tuple if that is ``sure``: ``[1]`` of a tensor is a sample."""
+    """What is read as a dict, or if that is ``sure`` a tuple: of a tensor ``[1]`` is a sample."""
     items = thing.items if sure else None
     parts = thing.keys or dict(enumerate(items or ()))
     means = {key: _mean(part, whole) for key, part in parts.items()}
