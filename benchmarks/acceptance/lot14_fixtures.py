@@ -176,7 +176,9 @@ def visits(repo, recipe):
     rng, total = _rng(700), samples_of(recipe)
     users = range(total - total // 3)
     seen = [rng.choice(40, 9 if user < total // 3 else 8, replace=False) for user in users]
-    known = list(dict.fromkeys(int(i) for items in seen for i in items))[:-1]  # the last one has no row
+    known = list(dict.fromkeys(int(i) for items in seen for i in items))[
+        :-1
+    ]  # the last one has no row
     found = [rng.choice(known, 2, replace=False) for user in users]
     for part, lines in (("train", seen), ("test", found)):
         rows = ["u%d i%d 1" % (user, i) for user in users for i in lines[user]]
@@ -214,9 +216,7 @@ def questions(repo, recipe):
             picture(Path(repo) / path, rng, (32, 32))
             tokens = [asked[int(k)] for k in rng.randint(0, len(asked), 3 + i % 4)]
             valid = [answers[int(k)] for k in rng.randint(0, len(answers), 1 + i % 3)]
-            entries.append(
-                {"image_path": path, "question_tokens": tokens, "valid_answers": valid}
-            )
+            entries.append({"image_path": path, "question_tokens": tokens, "valid_answers": valid})
         root.mkdir(exist_ok=True)
         np.save(root / (part + ".npy"), np.array(entries))
     text(root / "vocab_questions.txt", "\n".join(["<pad>", "<unk>", *asked]) + "\n")

@@ -73,7 +73,9 @@ def ts2vec(ctx):
         out = tensors(state_dict)
         if "n_averaged" in out["keys"]:
             own = len("module.")
-            out["keys"] = ["average." + k[own:] if k.startswith("module.") else k for k in out["keys"]]
+            out["keys"] = [
+                "average." + k[own:] if k.startswith("module.") else k for k in out["keys"]
+            ]
         return out
 
     files._tensors = recorded
@@ -129,7 +131,10 @@ def rpmnet(ctx):
     stand_in("open3d")
     stand_in(
         "coloredlogs",
-        install=lambda level, logger: (logger.setLevel(level), logger.addHandler(logging.StreamHandler())),
+        install=lambda level, logger: (
+            logger.setLevel(level),
+            logger.addHandler(logging.StreamHandler()),
+        ),
     )
 
     class InvalidGitRepositoryError(Exception):
@@ -195,7 +200,9 @@ def openunmix(ctx):
     def info(path):
         with wave.open(path, "rb") as f:
             return types.SimpleNamespace(
-                sample_rate=f.getframerate(), num_frames=f.getnframes(), num_channels=f.getnchannels()
+                sample_rate=f.getframerate(),
+                num_frames=f.getnframes(),
+                num_channels=f.getnchannels(),
             )
 
     def load(path, num_frames=-1, frame_offset=0):
@@ -271,8 +278,13 @@ def vqa(ctx):
             net = vgg.VGG(vgg.make_layers(layers), init_weights=True)
             net.avgpool = vgg.nn.AdaptiveAvgPool2d((1, 1))
             net.classifier = vgg.nn.Sequential(
-                vgg.nn.Linear(32, 32), vgg.nn.ReLU(True), vgg.nn.Dropout(), vgg.nn.Linear(32, 32),
-                vgg.nn.ReLU(True), vgg.nn.Dropout(), vgg.nn.Linear(32, 1000),
+                vgg.nn.Linear(32, 32),
+                vgg.nn.ReLU(True),
+                vgg.nn.Dropout(),
+                vgg.nn.Linear(32, 32),
+                vgg.nn.ReLU(True),
+                vgg.nn.Dropout(),
+                vgg.nn.Linear(32, 1000),
             )
             return net
 

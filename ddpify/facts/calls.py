@@ -105,7 +105,7 @@ def _dispatch(
         if result is not None:
             results.append(result)
     if results:
-        return join(*results)
+        return outputs.any_of(results, event.site)
     if isinstance(node.func, ast.Attribute) and receiver is not None:
         own = receiver.of(Kind.CLASS) if node.func.attr == "from_pretrained" else ()
         if own:  # of the project: it is made as a call of it makes it, with a configuration

@@ -159,6 +159,9 @@ def _fold_compare(node: ast.Compare, values: list[Value]) -> bool | None:
 def _fold_none(is_: bool, left: Value) -> bool | None:
     if left.known:
         return (left.const is None) is is_
+    if left.rows and not left.things and rows.by_torch(left):
+        made = left.dep(Kind.FORWARD, Kind.UNREAD)  # models may give None
+        return None if made else not is_  # torch collates none, and what may be one has no rows
     maker = left.things and all(t.kind not in (Kind.UNKNOWN, Kind.ARGUMENT) for t in left.things)
     return (not is_) if maker and not left.deps else None
 

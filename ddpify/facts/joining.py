@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ddpify.facts.values import (
     MAX_THINGS,
@@ -194,6 +194,13 @@ def parts_of(thing: Thing) -> tuple[Value, ...]:
     """The values a container thing holds."""
     parts = tuple(thing.items or ()) + tuple((thing.keys or {}).values())
     return parts + ((thing.inner,) if thing.inner is not None else ())
+
+
+def with_parts(value: Value, depth: int = 4) -> Iterator[Value]:
+    """A value and, of a container, what it holds, containers in it included."""
+    yield value
+    for part in (part for thing in value.things if depth for part in parts_of(thing)):
+        yield from with_parts(part, depth - 1)
 
 
 def listed(value: Value) -> Measure | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ddpify.facts import listed
-from ddpify.facts.details import UnreadOutput
+from ddpify.facts.details import OpenLoss, UnreadOutput
 from ddpify.facts.fresh import method_of
+from ddpify.facts.joining import join
 from ddpify.facts.listed import OutputShape
 from ddpify.facts.returns import reached
 from ddpify.facts.rows import OUTPUTS, SEVERAL
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.source import Site
 
 Names = tuple[str, ...]
 
@@ -35,6 +37,19 @@ def separate(
     made = Thing(Kind.TUPLE, call.born, items=tuple(_as(part, whole, call) for part in parts))
     made.attrs.update({name: whole for name in names if name})
     return whole.but(things=(made,), rows=False, blocks=0)
+
+
+def any_of(results: Sequence[Value], called: Site) -> Value:
+    """What one of several callees gives; a model that is not followed may return parts, too."""
+    if not any(result.things for result in results):
+        return join(*results)
+    return join(*[_with_parts(result, called) for result in results])
+
+
+def _with_parts(result: Value, called: Site) -> Value:
+    made = [t for t in result.dep(Kind.FORWARD) if t.born == called and t.detail(OpenLoss)]
+    whole = result.things or result.measure is Measure.MEAN or not made
+    return result if whole else _as(listed.UNSURE, result, made[0])
 
 
 def _as(shape: OutputShape, whole: Value, call: Thing) -> Value:

@@ -127,8 +127,13 @@ def by_torch(value: Value) -> bool:
     """Whether torch has collated the samples: all are of one shape, none was padded for others."""
     loaders = [t for batch in value.deps if batch.inner is not None for t in batch.inner.things]
     made = [call_that_made(loader) for loader in loaders]
-    plain = all(c and not c.star and c.arg(6, "collate_fn") is None for c in made)
-    return bool(loaders) and plain
+    return bool(loaders) and all(c and not c.star and _is_collated(c) for c in made)
+
+
+def _is_collated(loader: Call) -> bool:
+    """``batch_size=None`` hands on what the data set gives, whatever it is."""
+    size = loader.arg(1, "batch_size")
+    return loader.arg(6, "collate_fn") is None and (size is None or size.const is not None)
 
 
 def _of_blocks(given: Value, name: str, call: Call, first: int, result: Value) -> Value:

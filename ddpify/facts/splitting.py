@@ -23,13 +23,13 @@ from ddpify.facts.details import OpenLoss
 from ddpify.facts.drawing_models import draws
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.input_axes import parallel_axes
-from ddpify.facts.joining import parts_of
+from ddpify.facts.joining import parts_of, with_parts
 from ddpify.facts.layer_axes import DEPTH, taken
 from ddpify.facts.mixed_states import mixed
 from ddpify.facts.model import Model
 from ddpify.facts.norms import built, makers
 from ddpify.facts.output_gradients import goes_to_outputs
-from ddpify.facts.output_numbers import gives_number, reduces
+from ddpify.facts.output_numbers import gives_number
 from ddpify.facts.output_rows import all_rows
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import RECURRENT, axis_of
@@ -109,11 +109,9 @@ class _Program:
         """What one call of a model is given, and gives."""
         call = forward.call
         result = whole_forwards.result_of(self.m, forward)
-        found = [result] if result is not None else []
-        found += [part for value in found for one in value.things for part in parts_of(one)]
+        found = list(with_parts(result)) if result is not None else []
         parallel = parallel_axes(self.first, [forward]) == {0}
-        whole = [call.result, *(part for one in call.result.things for part in parts_of(one))]
-        if any(self._is_number(forward, value, parallel) for value in (*found, *whole)):
+        if any(self._is_number(forward, v, parallel) for v in (*found, *with_parts(call.result))):
             yield call.site, "the model gives a number for all samples"
         tried = not any(map(draws, self._classes()))  # where outputs have samples: at first
         several = bool(result is not None and result.things) and not tried
@@ -174,9 +172,7 @@ class _Program:
         if library_losses.makes_number(forward.model, forward.call):
             return True
         open_loss = value.measure is Measure.MIXED and forward.output.detail(OpenLoss)
-        if not open_loss or parallel:
-            return value.measure in NO_ROWS
-        return any(reduces(n) for info in self._classes() for n in ast.walk(info.node))
+        return bool(open_loss and not parallel) or value.measure in NO_ROWS
 
     def _gives_states(self) -> bool:
         """Whether a method returns the state of a recurrent layer, which has layers first."""

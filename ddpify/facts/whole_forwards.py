@@ -18,7 +18,7 @@ from ddpify.facts.coupling import certain
 from ddpify.facts.details import OpenForward, call_that_made
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.fresh import method_of
-from ddpify.facts.joining import computed, flat_measure, held, parts_of
+from ddpify.facts.joining import computed, flat_measure, held, with_parts
 from ddpify.facts.output_rows import OTHERWISE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.record import Event
@@ -79,8 +79,7 @@ def _read(m: Machine, model: Thing, info: FunctionInfo, event: Call) -> Value | 
         result = m.enter(f, info, (one(own), *event.args), event.kwargs, event.site)
         if any(map(_fills, m.events)) or any(_carried(m, own)):
             return None  # statistics of a rank's own samples, for the steps to come
-    parts = [part for thing in result.things for part in parts_of(thing)]
-    return None if certain((result, *parts)) else result
+    return None if certain(with_parts(result)) else result
 
 
 def _with_means(result: Value, whole: Value, kinds: Kinds) -> Value:
@@ -88,12 +87,8 @@ def _with_means(result: Value, whole: Value, kinds: Kinds) -> Value:
     made, found = whole.things, result.things
     if not found:
         return _mean(result, whole, kinds) or whole
-    named = found[0].keys if len(found) == 1 and not made else None
-    if named and all(isinstance(key, str) for key in named):
-        fields = {key: _mean(part, whole, kinds) for key, part in named.items()}
-        whole_fields = {key: mean or whole for key, mean in fields.items()}
-        of_fields = one(Thing(Kind.DICT, found[0].born, keys=whole_fields), whole.deps)
-        return of_fields.but(measure=whole.measure) if any(fields.values()) else whole
+    if len(found) == 1 and not made:
+        return _as_read(found[0], whole, kinds, result.measure is Measure.UNIFORM)
     items = made[0].items or () if len(made) == 1 else ()
     if any(len(thing.items or ()) != len(items) for thing in found):
         return whole
@@ -103,6 +98,27 @@ def _with_means(result: Value, whole: Value, kinds: Kinds) -> Value:
         return whole
     left = tuple(mean or item for mean, item in zip(means, items, strict=True))
     return whole.but(things=(Thing(Kind.TUPLE, made[0].born, items=left),))
+
+
+def _as_read(thing: Thing, whole: Value, kinds: Kinds, sure: bool) -> Value:
+    """What is read as a dict, or if that is ``sure`` a tuple: of a tensor ``[1]`` is a sample."""
+    items = thing.items if sure else None
+    parts = thing.keys or dict(enumerate(items or ()))
+    means = {key: _mean(part, whole, kinds) for key, part in parts.items()}
+    if not any(means.values()) or not (items or all(isinstance(key, str) for key in parts)):
+        return whole
+    left = {key: means[key] or _unread(part, whole) for key, part in parts.items()}
+    if items:
+        made = Thing(Kind.TUPLE, thing.born, thing.name, items=tuple(left.values()))
+    else:
+        made = Thing(Kind.DICT, thing.born, keys=left)
+    return whole.but(things=(made,), blocks=0)
+
+
+def _unread(part: Value, whole: Value) -> Value:
+    """What is no mean: of the samples, if anything is that one tensor may be."""
+    rows = part.measure in (Measure.SAMPLES, Measure.UNIFORM) and not part.things
+    return whole if rows else whole.but(measure=Measure.MIXED)
 
 
 def _mean_of_all(results: Iterable[Value], whole: Value, kinds: Kinds) -> Value | None:

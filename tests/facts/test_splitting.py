@@ -107,6 +107,13 @@ REFUSED = {
         "        return loss, rows\n",
     ),
     "two outputs": ("compare(net(x), y)", "compare(net(x)[1], y)"),
+    "a loss in a dict": (
+        FORWARD,
+        "        given = {'rows': self.body(x)}\n        if self.training:\n"
+        "            given['all'] = {'l': nn.functional.nll_loss(given['rows'], x[:, 0].long())}\n"
+        "        return given\n",
+    ),
+    "its rows": ("compare(net(x), y)", "compare(net(x)['rows'], y)"),
     "sorted": (
         FORWARD,
         "        _, order = x[:, 0].sort(dim=0)\n        return self.body(x[order])\n",
@@ -136,6 +143,7 @@ DROPPED = "nn.functional.dropout(self.body(x), 0.1, self.training)"
         pytest.param([REFUSED["turned"]], id="moves the axis"),
         pytest.param([REFUSED["kept inside"], REFUSED["looked at"]], id="looked into"),
         pytest.param([REFUSED["a loss beside"], REFUSED["two outputs"]], id="gives a loss, too"),
+        pytest.param([REFUSED["a loss in a dict"], REFUSED["its rows"]], id="has a loss, too"),
         pytest.param([REFUSED["sorted"]], id="gives another order"),
         pytest.param([REFUSED["a mean"]], id="keeps a mean"),
         pytest.param([REFUSED["a hook"]], id="hook"),
