@@ -1,0 +1,50 @@
+"""A line of a program written otherwise: trained as it was, or refused, or said what is not.
+
+Each variant of ``one_line/variants.txt`` really trains, as one process and on two ranks. Its first
+line says what is right: ``same``, ``whole`` (the same, by whole batches on every rank),
+``refused``, ``named`` (a number is shown that is rank 0's, and `migrate` says so), or ``known``:
+different without a word, which the README lists under its limits. No other may be that.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.one_line.reader import outcomes
+
+pytestmark = [pytest.mark.training, pytest.mark.timeout(1800)]
+ROOT = Path(__file__).parents[2]
+WANTED = outcomes((Path(__file__).parent / "one_line" / "variants.txt").read_text())
+OFTEN = [name for place, name in enumerate(WANTED) if place % 16 == 0]
+SELDOM = [name for name in WANTED if name not in OFTEN]
+
+
+def judged(names: list[str]) -> dict[str, tuple[str, str]]:
+    """What became of each, and what was told of it: in one process, which imports torch once."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.training.one_line.runs", *names]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(results) == len(names), done.stderr[-2000:]
+    return {one["name"]: (_word(one), str(one["told"])) for one in results}
+
+
+def _word(result: dict[str, object]) -> str:
+    if result["outcome"] == "same":
+        return "whole" if result["whole"] else "same"
+    if result["outcome"] == "different":
+        return "named" if result["named"] else "known"
+    return str(result["outcome"])
+
+
+@pytest.mark.parametrize(
+    "names", [OFTEN, pytest.param(SELDOM, marks=pytest.mark.thorough)], ids=["some", "the others"]
+)
+def test_no_program_is_trained_otherwise_without_a_word(names: list[str]) -> None:
+    others = {name: one for name, one in judged(names).items() if one[0] != WANTED[name]}
+
+    assert not others
