@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from ddpify.facts import tracing
 from ddpify.facts.counts import counts_only
-from ddpify.facts.details import Coupling, OpenLoss
+from ddpify.facts.details import Coupling, OpenForward, OpenLoss
 from ddpify.facts.joining import computed, is_zero
 from ddpify.facts.measures import ENTRIES, EXTREMES
 from ddpify.facts.protocol import Machine
@@ -122,8 +122,8 @@ def _call(m: Machine, f: Frame, node: ast.Call) -> bool:
     if subject is None:
         return False
     value = m.values.get(m.site(f, subject), NOTHING)
-    if name in tracing.CURVES:
-        return _is_reduced(value)
+    if name in tracing.CURVES and (_is_reduced(value) or not _is_in_forward(f)):
+        return _is_reduced(value)  # a norm in a loss is gathered with what it is of (DDP401)
     if name in PRODUCTS:
         pair = _operands(node, subject)
         return len(pair) == 2 and _pairs(pair, [m.values.get(m.site(f, p), NOTHING) for p in pair])
@@ -131,6 +131,11 @@ def _call(m: Machine, f: Frame, node: ast.Call) -> bool:
         return _trains(value) and value.measure is Measure.SAMPLES
     along = tracing.along_batch(m, f, node, name, subject)
     return along and name not in EXTREMES and _trains(value) and value.measure is Measure.SAMPLES
+
+
+def _is_in_forward(f: Frame) -> bool:
+    """Whether a model's forward is read as the function it is."""
+    return f.self_thing is not None and f.self_thing.detail(OpenForward) is not None
 
 
 def _operands(node: ast.Call, subject: ast.expr) -> list[ast.expr]:
