@@ -15,7 +15,7 @@ from ddpify.facts.coupling import certain
 from ddpify.facts.details import Coupling
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.fresh import method_of
-from ddpify.facts.joining import parts_of
+from ddpify.facts.joining import with_parts
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
@@ -39,21 +39,30 @@ def _compared(m: Machine, forward: Forward, seen: set[FunctionInfo]) -> Iterator
         while todo:
             model, call = todo.pop()
             info = method_of(model, "forward")
-            if info is None or info in seen or call.star or call.bound:
+            if info is None or info in seen:
                 continue
             seen.add(info)
             before = sum(1 for _ in m.events)
             result = _read(m, forward, model, info, call)
-            parts = [part for thing in result.things for part in parts_of(thing)]
-            yield from (thing.born for thing in certain((result, *parts)))
+            yield from (thing.born for thing in certain(with_parts(result)))
             inner = [e for e in list(m.events)[before:] if isinstance(e, Forward)]
             todo += [(event.model, event.call) for event in inner]
 
 
 def _read(m: Machine, forward: Forward, model: Thing, info: FunctionInfo, call: Call) -> Value:
-    args = tuple(_from_layers(value, forward) for value in call.args)
-    kwargs = {name: _from_layers(value, forward) for name, value in call.kwargs.items()}
+    if call.star or call.bound:  # which is which is not known: all that has to be given is
+        rows = Value((), frozenset({forward.output}), Measure.SAMPLES, rows=True)
+        args, kwargs = (rows,) * (_wanted(info) - 1), {}
+    else:
+        args = tuple(_from_layers(value, forward) for value in call.args)
+        kwargs = {name: _from_layers(value, forward) for name, value in call.kwargs.items()}
     return m.enter(call.where.frame, info, (one(opened(model)), *args), kwargs, call.site)
+
+
+def _wanted(info: FunctionInfo) -> int:
+    """How many arguments a method has to be given, itself included."""
+    spec = info.node.args
+    return len(spec.posonlyargs) + len(spec.args) - len(spec.defaults)
 
 
 def _from_layers(value: Value, forward: Forward) -> Value:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddpify.facts.details import call_that_made
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing, Value, constant
 
@@ -48,14 +47,13 @@ def _is_of(thing: Thing, wanted: Thing) -> bool | None:
         return None
     if isinstance(thing.ref, ClassInfo):
         return _own(thing.ref, wanted)
-    made = call_that_made(thing)
-    if thing.ref is not None or made is None or not made.name.startswith(LOSSES):
+    if thing.ref is not None or not thing.name.startswith(LOSSES):
         return None
     if isinstance(wanted.ref, ClassInfo):
         return False  # an object of torch's own class
-    if made.name == wanted.name:
+    if thing.name == wanted.name:
         return True
-    return False if _are_losses(made.name, wanted.name) else None
+    return False if _are_losses(thing.name, wanted.name) else None
 
 
 def _own(info: ClassInfo, wanted: Thing) -> bool | None:

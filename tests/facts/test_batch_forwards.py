@@ -64,3 +64,16 @@ def test_each_sample_is_computed_by_itself(forward: str, tmp_path: Path) -> None
 
 def test_a_module_that_is_called_may_do_so(tmp_path: Path) -> None:
     assert not compares(COMPARING["in a module that it calls"], tmp_path, axis=1)
+
+
+def test_what_is_given_need_not_be_known(tmp_path: Path) -> None:
+    text = PROGRAM.format(axis=0, forward="        return self.body(x - x.mean(0))")
+
+    assert facts_of(text.replace("net(x)", "net(*[x])"), tmp_path).compared
+
+
+def test_what_is_returned_may_hold_others(tmp_path: Path) -> None:
+    forward = "        h = self.body(x)\n        return h, {'aside': [h - h.mean(0)]}"
+    text = PROGRAM.format(axis=0, forward=forward)
+
+    assert facts_of(text.replace("net(x)", "net(x)[0]"), tmp_path).compared

@@ -161,6 +161,12 @@ ROWS = [
         ),
         MIXED,
     ),
+    (
+        "of-one-of-a-table",
+        "c = {'a': nn.MSELoss, 'b': nn.L1Loss}[args.mode]()"
+        f"{OF.format('nn.L1Loss')}".replace("sum", "norm"),
+        MIXED,
+    ),
     ("by-keyword", "loss = F.mse_loss(input=out, target=x)", MEAN),
     (
         "terms-by-keyword",

@@ -42,6 +42,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (),
             "give it the outputs of all ranks, and what belongs to them: whole_batch(outputs)",
         )
+    yield from _in_models(facts)
+
+
+def _in_models(facts: Facts) -> Iterable[Finding]:
+    """What goes on between the samples of a batch inside of a model."""
     for site in facts.compared:
         yield Finding(
             "DDP406",
