@@ -109,7 +109,8 @@ def _known_attribute(
         return thing.inner
     if thing.kind is Kind.LOADER and name == "dataset":
         return loader_arguments(thing).dataset or NOTHING
-    if thing.kind is Kind.LOADER and name == "batch_size" and is_shared_out(m, thing):
+    trains = thing.born in m.trained  # others that are shared out keep their batch size
+    if trains and thing.kind is Kind.LOADER and name == "batch_size" and is_shared_out(m, thing):
         return _share_of_batch(m, f, thing)
     if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
         given = loader_arguments(thing)

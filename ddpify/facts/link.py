@@ -153,7 +153,8 @@ def _as_migrated(
     sizes, again = sized(bare), evaluation.evaluated_whole(bare)
     wanted = sharding.candidates(bare)
     wanted = wanted.difference(*again.values())  # what gives all samples takes them as they come
-    wrapped = replace(wrapped, sharded=sharded | wanted, sized=sizes, again=frozenset(again))
+    wrapped = replace(wrapped, sharded=sharded | wanted, trained=trained)
+    wrapped = replace(wrapped, sized=sizes, again=frozenset(again))
     scaled = replace(wrapped, summed=objective.sums(bare, trained))
     wrapped = scaled if scaled.summed and followed(readings.of(scaled)) else wrapped
     trial = readings.of(wrapped)
@@ -173,7 +174,6 @@ def _as_migrated(
         shares=frozenset(share.site for share in of_all),
         whole=gathering,
         averaged=averaged,
-        trained=trained if averaged else frozenset(),
     )
     rest = sharding.dealable(trial, wanted - shared_out - sharded)
     if rest := rest if shard_evaluation else frozenset():

@@ -109,7 +109,7 @@ OF_EACH_NUMBER = frozenset(
     nan_to_num absolute negative positive fix clip clamp_min clamp_max deg2rad rad2deg sinc angle
     real imag conj entr expit gammaln i0 i1 erfcx ndtr ndtri log_ndtr relu6 leaky_relu elu selu celu
     silu mish gelu hardtanh hardsigmoid hardswish hardshrink softshrink tanhshrink softsign
-    threshold log1mexp view_as_real""".split()
+    threshold""".split()
 )
 # Operations on entries of several tensors.
 OPERATIONS = frozenset(
