@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator
 
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import Coupling
-from ddpify.facts.events import Call, Forward
+from ddpify.facts.events import Bind, Call, Forward
 from ddpify.facts.fresh import method_of
 from ddpify.facts.joining import with_parts
+from ddpify.facts.own_branches import deciding
 from ddpify.facts.protocol import Machine
+from ddpify.facts.record import Event
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
 from ddpify.facts.whole_forwards import opened
@@ -45,8 +47,17 @@ def _compared(m: Machine, forward: Forward, seen: set[FunctionInfo]) -> Iterator
             before = sum(1 for _ in m.events)
             result = _read(m, forward, model, info, call)
             yield from (thing.born for thing in certain(with_parts(result)))
-            inner = [e for e in list(m.events)[before:] if isinstance(e, Forward)]
+            read = list(m.events)[before:]
+            yield from deciding(m, {info, *_entered(read)})
+            inner = [event for event in read if isinstance(event, Forward)]
             todo += [(event.model, event.call) for event in inner]
+
+
+def _entered(events: Iterable[Event]) -> Iterator[FunctionInfo]:
+    """The functions of the project in which something of this happened."""
+    for event in events:
+        if isinstance(event, (Call, Bind)) and event.where.function is not None:
+            yield event.where.function
 
 
 def _read(m: Machine, forward: Forward, model: Thing, info: FunctionInfo, call: Call) -> Value:

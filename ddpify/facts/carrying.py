@@ -32,7 +32,7 @@ Methods = dict[str, ast.FunctionDef]
 
 def carried(info: ClassInfo) -> Iterator[Site]:
     """Where a ``forward``, or a method that it calls, keeps such a thing."""
-    methods = {n.name: n for n in info.node.body if isinstance(n, ast.FunctionDef)}
+    methods = _methods(info)
     of_batch = _of_batch(methods)
     nodes = [node for name in of_batch for node in ast.walk(methods[name])]
     for name, names in of_batch.items():
@@ -46,6 +46,16 @@ def carried(info: ClassInfo) -> Iterator[Site]:
             own = set(ast.walk(node))
             if any(_is_own(one, kept) for one in nodes if one not in own):
                 yield info.module.source.site(node)
+
+
+def led_to(info: ClassInfo) -> list[ast.FunctionDef]:
+    """A class's ``forward`` and the methods that it calls."""
+    methods = _methods(info)
+    return [methods[name] for name in _of_batch(methods)]
+
+
+def _methods(info: ClassInfo) -> Methods:
+    return {n.name: n for n in info.node.body if isinstance(n, ast.FunctionDef)}
 
 
 def _of_batch(methods: Methods) -> dict[str, set[str]]:

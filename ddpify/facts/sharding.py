@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import dealing, outlives, passes, roles
+from ddpify.facts import dealing, outlives, own_counts, passes, roles
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Bind, Call, LoopEnd, Where
 from ddpify.facts.library_classes import makes_its_own
@@ -253,7 +253,9 @@ def _leaves_early(node: ast.stmt) -> bool:
 
 
 def _evaluates(m: Machine, loop: Loop) -> bool:
-    return any(_runs_in(f.call.where, loop) for f in roles.forwards_of(m))
+    """Whether models are called in this loop, all of them such that each call stands for itself."""
+    called = [f for f in roles.forwards_of(m) if _runs_in(f.call.where, loop)]
+    return bool(called) and not any(own_counts.counts(m, forward) for forward in called)
 
 
 def _runs_in(where: Where, loop: Loop) -> bool:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from ddpify.facts import hooks, library_losses, roles, whole_forwards
+from ddpify.facts.batch_forwards import comparing
 from ddpify.facts.bodies import loaded, stored
 from ddpify.facts.carrying import carried
 from ddpify.facts.details import OpenLoss
@@ -88,6 +89,9 @@ class _Program:
                 yield forward.call.site, "the model gives a number for all samples"
             if any(map(reorders, self._classes())):
                 yield forward.call.site, "the model gives its samples in another order"
+        if parallel_axes(self.first, divided) != {0}:  # nn.DataParallel divides the same
+            for site in comparing(self.m, divided):
+                yield site, "the model compares samples, or decides by all of them"
         yield from self._inside()
         yield from self._beside(calls)
         yield from self._looked_at()

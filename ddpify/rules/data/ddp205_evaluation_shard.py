@@ -86,6 +86,17 @@ def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[Edit, ...]:
     return tuple(edits)
 
 
+COUNTING = """class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.calls = nn.Linear(16, 4), 0
+
+    def forward(self, signal):
+        self.calls = self.calls + 1
+        return self.body(signal) * (1 + 0.01 * self.calls)
+
+
+"""
 RULE = Rule(
     "DDP205",
     "evaluation-on-every-rank",
@@ -136,6 +147,11 @@ RULE = Rule(
         changed(  # what is printed depends on who sees which batch
             SINGLE,
             ("seen += len(label)\n", "seen += len(label)\n            print(guess)\n"),
+        ),
+        changed(  # how often the model was called is another number on each rank
+            SINGLE,
+            ("def accuracy", f"{COUNTING}def accuracy"),
+            ("nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))", "Counting()"),
         ),
     ),
 )

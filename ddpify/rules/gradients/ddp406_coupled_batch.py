@@ -51,7 +51,7 @@ def _in_models(facts: Facts) -> Iterable[Finding]:
         yield Finding(
             "DDP406",
             site,
-            "the model compares all samples of a batch: a rank would see 1/N of them",
+            "the model compares all samples of a batch, or decides by them: a rank would see 1/N",
             Severity.ERROR,
             (),
             "let it see those of all ranks: whole_batch(rows), and take its own of the result",
@@ -154,6 +154,28 @@ TAGGER = """class Tagger(nn.Module):
 
 
 """
+# A branch that all samples decide, and what the same size, or an error, does.
+DECIDER = """class Decider(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.out = nn.Linear(16, 32), nn.Linear(32, 4)
+
+    def forward(self, signal):
+        rows = torch.tanh(self.body(signal.view(signal.size(0), -1)))
+{body}
+        return self.out(rows)
+
+
+"""
+BRANCH = """        if rows.mean() > 0:  # DDP406
+            rows = rows * 2"""
+FACTOR = "        rows = rows * (2 if (rows > 0.9).any() else 1)  # DDP406"
+SAME_BRANCH = """        if rows.dim() > 2 or rows.shape[1] > 32:
+            rows = rows.flatten(1)
+        if torch.isnan(rows).any():
+            raise ValueError("not a number")
+        if rows.mean() > 1:
+            print("saturated")"""
 NET = "nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))"
 QUEUE = "        self.kept[begin : begin + new.shape[0]] = new  # DDP406"
 MEAN = "        self.kept = 0.9 * self.kept + 0.1 * new.mean(0)  # DDP406"
@@ -201,6 +223,14 @@ RULE = Rule(
                 TAGGER.replace("({rows})", "(states.view(-1, 16))  # DDP406") + "def accuracy",
             ),
             (NET, "Tagger()"),
+        ),
+        *(
+            changed(
+                SINGLE,
+                ("def accuracy", DECIDER.format(body=body) + "def accuracy"),
+                (NET, "Decider()"),
+            )
+            for body in (BRANCH, FACTOR)
         ),
         changed(  # entries compared with their mean over the batch
             SINGLE,
@@ -278,6 +308,11 @@ RULE = Rule(
     ),
     good=(
         SCRIPT,
+        changed(
+            SINGLE,
+            ("def accuracy", DECIDER.format(body=SAME_BRANCH) + "def accuracy"),
+            (NET, "Decider()"),
+        ),
         changed(  # of each place in the batch, what its own samples left
             SINGLE,
             ("def accuracy", KEEPER.format(body=OWN_ROWS) + "def accuracy"),
