@@ -13,13 +13,14 @@ of a function of the project; where it goes into code that was not read, it is a
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterator, Set
 from dataclasses import replace
 
-from ddpify.facts.details import MakingCall, Partial, call_that_made, loader_arguments
+from ddpify.facts.details import MakingCall, call_that_made, loader_arguments
 from ddpify.facts.events import Call, Unknown
+from ddpify.facts.holding import held_in, taken
 from ddpify.facts.hooks import followed
-from ddpify.facts.joining import flat_deps, parts_of
+from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
 from ddpify.facts.model import Danger, Escape, Facts, Followed, shown
 from ddpify.facts.roles import backwards, whole
@@ -66,7 +67,6 @@ _OTHERS = frozenset(
         Kind.TRACKER,
     }
 )
-_HELD = 5  # objects in objects that are looked into
 
 
 def with_escapes(facts: Facts) -> Facts:
@@ -159,7 +159,7 @@ def _of_call(
         elif call.unread and call.site not in losses and _shown(facts, call, value):
             yield Escape(site, Kind.BATCH, to, Danger.OUTPUT)
         elif call.unread:
-            others = (thing.kind for thing in _held(value) if thing.kind in _OTHERS)
+            others = (thing.kind for thing in held_in(value) if thing.kind in _OTHERS)
             yield from (Escape(site, one, to, Danger.EACH_RANK) for one in list(others)[:1])
 
 
@@ -194,7 +194,7 @@ def _measures(thing: Thing, trained: _Trained) -> bool:
     lengths = [n.args for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == "len"]
     measured = {id(argument) for arguments in lengths for argument in arguments}
     others = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in measured}
-    return not any(trained.kind_in(value) for value in _taken(thing.ref, others))
+    return not any(trained.kind_in(value) for value in taken(thing.ref, others))
 
 
 def _given(call: Call) -> Iterator[tuple[Value, Site]]:
@@ -276,7 +276,7 @@ class _Trained:
 
     def kind_in(self, value: Value) -> Kind | None:
         """What of the training a value is or holds."""
-        return next((kind for kind in map(self._kind, _held(value)) if kind), None)
+        return next((kind for kind in map(self._kind, held_in(value)) if kind), None)
 
     def _kind(self, thing: Thing) -> Kind | None:
         if thing.kind in (Kind.MODEL, Kind.WRAPPED) or thing.part_of is not None:
@@ -291,36 +291,3 @@ class _Trained:
 
     def _is_trained(self, thing: Thing) -> bool:
         return whole(thing).born in self._models
-
-
-def _held(value: Value) -> Iterable[Thing]:
-    """The things that a value is, and those in its containers, objects and bound methods."""
-    found = dict.fromkeys(value.things)
-    level = list(found)
-    for _ in range(_HELD):
-        inner = (t for thing in level for part in _parts(thing) for t in part.things)
-        level = [thing for thing in dict.fromkeys(inner) if thing not in found]
-        found |= dict.fromkeys(level)
-    return found
-
-
-def _parts(thing: Thing) -> tuple[Value, ...]:
-    if thing.kind in (Kind.TUPLE, Kind.DICT, Kind.ITERATOR, Kind.PROGRESS):
-        return (*parts_of(thing), *thing.over)
-    if thing.kind in (Kind.INSTANCE, Kind.ARGUMENT):
-        return tuple(thing.attrs.values())
-    if isinstance(thing.ref, FunctionInfo) and thing.receiver is None:
-        return _closed_over(thing.ref)
-    given = thing.detail(Partial)
-    bound = (given.args + tuple(given.kwargs.values())) if given is not None else ()
-    return (*bound, Value((thing.receiver,))) if thing.receiver is not None else bound
-
-
-def _closed_over(info: FunctionInfo) -> tuple[Value, ...]:
-    """What a function takes from around it."""
-    return _taken(info, {node.id for node in ast.walk(info.node) if isinstance(node, ast.Name)})
-
-
-def _taken(info: FunctionInfo, names: set[str]) -> tuple[Value, ...]:
-    around = info.closure.lookup if info.closure is not None else info.module.globals.get
-    return tuple(value for value in map(around, sorted(names)) if value is not None)

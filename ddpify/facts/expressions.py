@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -142,6 +143,14 @@ def _compare(m: Machine, f: Frame, node: ast.Compare) -> Value:
     return found if plain else rows.operands(found, *values)
 
 
+_ORDERS: dict[type[ast.cmpop], Callable[[Any, Any], object]] = {
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+
 def _fold_compare(node: ast.Compare, values: list[Value]) -> bool | None:
     if len(node.ops) != 1:
         return None
@@ -153,7 +162,10 @@ def _fold_compare(node: ast.Compare, values: list[Value]) -> bool | None:
         return None
     if isinstance(op, (ast.Eq, ast.NotEq)):
         return bool(left.const == right.const) is isinstance(op, ast.Eq)
-    return None
+    ordered, numbers = _ORDERS.get(type(op)), (left.const, right.const)
+    if ordered is None or not all(isinstance(number, (int, float)) for number in numbers):
+        return None
+    return bool(ordered(*numbers))
 
 
 def _fold_none(is_: bool, left: Value) -> bool | None:

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 
 from ddpify.facts.counts import counts_only
 from ddpify.facts.joining import flat_measure
+from ddpify.facts.masks import stores_where
 from ddpify.facts.measures import ENTRIES
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo
@@ -38,16 +39,20 @@ def deciding(m: Machine, functions: Iterable[FunctionInfo]) -> Iterator[Site]:
     """Where these functions, as they were last read, decide so what becomes of the samples."""
     for info in functions:
         tree = m.tree(info.module.source.path)
-        tests = (n for n in tree.nodes(info.node) if isinstance(n, TESTS) and _changes(n))
+        tests = (
+            n for n in tree.nodes(info.node) if isinstance(n, TESTS) and _changes(n, info.node)
+        )
         for test in (node.test for node in tests):
             if any(_of_all(m, tree, part) for part in ast.walk(test)):
                 yield tree.site(test)
 
 
-def _changes(node: ast.If | ast.IfExp | ast.While) -> bool:
+def _changes(node: ast.If | ast.IfExp | ast.While, scope: ast.AST) -> bool:
     """Whether a branch makes, or changes, anything: beyond what it prints, or raises."""
     if isinstance(node, ast.IfExp):
         return True
+    if isinstance(node, ast.If) and stores_where(node, scope):
+        return False  # as much as without the question
     inside = [part for statement in (*node.body, *node.orelse) for part in ast.walk(statement)]
     return any(isinstance(part, CHANGES) or _in_place(part) for part in inside)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ddpify.facts.masks import asked_of
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Value
@@ -51,13 +52,13 @@ def _is_own(m: Machine, f: Frame, target: ast.Subscript, mask: ast.Name) -> bool
 
 def _asked(m: Machine, f: Frame, mask: str) -> bool:
     """Whether it is stored wherever the mask picks one, whichever other samples there are."""
-    some = {f"torch.sum({mask}) > 0", f"{mask}.sum() > 0", f"{mask}.any()", f"torch.any({mask})"}
     for guard in f.guards:
         node = m.tree(guard.site.path).expression(guard.site)
         every = isinstance(node, ast.BoolOp) and isinstance(node.op, ast.And) and guard.holds
         for part in node.values if isinstance(node, ast.BoolOp) and every else [node]:
             value = m.values.get(m.site(f, part), guard.test) if part else guard.test
-            said = part is not None and ast.unparse(part) in some and guard.holds
+            asked = asked_of(part)
+            said = asked is not None and ast.unparse(asked) == mask and guard.holds
             if not said and value.measure is not Measure.UNIFORM:
                 return False
     return True

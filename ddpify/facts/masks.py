@@ -1,0 +1,81 @@
+"""Questions whether a mask picks anything, and stores that need no such question. ::
+
+if mask.any():
+    x[mask] = 0
+if torch.sum(hits) > 0:     # hits = torch.sum(overlap.eq(best), 2)
+    labels[hits > 0] = 1
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import TypeGuard
+
+ASKS = frozenset({"any", "sum", "count_nonzero"})
+COMPARES = frozenset("eq ne lt gt le ge isnan isinf isfinite isclose bool logical_not".split())
+KEEPS = frozenset("float double int long byte".split())
+TORCH = ("torch", "np", "numpy")
+
+
+def asked_of(test: ast.AST | None) -> ast.expr | None:
+    """Of ``mask.any()``, ``torch.any(mask)``, ``mask.sum() > 0``: the mask; else None."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.Gt() | ast.NotEq()], comparators=[ast.Constant(0)]):
+            return _joined(left, ASKS)
+        case ast.Call():
+            return _joined(test, frozenset({"any"}))
+    return None
+
+
+def _joined(node: ast.expr, names: frozenset[str]) -> ast.expr | None:
+    match node:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=library)), args=[mask], keywords=[]) if (
+            library in TORCH
+        ):
+            return mask if node.func.attr in names else None  # type: ignore[attr-defined]
+        case ast.Call(func=ast.Attribute(value=mask, attr="item"), args=[]):
+            return _joined(mask, names)
+        case ast.Call(func=ast.Attribute(value=mask, attr=name), args=[], keywords=[]):
+            return mask if name in names else None
+    return None
+
+
+def stores_where(node: ast.If, scope: ast.AST) -> bool:
+    """Whether a branch stores only where a mask that ``scope`` makes picks something, if any."""
+    mask = asked_of(node.test)
+    return not node.orelse and mask is not None and all(_stores(s, mask, scope) for s in node.body)
+
+
+def _stores(statement: ast.stmt, mask: ast.expr, scope: ast.AST) -> bool:
+    """``x[mask] = 0``, of counts ``x[hits > 0] = 0``, and copies that are stored in."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            fills = f"{name}.masked_fill({ast.unparse(mask)}, "
+            return ast.unparse(value) == f"{name}.clone()" or (
+                ast.unparse(value).startswith(fills) and _compares(mask, scope, COMPARES)
+            )
+        case ast.Assign(targets=[ast.Subscript(slice=i)]) | ast.AugAssign(ast.Subscript(slice=i)):
+            counts = ast.unparse(i) == f"{ast.unparse(mask)} > 0"
+            known = COMPARES | KEEPS | {"sum"} if counts else COMPARES
+            return (counts or ast.unparse(i) == ast.unparse(mask)) and _compares(mask, scope, known)
+    return False
+
+
+def _compares(node: ast.expr, scope: ast.AST, functions: frozenset[str], depth: int = 4) -> bool:
+    """Whether a value is 0, or false, but where a comparison holds."""
+    match node:
+        case ast.Compare() | ast.UnaryOp(op=ast.Invert()):
+            return True
+        case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr(), right=right):
+            return all(_compares(side, scope, functions, depth) for side in (left, right))
+        case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in functions:
+            subject = node.args[0] if ast.unparse(owner) in TORCH else owner
+            return name in COMPARES or _compares(subject, scope, functions, depth)
+        case ast.Name(id=name) if depth:
+            made = [n.value for n in ast.walk(scope) if _binds(n, name)]
+            return bool(made) and all(_compares(v, scope, functions, depth - 1) for v in made)
+    return False
+
+
+def _binds(node: ast.AST, name: str) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and any(ast.unparse(t) == name for t in node.targets)
