@@ -16,6 +16,7 @@ from ddpify.facts import (
     measures,
     own_optimizers,
     special,
+    through,
 )
 from ddpify.facts.details import AnyAttribute, loader_arguments
 from ddpify.facts.events import Access
@@ -66,7 +67,7 @@ def _thing_attribute(
     if name in thing.attrs:
         return thing.attrs[name]
     part = library_losses.entry(m, f, thing, name, node) or by_sample.field(thing, name)
-    part = part or batch_objects.field(m, f, thing, name)
+    part = part or batch_objects.field(m, f, thing, name) or through.criteria(thing, name)
     if part is not None:
         return part
     if thing.kind is Kind.MODULE:

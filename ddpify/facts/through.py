@@ -9,13 +9,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from ddpify.facts.details import OpenForward
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import makes_anew, method_of
 from ddpify.facts.joining import join
 from ddpify.facts.open_losses import pairs
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
-from ddpify.facts.values import Kind, Thing, Value, one
+from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
 
 HIDDEN = frozenset({"super", "locals", "vars", "eval", "exec"})  # they may ask for ``self``
 # What a module does without a pass through its layers, which who has its `children()` may call.
@@ -31,7 +32,7 @@ def entered(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value 
     if call.receiver_site is None or not inner or makes_anew(thing, name):
         return None
     uses = _uses(thing, name)
-    if uses is None and not all(_is_at_rest(model, name) for model in inner):
+    if uses is None and not all(_is_at_rest(o, name) or _is_apart(o, name) for o in inner):
         return None
     owners = (thing,) if uses else inner  # one that asks nothing of it is the inner one's
     sites = (call.receiver_site, *call.arg_sites)
@@ -45,6 +46,40 @@ def entered(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value 
         for info, own in whose.items()
     ]
     return join(*results)
+
+
+def criteria(thing: Thing, name: str) -> Value | None:
+    """``net.loss``: what an inner module keeps beside its layers, if that trains nothing."""
+    inner = thing.inner.things if thing.kind is Kind.WRAPPED and thing.inner else ()
+    kept = [model.attrs.get(name, NOTHING) for model in inner]
+    return join(*kept) if kept and all(map(_trains_none, kept)) else None
+
+
+def _trains_none(value: Value) -> bool:
+    """Whether these are criteria of torch, or such of the project that have no parameters."""
+    plain = (t.ref is None or t.detail(OpenForward) for t in value.things)
+    return all(t.kind is Kind.CRITERION for t in value.things) and bool(value.things and all(plain))
+
+
+def _is_apart(model: Thing, name: str, around: tuple[FunctionInfo, ...] = ()) -> bool:
+    """Whether a method of an inner module asks it for criteria and numbers, and no layer. ::
+
+    def get_loss(self, out, y):
+        return self.loss(out, y) * self.scale
+    """
+    info = method_of(model, name)
+    own = _own_name(info, list(ast.walk(info.node))) if info is not None else ""
+    if name == "forward" or info is None or not own or info in around:
+        return False
+    accounted: set[ast.AST] = set()
+    for node in ast.walk(info.node):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            kept = model.attrs.get(node.attr)
+            beside = kept is not None and (_trains_none(kept) or (kept.known and not kept.things))
+            if beside or _is_apart(model, node.attr, (*around, info)):
+                accounted.add(node.value)
+    asked = (n for n in ast.walk(info.node) if isinstance(n, ast.Name))
+    return all(n in accounted for n in asked if n.id in {own, *HIDDEN})
 
 
 def goes_through(call: Call) -> bool:
