@@ -16,7 +16,7 @@ from ddpify.source import Site, Source, Span
 
 _AROUND = frozenset({How.GATE, How.INDENT})
 _NAMED = frozenset({How.ARGUMENT, How.ENTRY})
-_CHANGING = frozenset({How.REPLACE, *_NAMED})
+_CHANGING = frozenset({How.REPLACE, How.FIRST, *_NAMED})
 
 
 @dataclass(frozen=True)
@@ -107,27 +107,33 @@ class _Arguments:
         self._values: dict[str, dict[tuple[Span, str], Span]] = {}
 
     def loses(self, outer: Edit, inner: Edit) -> bool:
-        """Whether ``outer`` replaces the argument that ``inner`` is about."""
-        if outer.how is not How.ARGUMENT or "{}" in outer.code or outer.site == inner.site:
+        """Whether ``outer`` replaces the argument that ``inner`` is about, or keeps another."""
+        if outer.site == inner.site:
             return False
         value = self._of(outer.site.path).get((outer.site.span, outer.name))
-        if value is None:
-            return False
-        start, end = (value.line, value.column), (value.end_line, value.end_column)
-        span = inner.site.span
-        return start <= (span.line, span.column) and (span.end_line, span.end_column) <= end
+        if outer.how is How.FIRST:
+            return value is None or not _within(inner.site.span, value)
+        gone = outer.how is How.ARGUMENT and "{}" not in outer.code
+        return gone and value is not None and _within(inner.site.span, value)
 
     def _of(self, path: str) -> dict[tuple[Span, str], Span]:
         source = self._sources.get(path)
         if source is not None and path not in self._values:
+            calls = [node for node in ast.walk(source.parse()) if isinstance(node, ast.Call)]
             self._values[path] = {
-                (source.span(call), keyword.arg): source.span(keyword.value)
-                for call in ast.walk(source.parse())
-                if isinstance(call, ast.Call)
-                for keyword in call.keywords
-                if keyword.arg
+                (source.span(call), name): source.span(value)
+                for call in calls
+                for name, value in [
+                    *((keyword.arg, keyword.value) for keyword in call.keywords if keyword.arg),
+                    *(("", value) for value in call.args[:1]),
+                ]
             }
         return self._values.get(path, {})
+
+
+def _within(span: Span, around: Span) -> bool:
+    begins = (around.line, around.column) <= (span.line, span.column)
+    return begins and (span.end_line, span.end_column) <= (around.end_line, around.end_column)
 
 
 def _merge(requests: Sequence[_Request]) -> Iterator[PlannedEdit]:
@@ -190,6 +196,8 @@ def _exclude_in_place(one: Edit, other: Edit) -> bool:
     match one.how:
         case How.DELETE:
             return other.how in _AROUND | _CHANGING
+        case How.FIRST:
+            return other.how in _CHANGING - {How.FIRST}
         case How.REPLACE if other.how in _NAMED:
             return "{}" not in one.code
         case How.REPLACE | How.GATE | How.INDENT:

@@ -34,12 +34,33 @@ M = TypeVar("M", bound=nn.Module)
 
 # ---- Sums and means
 def reduce_sum(*values: Any) -> Any:
-    """Each value summed over the ranks, several as a tuple; None adds nothing (*collective*)."""
-    if get_world_size() > 1:
-        columns = zip(*gather_objects([_addend(value) for value in values]), strict=True)
-        held = [[part for part in column if part is not None] for column in columns]
-        values = tuple(sum(parts[1:], parts[0]) if parts else None for parts in held)
-    return values[0] if len(values) == 1 else values
+    """Each value summed over the ranks, of a list each entry; several as a tuple (*collective*).
+
+    None adds nothing.
+    """
+    return _as_given(values, _totals(values))
+
+
+def reduce_mean(*values: Any) -> Any:
+    """The mean over ranks of equally many samples; of a list, of each entry (*collective*)."""
+    totals, ranks = _totals(values), get_world_size()
+    return _as_given(values, totals if ranks == 1 else [total / ranks for total in totals])
+
+
+def _totals(values: tuple[Any, ...]) -> list[Any]:
+    numbers = [n for value in values for n in (value if isinstance(value, list) else [value])]
+    if get_world_size() == 1:
+        return numbers
+    columns = zip(*gather_objects([_addend(number) for number in numbers]), strict=True)
+    held = [[part for part in column if part is not None] for column in columns]
+    return [sum(parts[1:], parts[0]) if parts else None for parts in held]
+
+
+def _as_given(values: tuple[Any, ...], numbers: list[Any]) -> Any:
+    """As many lists and numbers as were given, several as a tuple."""
+    left = iter(numbers)
+    found = tuple([next(left) for _ in v] if isinstance(v, list) else next(left) for v in values)
+    return found[0] if len(values) == 1 else found
 
 
 def _addend(value: Any) -> Any:
@@ -48,15 +69,6 @@ def _addend(value: Any) -> Any:
     if not isinstance(value, Real) and not hasattr(value, "__array__"):
         raise TypeError(f"only numbers, tensors, arrays can be reduced, not {type(value).__name__}")
     return (value.detach() if isinstance(value, torch.Tensor) else value) * 1  # bools count
-
-
-def reduce_mean(*values: Any) -> Any:
-    """The mean over ranks of equally many samples; of a list, of each entry (*collective*)."""
-    numbers = [n for value in values for n in (value if isinstance(value, list) else [value])]
-    *sums, _ = reduce_sum(*numbers, None)
-    means = iter(sums if (ranks := get_world_size()) == 1 else [total / ranks for total in sums])
-    found = tuple([next(means) for _ in v] if isinstance(v, list) else next(means) for v in values)
-    return found[0] if len(values) == 1 else found
 
 
 def reduce_meter(*meters: Any) -> None:

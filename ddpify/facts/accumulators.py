@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.facts import dealing, growth, later, mean_lists, meters, owners
+from ddpify.facts import dealing, growth, later, meters, number_lists, owners
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
@@ -51,12 +51,12 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     end = LoopEnd(
         loop, m.where(f), sums, means, found, others, summed, lists.samples, lists.batches
     )
-    end = replace(end, held=held, numbers=lists.numbers, keep=keep)
+    end = replace(end, held=held, numbers=lists.numbers, totals=lists.totals, keep=keep)
     _keep(m, f, end, owned)
     for name in (*sums, *means):
         _set(f, name)
-    for name in (*lists.numbers, *done):
-        mean_lists.averaged(_get(f, name) or NOTHING)
+    for name in (*lists.numbers, *lists.totals, *done):
+        number_lists.joined(_get(f, name) or NOTHING)
     for name in (*lists.samples, *lists.batches):
         f.bind(name, growth.gathered(_get(f, name) or NOTHING, loop.site))
 

@@ -144,7 +144,7 @@ class LoopEnd:
     names of objects with ``sum``, ``count`` and ``avg``; ``others`` are bound in the loop,
     read after it, and not understood. ``samples`` and ``batches`` are names of lists to put
     together, with one entry per sample or per batch, ``numbers`` of lists with a mean over each
-    batch. ``reduced`` are those that the program sums
+    batch, ``totals`` with a sum over each. ``reduced`` are those that the program sums
     over the ranks itself, ``owned`` the attributes of objects among all of these, ``held`` the
     meters with numbers of this rank, ``keep`` all objects that are such meters.
     """
@@ -161,13 +161,15 @@ class LoopEnd:
     owned: frozenset[tuple[Thing, str]] = frozenset()
     held: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
+    totals: tuple[str, ...] = ()
     keep: frozenset[Thing] = frozenset()
 
     @property
     def communicates(self) -> bool:
         """Whether the ranks have to combine anything after the loop."""
+        numbers = self.numbers or self.totals
         return bool(
-            self.sums or self.means or self.meters or self.samples or self.batches or self.numbers
+            self.sums or self.means or self.meters or self.samples or self.batches or numbers
         )
 
 

@@ -8,10 +8,11 @@ for each sample of the batch.
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ddpify.facts import carried, mean_lists
+from ddpify.facts import carried, number_lists
 from ddpify.facts.conditions import conditioned
 from ddpify.facts.events import Bind, Call
 from ddpify.facts.joining import flat_deps, flat_measure, join, parts_of
@@ -24,6 +25,7 @@ from ddpify.source import Site
 
 LISTS = (Kind.TUPLE, Kind.ITERATOR)
 CONTAINERS = (*LISTS, Kind.DICT)
+NUMBERS: dict[Measure | None, str] = {Measure.MEAN: "numbers", Measure.SUM: "totals"}
 OF_ONE = (Measure.ENTRY, Measure.UNIFORM)
 MUTATES = frozenset("append extend insert pop remove clear sort reverse".split())
 
@@ -45,6 +47,7 @@ class Filled:
     batches: tuple[str, ...]
     others: tuple[str, ...]
     numbers: tuple[str, ...]
+    totals: tuple[str, ...]
 
 
 def extended(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
@@ -139,7 +142,7 @@ def _above(loop: Loop) -> Iterator[Loop]:
 
 def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> Filled:
     """The lists that a loop over a loader fills and that are read after it, by their names."""
-    found: dict[str, list[str]] = {"samples": [], "batches": [], "": [], "numbers": []}
+    found: dict[str, list[str]] = defaultdict(list)
     tree = m.tree(loop.site.path)
     trains = _trains(m, loop)
     for name in _grown_in(m, f, loop):
@@ -150,21 +153,22 @@ def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> 
         begun = usual is not None and name in dict(_begun(m, f, loop))
         grown = growth(tree, usual, name) if usual is not None and begun else None
         which = _which(m, f, node, grown) if grown is not None else ""
-        which = which or ("numbers" if _gets_means(m, loop, value) else "")
+        which = which or NUMBERS.get(_gets(m, loop, value), "")
         found[which].append(name)
     return Filled(
         tuple(found["samples"]),
         tuple(found["batches"]),
         tuple(found[""]),
         tuple(found["numbers"]),
+        tuple(found["totals"]),
     )
 
 
-def _gets_means(m: Machine, loop: Loop, value: Value) -> bool:
-    """Whether a list gets one mean in each pass that ranks make: ``losses.append(loss.item())``."""
+def _gets(m: Machine, loop: Loop, value: Value) -> Measure | None:
+    """What a list gets in each pass that ranks make: ``losses.append(loss.item())``."""
     thing = _list(m, value)
     grown = [e for e in m.events.during(loop) if isinstance(e, Call) and e.name[1:] in MUTATES]
-    return thing is not None and mean_lists.gets_means(m, thing, value, grown)
+    return number_lists.gets(m, thing, value, grown) if thing is not None else None
 
 
 def _trains(m: Machine, loop: Loop) -> bool:

@@ -22,7 +22,7 @@ from ddpify.source import Source, Span
 _LINES = (cst.SimpleStatementLine, cst.SimpleStatementSuite, cst.BaseCompoundStatement)
 _WHOLE = (cst.SimpleStatementLine, cst.IndentedBlock)  # unlike a function's, their lines are all
 _AROUND = (How.GATE, How.INDENT)
-_OF_VALUES = (How.ARGUMENT, How.ENTRY)
+_OF_VALUES = (How.ARGUMENT, How.ENTRY, How.FIRST)
 
 
 @dataclass(frozen=True)

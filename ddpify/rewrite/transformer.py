@@ -61,6 +61,8 @@ class Rewriter(cst.CSTTransformer):
         for edit in edits:
             if edit.how is How.ARGUMENT and isinstance(new, cst.Call):
                 new = with_argument(new, edit.name, quoted_for(edit.code, place.quote))
+            if edit.how is How.FIRST and isinstance(new, cst.Call):
+                new = replaced(new.args[0].value, "{}", old, place.parent, place.is_tight)
         codes = [edit.code for edit in edits if edit.how is How.REPLACE]
         for code in (*with_entries(edits), *codes):
             code = quoted_for(code, place.quote)

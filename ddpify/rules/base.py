@@ -24,6 +24,7 @@ class How(Enum):
         "argument"  # without a name `code` becomes the first argument
     )
     ENTRY = "entry"  # of what a call is given by `**`: `code` under the key `name`, beside the rest
+    FIRST = "first"  # a call becomes its (edited) first argument
     BEFORE = "before"  # new statements before a statement
     AFTER = "after"  # new statements after a statement
     GATE = "gate"  # put a statement under `if code:`; neighbours with the same test share one `if`

@@ -57,7 +57,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if not lines or end.loop.site in done:
             continue
         done.add(end.loop.site)
-        lists = (*end.samples, *end.batches, *end.numbers)
+        lists = (*end.samples, *end.batches, *end.numbers, *end.totals)
         names = ", ".join((*end.sums, *end.means, *end.meters, *lists))
         yield Finding(
             "DDP701",
@@ -84,6 +84,7 @@ def _everywhere(facts: Facts, end: LoopEnd) -> LoopEnd:
         samples=kept(end.samples),
         batches=kept(end.batches),
         numbers=kept(end.numbers),
+        totals=kept(end.totals),
     )
 
 
@@ -99,6 +100,7 @@ def _lines(end: LoopEnd) -> list[str]:
             joined = ", ".join(names)
             lines.append(f"{joined} = {how}({joined})")
     lines += [f"{name}[:] = reduce_mean({name})" for name in end.numbers]
+    lines += [f"{name}[:] = reduce_sum({name})" for name in end.totals]
     if end.meters:
         lines.append(f"reduce_meter({', '.join(_each(end, name) for name in end.meters)})")
     return ["\n".join(lines)] if lines else []
@@ -178,6 +180,17 @@ RULE = Rule(
             (
                 "            adam.step()\n",
                 "            adam.step()\n            kept.append(objective.item())\n"
+                "        if max(kept) < 0.1:\n            break\n",
+            ),
+        ),
+        changed(  # one with a sum
+            SINGLE,
+            ("in pairs:\n", "in pairs:  # DDP701\n"),
+            ("        net.train()\n", "        net.train()\n        kept = []\n"),
+            ("label in fitting:", "label in fitting:  # DDP701"),
+            (
+                "            adam.step()\n",
+                "            adam.step()\n            kept.append(objective.item() * len(label))\n"
                 "        if max(kept) < 0.1:\n            break\n",
             ),
         ),

@@ -117,7 +117,7 @@ def _fix(facts: Facts, site: Site) -> tuple[Edit, ...]:
     statement = tree.statement(site)
     if statement is not None and ast.unparse(statement) == f"{inner} = {ast.unparse(node)}":
         return (edit(facts, How.DELETE, tree.site(_whole(tree, statement)), ""),)
-    return (edit(facts, How.REPLACE, site, inner),)
+    return (edit(facts, How.FIRST, site, ""),)
 
 
 def _whole(tree: Tree, statement: ast.stmt) -> ast.stmt:

@@ -81,7 +81,8 @@ def sums() -> Any:
         "no samples": metrics.reduce_sum(0 if rank else 1.5),
         "no samples, tensor": float(metrics.reduce_sum(0 if rank else torch.tensor(1.5))),
         "nothing": metrics.reduce_sum(),
-        "list": attempt(lambda: metrics.reduce_sum([1])),
+        "list": metrics.reduce_sum([1]),
+        "text": attempt(lambda: metrics.reduce_sum("1")),
     }
 
 

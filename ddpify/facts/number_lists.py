@@ -1,4 +1,4 @@
-"""Lists with a mean of each batch: ranks have as many entries, and average each. ::
+"""Lists with a mean, or a sum, of each batch: ranks have as many entries, and join each. ::
 
 losses.append(loss.item())
 ...
@@ -18,20 +18,21 @@ from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 LISTS = (Kind.TUPLE, Kind.ITERATOR)
 
 
-def gets_means(m: Machine, thing: Thing, value: Value, changes: Sequence[Call]) -> bool:
-    """Whether a list, which these calls may change, gets one mean in each pass that ranks make."""
+def gets(m: Machine, thing: Thing, value: Value, changes: Sequence[Call]) -> Measure | None:
+    """MEAN or SUM where a list, which these calls may change, gets one in each common pass."""
     mine = [c for c in changes if c.receiver is not None and thing in c.receiver.things]
-    return bool(mine) and listed(value) is Measure.MEAN and all(_adds(m, call) for call in mine)
+    measure = listed(value)
+    return measure if mine and all(_adds(m, call, measure) for call in mine) else None
 
 
-def _adds(m: Machine, call: Call) -> bool:
+def _adds(m: Machine, call: Call, measure: Measure | None) -> bool:
     one = call.args[0] if call.name == ".append" and len(call.args) == 1 else NOTHING
     alike = not any(is_local(m, guard.test) for guard in call.where.conditions())
-    return alike and one.measure is Measure.MEAN
+    return alike and one.measure is measure
 
 
-def averaged(value: Value) -> None:
-    """Such a list after the ranks have averaged each entry, in place."""
-    for thing in value.of(*LISTS) if listed(value) is Measure.MEAN else ():
+def joined(value: Value) -> None:
+    """Such a list after the ranks have put each entry together, in place."""
+    for thing in value.of(*LISTS) if listed(value) is not None else ():
         deps = flat_deps(thing.inner or NOTHING)
         thing.inner = Value((), frozenset(d for d in deps if d.kind is not Kind.BATCH))
