@@ -14,7 +14,9 @@ from functools import cached_property
 from pathlib import Path
 
 from ddpify.accepting import is_accepted, note
+from ddpify.facts.model import Facts
 from ddpify.lint import Linted, lint_scripts
+from ddpify.mending import mended
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Change
 from ddpify.rules.base import Edit, Finding, How, Severity
@@ -25,16 +27,20 @@ _ALIKE = 0.6  # the share of a line that is there still
 _NEAR = 6  # lines within which a statement is found again that an edit has indented
 
 
-def dispose(rendered: Outcome, settings: Settings) -> Outcome:
+def dispose(rendered: Outcome, settings: Settings, facts: Sequence[Facts]) -> Outcome:
     """The rendered outcome if its programs are right for several ranks.
 
-    Else one without changes: its findings lack the fixes that are at fault, so that it can be
-    rendered again, or it is refused.
+    Else one without changes: its findings lack the fixes that are at fault, or have one that mends
+    what was found, so that it can be rendered again, or it is refused.
     """
     linted = _read(rendered, settings)
     texts = {change.path: _Versions(change) for change in rendered.changes}
+    mend = _mend(linted, rendered, texts, facts)
+    if mend is not None:
+        return replace(rendered, changes=(), findings=(*rendered.findings, mend))
     withdrawn: dict[Finding, Finding] = {}
     refused: list[Finding] = []
+    vain: list[Finding] = []  # what is found of a mend: what it could not mend is said instead
     left: list[Finding] = []
     accepted: list[Note] = []
     by_hand = {(one.rule, *_line(one.site)) for one in rendered.findings if not one.fix}
@@ -49,12 +55,14 @@ def dispose(rendered: Outcome, settings: Settings) -> Outcome:
             site = _original(one, texts)
             if site and is_accepted(one.rule, site, settings, rendered.root):
                 accepted.append(note(one, site))
+            elif any(finding.mends for finding in culprits):
+                vain.append(one)
             else:
                 refused.append(one)
         else:
             left.append(one)
-    if refused:
-        refusals = dict.fromkeys(_refusal(one, texts) for one in refused)
+    if refused or vain:
+        refusals = dict.fromkeys(_refusal(one, texts) for one in refused or vain)
         return replace(rendered, changes=(), refusals=tuple(refusals))
     if not withdrawn:
         notes = (*rendered.notes, *dict.fromkeys(accepted), *_unread(linted))
@@ -64,6 +72,21 @@ def dispose(rendered: Outcome, settings: Settings) -> Outcome:
         for finding in rendered.findings
     )
     return replace(rendered, changes=(), findings=tuple(findings))
+
+
+def _mend(
+    linted: Linted, rendered: Outcome, texts: Mapping[str, _Versions], facts: Sequence[Facts]
+) -> Finding | None:
+    """One fix at a time: what it helps is not found any more when the result is read again."""
+
+    def line(site: Site) -> int | None:
+        return texts[site.path].kept(site.span.line) if site.path in texts else site.span.line
+
+    if linted.unread:  # whether all ranks come to what is written would not be seen
+        return None
+    errors = (one for one in linted.findings if one.mends and one.severity is Severity.ERROR)
+    tried = (mended(one, line, facts, rendered.findings) for one in errors)
+    return next((one for one in tried if one is not None), None)
 
 
 def _with(

@@ -178,10 +178,12 @@ def _disposed(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) 
             return rendered
         if lost := unbound.refusals(rendered.changes):
             return replace(rendered, changes=(), refusals=lost)
-        judged = dispose(rendered, settings)
+        judged = dispose(rendered, settings, [read.facts for read in reads])
         if judged.refusals or judged.changes:
             return judged
-        outcome = judged  # some fixes were withdrawn: fewer in each round
+        # some fixes were withdrawn, or one was added: it may call another helper
+        kept = tuple(one for one in judged.findings if one.rule != vendor.RULE)
+        outcome = replace(judged, findings=kept)
 
 
 def _rendered(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome:

@@ -34,6 +34,7 @@ from ddpify.seal import is_sealed, seal
 from ddpify.settings import Settings
 from ddpify.source import Site, Span
 
+RULE = "DDP001"
 _IMPORTABLE = RUNTIME_NAMES | {earlier for earlier, _ in EARLIER_NAMES}
 _NOTE = "# What this project uses of them; `ddpify migrate` adds what else it comes to use."
 
@@ -145,7 +146,7 @@ def drifts(path: str, root: Path) -> Iterator[Finding]:
                 "delete it and run `ddpify migrate` again, or keep the changes in a module of"
                 " your own"
             )
-            yield Finding("DDP001", _top(file, root), message, Severity.NOTE, (), advice)
+            yield Finding(RULE, _top(file, root), message, Severity.NOTE, (), advice)
 
 
 @dataclass(frozen=True)
@@ -190,9 +191,9 @@ def finding(runtime: tuple[str, str], root: Path, used: Iterable[str]) -> Findin
     changed = next((copy.site for copy in stale if not copy.is_ours), None)
     if changed is not None:
         advice = "it was changed by hand: move the changes into a module of your own and delete it"
-        return Finding("DDP001", changed, message, Severity.ERROR, (), advice)
+        return Finding(RULE, changed, message, Severity.ERROR, (), advice)
     fix = tuple(Edit(How.NEW_FILE, copy.site, copy.after) for copy in stale)
-    return Finding("DDP001", stale[0].site, message, Severity.NOTE, fix)
+    return Finding(RULE, stale[0].site, message, Severity.NOTE, fix)
 
 
 def _copies(runtime: tuple[str, str], root: Path, used: frozenset[str]) -> Iterator[_Copy]:

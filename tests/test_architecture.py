@@ -71,7 +71,9 @@ OURS: dict[str, set[str]] = {
     # The reading of programs that are distributed already knows neither facts nor rules.
     "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
-    "disposal": {"accepting", "lint", "outcome", "plan", "rules.base", "settings", "source"},
+    "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
+    | {"settings", "source"},
+    "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
     "lint": {"ranks", "rules.base", "rules.registry", "source", "site"},

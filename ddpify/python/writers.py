@@ -82,6 +82,7 @@ INTO_FILES: Final[dict[str, Place]] = {
 
 # Methods, whatever they are asked of; of pandas those that are given a path.
 METHODS: Final[dict[str, Place]] = {
+    "save_word2vec_format": (0, "fname"),
     "savefig": (0, "fname"),
     "to_csv": (0, "path_or_buf"),
     "to_excel": (0, "excel_writer"),

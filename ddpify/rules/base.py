@@ -71,7 +71,8 @@ class Finding:
     """A difference between this project and one that is correct under torchrun.
 
     ``fix`` is all or nothing; without one, ``advice`` says what to do by hand.
-    ``because`` are the hops that prove it.
+    ``because`` are the hops that prove it. ``mends``: what helps in a migrated program, of which
+    `migrate` may make a fix; whether it does there is found by reading the program again.
     """
 
     rule: str
@@ -81,6 +82,7 @@ class Finding:
     fix: tuple[Edit, ...] = ()
     advice: str = ""
     because: tuple[tuple[Site, str], ...] = ()
+    mends: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True)

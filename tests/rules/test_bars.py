@@ -43,3 +43,11 @@ def test_once_an_epoch_a_bar_shows_the_number_of_all(
     script = put({"train.py": TRAIN.format(steps=steps, shown=shown)}, tmp_path) / "train.py"
     migrated(script)
     assert ("reduce_mean(" in script.read_text()) is reduced
+
+
+def test_a_call_that_may_be_another_one_is_not_given_its_argument(tmp_path: Path) -> None:
+    text = TRAIN.format(steps="draw(loader)", shown="    pass")
+    chosen = "draw = tqdm if len(loader) > 9 else list\nepochs = "
+    script = put({"train.py": text.replace("epochs = ", chosen)}, tmp_path) / "train.py"
+    migrated(script)
+    assert "steps = draw(loader)\n" in script.read_text()

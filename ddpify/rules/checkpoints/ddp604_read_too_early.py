@@ -11,6 +11,7 @@ from ddpify.facts.model import Facts
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import Kind
 from ddpify.names import COLLECTIVES
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, statement_of
@@ -188,7 +189,15 @@ def lint(run: Run) -> Iterable[Finding]:
             Severity.ERROR,
             advice="let all ranks wait between the write and the read: torch.distributed.barrier()",
             because=((write.site, "written here on one rank"),),
+            mends=(Edit(How.BEFORE, _parting(write, read), "barrier()"),),
         )
+
+
+def _parting(write: RankCall, read: RankCall) -> Site:
+    """Where the function that comes by both goes on to the read."""
+    ways = zip(write.stack, read.stack, strict=False)
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], ways))
+    return read.way[shared].site
 
 
 PREPARED = (

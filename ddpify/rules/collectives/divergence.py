@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ddpify.ranks import words
-from ddpify.ranks.model import ALL, RANK0, RankCall
+from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
 from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
-from ddpify.rules.base import Finding, Severity
+from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.collectives.made_up import is_made_up
 from ddpify.site import Site
@@ -100,7 +100,22 @@ def _finding(run: Run, one: Mismatch, code: str) -> Finding:
         Severity.ERROR,
         advice=_ADVICE[code],
         because=tuple(dict.fromkeys(_because(run, one))),
+        mends=_mends(run, one) if code == DECIDED else (),
     )
+
+
+def _mends(run: Run, one: Mismatch) -> tuple[Edit, ...]:
+    """Rank 0's answer for all, where it is none about a rank's samples: the clock, a draw, files.
+
+    Not in the steps of training, each of which would begin with a message.
+    """
+    guard, call = _deciding(one), one.event.call
+    told = {origin.kind for origin in guard.test.origins} if guard is not None else set()
+    if guard is None or not told or told - {CLOCK, RANDOM, FILES}:
+        return ()
+    if call is None or any(each.loop in call.loops for each in run.passes):
+        return ()
+    return (Edit(How.REPLACE, guard.site, "broadcast({})"),)
 
 
 def _message(run: Run, one: Mismatch) -> str:
@@ -128,8 +143,7 @@ def _because(run: Run, one: Mismatch) -> Iterable[tuple[Site, str]]:
 
 def _condition(one: Mismatch) -> Iterator[tuple[Site, str]]:
     """The condition that tells the ranks apart, and where that comes from."""
-    left = one.exit.guards if one.exit is not None else ()
-    guard = one.guard or next((g for g in reversed(left) if g.ranks != ALL), None)
+    guard = _deciding(one)
     if guard is None:
         return
     yield guard.site, "the condition"
@@ -137,6 +151,11 @@ def _condition(one: Mismatch) -> Iterator[tuple[Site, str]]:
     own = [origin for origin in origins if origin.kind in (DATA, CLOCK)]
     for origin in own if one.kind == "local" and own else origins:
         yield origin.site, f"{origin.what}: {_KINDS.get(origin.kind, 'the number of the rank')}"
+
+
+def _deciding(one: Mismatch) -> RankGuard | None:
+    left = one.exit.guards if one.exit is not None else ()
+    return one.guard or next((g for g in reversed(left) if g.ranks != ALL), None)
 
 
 def _following(run: Run, one: Mismatch) -> Iterator[tuple[Site, str]]:

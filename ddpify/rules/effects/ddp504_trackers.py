@@ -13,6 +13,7 @@ from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.effects import wandb_runs
 from ddpify.rules.effects.effects import gated, gated_statement, null_writer
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.shared.meetings import at_once
@@ -25,15 +26,19 @@ MESSAGE = "every rank would log to the tracker"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per tracker made, and per module-level tracker call."""
-    yield from gated(facts, "DDP504", (EffectKind.TRACKER,), MESSAGE, Severity.WARNING)
+    runs = _runs(facts) if wandb_runs.is_asked(facts) else {}
+    for found in gated(facts, "DDP504", (EffectKind.TRACKER,), MESSAGE, Severity.WARNING):
+        if found.site not in runs:
+            yield found
     made = tuple(c for c in facts.calls if any(t.born == c.site for t in c.result.of(Kind.TRACKER)))
     for site, calls in once(made).items():
-        if all(c.where.one_rank() for c in calls):
+        if site in runs or all(c.where.one_rank() for c in calls):
             continue
         fix = _fix(facts, calls[0])
         yield Finding(
             "DDP504", site, MESSAGE, Severity.WARNING, fix, "" if fix else "make it on rank 0 only"
         )
+    yield from _silenced(facts, runs)
     for site in dict.fromkeys(_answers(facts)):
         yield Finding(
             "DDP504",
@@ -44,6 +49,27 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
+def _runs(facts: Facts) -> dict[Site, list[Call]]:
+    """What opens or sets up a run of which all ranks read the configuration."""
+    return once(facts.named(wandb_runs.OPENS, wandb_runs.UPDATES))
+
+
+def _silenced(facts: Facts, runs: dict[Site, list[Call]]) -> Iterable[Finding]:
+    """One finding per run that every rank opens, for what it holds."""
+    for site, calls in runs.items():
+        silent = calls[0].where.one_rank() or wandb_runs.is_silent(facts, calls[0])
+        if calls[0].name != wandb_runs.OPENS or silent:
+            continue
+        yield Finding(
+            "DDP504",
+            site,
+            "every rank would open a run of its own, and without one none could read its settings",
+            Severity.ERROR,
+            wandb_runs.silent_run(facts, calls[0]),
+            'open it on all ranks, with mode="disabled" on all but rank 0',
+        )
+
+
 def _answers(facts: Facts) -> Iterable[Site]:
     """Where all ranks ask a tracker for a value, ``writer.log_dir``, ``writer.get_logdir()``."""
     handed = {c.arg_sites[0] for c in facts.calls if c.name.endswith(".broadcast") and c.arg_sites}
@@ -51,6 +77,7 @@ def _answers(facts: Facts) -> Iterable[Site]:
         asks = call.name.rpartition(".")[2] in ANSWERS and not call.alone
         if asks and _is_asked(call.receiver, call.where) and call.site not in handed:
             yield call.site
+    yield from (site for site in wandb_runs.answers(facts, ANSWERS) if site not in handed)
     for access in facts.accesses:
         if access.attribute in ANSWERS and _is_asked(access.base, access.where):
             site = facts.tree(access.base_site).read_of(access.base_site)
@@ -138,6 +165,12 @@ RULE = Rule(
                 '    wandb.log({"running": running})  # DDP504\n',
             ),
         ),
+        changed(  # what it holds is read by all ranks, which have none without it
+            SCRIPT,
+            ("import torch\nimport", "import torch\nimport wandb\nimport"),
+            ("device = ", 'wandb.init(config={"rounds": 20})  # DDP504\ndevice = '),
+            ("range(20)", "range(wandb.config.rounds)"),
+        ),
         changed(
             BY_HAND,
             ("import torch\nimport torch.dist", "import torch\nimport wandb\nimport torch.dist"),
@@ -150,6 +183,17 @@ RULE = Rule(
             TRAINER,
             ("import begin_epoch, save", "import begin_epoch, broadcast, save"),
             ('f"{self.folder}/pupil.pt")', 'f"{broadcast(self.board.log_dir)}/pupil.pt")'),
+        ),
+        changed(
+            SCRIPT,
+            ("import torch\nimport", "import torch\nimport wandb\nimport"),
+            ("    begin_epoch,\n", "    begin_epoch,\n    broadcast,\n"),
+            (
+                "device = ",
+                'run = wandb.init(mode=None if is_main_process() else "disabled")\n'
+                "run.config.update(broadcast(dict(run.config)), allow_val_change=True)\ndevice = ",
+            ),
+            ("range(20)", "range(run.config.rounds)"),
         ),
     ),
     lint=lint,

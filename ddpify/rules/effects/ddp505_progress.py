@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind
+from ddpify.facts.values import NOTHING, Kind
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
@@ -27,18 +27,24 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         disable = calls[0].kwargs.get("disable")
         if (disable is not None and disable.dep(Kind.RANK)) or calls[0].where.one_rank():
             continue
-        fix = _fix(facts, calls[0])
+        fix = _fix(facts, calls[0]) if _draws_only(facts, calls[0]) else ()
         yield Finding(
             "DDP505",
             site,
             "every rank would draw a progress bar",
             Severity.WARNING,
             fix,
-            "" if fix else "pass disable=rank != 0",
+            "" if fix else "pass disable=rank != 0 where it is one",
         )
     for calls in once(facts.named(*OLD_BARS)).values():
         if "file" not in calls[0].kwargs and not calls[0].where.one_rank():
             yield from _drawn_by_all(facts, calls[0])
+
+
+def _draws_only(facts: Facts, call: Call) -> bool:
+    """Whether nothing else is called there, which would not know the argument: `list(loader)`."""
+    called = facts.values.get(call.callee, NOTHING).things
+    return all(thing.name.startswith("tqdm.") for thing in called)
 
 
 def _drawn_by_all(facts: Facts, call: Call) -> Iterable[Finding]:

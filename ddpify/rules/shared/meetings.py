@@ -25,6 +25,10 @@ from ddpify.rules.shared.outputs import (
 )
 
 READS = {
+    "gensim.models.KeyedVectors.load_word2vec_format": (0, "fname"),
+    "gensim.models.keyedvectors.KeyedVectors.load_word2vec_format": (0, "fname"),
+    "gensim.models.word2vec.LineSentence": (0, "source"),
+    "gensim.models.word2vec.Text8Corpus": (0, "fname"),
     "torch.load": (0, "f"),
     "numpy.load": (0, "file"),
     "numpy.loadtxt": (0, "fname"),
@@ -58,7 +62,11 @@ def early_reads(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
             and one_path(where, path)
             and not _excludes(run, write, call)
         ]
-        if early and _overtakes(early[-1], call, meets) and not _asked(run, early[-1], call, path):
+        if (
+            early
+            and _overtakes(run, early[-1], call, meets)
+            and not _asked(run, early[-1], call, path)
+        ):
             yield call, early[-1]
 
 
@@ -107,10 +115,13 @@ def reads(run: Run) -> Iterator[tuple[RankCall, RankValue]]:
             yield call, path
 
 
-def _overtakes(write: RankCall, read: RankCall, meets: dict[int, list[int]]) -> bool:
+def _overtakes(run: Run, write: RankCall, read: RankCall, meets: dict[int, list[int]]) -> bool:
     """Whether a rank that did not write has met the writer as rarely as at the write."""
     reader = (RANK0 | RANK1) & ~write.ranks
     if not read.ranks & reader:
+        return False
+    together = (call.order for call in run.calls if call.everywhere and _meets(call))
+    if any(write.order < order < read.order for order in together):
         return False
     before_write = bisect_left(meets[write.ranks], write.order)
     before_read = bisect_left(meets[reader], read.order)
