@@ -275,7 +275,7 @@ class Facts:
     undivided: tuple[tuple[Site, str], ...] = ()
     followed: Followed = Followed()
     agreements: tuple[Agreement, ...] = ()
-    kept: tuple[Site, ...] = ()
+    kept: tuple[tuple[Site, str], ...] = ()
     whole_batches: bool = False
     unsplit: tuple[Site, str] | None = None
     within: tuple[Call, ...] = ()

@@ -1,6 +1,6 @@
 """A line of a program written otherwise: trained as it was, or refused, or said what is not.
 
-Each variant of ``one_line/variants.txt`` really trains, as one process and on two ranks. Its first
+Each variant in the tables of ``one_line`` really trains, as one process and on two ranks. Its first
 line says what is right: ``same``, ``whole`` (the same, by whole batches on every rank),
 ``refused``, ``named`` (a number is shown that is rank 0's, and `migrate` says so), or ``known``:
 different without a word, which the README lists under its limits. No other may be that.
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.one_line.reader import outcomes
+from tests.training.one_line.reader import wanted
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
-WANTED = outcomes((Path(__file__).parent / "one_line" / "variants.txt").read_text())
+WANTED = wanted()
 OFTEN = [name for place, name in enumerate(WANTED) if place % 24 == 0]
 SELDOM = [name for name in WANTED if name not in OFTEN]
 
