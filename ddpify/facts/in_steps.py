@@ -21,6 +21,8 @@ from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Measure, Value
 from ddpify.source import Site
 
+# What is made of its parts: no choice, no comprehension.
+_COMPUTED = (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Call)
 _Name = tuple[Tree, ast.AST, str]  # as it is written in a scope
 
 
@@ -76,7 +78,8 @@ class _Trace:
     def follow(self, tree: Tree, node: ast.expr) -> None:
         """Go on with the names that an expression is of a rank's own samples by."""
         for name in _named(node):
-            if depends(self.m.values.get(tree.site(name), NOTHING), self.m):
+            value = self.m.values.get(tree.site(name), NOTHING)
+            if depends(value, self.m) or value.of(Kind.INSTANCE):
                 self._wanted(tree, name)
 
     def _wanted(self, tree: Tree, name: ast.expr) -> None:
@@ -122,8 +125,8 @@ class _Trace:
             return not value.things
         if isinstance(node, ast.Subscript):
             return self._take(tree, node.value, name)
-        parts = _parts(node)
-        return bool(parts) and all([self._take(tree, part, name) for part in parts])
+        known = isinstance(node, _COMPUTED)
+        return known and all([self._take(tree, part, name) for part in inside(node)])
 
 
 def _how(value: Value) -> str:
@@ -198,10 +201,3 @@ def _is_of(node: ast.expr, name: str) -> bool:
         node = node.value
     text = ast.unparse(node)
     return text == name or text.startswith(f"{name}.") or name.startswith(f"{text}.")
-
-
-def _parts(node: ast.expr) -> list[ast.expr]:
-    """What an operation or a call is made of: all that is computed, and no condition."""
-    if isinstance(node, (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Call)):
-        return inside(node)
-    return []

@@ -156,6 +156,10 @@ _DRAWN: Final = (  # noise of its own on each rank
     "                for one in net.parameters():\n"
     "                    one += 0.1 * torch.randn(())  # DDP419\n",
 )
+_COUNTED: Final = (  # a number of its own samples
+    "            for one in net.parameters():\n"
+    "                one.grad.div_((label > 0).sum())  # DDP419\n" + _STEPPED
+)
 _QUIET: Final = (  # into a copy, and into what each sample is
     _STEPPED + "            for one in net.parameters():\n"
     "                moved = one + torch.randn(one.size())\n                print(moved.shape)\n",
@@ -175,7 +179,7 @@ RULE = Rule(
     lint=lint,
     words=("param_groups", ".step(", ".eval()", ".train("),
     bad=(
-        *(changed(SINGLE, ("            adam.step()\n", drawn)) for drawn in _DRAWN),
+        *(changed(SINGLE, (_STEPPED, written)) for written in (*_DRAWN, _COUNTED)),
         trained(
             loop=f"{LOOP}{_MAIN}\n    for group in optimizer.param_groups:\n"
             '        group["lr"] *= 0.5  # DDP419'

@@ -1,15 +1,14 @@
-"""What is drawn and goes into weights or gradients: each rank's own, so that their models part.
+"""What each rank would write into weights or gradients for itself, so that their models part.
 
-p.grad += 0.01 * torch.randn_like(p.grad)
-p.data.add_(torch.randn(p.size()))
-
-Where ranks draw apart they are given rank 0's.
+p.grad += 0.01 * torch.randn_like(p.grad)       # ranks draw apart: they are given rank 0's
+p.grad.div_(n_tokens)                           # of its own samples
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from ddpify.facts.events import Call, Where
@@ -31,43 +30,52 @@ _CONSTANT: Final = ("constant_", "zeros_", "ones_", "eye_", "dirac_")
 
 
 def noise(facts: Facts) -> Iterable[Finding]:
-    """Yield a finding per statement of a training loop that draws into what is trained."""
-    if facts.whole_batches:  # the ranks draw alike
+    """Yield a finding per statement of a training loop that writes another thing on each rank."""
+    if facts.whole_batches:  # the ranks draw alike, and have the same samples
         return
     rounds = {loop.batch.site for loop in facts.training}
     rounds |= {loop.epoch.site for loop in facts.training if loop.epoch is not None}
     seen: set[Site] = set()
-    for site, where, draws in _written(facts):
-        if site in seen or not any(loop.site in rounds for loop in where.loops()):
+    for write in _writes(facts):
+        draws = [d for value in write.values for d in flat_deps(value) if d.kind is Kind.RANDOM]
+        own = any(is_local(facts, value) for value in write.values)
+        if write.site in seen or not (draws or own or write.draws):
             continue
-        seen.add(site)
-        yield Finding(
-            "DDP419",
-            site,
-            "each rank would draw other numbers into the weights or their gradients: their models"
-            " part, without an error",
-            Severity.ERROR,
-            _alike(facts, where, draws),
-            advice="draw on rank 0 for all ranks, in a statement of its own: `broadcast(noise)`",
-        )
+        if any(loop.site in rounds for loop in write.where.loops()):
+            seen.add(write.site)
+            what = "write its own samples' numbers" if own else "draw other numbers"
+            yield Finding(
+                "DDP419",
+                write.site,
+                f"each rank would {what} into the weights or their gradients: their models part,"
+                " without an error",
+                Severity.ERROR,
+                () if own or write.draws else _alike(facts, write.where, draws),
+                advice="give all ranks the same: `broadcast(noise)`, `reduce_sum(count)`, before",
+            )
 
 
-def _written(facts: Facts) -> Iterator[tuple[Site, Where, tuple[Thing, ...]]]:
-    """Where weights or gradients are written, and the draws that go into them: none where the
-    write itself draws."""
+@dataclass(frozen=True)
+class _Write:
+    """A statement that writes weights or gradients: by ``values``, or what it ``draws`` itself."""
+
+    site: Site
+    where: Where
+    values: tuple[Value, ...]
+    draws: bool = False
+
+
+def _writes(facts: Facts) -> Iterator[_Write]:
     for bind in facts.binds:
-        draws = bind.value.dep(Kind.RANDOM)
-        if draws and _is_changed(facts, bind.site):
-            yield bind.site, bind.where, draws
+        if _is_changed(facts, bind.site):
+            yield _Write(bind.site, bind.where, (bind.value,))
     for call in facts.calls:
         if call.name.startswith(INITIALISES):
             if call.args and _is_weight(call.args[0]) and not call.name.endswith(_CONSTANT):
-                yield call.site, call.where, ()
+                yield _Write(call.site, call.where, (), draws=True)
         elif call.receiver is not None and writes(call.name) and _is_weight(call.receiver):
-            given = [d for v in (*call.args, *call.kwargs.values()) for d in flat_deps(v)]
-            draws = tuple(dict.fromkeys(d for d in given if d.kind is Kind.RANDOM))
-            if draws or call.name in _FILLS:
-                yield call.site, call.where, draws
+            given = (*call.args, *call.kwargs.values())
+            yield _Write(call.site, call.where, given, call.name in _FILLS)
 
 
 def _is_weight(value: Value) -> bool:
@@ -99,7 +107,7 @@ def _is_looped_over(facts: Facts, name: ast.Name, tree: Tree) -> bool:
     return False
 
 
-def _alike(facts: Facts, where: Where, draws: tuple[Thing, ...]) -> tuple[Edit, ...]:
+def _alike(facts: Facts, where: Where, draws: list[Thing]) -> tuple[Edit, ...]:
     """Rank 0's draws for all, where each is made for this and by all ranks; else nothing."""
     for draw in draws:
         calls = [call for call in facts.calls if call.site == draw.born]
