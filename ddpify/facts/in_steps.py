@@ -1,4 +1,4 @@
-"""Numbers of a rank's samples that nothing puts together afterwards: those of all ranks in each step.
+"""Numbers of a rank's samples that nothing puts together later: reduced in each step.
 
 total += loss.item() * n_tokens      # each rank has another number of tokens
 recent.append(loss.item())           # a deque, of which the median is shown
@@ -40,11 +40,11 @@ def unclear(facts: Facts) -> frozenset[Site]:
 def in_steps(m: Machine, facts: Facts) -> dict[Site, str]:
     """The sums and means of a step that these are made of, each with the helper that reduces it.
 
-    Only where all that is kept of a rank's samples are such numbers, in rounds that all ranks share.
+    Only where all that is kept of a rank's samples are such, in rounds that all ranks share.
     """
     training = roles.training_loops(roles.calls_of(m))
     found: dict[Site, str] = {}
-    for call, parts in facts.sinks:
+    for _, parts in facts.sinks:
         for part in parts:
             tree = m.tree(part.site.path)
             shown = tree.expression(part.site)
@@ -77,6 +77,8 @@ class _Trace:
 
     def follow(self, tree: Tree, node: ast.expr) -> None:
         """Go on with the names that an expression is of a rank's own samples by."""
+        for call in (part for part in ast.walk(node) if isinstance(part, ast.Call)):
+            self._returned(tree, call)
         for name in _named(node):
             value = self.m.values.get(tree.site(name), NOTHING)
             if depends(value, self.m) or value.of(Kind.INSTANCE):
@@ -185,9 +187,10 @@ def _given(statement: ast.stmt, name: str) -> Iterable[ast.expr]:
         targets = [part for target in statement.targets for part in _each(target)]
         return [statement.value] if any(_is_of(target, name) for target in targets) else []
     called = statement.value if isinstance(statement, ast.Expr) else None
-    if isinstance(called, ast.Call) and isinstance(called.func, ast.Attribute):
-        if _is_of(called.func.value, name):
-            return [*called.args, *(keyword.value for keyword in called.keywords)]
+    owner = called.func if isinstance(called, ast.Call) else None
+    if isinstance(called, ast.Call) and isinstance(owner, ast.Attribute):
+        given = [*called.args, *(keyword.value for keyword in called.keywords)]
+        return given if _is_of(owner.value, name) else []
     return []
 
 

@@ -186,15 +186,33 @@ def _as_migrated(
     target = readings.of(final)
     replicated = sharding.left_whole(trial, (wanted - shared_out) | set(again), target.spared)
     facts = gather(readings.project, target, models, status)
-    if more := in_steps(target, facts):
-        final = replace(final, agreed=final.agreed.union(more))
-        reduced = gather(readings.project, readings.of(final), models, status)
-        if unclear(reduced) < unclear(facts):
-            facts, held = reduced, held | more
+    facts, held = _in_steps(readings, final, facts, held)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
-    facts = replace(facts, again=again, summed=wrapped.summed, pooled=pool, sized=sizes, kept=tuple(held.items()))
+    facts = replace(
+        facts,
+        again=again,
+        summed=wrapped.summed,
+        pooled=pool,
+        sized=sizes,
+        kept=tuple(held.items()),
+    )
     shapes = whole_shapes(bare)
     return with_escapes(replace(facts, whole_shapes=shapes, agreements=(*terms, *agreed)))
+
+
+def _in_steps(
+    readings: _Readings, target: Target, facts: Facts, held: dict[Site, str]
+) -> tuple[Facts, dict[Site, str]]:
+    """The facts where more numbers are reduced in each step, and all that are.
+
+    Only if that leaves less that is shown of one rank's samples.
+    """
+    more = in_steps(readings.of(target), facts)
+    if not more:
+        return facts, held
+    read = readings.of(replace(target, agreed=target.agreed.union(more)))
+    reduced = gather(readings.project, read, facts.models, facts.status)
+    return (reduced, held | more) if unclear(reduced) < unclear(facts) else (facts, held)
 
 
 def _agreed(

@@ -271,6 +271,7 @@ class Facts:
     dealt: frozenset[Site] = frozenset()
     firsts: tuple[Call, ...] = ()
     compared: tuple[Site, ...] = ()  # where forwards compare the samples of a batch
+    collated: tuple[Site, ...] = ()  # where what makes a batch does
     divisions: tuple[Division, ...] = ()
     undivided: tuple[tuple[Site, str], ...] = ()
     followed: Followed = Followed()

@@ -75,7 +75,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if Role.TRAINING not in loader.roles or _sharded(loader):
             continue
         fix: tuple[Edit, ...] = ()
-        if is_undivided(facts, loader, settings):  # `loader.sampler` stays that of all ranks
+        if any(map(_batches_itself, loader.things)):
+            why_not = "`batch_size=None`: what it is given makes the batches, which none divides"
+        elif is_undivided(facts, loader, settings):  # `loader.sampler` stays that of all ranks
             fix, why_not = share_undivided(facts, loader, settings)
         elif not (why_not := streams.why_not(loader)):
             fix, why_not = _fix(facts, loader, settings)
@@ -104,6 +106,12 @@ def _in_memory(facts: Facts) -> Iterable[Finding]:
                 "give the machine memory for as many copies, and fetch the files before where"
                 " something else reads the stream first",
             )
+
+
+def _batches_itself(loader: Thing) -> bool:
+    """Whether the sampler, or the data set, gives whole batches: ``batch_size=None``."""
+    size = loader_arguments(loader).batch_size
+    return size is not None and size.known and size.const is None
 
 
 def _sharded(loader: Loader) -> bool:

@@ -1,7 +1,7 @@
 """Hooks on parameters, which are given the gradient of a rank's own samples, before it is averaged.
 
-weight.register_hook(lambda g: g * mask)             # the mean of products is the product of the mean
-weight.register_hook(lambda g: g.clamp(-1, 1))       # of clamped gradients it is not
+weight.register_hook(lambda g: g * mask)           # a mean of multiples is the multiple of the mean
+weight.register_hook(lambda g: g.clamp(-1, 1))     # that of clamped gradients is not
 """
 
 from __future__ import annotations

@@ -88,7 +88,9 @@ def _is_changed(facts: Facts, site: Site) -> bool:
     tree = facts.tree(site)
     target = tree.expression(site)
     if isinstance(target, ast.Name):
-        return isinstance(tree.parent(target), ast.AugAssign) and _is_looped_over(facts, target, tree)
+        return isinstance(tree.parent(target), ast.AugAssign) and _is_looped_over(
+            facts, target, tree
+        )
     stored = isinstance(target, ast.Subscript) or (
         isinstance(target, ast.Attribute) and target.attr in ("data", "grad")
     )

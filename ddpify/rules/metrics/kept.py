@@ -65,11 +65,11 @@ WEIGHED = (
             f"{_STEP}            some = (label > 0).sum().item()\n"
             "            odd += objective.item() * some  # DDP702\n            words += some\n",
         ),
-        ("        print(\"round\"", "        print(odd / words)\n        print(\"round\""),
+        ('        print("round"', '        print(odd / words)\n        print("round"'),
     ),
     (
         (_ZEROS, f"{_ZEROS}        odd = 1.0\n"),
         (_STEP, f"{_STEP}            odd *= objective.item()  # DDP702\n"),
-        ("        print(\"round\"", "        print(odd)\n        print(\"round\""),
+        ('        print("round"', '        print(odd)\n        print("round"'),
     ),
 )

@@ -11,7 +11,8 @@
     =            optimizer.step()
     +            scheduler.step()
 
-Lines after ``-`` become those after ``+``, those after ``=`` stay; ``~`` and ``>`` are parts of a line.
+Lines after ``-`` become those after ``+``, those after ``=`` stay; ``~`` and ``>`` are parts of
+one.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _changed(program: str, changes: list[str]) -> str:
 
 def _said(lines: list[str], marks: str) -> str:
     """Whole lines after the first mark, and parts of a line after the second."""
-    *whole, part = marks
+    whole, part = marks[:-1], marks[-1]
     texts = [line[1:] + "\n" for line in lines if line[:1] in whole]
     texts += [line[1:].replace("\\n", "\n") for line in lines if line[:1] == part]
     return "".join(texts)
