@@ -3,7 +3,8 @@
 Each variant in the tables of ``one_line`` really trains, as one process and on two ranks. Its first
 line says what is right: ``same``, ``whole`` (the same, by whole batches on every rank),
 ``refused``, ``named`` (a number is shown that is rank 0's, and `migrate` says so), or ``known``:
-different without a word, which the README lists under its limits. No other may be that.
+different without a word, which the README lists under its limits. No other may be that; of what
+draws in each step for itself (``drawn``) the ranks have the same parameters, and other ones.
 """
 
 from __future__ import annotations
@@ -41,10 +42,16 @@ def _word(result: dict[str, object]) -> str:
     return str(result["outcome"])
 
 
+def _is_right(word: str, told: str, wanted: str) -> bool:
+    """Whether that is what became of it: ranks whose parameters part say so first."""
+    drawn = wanted == "drawn" and word == "known" and told.startswith("printed")
+    return drawn or word == wanted
+
+
 @pytest.mark.parametrize(
     "names", [OFTEN, pytest.param(SELDOM, marks=pytest.mark.thorough)], ids=["some", "the others"]
 )
 def test_no_program_is_trained_otherwise_without_a_word(names: list[str]) -> None:
-    others = {name: one for name, one in judged(names).items() if one[0] != WANTED[name]}
+    others = {n: one for n, one in judged(names).items() if not _is_right(*one, WANTED[n])}
 
     assert not others
