@@ -218,7 +218,7 @@ def _in_steps(
 def _agreed(
     readings: _Readings, migrated: Target
 ) -> tuple[Target, tuple[Agreement, ...], dict[Site, str]]:
-    """The form of the last reading, in which conditions are asked of the means over the whole batch.
+    """The form of the last reading: conditions are asked of the means over the whole batch.
 
     And objects keep those means.
     """

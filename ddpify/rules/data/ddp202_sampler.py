@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
-from ddpify.facts.values import Kind
+from ddpify.facts.values import Kind, Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data import streams
