@@ -75,13 +75,13 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if Role.TRAINING not in loader.roles or _sharded(loader):
             continue
         fix: tuple[Edit, ...] = ()
-        if any(map(_batches_itself, loader.things)):
-            why_not = "`batch_size=None`: what it is given makes the batches, which none divides"
-        elif is_undivided(facts, loader, settings):  # `loader.sampler` stays that of all ranks
+        if is_undivided(facts, loader, settings):  # `loader.sampler` stays that of all ranks
             fix, why_not = share_undivided(facts, loader, settings)
         elif not (why_not := streams.why_not(loader)):
             fix, why_not = _fix(facts, loader, settings)
             fix = (*fix, *of_all_ranks(facts, loader)) if fix else fix
+        if fix and any(map(_batches_itself, loader.things)):
+            fix, why_not = (), "`batch_size=None`: what it is given makes batches, to be divided"
         yield Finding(
             "DDP202",
             loader.call.site,
