@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.facts import graph, groups, roles, sharding
+from ddpify.facts.batch_collates import collating
 from ddpify.facts.batch_forwards import comparing
 from ddpify.facts.copies import original
 from ddpify.facts.details import Bypass
@@ -72,6 +73,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             dealt=target.dealt,
             firsts=tuple(target.firsts),
             compared=comparing(target, trained),
+            collated=collating(target, trained),
         ),
     )
 

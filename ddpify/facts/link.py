@@ -26,6 +26,7 @@ from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.frameworks import FRAMEWORKS
 from ddpify.facts.gather import bypasses, gather, models_of
 from ddpify.facts.homes import home_of
+from ddpify.facts.in_steps import in_steps, unclear
 from ddpify.facts.kept import kept
 from ddpify.facts.locality import way_to
 from ddpify.facts.machine import OutOfBudget, ProgramReader
@@ -181,28 +182,52 @@ def _as_migrated(
         rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest
     migrated = replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest)
-    target, agreed, held = _agreed(readings, migrated)
+    final, agreed, held = _agreed(readings, migrated)
+    target = readings.of(final)
     replicated = sharding.left_whole(trial, (wanted - shared_out) | set(again), target.spared)
     facts = gather(readings.project, target, models, status)
+    facts, held = _in_steps(readings, final, facts, held)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
-    facts = replace(facts, again=again, summed=wrapped.summed, pooled=pool, sized=sizes, kept=held)
+    facts = replace(
+        facts,
+        again=again,
+        summed=wrapped.summed,
+        pooled=pool,
+        sized=sizes,
+        kept=tuple(held.items()),
+    )
     shapes = whole_shapes(bare)
     return with_escapes(replace(facts, whole_shapes=shapes, agreements=(*terms, *agreed)))
 
 
+def _in_steps(
+    readings: _Readings, target: Target, facts: Facts, held: dict[Site, str]
+) -> tuple[Facts, dict[Site, str]]:
+    """The facts where more numbers are reduced in each step, and all that are.
+
+    Only if that leaves less that is shown of one rank's samples.
+    """
+    more = in_steps(readings.of(target), facts)
+    if not more:
+        return facts, held
+    read = readings.of(replace(target, agreed=target.agreed.union(more)))
+    reduced = gather(readings.project, read, facts.models, facts.status)
+    return (reduced, held | more) if unclear(reduced) < unclear(facts) else (facts, held)
+
+
 def _agreed(
     readings: _Readings, migrated: Target
-) -> tuple[ProgramReader, tuple[Agreement, ...], tuple[Site, ...]]:
-    """The last reading, in which conditions are asked of the means over the whole batch.
+) -> tuple[Target, tuple[Agreement, ...], dict[Site, str]]:
+    """The form of the last reading: conditions are asked of the means over the whole batch.
 
     And objects keep those means.
     """
-    held = kept(readings.of(migrated))
+    held = dict.fromkeys(kept(readings.of(migrated)), "reduce_mean")
     migrated = replace(migrated, agreed=migrated.agreed.union(held))
     read = readings.of(migrated)
     found = _asked(readings, migrated, own_tests(read))
     means = frozenset(site for one in found for site in one.means)
-    return readings.of(replace(migrated, agreed=migrated.agreed | means)), found, held
+    return replace(migrated, agreed=migrated.agreed | means), found, held
 
 
 def _asked(readings: _Readings, target: Target, tests: dict[Site, Site]) -> tuple[Agreement, ...]:

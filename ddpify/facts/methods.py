@@ -32,7 +32,7 @@ from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 
 PARAMETERS = frozenset(
-    {"parameters", "named_parameters", "buffers", "children", "modules", "named_modules"}
+    "parameters named_parameters buffers children named_children modules named_modules".split()
 )
 NEXT = frozenset({"next", "__next__"})  # `batches.next()`, as `next(batches)` was before Python 3
 OF_DISTRIBUTIONS = frozenset({"log_prob", "rsample", "sample", "entropy"})

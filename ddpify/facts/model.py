@@ -271,11 +271,12 @@ class Facts:
     dealt: frozenset[Site] = frozenset()
     firsts: tuple[Call, ...] = ()
     compared: tuple[Site, ...] = ()  # where forwards compare the samples of a batch
+    collated: tuple[Site, ...] = ()  # where what makes a batch does
     divisions: tuple[Division, ...] = ()
     undivided: tuple[tuple[Site, str], ...] = ()
     followed: Followed = Followed()
     agreements: tuple[Agreement, ...] = ()
-    kept: tuple[Site, ...] = ()
+    kept: tuple[tuple[Site, str], ...] = ()
     whole_batches: bool = False
     unsplit: tuple[Site, str] | None = None
     within: tuple[Call, ...] = ()

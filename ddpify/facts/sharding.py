@@ -68,7 +68,7 @@ def dealt_already(m: Machine, sites: frozenset[Site]) -> frozenset[Site]:
     found = set()
     for thing in (t for t in m.made(Kind.LOADER) if t.born in sites):
         sampler = loader_arguments(thing).sampler or NOTHING
-        calls = [call_that_made(t) for t in sampler.things]
+        calls = [call_that_made(t) for t in sampler.things if t.name in _SHARES]
         if any(call is not None and call.arg(1, "batch_size") is not None for call in calls):
             found.add(thing.born)
     return frozenset(found)

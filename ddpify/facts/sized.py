@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from ddpify.facts import library_classes, roles
 from ddpify.facts.details import call_that_made, loader_arguments
 from ddpify.facts.events import Bind, Call
+from ddpify.facts.fresh import makes_anew
 from ddpify.facts.model import Loader, Role
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -39,11 +40,17 @@ def sized(m: Machine) -> frozenset[Site]:
     inside = [c for c in calls if any(loop.site in loops for loop in c.where.loops())]
     kept = set(inside)
     other = {c.site for c in calls if c not in kept}  # a function that samples, too
-    shaped = [c for c in inside if c.name in SHAPED and c.site not in other]
+    shaped = [c for c in inside if c.site not in other and (c.name in SHAPED or _states(c))]
     found = {s for c in shaped for s in _shapes(m, c, sizes)}
     found |= {s for loop in loops for s in _compared(m, loop, sizes)}
     bodies = [*loops, *(c.site for c in shaped)]
     return frozenset(s for s in found if any(s.within(body) for body in bodies))
+
+
+def _states(call: Call) -> bool:
+    """``model.init_hidden(batch_size)``, which gives tensors that it makes, and nothing else."""
+    models = call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
+    return bool(models) and all(makes_anew(one, call.name.rpartition(".")[2]) for one in models)
 
 
 def whole_shapes(m: Machine) -> frozenset[Site]:

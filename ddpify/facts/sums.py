@@ -15,6 +15,7 @@ U, ENTRY, SUM = Measure.UNIFORM, Measure.ENTRY, Measure.SUM
 ENTRIES = (Measure.SAMPLES, Measure.PICKED)
 ADDED = (Measure.SUM, Measure.COUNT)
 ZERO_CALLS = frozenset({"torch.zeros", "numpy.zeros", "torch.zeros_like", "numpy.zeros_like"})
+OF_NUMBERS = frozenset({"torch.tensor", "torch.as_tensor", "numpy.array", "numpy.float64"})
 SETTINGS = frozenset({"dtype", "device", "layout", "requires_grad", "order", "pin_memory"})
 TURNS = frozenset("transpose_ t_ swapaxes_ swapdims_ squeeze_ unsqueeze_".split())  # the axes
 SCATTERS = frozenset({"scatter_add_", "index_add_"})
@@ -24,6 +25,8 @@ def made(name: str, call: Call) -> Value | None:
     """An array of zeros, or counts of the entries of samples; None when it is neither."""
     if name in ZERO_CALLS:
         return _zeros(call)
+    if name in OF_NUMBERS and len(call.args) == 1 and is_zero(call.args[0]):  # `tensor(0.0)`
+        return Value((), frozenset(), const=ZEROS)
     fixed = {
         "torch.bincount": ("minlength",),
         "numpy.bincount": ("minlength",),

@@ -85,15 +85,19 @@ for epoch in range(2):
         loss = nn.functional.mse_loss(net(x), y)
         loss.backward()
         optimizer.step()
-        said = {{"step": step, "loss": loss.item()}}
+        said = {{"step": step, "loss": {0}}}
         if step % 2 == 0:
-            print({})
+            print({1})
 """
 
 
 @pytest.mark.parametrize("text", ["str(said)", "repr(said)", '"%s" % said', "said"])
 def test_a_dict_of_numbers_put_into_words_is_told(text: str, tmp_path: Path) -> None:
-    facts = facts_of(TOLD.format(text), tmp_path)
+    facts = facts_of(TOLD.format("loss.item()", text), tmp_path)
+    assert [how for _, how in facts.kept] == ["reduce_mean"]
+    assert not [part for _, parts in facts.sinks for part in parts]
+
+    facts = facts_of(TOLD.format("net(x).argmax().item()", text), tmp_path)
     found = [part.how for _, parts in facts.sinks for part in parts]
     assert found == [""]
 
@@ -276,12 +280,38 @@ window = Window()
 def test_an_object_that_nobody_can_combine_is_named_after_the_loop(
     shows: str, tmp_path: Path
 ) -> None:
-    body = "    loss.backward()\n    window.update(loss.item())"
+    body = "    loss.backward()\n    window.update(odd.item())"
     facts = facts_of(OTHERS + PROGRAM.format(body=body, end=shows), tmp_path)
     assert ("window", "") in {(p.text, p.how) for _, parts in facts.sinks for p in parts}
+    assert not facts.kept
+
+
+STEPS = {  # what is kept of each step, and what makes it of all ranks
+    "a mean in an object": ("window.update({})", "print(window)", "reduce_mean"),
+    "a mean in an object that is text": ("window.update({})", "print(str(window))", "reduce_mean"),
+    "a product": ("total *= {}", "print(total)", "reduce_mean"),
+    "an entry": ('table["a"].append(round({}, 3))', "print(table)", "reduce_mean"),
+    "what a function gives": ("total = max(total, {})", "print(given())", "reduce_mean"),
+    "in every second step": ("if step % 2:\n    total *= {}", "print(total)", "reduce_mean"),
+    "where only some ranks come by": ("if odd > 1:\n    total *= {}", "print(total)", ""),
+}
+BEFORE = "step, total, table = 3, 1.0, {'a': []}\ndef given():\n    return total\n"
+
+
+@pytest.mark.parametrize("case", STEPS.values(), ids=STEPS)
+def test_numbers_that_nothing_puts_together_later_are_reduced_in_each_step(
+    case: tuple[str, str, str], tmp_path: Path
+) -> None:
+    kept, shows, how = case
+    body = indent("loss.backward()\n" + kept.format("loss.item()"), " " * 4)
+    facts = facts_of(OTHERS + BEFORE + PROGRAM.format(body=body, end=shows), tmp_path)
+    assert [helper for _, helper in facts.kept] == ([how] if how else [])
+    assert all(part.how for _, parts in facts.sinks for part in parts) is bool(how)
 
 
 def test_what_a_star_gives_is_shown(tmp_path: Path) -> None:
     end = 'print("{} {}".format(*(sums[:2] / sums[2]).tolist()))'
     body = "loss.backward()\nsums = torch.tensor([loss.item(), right.item(), len(x)])"
+    assert shown(tmp_path, body, end) == set()  # each of the three is reduced where it is made
+    body = "loss.backward()\nsums = torch.tensor([loss.item(), odd.item(), len(x)])"
     assert shown(tmp_path, body, end) == {("sums", "")}

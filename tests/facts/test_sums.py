@@ -108,7 +108,6 @@ LEFT = [
         id="meter",
     ),
     pytest.param("a = None", "a = loss.item()", "print(a)", (), (), (), ("a",), id="last-batch"),
-    pytest.param("a = 0.0", "a += loss.item() ** 2", "print(a)", (), (), (), ("a",), id="squares"),
     pytest.param(
         "a = 0",
         "for t, p in zip(y, out.argmax(1)):\n    if t == p:\n        a += 1",
@@ -141,16 +140,6 @@ LEFT = [
     ),
     pytest.param("a = 0", "a += 1", "print(a)", (), (), (), (), id="passes-are-not-of-samples"),
     pytest.param(
-        "global index",
-        f"index += {HITS}",
-        "print(index)",
-        (),
-        (),
-        (),
-        ("index",),
-        id="sum-that-goes-on-in-the-next-epoch",
-    ),
-    pytest.param(
         "pass",
         "kept.update(loss.item(), x.size(0))",
         "print(kept.avg)",
@@ -179,6 +168,23 @@ def test_what_a_training_loop_leaves_behind(
     (left,) = facts.ends
     assert (tuple(sorted(left.sums)), left.means, left.meters) == (sums, means, meters)
     assert set(others) <= set(left.others)
+
+
+@pytest.mark.parametrize(
+    ("start", "body", "end", "how"),
+    [
+        ("a = 0.0", "a += loss.item() ** 2", "print(a)", "reduce_mean"),
+        ("global index", f"index += {HITS}", "print(index)", "reduce_sum"),
+    ],
+    ids=["squares", "sum-that-goes-on-in-the-next-epoch"],
+)
+def test_what_no_loop_may_leave_is_reduced_in_each_step(
+    start: str, body: str, end: str, how: str, tmp_path: Path
+) -> None:
+    facts = facts_of(program("loader", start, body, end), tmp_path)
+    (left,) = facts.ends
+    assert (left.sums, left.means, left.others) == ((), (), ())
+    assert [helper for _, helper in facts.kept] == [how]
 
 
 SHARED = [

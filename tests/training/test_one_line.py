@@ -1,9 +1,10 @@
 """A line of a program written otherwise: trained as it was, or refused, or said what is not.
 
-Each variant of ``one_line/variants.txt`` really trains, as one process and on two ranks. Its first
+Each variant in the tables of ``one_line`` really trains, as one process and on two ranks. Its first
 line says what is right: ``same``, ``whole`` (the same, by whole batches on every rank),
 ``refused``, ``named`` (a number is shown that is rank 0's, and `migrate` says so), or ``known``:
-different without a word, which the README lists under its limits. No other may be that.
+different without a word, which the README lists under its limits. No other may be that; of what
+draws in each step for itself (``drawn``) the ranks have the same parameters, and other ones.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.one_line.reader import outcomes
+from tests.training.one_line.reader import wanted
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(1800)]
 ROOT = Path(__file__).parents[2]
-WANTED = outcomes((Path(__file__).parent / "one_line" / "variants.txt").read_text())
+WANTED = wanted()
 OFTEN = [name for place, name in enumerate(WANTED) if place % 24 == 0]
 SELDOM = [name for name in WANTED if name not in OFTEN]
 
@@ -41,10 +42,16 @@ def _word(result: dict[str, object]) -> str:
     return str(result["outcome"])
 
 
+def _is_right(word: str, told: str, wanted: str) -> bool:
+    """Whether that is what became of it: ranks whose parameters part say so first."""
+    drawn = wanted == "drawn" and word == "known" and told.startswith("printed")
+    return drawn or word == wanted
+
+
 @pytest.mark.parametrize(
     "names", [OFTEN, pytest.param(SELDOM, marks=pytest.mark.thorough)], ids=["some", "the others"]
 )
 def test_no_program_is_trained_otherwise_without_a_word(names: list[str]) -> None:
-    others = {name: one for name, one in judged(names).items() if one[0] != WANTED[name]}
+    others = {n: one for n, one in judged(names).items() if not _is_right(*one, WANTED[n])}
 
     assert not others

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
-from ddpify.facts.values import Kind
+from ddpify.facts.values import Kind, Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data import streams
@@ -80,6 +80,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         elif not (why_not := streams.why_not(loader)):
             fix, why_not = _fix(facts, loader, settings)
             fix = (*fix, *of_all_ranks(facts, loader)) if fix else fix
+        if fix and any(map(_batches_itself, loader.things)):
+            fix, why_not = (), "`batch_size=None`: what it is given makes batches, to be divided"
         yield Finding(
             "DDP202",
             loader.call.site,
@@ -104,6 +106,12 @@ def _in_memory(facts: Facts) -> Iterable[Finding]:
                 "give the machine memory for as many copies, and fetch the files before where"
                 " something else reads the stream first",
             )
+
+
+def _batches_itself(loader: Thing) -> bool:
+    """Whether the sampler, or the data set, gives whole batches: ``batch_size=None``."""
+    size = loader_arguments(loader).batch_size
+    return size is not None and size.known and size.const is None
 
 
 def _sharded(loader: Loader) -> bool:

@@ -11,6 +11,7 @@ from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.gradients.again import Again, again, names, stepped_between
+from ddpify.rules.gradients.hooked import hooked
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -19,6 +20,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per construct that has no data-parallel equivalent."""
     yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
     yield from dict.fromkeys(_without_forward(facts))
+    yield from hooked(facts)
     if facts.whole_batches:
         return
     closed = (step for step in facts.steps if step.receiver and (step.args or step.kwargs))
@@ -98,6 +100,15 @@ def _averaged(facts: Facts, one: Again) -> Iterable[Finding]:
     )
 
 
+_MADE = "    adam = torch.optim.Adam(net.parameters())\n"
+_BENDS = (
+    "net[0].weight.register_hook(lambda g: g.clamp(-1, 1))",
+    "next(net.parameters()).register_hook(torch.sign)",
+)
+_SCALES = (
+    "net[0].weight.register_hook(lambda g: -0.5 * g)",
+    "net[0].weight.register_hook(lambda g: g * torch.ones(16))",
+)
 _COST = "        cost.backward()\n"
 _KEPT = _COST.replace("()", "(retain_graph=True)")
 _TWICE = (_COST, f"{_KEPT}        (2 * cost).backward()\n")
@@ -135,6 +146,7 @@ RULE = Rule(
     "BUGS G13; PATTERNS B1.2, B2.19",
     check,
     bad=(
+        *(changed(SINGLE, (_MADE, f"    {hook}  # DDP405\n{_MADE}")) for hook in _BENDS),
         changed(
             SINGLE,
             ("torch.optim.Adam(net.parameters())", "torch.optim.LBFGS(net.parameters())  # DDP405"),
@@ -163,6 +175,7 @@ RULE = Rule(
     good=(
         *CORRECT,
         SINGLE,
+        *(changed(SINGLE, (_MADE, f"    {hook}\n{_MADE}")) for hook in _SCALES),
         changed(  # one of several that may be chosen, which none of its kind could step so
             SINGLE,
             (

@@ -46,7 +46,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _in_models(facts: Facts) -> Iterable[Finding]:
-    """What goes on between the samples of a batch inside of a model."""
+    """What goes on between the samples of a batch inside of a model, and where it is made."""
     for site in facts.compared:
         yield Finding(
             "DDP406",
@@ -55,6 +55,15 @@ def _in_models(facts: Facts) -> Iterable[Finding]:
             Severity.ERROR,
             (),
             "let it see those of all ranks: whole_batch(rows), and take its own of the result",
+        )
+    for site in facts.collated:
+        yield Finding(
+            "DDP406",
+            site,
+            "what makes a batch compares its samples: a rank would see 1/N of them",
+            Severity.ERROR,
+            (),
+            "do it to what comes out of the loader, or by numbers of the whole data set",
         )
     made = makers(facts.calls)
     classes: dict[ClassInfo, Thing] = {}
@@ -177,6 +186,16 @@ SAME_BRANCH = """        if rows.dim() > 2 or rows.shape[1] > 32:
         if rows.mean() > 1:
             print("saturated")"""
 NET = "nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4))"
+# Of the batch that it makes: a mean over 1/N of the samples.
+COLLATED = (
+    (
+        "def accuracy",
+        "def together(pairs):\n    rows = torch.stack([row for row, _ in pairs])\n"
+        "    rows = rows - rows.mean(0)  # DDP406\n"
+        "    return rows, torch.stack([kind for _, kind in pairs])\n\n\ndef accuracy",
+    ),
+    ("opt.bs, shuffle=True)", "opt.bs, shuffle=True, collate_fn=together)"),
+)
 QUEUE = "        self.kept[begin : begin + new.shape[0]] = new  # DDP406"
 MEAN = "        self.kept = 0.9 * self.kept + 0.1 * new.mean(0)  # DDP406"
 ADDED = "        self.kept.mul_(0.9).add_(new.mean(0))  # DDP406"
@@ -191,6 +210,7 @@ RULE = Rule(
     "PATTERNS B1.7; BUGS G15 (open_clip#616, vissl PR#123)",
     check,
     bad=(
+        changed(SINGLE, *COLLATED),
         changed(
             SINGLE,
             (
@@ -313,6 +333,7 @@ RULE = Rule(
             ("def accuracy", DECIDER.format(body=SAME_BRANCH) + "def accuracy"),
             (NET, "Decider()"),
         ),
+        changed(SINGLE, *COLLATED, ("rows - rows.mean(0)  # DDP406", "rows - 0.5")),
         changed(  # of each place in the batch, what its own samples left
             SINGLE,
             ("def accuracy", KEEPER.format(body=OWN_ROWS) + "def accuracy"),

@@ -15,6 +15,7 @@ from ddpify.rules.edits import is_local
 from ddpify.rules.examples import SINGLE, changed
 from ddpify.rules.examples.gradients import LOOP, SETUP, trained
 from ddpify.rules.gradients.goings_on import states
+from ddpify.rules.gradients.noise import noise
 from ddpify.rules.shared.modes import parted_modes
 from ddpify.rules.shared.wrapped import Wrap, followed, parameters_of, wraps
 from ddpify.settings import Settings
@@ -41,7 +42,11 @@ class _Change:
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield a finding per change of the state of training that hangs on a rank's own samples."""
+    """Yield a finding per change of the state of training that hangs on a rank's own samples.
+
+    And one per draw of its own that goes into the weights.
+    """
+    yield from noise(facts)
     seen: set[Site] = set()
     for site, where, value, spoken in states(facts):
         guard = next((g for g in where.conditions() if is_local(facts, g.test)), None)
@@ -141,6 +146,26 @@ _WORST: Final = (
     ),
 )
 
+_STEPPED: Final = "            adam.step()\n"
+_DRAWN: Final = (  # noise of its own on each rank
+    "            for one in net.parameters():\n"
+    "                one.grad += 0.1 * torch.randn_like(one.grad)  # DDP419\n" + _STEPPED,
+    _STEPPED + "            for one in net.parameters():\n"
+    "                one.data.mul_(1 + 0.1 * torch.rand(one.size()))  # DDP419\n",
+    _STEPPED + "            with torch.no_grad():\n"
+    "                for one in net.parameters():\n"
+    "                    one += 0.1 * torch.randn(())  # DDP419\n",
+)
+_COUNTED: Final = (  # a number of its own samples
+    "            for one in net.parameters():\n"
+    "                one.grad.div_((label > 0).sum())  # DDP419\n" + _STEPPED
+)
+_QUIET: Final = (  # into a copy, and into what each sample is
+    _STEPPED + "            for one in net.parameters():\n"
+    "                moved = one + torch.randn(one.size())\n                print(moved.shape)\n",
+    "            signal = signal + torch.randn_like(signal)\n" + _STEPPED,
+)
+
 RULE = Rule(
     "DDP419",
     "state-of-one-rank",
@@ -154,6 +179,7 @@ RULE = Rule(
     lint=lint,
     words=("param_groups", ".step(", ".eval()", ".train("),
     bad=(
+        *(changed(SINGLE, (_STEPPED, written)) for written in (*_DRAWN, _COUNTED)),
         trained(
             loop=f"{LOOP}{_MAIN}\n    for group in optimizer.param_groups:\n"
             '        group["lr"] *= 0.5  # DDP419'
@@ -187,6 +213,7 @@ RULE = Rule(
         ),
     ),
     good=(
+        *(changed(SINGLE, (_STEPPED, drawn)) for drawn in _QUIET),
         changed(SINGLE, *_WORST, ("if worst > 2:", "if round_ > 2:")),
         trained(
             _EPOCH,

@@ -21,7 +21,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
 from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
 from ddpify.rules.examples.single import METER
-from ddpify.rules.metrics.kept import BOARD, TRACKED, TRACKER, kept
+from ddpify.rules.metrics.kept import BOARD, TRACKED, TRACKER, WEIGHED, kept
 from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_one
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -274,6 +274,7 @@ RULE = Rule(
             ),
         ),
         changed(SINGLE, *TRACKER, *TRACKED),
+        *(changed(SINGLE, *edits) for edits in WEIGHED),
         changed(SINGLE, *BOARD),
         changed(
             SINGLE,

@@ -1,4 +1,4 @@
-"""Means over a batch that an object keeps where nothing follows them, to be shown later."""
+"""Numbers of a batch that are kept where nothing puts them together later, to be shown then."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ddpify.rules.edits import edit
 
 
 def kept(facts: Facts) -> Iterable[Finding]:
-    """Yield one finding per place where an object is given such a mean: it gets that of all."""
-    for site in facts.kept:
+    """Yield one finding per place where such a number is kept: that of all samples is."""
+    for site, how in facts.kept:
         yield Finding(
             "DDP702",
             site,
-            "an object would keep the mean over one rank's samples, to show or decide from it",
+            "what is kept here would be of one rank's samples, to show it or to decide from it",
             Severity.WARNING,
-            (edit(facts, How.REPLACE, site, "reduce_mean({})"),),
+            (edit(facts, How.REPLACE, site, f"{how}({{}})"),),
         )
 
 
@@ -52,5 +52,24 @@ TRACKED = (
     (
         "adam.step()\n",
         'adam.step()\n            tracker.update("loss", objective.item())  # DDP702\n',
+    ),
+)
+# Numbers of which ranks have unlike weights, or that are not added up.
+_ZEROS = "        net.train()\n"
+_STEP = "            adam.step()\n"
+WEIGHED = (
+    (
+        (_ZEROS, f"{_ZEROS}        odd = words = 0\n"),
+        (
+            _STEP,
+            f"{_STEP}            some = (label > 0).sum().item()\n"
+            "            odd += objective.item() * some  # DDP702\n            words += some\n",
+        ),
+        ('        print("round"', '        print(odd / words)\n        print("round"'),
+    ),
+    (
+        (_ZEROS, f"{_ZEROS}        odd = 1.0\n"),
+        (_STEP, f"{_STEP}            odd *= objective.item()  # DDP702\n"),
+        ('        print("round"', '        print(odd)\n        print("round"'),
     ),
 )

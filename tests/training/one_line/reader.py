@@ -1,4 +1,4 @@
-"""One program that is trained in seconds, and what else a line or two of it may be. ::
+"""Programs that are trained in seconds, and what else a line or two of them may be. ::
 
     == name: same
     @
@@ -7,13 +7,44 @@
     @
     ~total / len(loader)
     >total / len(data)
+    @
+    =            optimizer.step()
+    +            scheduler.step()
 
-Lines after ``-`` become those after ``+``; ``~`` and ``>`` are parts of a line.
+Lines after ``-`` become those after ``+``, those after ``=`` stay; ``~`` and ``>`` are parts of
+one.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TABLES = {  # whose lines are written otherwise, and where
+    "program.txt": ("variants.txt", "optimizers.txt", "schedules.txt", "data.txt", "shown.txt"),
+    "text_program.txt": ("text.txt",),
+}
+
+
+def variants() -> dict[str, str]:
+    """All programs by their names."""
+    found: dict[str, str] = {}
+    for program, table in _tables():
+        found |= read(table, (HERE / program).read_text())
+    return found
+
+
+def wanted() -> dict[str, str]:
+    """What is right for each of them."""
+    return {name: word for _, table in _tables() for name, word in outcomes(table).items()}
+
+
+def _tables() -> Iterator[tuple[str, str]]:
+    for program, names in TABLES.items():
+        for name in names:
+            yield program, (HERE / name).read_text()
 
 
 def read(text: str, program: str) -> dict[str, str]:
@@ -33,7 +64,7 @@ def outcomes(text: str) -> dict[str, str]:
 def _changed(program: str, changes: list[str]) -> str:
     for change in changes:
         lines = change.splitlines()
-        old, new = _said(lines, "-~"), _said(lines, "+>")
+        old, new = _said(lines, "-=~"), _said(lines, "+=>")
         assert old in program, f"nothing to change: {old}"
         program = program.replace(old, new, 1)
     return program
@@ -41,7 +72,7 @@ def _changed(program: str, changes: list[str]) -> str:
 
 def _said(lines: list[str], marks: str) -> str:
     """Whole lines after the first mark, and parts of a line after the second."""
-    whole, part = marks
-    texts = [line[1:] + "\n" for line in lines if line[:1] == whole]
+    whole, part = marks[:-1], marks[-1]
+    texts = [line[1:] + "\n" for line in lines if line[:1] in whole]
     texts += [line[1:].replace("\\n", "\n") for line in lines if line[:1] == part]
     return "".join(texts)

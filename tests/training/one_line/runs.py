@@ -3,7 +3,8 @@
     python -m tests.training.one_line.runs NAME ...
 
 Processes are forked from this one, which has imported torch once. Samples are in order, so that a
-step of one process and of two ranks is of the same ones, and all is computed in float64.
+step of one process and of two ranks is of the same ones, and all is computed in float64. What each
+optimizer leaves in each step has to be the same to the last bit on both ranks.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ import torch
 import torch.distributed
 import torch.nn.parallel
 import torch.utils.data
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
 from tests.support.torchrun import EXIT_RACE
-from tests.training.one_line.reader import read
+from tests.training.one_line.reader import variants
 
-HERE = Path(__file__).parent
 HELPERS = {"train.py", "ddp_utils.py", "ddp_metrics.py"}
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e-?\d+)?")
 LIMIT = 60.0  # seconds for a job that takes two
@@ -100,6 +101,8 @@ def _fork(folder: Path, rank: int, env: Mapping[str, str]) -> int:
     if pid:
         return pid
     status = 1
+    steps = folder.parent.absolute() / f"{folder.name}.{rank}.steps"
+    register_optimizer_step_post_hook(lambda one, *_: _note(steps, one))
     try:
         os.setsid()
         os.chdir(folder)
@@ -117,6 +120,13 @@ def _fork(folder: Path, rank: int, env: Mapping[str, str]) -> int:
     finally:
         sys.stdout.flush()
         os._exit(status)
+
+
+def _note(path: Path, optimizer: torch.optim.Optimizer) -> None:
+    """Add what a step has made of the parameters, bit for bit."""
+    of = [p.detach().double() for group in optimizer.param_groups for p in group["params"]]
+    with path.open("a") as file:
+        print(*(float(p.sum()).hex() + float(p.square().sum()).hex() for p in of), file=file)
 
 
 def _wait(pids: list[int]) -> list[int]:
@@ -147,6 +157,8 @@ def _different(one: Path, two: Path) -> str:
     first, second, other = (
         Path(f"{copy}.{n}.out").read_text() for copy, n in ((one, 0), (two, 0), (two, 1))
     )
+    if _steps(two, 0) != _steps(two, 1):
+        return "the ranks have other parameters"
     if not _alike(first, second):
         return f"printed: {first!r} and {second!r}"
     if other:
@@ -156,6 +168,11 @@ def _different(one: Path, two: Path) -> str:
     return next(
         (f"{name} differs" for name in sorted(_files(one)) if not _same(one, two, name)), ""
     )
+
+
+def _steps(folder: Path, rank: int) -> str:
+    path = Path(f"{folder}.{rank}.steps")
+    return path.read_text() if path.exists() else ""
 
 
 def _files(folder: Path) -> set[str]:
@@ -190,11 +207,6 @@ def _equal(one: object, two: object) -> bool:
     if isinstance(one, (list, tuple)):
         return isinstance(two, type(one)) and len(one) == len(two) and all(map(_equal, one, two))
     return _alike(repr(one), repr(two))
-
-
-def variants() -> dict[str, str]:
-    """All programs by their names."""
-    return read((HERE / "variants.txt").read_text(), (HERE / "program.txt").read_text())
 
 
 if __name__ == "__main__":
