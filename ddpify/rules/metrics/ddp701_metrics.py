@@ -168,7 +168,7 @@ RULE = Rule(
             (
                 "            adam.step()\n",
                 "            adam.step()\n            seen += len(label)\n"
-                "            odd = odd * objective.item()\n",
+                "            odd = odd * signal[0].max().item()\n",
             ),
             ('        print("round"', '        print(odd / seen)\n        print("round"'),
         ),
