@@ -51,3 +51,15 @@ def test_a_call_that_may_be_another_one_is_not_given_its_argument(tmp_path: Path
     script = put({"train.py": text.replace("epochs = ", chosen)}, tmp_path) / "train.py"
     migrated(script)
     assert "steps = draw(loader)\n" in script.read_text()
+
+
+def test_what_a_bar_counts_itself_is_there_on_rank_0_alone(tmp_path: Path) -> None:
+    shown = "        epochs.set_description(f'{epochs.n}')\nprint(epochs.n)"
+    text = TRAIN.format(steps="tqdm(loader)", shown=f"{shown}\n")
+    script = put({"train.py": text}, tmp_path) / "train.py"
+    migrated(script)
+    assert "epochs = trange(3)\n" in script.read_text()  # all ranks ask it once more
+    text = TRAIN.format(steps="tqdm(loader)", shown=shown.partition("\n")[0])
+    script.write_text(text)
+    migrated(script)
+    assert "        if is_main_process():\n            epochs.set_desc" in script.read_text()

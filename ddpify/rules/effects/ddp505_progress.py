@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpify.facts.events import Call
+from ddpify.facts.events import Access, Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import NOTHING, Kind
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
-from ddpify.rules.edits import MAIN, edit, once
+from ddpify.rules.edits import MAIN, edit, gate, once
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all
 from ddpify.settings import Settings
+from ddpify.source import Site
+
+# What a bar that is switched off has, too.
+KEPT = frozenset({"total", "iterable", "disable", "leave", "pos"})
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -27,7 +32,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         disable = calls[0].kwargs.get("disable")
         if (disable is not None and disable.dep(Kind.RANK)) or calls[0].where.one_rank():
             continue
-        fix = _fix(facts, calls[0]) if _draws_only(facts, calls[0]) else ()
+        asked = _asked(facts, site)
+        silent = _draws_only(facts, calls[0]) and asked is not None
+        fix = (*_fix(facts, calls[0]), *(asked or ())) if silent else ()
         yield Finding(
             "DDP505",
             site,
@@ -39,6 +46,32 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     for calls in once(facts.named(*OLD_BARS)).values():
         if "file" not in calls[0].kwargs and not calls[0].where.one_rank():
             yield from _drawn_by_all(facts, calls[0])
+
+
+def _asked(facts: Facts, bar: Site) -> tuple[Edit, ...] | None:
+    """What shows a count of the bar's own, for rank 0; None where more is made of one.
+
+    One that is switched off counts nothing: ``bar.set_postfix(mean=total / bar.n)``.
+    """
+    reads = [a for a in facts.accesses if a.attribute not in KEPT and not a.where.one_rank()]
+    reads = [a for a in reads if any(t.born == bar for t in a.base.of(Kind.PROGRESS))]
+    shown = {call.where.statement for call in facts.calls if _shows(call)}
+    counts = dict.fromkeys(a.where.statement for a in reads if not _is_called(facts, a))
+    return tuple(gate(facts, site) for site in counts) if shown.issuperset(counts) else None
+
+
+def _shows(call: Call) -> bool:
+    owner = call.receiver.things if call.receiver is not None else ()
+    return call.alone and bool(owner) and all(thing.kind is Kind.PROGRESS for thing in owner)
+
+
+def _is_called(facts: Facts, access: Access) -> bool:
+    """``bar.update(1)``"""
+    tree = facts.tree(access.base_site)
+    read = tree.expression(access.base_site)
+    above = tree.parent(read) if read is not None else None
+    called = tree.parent(above) if above is not None else None
+    return isinstance(called, ast.Call) and called.func is above
 
 
 def _draws_only(facts: Facts, call: Call) -> bool:
