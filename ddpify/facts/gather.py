@@ -165,6 +165,19 @@ def bypasses(calls: tuple[Call, ...]) -> tuple[Call, ...]:
     return tuple(dict.fromkeys(sorted(found, key=lambda c: c.order)))
 
 
+def asks_methods(calls: tuple[Call, ...]) -> bool:
+    """Whether a method of a model is called with gradient from outside of it.
+
+    Bare it is entered; of a wrapper's inner module it goes around the wrapper.
+    """
+    for call in calls:
+        models = call.receiver.of(Kind.MODEL) if call.receiver is not None else ()
+        outside = models and call.where.frame.self_thing not in models
+        if outside and call.target is not None and not call.where.no_grad:
+            return True
+    return False
+
+
 def models_of(
     first: Machine, bare: Machine, homes: dict[tuple[Thing, ...], Home | None]
 ) -> tuple[Model, ...]:

@@ -26,6 +26,7 @@ from ddpify.facts.locality import is_local
 from ddpify.facts.measures import ENTRIES
 from ddpify.facts.places import KEEPS, MERGES
 from ddpify.facts.protocol import Machine
+from ddpify.facts.roles import itself
 from ddpify.facts.rows import has_rows
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.tree import Tree
@@ -117,7 +118,7 @@ class _Reading:
         stands = self.tree.statement(self.tree.site(call))
         event = self.event
         frame = entering.frame_of(self.f, self.info, event.site)
-        own = (one(self.model.inner.things[0] if self.model.inner else self.model), *event.args)
+        own = (one(itself(self.model)), *event.args)
         sites = (event.callee, *event.arg_sites)
         kwargs = (event.kwargs, sites, event.kwarg_sites)
         entering.bind_parameters(self.m, frame, self.info, own, *kwargs)

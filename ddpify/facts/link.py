@@ -24,7 +24,7 @@ from ddpify.facts.distributed import mentions
 from ddpify.facts.escapes import with_escapes
 from ddpify.facts.forms import AS_IT_STANDS, Target
 from ddpify.facts.frameworks import FRAMEWORKS
-from ddpify.facts.gather import bypasses, gather, models_of
+from ddpify.facts.gather import asks_methods, bypasses, gather, models_of
 from ddpify.facts.homes import home_of
 from ddpify.facts.in_steps import in_steps, unclear
 from ddpify.facts.kept import kept
@@ -94,7 +94,7 @@ def _analyzed(
         return replace(facts, evidence=evidence)
     divisions, undivided = division.divisions(first, bare, batch_dim)
     through: dict[Site, tuple[Site, bool]] = {}
-    if bypasses(roles.calls_of(bare)):
+    if bypasses(roles.calls_of(bare)) or asks_methods(roles.calls_of(bare)):
         through = routes(readings.of(Target(_wraps(homes), True)), models)
     if through:  # as methods they are entered, as forwards of the wrapper they are calls of a model
         models = _routed(models, through)

@@ -87,6 +87,13 @@ def whole(thing: Thing) -> Thing:
             return thing
 
 
+def itself(thing: Thing) -> Thing:
+    """The module behind a wrapper: what a method has for ``self`` that the wrapper calls, too."""
+    inner = thing.inner.things[0] if thing.kind is Kind.WRAPPED and thing.inner else thing
+    whole = inner.part_of
+    return whole if whole is not None and whole.attrs is inner.attrs else inner
+
+
 def training_forwards(calls: tuple[Call, ...], forwards: tuple[Forward, ...]) -> frozenset[Thing]:
     """Outputs that some backward pass goes through."""
     used: set[Thing] = set()

@@ -22,6 +22,7 @@ from ddpify.facts.joining import computed, flat_measure, held, with_parts
 from ddpify.facts.output_rows import OTHERWISE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.record import Event
+from ddpify.facts.roles import itself
 from ddpify.facts.rows import by_torch
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
@@ -137,7 +138,7 @@ def _mean(result: Value, whole: Value, kinds: Kinds) -> Value | None:
 
 def opened(model: Thing) -> Thing:
     """A module whose ``forward`` is read as the function it is; its layers are models."""
-    inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
+    inner = itself(model)
     made = Thing(Kind.CRITERION, inner.born, inner.name, ref=inner.ref)
     made.describe(OpenForward())
     made.attrs = {name: _loose(inner, value) for name, value in inner.attrs.items()}

@@ -49,6 +49,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             )
     homes = any(model.home is not None or model.wrapped for model in facts.models)
     bare = [f for f in facts.training_forwards if f.model.kind is Kind.MODEL]
+    bare = [f for f in bare if f.call.where.frame.self_thing is not f.model]  # `self(x)`
     for forward in bare if homes else ():
         site = forward.call.site
         if site not in seen and _is_trained(facts, forward.model.born):
