@@ -81,25 +81,25 @@ METHODS = [
     pytest.param(
         "def loss(self, x, y):\n    return self(x).mean() + self.head.weight.norm()",
         "net.loss(x, y)",
-        REFUSED,
+        ['through_wrapper(net, "loss")'],
         id="a-weight",
     ),
     pytest.param(
         "def loss(self, x, y):\n    return F.cross_entropy(criterion(self, x), y)",
         "net.loss(x, y)",
-        REFUSED,
+        ['through_wrapper(net, "loss")'],
         id="handed-on",
     ),
     pytest.param(
         "def loss(self, x, y):\n    net = self\n    return F.cross_entropy(net(x), y)",
         "net.loss(x, y)",
-        REFUSED,
+        ['through_wrapper(net, "loss")'],
         id="under-another-name",
     ),
     pytest.param(
         "def loss(self, x, y):\n    return F.cross_entropy(super().forward(x) + self(x), y)",
         "net.loss(x, y)",
-        REFUSED,
+        ['through_wrapper(net, "loss")'],
         id="super",
     ),
     pytest.param(

@@ -49,7 +49,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             )
     homes = any(model.home is not None or model.wrapped for model in facts.models)
     bare = [f for f in facts.training_forwards if f.model.kind is Kind.MODEL]
-    bare = [f for f in bare if f.call.where.frame.self_thing is not f.model]  # `self(x)`
+    bare = [f for f in bare if facts.routes.isdisjoint(f.call.where.stack)]
     for forward in bare if homes else ():
         site = forward.call.site
         if site not in seen and _is_trained(facts, forward.model.born):
@@ -255,7 +255,6 @@ RULE = Rule(
         changed(  # one that takes a part of it is not the same there
             SINGLE,
             *SCORING,
-            ("nn.Linear(32, 4)).cuda()\n", "nn.Linear(32, 4)).cuda()  # DDP403\n"),
             (
                 "nn.functional.cross_entropy(net(signal.cuda()), label.cuda())\n",
                 "net.partly(signal.cuda(), label.cuda())  # DDP403\n",
