@@ -19,7 +19,6 @@ from ddpify.source import Site
 
 LISTS: Final = (Kind.TUPLE, Kind.ITERATOR)
 MOST_COPIES = 8
-MOST_ITEMS = 4000  # of lists that are put together: `xs = xs + xs` has no end
 GROWS = frozenset("append extend add insert update setdefault appendleft extendleft put".split())
 SETS = frozenset({"builtins.set", "builtins.frozenset"})
 COPIES = frozenset("copy union difference intersection symmetric_difference".split())
@@ -199,7 +198,7 @@ def repeated(thing: Thing, times: Value, site: Site) -> Value | None:
 def concatenated(left: Value, right: Value, site: Site, f: Frame) -> Value | None:
     """``xs + ys`` with every element in its place, None when these are not known."""
     found = [_written(value) for value in (left, right)]
-    if f.loop is not None or None in found or sum(map(len, filter(None, found))) > MOST_ITEMS:
+    if f.loop is not None or None in found:
         return None
     return one(Thing(Kind.TUPLE, site, items=tuple(i for items in found for i in items or ())))
 

@@ -112,7 +112,7 @@ def _of_model(model: Thing) -> _Shapes | None:
 
 
 @dataclass(frozen=True)
-class _Answer:
+class _SaidOfName:
     """What was said of a name, ``inside_of`` questions for others, and all that it ``came_to``."""
 
     said: object
@@ -134,7 +134,7 @@ class _Shapes:
     top: bool = False  # the forward that the program calls
     asked: set[str] = field(default_factory=set)  # names that the question at hand is inside of
     known: dict[object, OutputShape] = field(default_factory=dict)  # what calls give, of all
-    answers: dict[tuple[str, str], list[_Answer]] = field(default_factory=dict)
+    answers: dict[tuple[str, str], list[_SaidOfName]] = field(default_factory=dict)
     met: set[str] = field(default_factory=set)  # names that the question at hand came to
     text: MethodText = field(init=False)
     callees: Callees = field(init=False)
@@ -193,7 +193,7 @@ class _Shapes:
             self.asked.add(name)
             said = question(name)
             self.asked.discard(name)
-            found = _Answer(
+            found = _SaidOfName(
                 said, frozenset(self.met & self.asked), frozenset(self.met - self.asked)
             )
             known.append(found)
