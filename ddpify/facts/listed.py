@@ -15,8 +15,9 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar, cast
 
 from ddpify.facts.callees import Callee, Callees
 from ddpify.facts.details import call_that_made
@@ -31,6 +32,7 @@ CUTS = frozenset({"chunk", "split", "unbind", "tensor_split"})
 _CLASSIFIERS = re.compile(r"torchvision\.models\.\w+$")
 COUNTS = frozenset({"range", "len", "enumerate", "zip", "reversed"})
 DEPTH = 6
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,19 @@ def _of_model(model: Thing) -> _Shapes | None:
     return _Shapes(target, {}, DEPTH, top=True) if target is not None else None
 
 
+@dataclass(frozen=True)
+class _SaidOfName:
+    """What was said of a name, ``inside_of`` questions for others, and all that it ``came_to``."""
+
+    said: object
+    inside_of: frozenset[str]
+    came_to: frozenset[str]
+
+    def holds(self, asked: set[str]) -> bool:
+        """Whether the same is said inside of these questions."""
+        return self.inside_of <= asked and self.came_to.isdisjoint(asked)
+
+
 @dataclass
 class _Shapes:
     """One function of a model's class, and the shapes that it is given."""
@@ -117,10 +132,10 @@ class _Shapes:
     given: Mapping[str, OutputShape]
     depth: int
     top: bool = False  # the forward that the program calls
-    asked: set[str] = field(default_factory=set)
+    asked: set[str] = field(default_factory=set)  # names that the question at hand is inside of
     known: dict[object, OutputShape] = field(default_factory=dict)  # what calls give, of all
-    named: dict[str, OutputShape] = field(default_factory=dict)
-    cut: set[str] = field(default_factory=set)  # names that were asked for inside of themselves
+    answers: dict[tuple[str, str], list[_SaidOfName]] = field(default_factory=dict)
+    met: set[str] = field(default_factory=set)  # names that the question at hand came to
     text: MethodText = field(init=False)
     callees: Callees = field(init=False)
     parameters: set[str] = field(init=False)
@@ -160,24 +175,37 @@ class _Shapes:
     def _name(self, name: str) -> OutputShape:
         if name in self.given:
             return self.given[name]
-        if name in self.asked:  # made of itself
-            self.cut.add(name)
-            return TENSOR
-        if name in self.named:
-            return self.named[name]
-        made = self._made(name)
-        self.cut.discard(name)
-        if not self.cut:  # else it goes by where the question came from
-            self.named[name] = made
-        return made
+        return self._ask(self._made, name, of_itself=TENSOR)
+
+    def _ask(self, question: Callable[[str], T], name: str, of_itself: T) -> T:
+        """What is said of a name; inside of the same question that is ``of_itself``.
+
+        One is asked again only where that may say something else: each name of a network is made
+        of several before it, so there are as many ways back as would not end.
+        """
+        if name in self.asked:
+            self.met.add(name)
+            return of_itself
+        known = self.answers.setdefault((question.__name__, name), [])
+        found = next((one for one in known if one.holds(self.asked)), None)
+        if found is None:
+            outside, self.met = self.met, {name}
+            self.asked.add(name)
+            said = question(name)
+            self.asked.discard(name)
+            found = _SaidOfName(
+                said, frozenset(self.met & self.asked), frozenset(self.met - self.asked)
+            )
+            known.append(found)
+            self.met = outside
+        self.met |= found.inside_of | found.came_to
+        return cast(T, found.said)
 
     def _made(self, name: str) -> OutputShape:
         """What a name is bound to, in all places, and what is put into it."""
-        self.asked.add(name)
         shapes = [self.shape(value) for value in self.text.bound.get(name, ())]
         shapes += [self.shape(over).entry for over in self.text.turns.get(name, ())]
         grown = self._listed(self.text.grown.get(name, ())) if shapes else TENSOR
-        self.asked.discard(name)
         if TENSOR in shapes or not shapes:  # `outs = torch.cat(outs)`
             return TENSOR
         made = joined(shapes)
@@ -254,18 +282,16 @@ class _Shapes:
         return all(map(self._is_own_name, names))
 
     def _is_own_name(self, name: str) -> bool:
-        if name == "self" or name in self.asked:
-            return True
+        return name == "self" or self._ask(self._owned, name, of_itself=True)
+
+    def _owned(self, name: str) -> bool:
         text = self.text
         local = name in self.parameters or name in text.bound or name in text.turns
         if not local and name not in text.counted:
             return name in self.target.info.module.globals or hasattr(builtins, name)
-        self.asked.add(name)
         values = (*text.bound.get(name, ()), *text.turns.get(name, ()))
         own = name not in self.parameters and all(map(self._is_own, values))
-        own = own and all(map(self._as_long, text.counted.get(name, ())))
-        self.asked.discard(name)
-        return own
+        return own and all(map(self._as_long, text.counted.get(name, ())))
 
     def _of_samples(self, over: ast.expr, depth: int = 3) -> bool:
         """Whether a loop goes through what the model is given, or counts its samples."""

@@ -1,7 +1,8 @@
 """Whether all that a model of several outputs returns has a row for each sample it is given.
 
 One of them may be a table, or the anchors of a picture, which would be gathered N times over. What
-one output is made of is taken for granted elsewhere; of several it is read, layer by layer. ::
+one output is made of is taken for granted elsewhere; of several it is read, layer by layer. Since
+the first part without rows is the answer, nothing has to be asked twice. ::
 
     z = self.embedding(x.view(x.size(0), -1))
     return self.up(z), z
@@ -10,6 +11,7 @@ one output is made of is taken for granted elsewhere; of several it is read, lay
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ddpify.facts import roles
@@ -49,19 +51,25 @@ def all_rows(model: Thing, given: int = 1) -> bool:
     inner = model.inner.things[0] if model.kind is Kind.WRAPPED and model.inner else model
     if info is None:
         return _is_row_wise(inner) and given == 1
-    return _returns(inner, info, given, DEPTH)
+    return _returns(inner, info, given, DEPTH, set())
 
 
-def _returns(model: Thing, info: FunctionInfo, given: int, depth: int) -> bool:
-    """Whether a method that is ``given`` so many tensors of samples returns such alone."""
-    node = info.node
+def _returns(model: Thing, info: FunctionInfo, given: int, depth: int, read: set[object]) -> bool:
+    """Whether a method that is ``given`` so many tensors of samples returns such alone.
+
+    One that was ``read`` for the same question did, or that would have been the answer.
+    """
+    node, asked = info.node, (model, info, given, depth)
     if isinstance(node, ast.Lambda) or not depth:
         return False
+    if asked in read:
+        return True
+    read.add(asked)
     names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)]
     found = [n.value for n in ast.walk(node) if isinstance(n, ast.Return)]
     inner = [n for n in ast.walk(node) if isinstance(n, ast.FunctionDef | ast.Lambda)]
     reading = _Method(
-        model, info, node, names[0] if names else "", set(names[1 : 1 + given]), depth
+        model, info, node, names[0] if names else "", set(names[1 : 1 + given]), depth, read
     )
     parts = [p for v in found for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
     if any(isinstance(n, ast.Attribute) and n.attr in TURNS for n in ast.walk(node)):
@@ -79,6 +87,7 @@ class _Method:
     owner: str
     given: set[str]
     depth: int
+    read: set[object]  # what was asked of methods so far
     asked: set[str] = field(default_factory=set)
 
     def rows(self, node: ast.expr) -> bool:
@@ -102,25 +111,18 @@ class _Method:
         return False
 
     def _name(self, name: str) -> bool:
-        if name in self.asked:  # made of itself, as `x = self.layer(x)` is
+        if name in self.asked:  # perhaps for itself: `x = self.layer(x)`
             return True
-        bound = self._bound(name)
         self.asked.add(name)
+        bound = self._bound(name)
         right = all(one is not None and self.rows(one) for one in bound)
-        self.asked.discard(name)
         return right and (bool(bound) or name in self.given)
 
     def _bound(self, name: str) -> list[ast.expr | None]:
         """All that a name is bound to; None for what is no plain assignment."""
         arguments = {a.arg for a in ast.walk(self.node.args) if isinstance(a, ast.arg)}
-        found: list[ast.expr | None] = [None] if name in arguments - self.given else []
-        for each in ast.walk(self.node):
-            match each:
-                case ast.Assign(targets=[ast.Name(id=target)], value=value):
-                    found += [value] if target == name else []
-                case ast.stmt() | ast.withitem() | ast.ExceptHandler() | ast.NamedExpr():
-                    found += [None] if name in _binds(each) else []
-        return found
+        other = [None] if name in arguments - self.given else []
+        return [*other, *self.info.module.source.once(_bindings, self.node).get(name, ())]
 
     def _own(self, name: str, call: ast.Call) -> bool:
         """``self.layer(x)``, ``self.encode(x)``: what layers make of samples, sample by sample."""
@@ -128,14 +130,14 @@ class _Method:
             return False
         method, given = method_of(self.model, name), len(call.args)
         if method is not None:
-            return _returns(self.model, method, given, self.depth - 1)
+            return _returns(self.model, method, given, self.depth - 1, self.read)
         layers = self.model.attrs.get(name, NOTHING).things
         return bool(layers) and all(self._layer(one, given) for one in layers)
 
     def _layer(self, layer: Thing, given: int) -> bool:
         forward = method_of(layer, "forward")
         if forward is not None:
-            return _returns(layer, forward, given, self.depth - 1)
+            return _returns(layer, forward, given, self.depth - 1, self.read)
         return _is_row_wise(layer)
 
     def _keeps(self, name: str, given: list[ast.expr], named: list[ast.keyword]) -> bool:
@@ -172,6 +174,19 @@ def _is_row_wise(layer: Thing) -> bool:
         return axis is not None and isinstance(axis.const, int) and axis.const in (-1, 1, 2, 3)
     known = layer.name.startswith(LIBRARIES) and layer.name not in OTHERWISE
     return known and layer.kind is Kind.MODEL
+
+
+def _bindings(node: ast.AST) -> dict[str, list[ast.expr | None]]:
+    """All that names are bound to; None for what is no plain assignment."""
+    found: defaultdict[str, list[ast.expr | None]] = defaultdict(list)
+    for each in ast.walk(node):
+        match each:
+            case ast.Assign(targets=[ast.Name(id=target)], value=value):
+                found[target].append(value)
+            case ast.stmt() | ast.withitem() | ast.ExceptHandler() | ast.NamedExpr():
+                for name in _binds(each):
+                    found[name].append(None)
+    return found
 
 
 def _binds(node: ast.AST) -> set[str]:

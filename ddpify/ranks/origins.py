@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import Any
 
 from ddpify.source import Site
+
+LONGEST_KEY = 1000
 
 ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
 
@@ -20,6 +23,13 @@ class Symbol:
 
     key: str
     parts: tuple[Any, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        # The text of both operands is in that of a sum: `b = a + a`, `c = b + b` doubles each time.
+        if len(self.key) > LONGEST_KEY:
+            ends, digest = LONGEST_KEY // 4, sha256(self.key.encode()).hexdigest()
+            short = f"{self.key[:ends]}<{digest}>{self.key[-ends:]}"
+            object.__setattr__(self, "key", short)
 
 
 @dataclass(frozen=True)
