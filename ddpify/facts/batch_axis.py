@@ -84,7 +84,7 @@ def _place(name: str, call: Call | None, given: int, value: Value) -> int:
         same = name in FIRST and name != "permute" and not axis and call is not None
         return axis if same else UNKNOWN_AXIS
     if name == "unsqueeze":
-        return _lifted_to(numbers[0], axis)
+        return _lifted_to(numbers[0], axis, value.axes)
     if name in SWAPS:  # with arguments by name, or counted from the end, it may be any axis
         return _swapped(name, [_from_front(value, number) for number in numbers], axis)
     if name == "permute":
@@ -102,7 +102,9 @@ def _numbers(call: Call, given: int) -> list[int | None]:
     return [v.const if isinstance(v.const, int) else None for v in values]
 
 
-def _lifted_to(new: int | None, axis: int) -> int:
+def _lifted_to(new: int | None, axis: int, axes: int) -> int:
+    if new is not None and new < -1 and axes:  # counted from behind: of what has one, it is first
+        new = new + axes + 1 if axes > 0 else None
     if new is None:
         return UNKNOWN_AXIS
     return axis + 1 if 0 <= new <= axis else axis if new == -1 or not axis else UNKNOWN_AXIS
@@ -134,16 +136,16 @@ def joined(entries: Iterable[Value], call: Call, stacks: bool, result: Value) ->
     axes = most if most or any(entry.axes == 0 for entry in own) else PERHAPS_ONE
     if not stacks:
         return result.but(axis=place, axes=axes)
-    made = _stacked(place, call, result)
+    made = _stacked(place, axes, call, result)
     return made.but(axes=axis_counts.lifted(axes, made.axis > place))
 
 
-def _stacked(place: int, call: Call, result: Value) -> Value:
+def _stacked(place: int, axes: int, call: Call, result: Value) -> Value:
     """A new axis, before that of the samples unless told otherwise."""
     new = call.arg(1, "axis" if "axis" in call.kwargs else "dim")
     number = new.const if new is not None and isinstance(new.const, int) else None
     number = 0 if new is None else number
-    return result.but(axis=_lifted_to(number, place) if place >= 0 else UNKNOWN_AXIS)
+    return result.but(axis=_lifted_to(number, place, axes) if place >= 0 else UNKNOWN_AXIS)
 
 
 def seen_from(axis: int, reduced: object) -> object:
