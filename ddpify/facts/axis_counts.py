@@ -27,7 +27,8 @@ FEWER = {
 REDUCES = frozenset({"sum", "mean"})  # see `tensor_calls.reduced`
 # Of two tensors, a number for each pair of rows.
 DISTANCES = frozenset({"cosine_similarity", "pairwise_distance"})
-PRODUCTS = frozenset({"einsum", "matmul", "mv", "dot", "inner", "tensordot"})
+PRODUCTS = frozenset({"mv", "dot", "inner", "tensordot"})
+COUNTED = frozenset({"matmul", "mm", "bmm", "cdist", "einsum"})  # see `matrices`
 CLASSES = frozenset({"cross_entropy", "nll_loss", *DISTANCES})
 
 
@@ -108,9 +109,12 @@ def _axes(name: str, call: Call | None, given: int, value: Value, result: Value)
         first = call.arg(given, "start_dim") if call is not None else None
         whole = first is None or (first.known and first.const == 0)
         last = call.arg(given + 1, "end_dim") if call is not None else None
-        return 0 if last is not None else 1 if whole else 2 if first and first.const == 1 else 0
-    if name in ("unsqueeze", "unsqueeze_", "stack"):
-        return value.axes + 1 if value.axes > 0 else 0
+        behind = first is not None and isinstance(first.const, int) and first.const > 0
+        return 0 if last is not None else 1 if whole else first.const + 1 if first and behind else 0
+    if name in COUNTED:
+        return result.axes
+    if name in ("unsqueeze", "unsqueeze_", "one_hot"):
+        return lifted(value.axes, result.axis > value.axis)
     if name in ("squeeze", "squeeze_"):
         return 1 if value.axes == 1 else 0 if value.axes > 2 and _told(call, given) else PERHAPS_ONE
     if name in ("t", "t_"):
@@ -123,6 +127,11 @@ def _axes(name: str, call: Call | None, given: int, value: Value, result: Value)
         return less(value, 0, call.arg(FEWER[name] + given + 1, "keepdim"))
     known = name in SAME or name in REDUCES or result.axes <= 1 or name in ALIKE
     return result.axes if known else 0
+
+
+def lifted(axes: int, before: bool) -> int:
+    """With one more: ``before`` that of the samples, which may be the last of them still."""
+    return axes + 1 if axes > 0 else axes if before else 0
 
 
 def _told(call: Call | None, given: int) -> bool:
@@ -180,7 +189,8 @@ def indexed(base: Value, index: ast.expr, result: Value) -> Value:
         gone -= 1
     axes = base.axes + added - gone
     if base.axes <= 0:
-        axes = base.axes if added == gone else 0 if added > gone else PERHAPS_ONE
+        more = lifted(base.axes, result.axis > base.axis)
+        axes = base.axes if added == gone else more if added > gone else PERHAPS_ONE
     return result.but(axes=axes if axes > 0 or base.axes <= 0 else PERHAPS_ONE)
 
 

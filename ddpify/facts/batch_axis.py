@@ -16,7 +16,7 @@ from ddpify.facts.joining import computed, flat_measure
 from ddpify.facts.padding import filling
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import UNKNOWN_AXIS, Kind, Measure, Thing, Value
+from ddpify.facts.values import PERHAPS_ONE, UNKNOWN_AXIS, Kind, Measure, Thing, Value
 
 MOVES = frozenset({"movedim", "moveaxis"})
 SWAPS = frozenset("transpose transpose_ swapaxes swapdims".split()) | MOVES
@@ -42,7 +42,6 @@ RUNNING = frozenset("cumsum cumprod logcumsumexp cummax cummin diff select narro
 WITH_OTHERS = frozenset({"cosine_similarity", "pairwise_distance", "take_along_dim"})
 PAIRS = frozenset("median nanmedian mode kthvalue cummax cummin".split())
 SUMS_OF = (Measure.SAMPLES, Measure.SUM)  # no sample's gradient depends on how many there are
-PRODUCTS = frozenset({"bmm", "matmul", "mm"})
 ORDER, SORTS = "torch.argsort", frozenset({"sort", "argsort"})
 REDUCES = frozenset({"sum", "mean"})  # see `left_of`
 
@@ -60,9 +59,9 @@ def _placed(name: str, call: Call | None, given: int, value: Value, result: Valu
         axis = call.arg(given, "dim") if call is not None else None
         return result.but(blocks=1 if axis is not None and axis.const == 0 else 0)
     if value.measure not in measures.ENTRIES or value.of(Kind.TUPLE, Kind.ITERATOR):
-        return result  # a list is put together: see `stacked`
+        return result  # a list is put together: see `joined`
     if name in TURNS:
-        place = _place(name, call, given, value.axis)
+        place = _place(name, call, given, value)
         if name in axis_counts.SHAPES and call and axis_counts.takes_apart(call, given, value):
             place = UNKNOWN_AXIS
         return result.but(axis=place, rows=False) if place else result.but(axis=0)
@@ -78,16 +77,16 @@ def _flattens(name: str, call: Call | None, given: int) -> bool:
     return numbers == ([-1] if name in FIRST else []) and not (call and call.kwargs)
 
 
-def _place(name: str, call: Call | None, given: int, axis: int) -> int:
+def _place(name: str, call: Call | None, given: int, value: Value) -> int:
     """Where the axis of the samples is after a call that moves axes."""
-    numbers = _numbers(call, given) if call is not None else []
+    numbers, axis = _numbers(call, given) if call is not None else [], value.axis
     if axis == UNKNOWN_AXIS or not numbers:
         same = name in FIRST and name != "permute" and not axis and call is not None
         return axis if same else UNKNOWN_AXIS
     if name == "unsqueeze":
-        return _lifted_to(numbers[0], axis)
+        return _lifted_to(numbers[0], axis, value.axes)
     if name in SWAPS:  # with arguments by name, or counted from the end, it may be any axis
-        return _swapped(name, numbers, axis)
+        return _swapped(name, [_from_front(value, number) for number in numbers], axis)
     if name == "permute":
         known = all(number is not None and number >= 0 for number in numbers[: axis + 1])
         return numbers.index(axis) if axis in numbers and (known or axis) else UNKNOWN_AXIS
@@ -103,10 +102,18 @@ def _numbers(call: Call, given: int) -> list[int | None]:
     return [v.const if isinstance(v.const, int) else None for v in values]
 
 
-def _lifted_to(new: int | None, axis: int) -> int:
+def _lifted_to(new: int | None, axis: int, axes: int) -> int:
+    if new is not None and new < -1 and axes:  # counted from behind: of what has one, it is first
+        new = new + axes + 1 if axes > 0 else None
     if new is None:
         return UNKNOWN_AXIS
     return axis + 1 if 0 <= new <= axis else axis if new == -1 or not axis else UNKNOWN_AXIS
+
+
+def _from_front(value: Value, number: int | None) -> int | None:
+    """``-2`` of a tensor with three axes is the second."""
+    seen = axis_counts.counted(value, number)
+    return seen if isinstance(seen, int) else None
 
 
 def _swapped(name: str, numbers: list[int | None], axis: int) -> int:
@@ -118,14 +125,27 @@ def _swapped(name: str, numbers: list[int | None], axis: int) -> int:
     return UNKNOWN_AXIS if name in MOVES else other if axis == one else one
 
 
-def stacked(entries: Iterable[Value], call: Call, result: Value) -> Value:
-    """``torch.stack(entries)``: a new axis, before that of the samples unless told otherwise."""
-    places = {entry.axis for entry in entries if entry.measure is not Measure.UNIFORM}
+def joined(entries: Iterable[Value], call: Call, stacks: bool, result: Value) -> Value:
+    """``torch.cat(entries)``: as these are, or ``torch.stack(entries)`` with an axis more."""
+    own = [entry for entry in entries if entry.measure in measures.ENTRIES]
+    if result.measure not in measures.ENTRIES or not own:
+        return result
+    places = {entry.axis for entry in own}
+    place = places.pop() if len(places) == 1 else UNKNOWN_AXIS
+    most = max(entry.axes for entry in own)
+    axes = most if most or any(entry.axes == 0 for entry in own) else PERHAPS_ONE
+    if not stacks:
+        return result.but(axis=place, axes=axes)
+    made = _stacked(place, axes, call, result)
+    return made.but(axes=axis_counts.lifted(axes, made.axis > place))
+
+
+def _stacked(place: int, axes: int, call: Call, result: Value) -> Value:
+    """A new axis, before that of the samples unless told otherwise."""
     new = call.arg(1, "axis" if "axis" in call.kwargs else "dim")
     number = new.const if new is not None and isinstance(new.const, int) else None
     number = 0 if new is None else number
-    place = places.pop() if len(places) == 1 else UNKNOWN_AXIS
-    return result.but(axis=_lifted_to(number, place) if place >= 0 else UNKNOWN_AXIS)
+    return result.but(axis=_lifted_to(number, place, axes) if place >= 0 else UNKNOWN_AXIS)
 
 
 def seen_from(axis: int, reduced: object) -> object:
@@ -252,19 +272,6 @@ def _as_one(name: str, value: Value, others: tuple[Value, ...]) -> bool:
     if name in WITH_OTHERS:
         return local <= {value.measure} and not measures.crossed((value, *others))
     return not local
-
-
-def products(left: Value, right: Value, batched: bool) -> Measure | None:
-    """The measure of a product of matrices, one each per sample where ``batched`` (``bmm``).
-
-    Else the rows of the left one are multiplied with what is the same for all samples.
-    """
-    pair = (flat_measure(left), flat_measure(right))
-    if Measure.SAMPLES not in pair:
-        return None
-    fits = set(pair) <= {Measure.SAMPLES, Measure.UNIFORM} and not (left.axis or right.axis)
-    whole = batched or pair == (Measure.SAMPLES, Measure.UNIFORM)
-    return Measure.SAMPLES if fits and whole else Measure.MIXED
 
 
 def gradients(call: Call) -> Value:

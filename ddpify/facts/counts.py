@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import batch_axis, measures, rows
+from ddpify.facts import matrices, measures, rows
 from ddpify.facts.details import CountMean, FirstEntry, Tally
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
@@ -26,6 +26,7 @@ ROUNDED = frozenset({"int", "long"})
 CLAMPS = frozenset({"clamp", "clamp_", "clamp_min", "clamp_min_"})
 PICKS = frozenset({"nonzero", "masked_select", "argwhere"})
 COMPARES = frozenset("eq ne lt gt le ge".split())
+WHOLE_NUMBERS = COMPARES | {"one_hot"}  # no gradient goes through what gives these
 SIZES = frozenset({"numel", "nelement"})
 
 
@@ -39,7 +40,7 @@ def compared(f: Frame, name: str, value: Value) -> Value:
 
     Without gradients there is nothing to cut: what an evaluation computed decides later.
     """
-    return without_gradient(value) if name in COMPARES and not f.no_grad else value
+    return without_gradient(value) if name in WHOLE_NUMBERS and not f.no_grad else value
 
 
 def size(m: Machine, f: Frame, value: Value, site: Site) -> Value:
@@ -136,9 +137,11 @@ def larger(m: Machine, f: Frame, call: Call) -> Value | None:
 
 def arithmetic(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value) -> Value:
     """``left op right``: a mean over a tally says so, a sum of tallies is one."""
-    product = batch_axis.products(left, right, False) if isinstance(node.op, ast.MatMult) else None
-    measure = product or measures.binary(node.op, left, right)
-    value = computed(left, right, measure=measure)
+    if isinstance(node.op, ast.MatMult):
+        product = matrices.product(m, matrices.OPERATOR, left, right, m.site(f, node.right))
+        if product is not None:
+            return product
+    value = computed(left, right, measure=measures.binary(node.op, left, right))
     if isinstance(node.op, ast.Div):
         return quotient(m, f, value, m.site(f, node), right, m.site(f, node.right))
     if isinstance(node.op, ast.Add) and _whole(left) and _whole(right):

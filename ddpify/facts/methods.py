@@ -12,9 +12,12 @@ from ddpify.facts import (
     counts,
     fields,
     hooks,
+    matrices,
     measures,
     own_gradients,
+    repeats,
     rows,
+    tables,
     tensor_calls,
     through,
 )
@@ -247,8 +250,10 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
     if name == "new_tensor" and call.args:
         return computed(*call.args)  # of what it is given, as a type of the receiver's
     found = _on_entries(m, f, receiver, name, call) if measure in measures.ENTRIES else None
-    if name in ("gather", "index_select") and measure is Measure.UNIFORM:
-        found = _looked_up(values, call)
+    if measure is Measure.UNIFORM:
+        found = tables.looked_up(m, name, call, receiver) or repeats.for_each(
+            m, name, call, receiver
+        )
     if found is not None:
         return found
     summed = measure in measures.ADDITIVE and name in measures.KEEPS_SUM
@@ -265,22 +270,10 @@ def _on_tensor(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> 
     return Value((), flat_deps(computed(*values)), computed(*values).measure)
 
 
-def _looked_up(values: tuple[Value, ...], call: Call) -> Value:
-    """``weights.gather(0, labels)``: entries of one table, each as its sample says."""
-    axis, index = call.arg(0, "dim"), call.arg(1, "index")
-    first = axis is not None and axis.known and axis.const == 0
-    if not first or index is None or flat_measure(index) is not Measure.SAMPLES:
-        return computed(*values)  # along another axis it goes by the place in the batch, too
-    return rows.operands(computed(*values, measure=Measure.SAMPLES), index)
-
-
 def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Value | None:
     """A method of a tensor with entries of samples, None when it is not followed."""
     values = (receiver, *call.args, *call.kwargs.values())
-    if name in batch_axis.PRODUCTS and call.args:
-        measure = batch_axis.products(receiver, call.args[0], name == "bmm")
-        return computed(*values, measure=measure)
-    known = batch_axis.order(m, f, name, call, receiver)
+    known = matrices.function(m, name, call) or batch_axis.order(m, f, name, call, receiver)
     known = known or batch_axis.along(name, call, 0, receiver)
     if known is not None:
         return known

@@ -53,7 +53,7 @@ def operands(result: Value, *given: Value) -> Value:
 def method(receiver: Value, name: str, call: Call, result: Value) -> Value:
     """The result of ``receiver.name(...)``."""
     if name in RESHAPES and receiver.measure is Measure.SAMPLES and call.args:
-        return result.but(rows=call.args[0].rows)
+        return result.but(rows=first_length(call.args[0]).rows)
     if receiver.blocks or name in CUTS:
         return _of_blocks(receiver, name, call, 0, result)
     if not has_rows(receiver):

@@ -14,6 +14,7 @@ from ddpify.facts import (
     lookups,
     rows,
     special,
+    tables,
 )
 from ddpify.facts.containers import item_of
 from ddpify.facts.details import Divided, Factory, call_that_made
@@ -67,6 +68,8 @@ def subscript(m: Machine, f: Frame, node: ast.Subscript) -> Value:
     part = computed(base, index, measure=measure)
     if part.axis and part.measure is Measure.PICKED:
         part = part.but(axis=UNKNOWN_AXIS)
+    if base.measure is Measure.UNIFORM:
+        part = tables.indexed(m, m.site(f, node.value), index, part)
     part = rows.subscript(base, node.slice, index, part)
     part = batch_axis.indexed(node.slice, part)
     return axis_counts.indexed(base, node.slice, part)
@@ -185,7 +188,7 @@ def _subscript_measure(base: Value, index: ast.expr, given: Value) -> Measure | 
         sliced = isinstance(index, ast.Tuple) and batch_axis.keeps(index)
         return Measure.SAMPLES if whole or sliced else Measure.MIXED
     if base.measure is Measure.UNIFORM:  # `weights[labels]` has an entry per sample
-        local = flat_measure(given)
+        local = tables.part(given) if isinstance(index, ast.Tuple) else flat_measure(given)
         return local if local in (Measure.UNIFORM, Measure.SAMPLES) else Measure.MIXED
     if base.measure is Measure.PICKED:
         sliced = isinstance(index, ast.Tuple) and isinstance(index.elts[0], ast.Slice)

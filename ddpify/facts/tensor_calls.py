@@ -7,8 +7,10 @@ from ddpify.facts import (
     batch_axis,
     by_sample,
     counts,
+    matrices,
     measures,
     rows,
+    tables,
 )
 from ddpify.facts.criteria import is_loss, loss_of, over_count, reduction_of
 from ddpify.facts.details import CountMean
@@ -97,8 +99,10 @@ def on_tensors(m: Machine, f: Frame, name: str, tail: str, call: Call) -> Value 
         axis = call.arg(1, "dim") or call.arg(1, "axis")
         measure = listed(first) or flat_measure(first)
         return reduced(m, f, how, measure, measures.axis_of(axis), call, call.args)
-    if tail in batch_axis.PRODUCTS and len(call.args) == 2:
-        return computed(*call.args, measure=batch_axis.products(*call.args, tail == "bmm"))
+    paired = matrices.function(m, tail, call) if name.startswith("torch.") else None
+    paired = paired or tables.looked_up(m, tail, call, first)
+    if paired is not None:
+        return paired
     if tail in measures.CREATES and _counted(call):
         return computed(*call.args, measure=Measure.SAMPLES)
     if tail in counts.CLAMPS and first.of(Kind.TALLY):
@@ -153,7 +157,7 @@ def _put_together(name: str, tail: str, call: Call) -> Value | None:
         return computed(*call.args, measure=Measure.PICKED)
     whole = computed(*call.args, measure=local.pop() if len(local) == 1 else None)
     entries = [part for thing in call.args[0].things for part in parts_of(thing)]
-    return batch_axis.stacked(entries, call, whole) if tail == "stack" else whole
+    return batch_axis.joined(entries, call, tail == "stack", whole)
 
 
 def _on_entries(m: Machine, f: Frame, tail: str, call: Call) -> Value | None:
