@@ -1,6 +1,6 @@
 """Where the samples of a layer's input, which lie along another axis than the first, are behind it.
 
-    out, state = self.lstm(self.embed(steps))    # (time, samples, features): the second of each
+out, state = self.lstm(self.embed(steps))    # (time, samples, features): the second of each
 """
 
 from __future__ import annotations

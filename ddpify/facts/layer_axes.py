@@ -46,9 +46,27 @@ def axes_of(tree: Tree, forwards: Sequence[Forward], names: Collection[str]) -> 
     for forward in forwards:
         call = tree.expression(forward.call.site)
         given = call.args if isinstance(call, ast.Call) else []
-        whole = {i for i, one in enumerate(given) if _is_whole(one, names)}
-        found |= taken(forward.model, whole, DEPTH)
+        whole = {i for i, one in enumerate(given) if _is_whole(_unsliced(one), names)}
+        axes = taken(forward.model, whole, DEPTH)
+        found |= {a for a in axes if not any(_cuts(given[i], a) for i in whole)}
     return found
+
+
+def _unsliced(node: ast.expr) -> ast.expr:
+    """``x`` of ``x[:, :-1]``, which has the same axes."""
+    slices = node.slice if isinstance(node, ast.Subscript) else None
+    parts = slices.elts if isinstance(slices, ast.Tuple) else [slices]
+    several = isinstance(node, ast.Subscript) and all(isinstance(p, ast.Slice) for p in parts)
+    return node.value if several and isinstance(node, ast.Subscript) else node
+
+
+def _cuts(node: ast.expr, axis: int) -> bool:
+    """Whether a slice leaves out something along an axis."""
+    if _unsliced(node) is node or not isinstance(node, ast.Subscript):
+        return False
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    own = parts[axis] if axis < len(parts) else ast.Slice()
+    return isinstance(own, ast.Slice) and bool(own.lower or own.upper or own.step)
 
 
 def by_rows(tree: Tree, forwards: Sequence[Forward], loss: Iterable[ast.expr]) -> bool:

@@ -1,9 +1,9 @@
 """What a model's ``forward`` takes from other samples of its batch, which a rank may not have. ::
 
-    rows + rows.roll(1, 0)               # of its neighbour
-    rows - rows.max(0)[0]                # of all of them
-    steps + self.table[:steps.size(0)]   # by its number in the batch
-    steps[:, :1]                         # of the first one, where samples lie along axis 1
+rows + rows.roll(1, 0)               # of its neighbour
+rows - rows.max(0)[0]                # of all of them
+steps + self.table[:steps.size(0)]   # by its number in the batch
+steps[:, :1]                         # of the first one, where samples lie along axis 1
 """
 
 from __future__ import annotations
