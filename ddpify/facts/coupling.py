@@ -41,6 +41,8 @@ def marked(m: Machine, f: Frame, node: ast.expr, value: Value) -> Value:
         return value
     made = m.make(Kind.COUPLED, f, m.site(f, node))
     made.describe(Coupling(m.where(f), together))
+    for pair in value.of(Kind.TUPLE) if isinstance(node, ast.Call) else ():  # made here
+        pair.items = tuple(part.but(deps=part.deps | {made}) for part in pair.items or ())
     return value.but(deps=value.deps | {made}, rows=False)
 
 

@@ -21,7 +21,8 @@ ALONG = {
     **MOVES_ROWS,
     **{name: place for name, place in EXTREMES.items() if "scatter" not in name},
     **dict.fromkeys("cumsum cumprod cummax cummin logcumsumexp median amax amin".split(), 0),
-    "diff": 1,
+    **dict.fromkeys(("sort", "argsort"), 0),
+    **dict.fromkeys(("diff", "topk"), 1),
 }
 
 
