@@ -29,13 +29,15 @@ from ddpify.facts.details import MakingCall, OpenForward, OpenLoss, Partial, mad
 from ddpify.facts.events import Access, Call, Forward
 from ddpify.facts.gradients import with_graph
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
+from ddpify.facts.kept_axes import axis_behind, with_states
 from ddpify.facts.open_losses import may_compute_loss, returns_one
 from ddpify.facts.protocol import Machine
+from ddpify.facts.recurrent import RECURRENT
 from ddpify.facts.routes import routed
 from ddpify.facts.rows import per_sample
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
 from ddpify.facts.unread import unread_base, unread_by
-from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Thing, Value, one
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, one
 from ddpify.source import Site
 
 CALLABLE_MODELS = (Kind.MODEL, Kind.WRAPPED)
@@ -205,10 +207,12 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
     local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
     measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
-    axis = UNKNOWN_AXIS if any(v.axis for v in local) else 0
+    axis = axis_behind(model, local)
     rows, blocks = _is_per_sample(local), _blocks(local)
     deps |= with_graph(m, event, output)
     whole = Value((), deps, measure, rows=rows, axis=axis, blocks=blocks)
+    if batched and model.name in RECURRENT:
+        return with_states(model, whole, event.site)
     f, whole_reading = event.where.frame, whole_forwards.with_means
     if not batched:
         return whole_reading(m, f, model, whole, whole, event) if local else whole

@@ -22,6 +22,9 @@ WITH_PARAMETERS: Final = frozenset(
     TransformerEncoderLayer TransformerDecoder TransformerDecoderLayer Sequential""".split()
 )
 
+# What makes copies of the layer that it is given.
+COPY: Final = frozenset({"TransformerEncoder", "TransformerDecoder", "deepcopy"})
+
 
 @dataclass(frozen=True)
 class OwnPart:
@@ -90,10 +93,19 @@ def _parameters(init: ast.FunctionDef) -> Iterator[set[str]]:
 
 
 def taken_up(info: ClassInfo) -> set[str]:
-    """Attributes of which the constructor makes others: ``self.low = self.features[:4]``."""
+    """Attributes of which the constructor makes others: ``self.low = self.features[:4]``.
+
+    Not those that are copied: ``nn.TransformerEncoder(self.layer, 6)`` has six others.
+    """
     nodes = (node for init in constructors(info) for node in ast.walk(init))
-    assigned = (n.value for n in nodes if isinstance(n, ast.Assign) and stored(n))
-    return {n.attr for value in assigned for n in own(value)}
+    assigned = [n.value for n in nodes if isinstance(n, ast.Assign) and stored(n)]
+    calls = (n for value in assigned for n in ast.walk(value) if isinstance(n, ast.Call))
+    copied = {id(a) for c in calls if _name(c) in COPY for given in c.args[:1] for a in own(given)}
+    return {n.attr for value in assigned for n in own(value) if id(n) not in copied}
+
+
+def _name(call: ast.Call) -> str:
+    return ast.unparse(call.func).rpartition(".")[2]
 
 
 def own(scope: ast.AST) -> list[ast.Attribute]:

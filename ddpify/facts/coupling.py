@@ -19,6 +19,7 @@ from ddpify.facts.counts import counts_only
 from ddpify.facts.details import Coupling, OpenForward, OpenLoss
 from ddpify.facts.joining import computed, is_zero
 from ddpify.facts.measures import ENTRIES, EXTREMES
+from ddpify.facts.mingling import mingles
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import has_rows
 from ddpify.facts.scopes import Frame
@@ -30,14 +31,25 @@ PRODUCTS = frozenset({"mm", "matmul"})
 
 def marked(m: Machine, f: Frame, node: ast.expr, value: Value) -> Value:
     """``value``, which ``node`` gives, with what couples the samples there."""
-    if not isinstance(node, (ast.BinOp, ast.Call)) or f.no_grad or not _trains(value):
+    if not isinstance(node, (ast.BinOp, ast.Call, ast.Subscript)) or f.no_grad:
         return value
-    together = _operation(m, f, node) if isinstance(node, ast.BinOp) else _call(m, f, node)
+    together = _is_in_forward(f) and mingles(m, f, node)
+    if not together and not _trains(value):
+        return value
+    together = together or _is_together(m, f, node)
     if not together and not _perhaps(m, f, node, value):
         return value
     made = m.make(Kind.COUPLED, f, m.site(f, node))
     made.describe(Coupling(m.where(f), together))
+    for pair in value.of(Kind.TUPLE) if isinstance(node, ast.Call) else ():  # made here
+        pair.items = tuple(part.but(deps=part.deps | {made}) for part in pair.items or ())
     return value.but(deps=value.deps | {made}, rows=False)
+
+
+def _is_together(m: Machine, f: Frame, node: ast.expr) -> bool:
+    if isinstance(node, ast.BinOp):
+        return _operation(m, f, node)
+    return isinstance(node, ast.Call) and _call(m, f, node)
 
 
 def gathered(value: Value, no_grad: bool) -> Value:

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from ddpify.facts import roles, torchtext
+from ddpify.facts import packing, roles, torchtext
 from ddpify.facts.batch_fields import fields, sizes
 from ddpify.facts.batch_names import BatchNames
 from ddpify.facts.bodies import (
@@ -87,6 +87,8 @@ class _Loop:
         forwards = self._forwards()
         if not isinstance(node, (ast.For, ast.While)) or not forwards:
             return "its body calls no model that can be followed"
+        if packing.unpacks(forwards):
+            return packing.WHY
         tests = (guard.test for guard in self.training.batch.exits)
         over = self.training.batch.over, node.iter if isinstance(node, ast.For) else node.test
         if differ(self.m, *over, self._drawn) or any(map(self._drawn, tests)):

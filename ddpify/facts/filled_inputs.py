@@ -30,17 +30,17 @@ def sees(m: Machine, model: Thing, call: Call) -> bool:
     alone = len(call.args) == 1 and not call.kwargs and not call.star and bool(call.arg_sites)
     if not alone or not fills(m, call.args[0], call.arg_sites[0]):
         return False
-    texts = list(_texts(model, DEPTH))
-    if any(_tells(node) for _, node in texts):
+    found = list(texts(model, DEPTH))
+    if any(_tells(node) for _, node in found):
         return False
-    return any(_looks_along(one, node) for one, node in texts)
+    return any(_looks_along(one, node) for one, node in found)
 
 
-def _texts(model: Thing, depth: int) -> Iterator[tuple[Thing, ast.AST]]:
+def texts(model: Thing, depth: int) -> Iterator[tuple[Thing, ast.AST]]:
     """What a model of the project computes, and the models that it consists of."""
     if model.kind is Kind.WRAPPED and model.inner is not None:
         for inner in model.inner.things:
-            yield from _texts(inner, depth)
+            yield from texts(inner, depth)
     if not isinstance(model.ref, ClassInfo) or model.kind is not Kind.MODEL:
         return
     for info in model.ref.mro():
@@ -49,7 +49,7 @@ def _texts(model: Thing, depth: int) -> Iterator[tuple[Thing, ast.AST]]:
             yield from ((model, node) for node in ast.walk(method))
     for value in model.attrs.values() if depth else ():
         for part in value.things:
-            yield from _texts(part, depth - 1)
+            yield from texts(part, depth - 1)
 
 
 def _tells(node: ast.AST) -> bool:

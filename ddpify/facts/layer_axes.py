@@ -1,8 +1,9 @@
 """Along which axis a model's layers take its samples.
 
-A convolution, a batch norm and a flattening take them along the first axis, a recurrent layer along
-the one that ``batch_first`` says. Where everything a model does is done row by row, it does not
-matter what lies along the first axis: what is made of some rows is the same without the others.
+A convolution, a batch norm and a flattening take them along the first axis, a recurrent layer and
+a transformer along the one that ``batch_first`` says. Where everything a model does is done row by
+row, it does not matter what lies along the first axis: what is made of some rows is the same
+without the others.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
+from ddpify.facts.attention import ATTENDS, attention_axis
 from ddpify.facts.bodies import Block, stored
 from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Forward
@@ -32,6 +34,7 @@ _FIRST = frozenset(
 _FLATTEN, _SEQUENTIAL = "torch.nn.Flatten", "torch.nn.Sequential"
 _PLAIN = (*POINTWISE, *(f"torch.nn.{n}" for n in "ReLU LeakyReLU Tanh Sigmoid GELU ELU".split()))
 _PACKS = "torch.nn.utils.rnn.pack_padded_sequence"
+_SHAPES = frozenset("size repeat expand to type_as".split())
 DEPTH = 4
 Axes = tuple[int, ...]
 WHOLE: Axes = tuple(range(8))
@@ -43,9 +46,27 @@ def axes_of(tree: Tree, forwards: Sequence[Forward], names: Collection[str]) -> 
     for forward in forwards:
         call = tree.expression(forward.call.site)
         given = call.args if isinstance(call, ast.Call) else []
-        whole = {i for i, one in enumerate(given) if _is_whole(one, names)}
-        found |= taken(forward.model, whole, DEPTH)
+        whole = {i for i, one in enumerate(given) if _is_whole(_unsliced(one), names)}
+        axes = taken(forward.model, whole, DEPTH)
+        found |= {a for a in axes if not any(_cuts(given[i], a) for i in whole)}
     return found
+
+
+def _unsliced(node: ast.expr) -> ast.expr:
+    """``x`` of ``x[:, :-1]``, which has the same axes."""
+    slices = node.slice if isinstance(node, ast.Subscript) else None
+    parts = slices.elts if isinstance(slices, ast.Tuple) else [slices]
+    several = isinstance(node, ast.Subscript) and all(isinstance(p, ast.Slice) for p in parts)
+    return node.value if several and isinstance(node, ast.Subscript) else node
+
+
+def _cuts(node: ast.expr, axis: int) -> bool:
+    """Whether a slice leaves out something along an axis."""
+    if _unsliced(node) is node or not isinstance(node, ast.Subscript):
+        return False
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    own = parts[axis] if axis < len(parts) else ast.Slice()
+    return isinstance(own, ast.Slice) and bool(own.lower or own.upper or own.step)
 
 
 def by_rows(tree: Tree, forwards: Sequence[Forward], loss: Iterable[ast.expr]) -> bool:
@@ -103,6 +124,21 @@ def taken(model: Thing, given: Collection[int], depth: int) -> set[int]:
     return reader.found
 
 
+def left_by(model: Thing, depth: int = DEPTH) -> Axes | None:
+    """Which axes of its one input the first ones of what a project's module gives are."""
+    info = method_of(model, "forward")
+    if info is None or isinstance(info.node, ast.Lambda) or not depth:
+        return None
+    names = [each.arg for each in (*info.node.args.posonlyargs, *info.node.args.args)]
+    returned = [n for n in ast.walk(info.node) if isinstance(n, ast.Return)]
+    last = info.node.body[-1]
+    if len(names) < 2 or returned != [last] or not isinstance(last, ast.Return):
+        return None
+    reader = _Forward(model, info, names[0], {names[1]: WHOLE}, depth)
+    reader.read(info.node.body[:-1])
+    return reader.state(last.value) if last.value is not None else None
+
+
 def _of_layer(layer: Thing, depth: int) -> set[int]:
     if layer.name in _FIRST:
         return {0}
@@ -111,6 +147,9 @@ def _of_layer(layer: Thing, depth: int) -> set[int]:
         return {0} if made is not None and not made.args and not made.kwargs else set()
     if layer.name in RECURRENT:
         axis = axis_of(layer)
+        return set() if axis is None else {axis}
+    if layer.name in ATTENDS:
+        axis = attention_axis(layer)
         return set() if axis is None else {axis}
     if layer.name != _SEQUENTIAL or made is None or made.star:
         return set()
@@ -146,7 +185,7 @@ class _Forward:
             for call in (n for n in ast.walk(statement) if isinstance(n, ast.Call)):
                 self._meet(call)
             value = statement.value
-            kept = self._state(value) if value is not None else None
+            kept = self.state(value) if value is not None else None
             self.alike = {name: k for name, k in self.alike.items() if name not in bound}
             target = statement.targets[0] if isinstance(statement, ast.Assign) else None
             if isinstance(target, ast.Name) and kept is not None:
@@ -156,10 +195,10 @@ class _Forward:
 
     def _meet(self, call: ast.Call) -> None:
         """Note along which axis a call takes its tensor's samples."""
-        kept = self._state(call.args[0]) if call.args else None
-        whole = [i for i, one in enumerate(call.args) if self._state(one) == WHOLE]
+        kept = self.state(call.args[0]) if call.args else None
+        whole = [i for i, one in enumerate(call.args) if self.state(one) == WHOLE]
         axes: set[int] = set()
-        if _flattens(call) and self._state(_subject(call)) is not None:
+        if _flattens(call) and self.state(_subject(call)) is not None:
             axes = {0}
         elif kept is not None and qualified(self.info, call.func) == _PACKS:
             named = [k.value for k in call.keywords if k.arg == "batch_first"]
@@ -177,29 +216,52 @@ class _Forward:
         recurrent = any(one.name in RECURRENT for one in self._layers(call))
         given = call.args[1] if recurrent and len(call.args) > 1 else None
         parts = given.elts if isinstance(given, ast.Tuple) else [given] if given else []
-        axes = [self._state(one) for one in parts]
+        axes = [self.state(one) for one in parts]
         return {one[1] for one in axes if one is not None and len(one) > 1}
 
-    def _state(self, node: ast.expr) -> Axes | None:
+    def state(self, node: ast.expr) -> Axes | None:
         """Which axes of the input the first ones of a tensor are; None where it is open."""
         match node:
             case ast.Name(id=name):
                 return self.alike.get(name)
             case ast.Subscript(value=owner, slice=ast.Tuple(elts=[ast.Slice() as first, *_])):
                 whole = not (first.lower or first.upper or first.step)
-                kept = self._state(owner)
+                kept = self.state(owner)
                 return kept[:1] if whole and kept is not None else None
             case ast.Call(func=ast.Attribute(value=owner, attr=name), args=given):
                 if layers := self._layers(node):
-                    plain = len(given) == 1 and all(one.name in _PLAIN for one in layers)
-                    return self._state(given[0]) if plain else None
+                    return self._behind(layers, given)
                 library = qualified(self.info, node.func).startswith("torch.") and bool(given)
-                inner = self._state(given[0] if library else owner)
+                inner = self.state(given[0] if library else owner)
                 if inner is None or name in PLAIN | KEEPS:
                     return inner
                 rest = given[1:] if library else given
                 return _moved(inner, name, rest)
+            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.MatMult):
+                rows, other = (left, right) if self.state(left) else (right, left)
+                return self.state(rows) if self._is_table(other) else None
         return None
+
+    def _behind(self, layers: Sequence[Thing], given: Sequence[ast.expr]) -> Axes | None:
+        """Which axes are those of what layers give of a tensor."""
+        kept = self.state(given[0]) if len(given) == 1 else None
+        if kept is None or all(one.name in _PLAIN for one in layers):
+            return kept
+        left = {left_by(one, self.depth - 1) for one in layers}
+        axes = left.pop() if len(left) == 1 else None
+        return None if axes is None else tuple(kept[n] for n in axes if n < len(kept)) or None
+
+    def _is_table(self, node: ast.expr) -> bool:
+        """``self.pe[:x.size(0)]``, a number: nothing of the input but how long it is."""
+        sized = {
+            id(n.value)
+            for n in ast.walk(node)
+            if isinstance(n, ast.Attribute) and n.attr in ("size", "shape")
+        }
+        names = [n for n in ast.walk(node) if isinstance(n, ast.Name) and id(n) not in sized]
+        calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
+        own = all(isinstance(one, ast.Attribute) and one.attr in _SHAPES for one in calls)
+        return own and all(one.id == self.owner for one in names)
 
     def _layers(self, call: ast.Call) -> tuple[Thing, ...]:
         match call.func:

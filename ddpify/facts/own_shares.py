@@ -53,7 +53,8 @@ def shares(
     if loop is not None and loader not in loop.over.things:
         loop.over = join(loop.over, one(loader)).but(measure=loop.over.measure)
     return tuple(
-        Value((), value.all_deps() | {batch}, Measure.SAMPLES, rows=axis == 0) for value in values
+        Value((), value.all_deps() | {batch}, Measure.SAMPLES, rows=not axis, axis=axis)
+        for value in values
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import torchtext
+from ddpify.facts import roles, torchtext
 from ddpify.facts.bodies import CutBody, flows
 from ddpify.facts.model import TrainingLoop
+from ddpify.facts.places import TURNS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.values import NOTHING
 
@@ -23,7 +24,7 @@ def may_end_short(
     if not isinstance(node, ast.For):
         return isinstance(node, ast.While) and not isinstance(node.test, ast.Constant)
     found = {name.partition(".")[0] for name in names}
-    if axis and not found & split.targets:
+    if axis and not found & split.targets and not _turns(m, loop, split):
         return False
     grown = -1
     while grown != len(found):
@@ -31,6 +32,16 @@ def may_end_short(
         for targets, sources in flows(split.made_by, ()):
             found |= sources if targets & found else set()
     return bool(found & split.targets) and not _comes_out_even(m, loop, node)
+
+
+def _turns(m: Machine, loop: TrainingLoop, split: CutBody) -> bool:
+    """Whether a pass puts the samples that it slices along another axis: `torch.stack(rows, 1)`."""
+    tree = m.tree(loop.batch.site.path)
+    nodes = [node for statement in split.made_by for node in ast.walk(statement)]
+    sites = {tree.site(node) for node in nodes if isinstance(node, ast.Call)}
+    called = [c.target.node for c in roles.calls_of(m) if c.target and c.site in sites]
+    nodes += [node for each in called for node in ast.walk(each)]
+    return any(isinstance(n, ast.Attribute) and n.attr in TURNS | {"stack"} for n in nodes)
 
 
 def _comes_out_even(m: Machine, loop: TrainingLoop, node: ast.For) -> bool:

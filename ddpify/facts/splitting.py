@@ -32,6 +32,7 @@ from ddpify.facts.norms import built, makers
 from ddpify.facts.output_gradients import goes_to_outputs
 from ddpify.facts.output_numbers import gives_number
 from ddpify.facts.output_rows import all_rows
+from ddpify.facts.packing import pads
 from ddpify.facts.protocol import Machine
 from ddpify.facts.recurrent import RECURRENT, axis_of
 from ddpify.facts.reordering import reorders
@@ -195,7 +196,7 @@ class _Program:
             for site in carried(info):
                 yield site, "the model keeps this of a batch for later ones"
             for node in ast.walk(info.node):
-                if isinstance(node, ast.Call) and _pads(node):
+                if isinstance(node, ast.Call) and pads(node):
                     yield info.module.source.site(node), "a rank would pad to its own longest row"
         for site in sorted(sized(self.m) | whole_shapes(self.m) | self.sizes):
             if any(site.within(info.site) for info in self._classes()):
@@ -278,12 +279,6 @@ def _is_setting(value: Value) -> bool:
         return value.known
     counts = bool(value.dep(Kind.INDEX)) and not value.things
     return counts or (bool(value.things) and all(t.kind in SETTINGS for t in value.things))
-
-
-def _pads(call: ast.Call) -> bool:
-    name = ast.unparse(call.func).rpartition(".")[2]
-    told = any(keyword.arg == "total_length" for keyword in call.keywords)
-    return name in ("pad_packed_sequence", "pad_sequence") and not told
 
 
 def _is_removed(frame: Frame | None) -> bool:

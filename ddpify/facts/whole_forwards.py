@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from ddpify.facts.attention import ATTENDS
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import OpenForward, call_that_made
 from ddpify.facts.events import Call, Forward
@@ -22,6 +23,7 @@ from ddpify.facts.joining import computed, flat_measure, held, with_parts
 from ddpify.facts.output_rows import OTHERWISE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.record import Event
+from ddpify.facts.recurrent import RECURRENT
 from ddpify.facts.roles import itself
 from ddpify.facts.rows import by_torch
 from ddpify.facts.scopes import Frame, FunctionInfo
@@ -158,7 +160,7 @@ def _layer(thing: Thing) -> Thing:
         return thing
     if thing.name in LISTS and not _holds_criteria(thing):
         return Thing(Kind.ITERATOR, thing.born, inner=one(Thing(Kind.MODEL, thing.born, "layer")))
-    if thing.name in OTHERWISE - FLATTENS:
+    if thing.name in OTHERWISE - FLATTENS - RECURRENT - ATTENDS:
         return Thing(Kind.UNKNOWN, thing.born, thing.name)
     return replace(thing, part_of=None)
 

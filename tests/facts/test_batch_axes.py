@@ -29,6 +29,8 @@ class Net(nn.Module):
         self.conv = nn.Conv1d(12, 4, 3)
         self.steps = nn.LSTM(12, 4)
         self.rows = nn.GRU(12, 4, batch_first=True)
+        self.attends = nn.TransformerEncoder(nn.TransformerEncoderLayer(12, 2), 1)
+        self.near = nn.TransformerEncoderLayer(12, 2, batch_first=True)
         self.out = nn.Linear(12, 3)
         self.each = nn.Sequential(nn.Tanh(), nn.LogSoftmax(dim=1))
         self.all = nn.Sequential(nn.Tanh(), nn.LogSoftmax(dim=0))
@@ -68,6 +70,10 @@ OPEN = "return self.own(x)"
 LOSS = "F.cross_entropy(out, y)"
 
 BY_LAYERS = {
+    "a transformer": ("return self.attends(self.table(x))", 1),
+    "batch-first": ("return self.near(self.table(x))", 0),
+    "with-positions": ("h = self.table(x) + self.pe[: x.size(0)]\nreturn self.attends(h)", 1),
+    "with-another-input": ("h = self.table(x) + self.table(x.t())\nreturn self.attends(h)", None),
     "conv": ("return self.own(self.conv(x))", 0),
     "conv-behind-a-table": (
         "h = self.table(x).permute(0, 2, 1)\nreturn self.own(F.relu(self.conv(h)))",

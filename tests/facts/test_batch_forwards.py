@@ -34,6 +34,9 @@ COMPARING = {
     "its input": "x = x - x.mean(0)\nreturn self.body(x)",
     "its features": "h = self.body(x)\nreturn h / h.norm(dim=0)",
     "each with each": "h = self.body(x)\nreturn (h @ h.t()).softmax(-1) @ h",
+    "its neighbour": "h = self.body(x)\nreturn h + h.roll(1, 0)",
+    "the largest": "h = self.body(x)\nreturn h - h.max(0)[0]",
+    "its number": "h = self.body(x)\nreturn h + torch.rand(40, 1)[: h.size(0)]",
     "in a module that it calls": "return self.inner(self.body(x))",
 }
 ALONE = {
@@ -43,6 +46,10 @@ ALONE = {
     "a layer for that": "return self.norm(self.body(x))",
     "time first": "h = self.body(x).view(-1, 2, 2).permute(1, 0, 2)\n"
     "return (h - h.mean(0)).permute(1, 0, 2).reshape(-1, 4)",
+    "the largest feature": "h = self.body(x)\nreturn h - h.max(1, keepdim=True)[0]",
+    "neighbours of a sample": "h = self.body(x)\nreturn h + h.roll(1, 1)",
+    "numbers of steps": "h = self.body(x).view(-1, 2, 2).permute(1, 0, 2)\n"
+    "return (h + torch.rand(40, 1, 1)[: h.size(0)]).permute(1, 0, 2).reshape(-1, 4)",
     "looked at alone": "h = self.body(x)\nself.seen = h.detach().mean(0)\nreturn h",
 }
 

@@ -21,6 +21,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
     yield from dict.fromkeys(_without_forward(facts))
     yield from hooked(facts)
+    yield from _replaced(facts)
     if facts.whole_batches:
         return
     closed = (step for step in facts.steps if step.receiver and (step.args or step.kwargs))
@@ -44,6 +45,21 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (),
             "write one loop for each, or give each its own loader by a call of its own",
         )
+
+
+def _replaced(facts: Facts) -> Iterable[Finding]:
+    """``net.forward = other``: what is read of a model is the forward of its class."""
+    for access in facts.accesses:
+        models = access.base.of(Kind.MODEL, Kind.WRAPPED)
+        if access.stored and access.attribute in ("forward", "__call__") and models:
+            yield Finding(
+                "DDP405",
+                access.base_site,
+                "another forward is put into this model than that of its class, which was read",
+                Severity.ERROR,
+                (),
+                "write it as the forward of a class",
+            )
 
 
 def _without_forward(facts: Facts) -> Iterable[Finding]:
@@ -147,6 +163,13 @@ RULE = Rule(
     check,
     bad=(
         *(changed(SINGLE, (_MADE, f"    {hook}  # DDP405\n{_MADE}")) for hook in _BENDS),
+        changed(
+            SINGLE,
+            (
+                _MADE,
+                f"    inner = net.forward\n    net.forward = lambda x: inner(x)  # DDP405\n{_MADE}",
+            ),
+        ),
         changed(
             SINGLE,
             ("torch.optim.Adam(net.parameters())", "torch.optim.LBFGS(net.parameters())  # DDP405"),

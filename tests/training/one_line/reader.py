@@ -23,8 +23,16 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 TABLES = {  # whose lines are written otherwise, and where
-    "program.txt": ("variants.txt", "optimizers.txt", "schedules.txt", "data.txt", "shown.txt"),
+    "program.txt": (
+        "variants.txt",
+        "optimizers.txt",
+        "schedules.txt",
+        "data.txt",
+        "shown.txt",
+        "batches.txt",
+    ),
     "text_program.txt": ("text.txt",),
+    "series_program.txt": ("series.txt",),
 }
 
 
