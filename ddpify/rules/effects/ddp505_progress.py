@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ddpify.facts.events import Access, Call
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import NOTHING, Kind
 from ddpify.ranks.model import RankCall
@@ -56,22 +55,15 @@ def _asked(facts: Facts, bar: Site) -> tuple[Edit, ...] | None:
     reads = [a for a in facts.accesses if a.attribute not in KEPT and not a.where.one_rank()]
     reads = [a for a in reads if any(t.born == bar for t in a.base.of(Kind.PROGRESS))]
     shown = {call.where.statement for call in facts.calls if _shows(call)}
-    counts = dict.fromkeys(a.where.statement for a in reads if not _is_called(facts, a))
+    called = {(call.receiver_site, call.name[1:]) for call in facts.calls}  # `bar.update(1)`
+    reads = [a for a in reads if (a.base_site, a.attribute) not in called]
+    counts = dict.fromkeys(a.where.statement for a in reads)
     return tuple(gate(facts, site) for site in counts) if shown.issuperset(counts) else None
 
 
 def _shows(call: Call) -> bool:
     owner = call.receiver.things if call.receiver is not None else ()
     return call.alone and bool(owner) and all(thing.kind is Kind.PROGRESS for thing in owner)
-
-
-def _is_called(facts: Facts, access: Access) -> bool:
-    """``bar.update(1)``"""
-    tree = facts.tree(access.base_site)
-    read = tree.expression(access.base_site)
-    above = tree.parent(read) if read is not None else None
-    called = tree.parent(above) if above is not None else None
-    return isinstance(called, ast.Call) and called.func is above
 
 
 def _draws_only(facts: Facts, call: Call) -> bool:
