@@ -76,7 +76,19 @@ def _joins(m: Machine, tree: Tree, node: ast.Call) -> Iterator[bool]:
     called = node.func
     if isinstance(called, ast.Attribute) and called.attr in JOINED:
         for tensor in (called.value, *node.args):
-            yield _samples(m.values.get(tree.site(tensor), NOTHING))
+            one = _is_entry(m, tree, tensor)
+            yield not one and _samples(m.values.get(tree.site(tensor), NOTHING))
+
+
+def _is_entry(m: Machine, tree: Tree, node: ast.expr) -> bool:
+    """``labels[b]`` in ``for b in range(len(labels))``: of one sample, whichever rank has it."""
+    index = node.slice if isinstance(node, ast.Subscript) else None
+    loops = [n for n in tree.ancestors(node) if isinstance(n, ast.For)]
+    over = [n.iter for n in loops if ast.unparse(n.target) == ast.unparse(index or node)]
+    if index is None or not over or not isinstance(over[0], ast.Call):
+        return False
+    counts = [m.values.get(tree.site(one), NOTHING).measure for one in over[0].args[-1:]]
+    return ast.unparse(over[0].func) == "range" and counts == [Measure.COUNT]
 
 
 def _samples(value: Value) -> bool:
