@@ -34,38 +34,26 @@ M = TypeVar("M", bound=nn.Module)
 
 # ---- Sums and means
 def reduce_sum(*values: Any) -> Any:
-    """Each value summed over the ranks, of a list each entry; several as a tuple (*collective*).
-
-    None adds nothing.
-    """
-    return _as_given(values, _totals(values))
-
-
-def reduce_mean(*values: Any) -> Any:
-    """The mean over ranks of equally many samples; of a list, of each entry (*collective*)."""
-    totals, ranks = _totals(values), get_world_size()
-    return _as_given(values, totals if ranks == 1 else [total / ranks for total in totals])
-
-
-def _totals(values: tuple[Any, ...]) -> list[Any]:
+    """Each value, of a list each entry, summed over the ranks; None adds nothing (*collective*)."""
     numbers = [n for value in values for n in (value if isinstance(value, list) else [value])]
-    if get_world_size() == 1:
-        return numbers
-    columns = zip(*gather_objects([_addend(number) for number in numbers]), strict=True)
-    held = [[part for part in column if part is not None] for column in columns]
-    return [sum(parts[1:], parts[0]) if parts else None for parts in held]
-
-
-def _as_given(values: tuple[Any, ...], numbers: list[Any]) -> Any:
-    """As many lists and numbers as were given, several as a tuple."""
+    if get_world_size() > 1:
+        rows = gather_objects([n if n is None else _addend(n) for n in numbers])
+        held = [[n for n in column if n is not None] for column in zip(*rows, strict=True)]
+        numbers = [sum(parts[1:], parts[0]) if parts else None for parts in held]
     left = iter(numbers)
     found = tuple([next(left) for _ in v] if isinstance(v, list) else next(left) for v in values)
     return found[0] if len(values) == 1 else found
 
 
+def reduce_mean(*values: Any) -> Any:
+    """The mean over ranks of equally many samples; of a list, of each entry (*collective*)."""
+    *means, _ = reduce_sum(*values, None)
+    if (ranks := get_world_size()) > 1:
+        means = [[n / ranks for n in v] if isinstance(v, list) else v / ranks for v in means]
+    return means[0] if len(values) == 1 else tuple(means)
+
+
 def _addend(value: Any) -> Any:
-    if value is None:
-        return None
     if not isinstance(value, Real) and not hasattr(value, "__array__"):
         raise TypeError(f"only numbers, tensors, arrays can be reduced, not {type(value).__name__}")
     return (value.detach() if isinstance(value, torch.Tensor) else value) * 1  # bools count

@@ -20,7 +20,7 @@ from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.source import Site
 
 Lengths = tuple[int | None, ...]  # None: not known how long
-MADE = frozenset("torch.randn torch.rand torch.zeros torch.ones torch.empty torch.Tensor".split())
+MADE = frozenset(f"torch.{name}" for name in "randn rand zeros ones empty Tensor".split())
 WEIGHTS = ("torch.nn.Embedding", "torch.nn.Linear", "torch.nn.EmbeddingBag")
 FULL: Lengths = (None, None)
 # What leaves all lengths: methods and attributes.

@@ -183,8 +183,6 @@ SAME_BRANCH = """        if rows.dim() > 2 or rows.shape[1] > 32:
             rows = rows.flatten(1)
         if torch.isnan(rows).any():
             raise ValueError("not a number")
-        if rows.mean() > 1:
-            print("saturated")
         for b in range(rows.size(0)):
             if rows[b].sum() == 0:  # of one sample
                 continue
