@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from ddpify.facts.events import Bind, Call
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
-from ddpify.python import words
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, is_whole_test, statement_of
-from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
-from ddpify.rules.shared.named_files import named_alike, of_rank0, read_files, written_files
+from ddpify.rules.examples import CORRECT, SCRIPT, changed
+from ddpify.rules.shared.named_files import named_alike, read_files, written_files
 from ddpify.settings import Settings
 from ddpify.source import Site
-
-# What ends a program, or has it wait for an answer.
-ENDS = words.EXITS | {"builtins.input"}
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
@@ -34,63 +30,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 continue
             done.add(guard.site)
             yield _found(facts, guard, write, again)
-    yield from _folders(facts, done)
-
-
-def _folders(facts: Facts, done: set[Site]) -> Iterable[Finding]:
-    """``if os.path.exists(d): sys.exit()``: what all ranks do as it says, and who makes ``d``."""
-    made = [(one.call, one.call.arg_site(0, "path")) for one in facts.effects]
-    made = [(c, c.receiver_site if c.name == ".mkdir" else path) for c, path in made]
-    alone = of_rank0(facts)
-    for event in _decided(facts):
-        for call, path in made:
-            guard = _asking(facts, event, path) if path is not None else None
-            asked = guard.test.dep(Kind.FILES) if guard is not None else ()
-            apart = any(thing.born in alone for thing in asked) or not _together(facts, event, call)
-            if guard is None or guard.site in done or apart:
-                continue
-            done.add(guard.site)
-            yield Finding(
-                "DDP608",
-                guard.site,
-                "each rank would look for itself whether this is there: one that comes late goes"
-                " on as if it had been before",
-                Severity.ERROR,
-                tuple(edit(facts, How.REPLACE, t.born, "broadcast({})") for t in asked),
-                because=((call.site, "made here by rank 0"), (event.site, "depends on it")),
-            )
-
-
-def _decided(facts: Facts) -> Iterator[Call | Bind]:
-    """What all ranks do under a condition on the disk: beyond what rank 0 writes, or prints."""
-    written = {effect.call.where.statement for effect in facts.effects}
-    events: list[Call | Bind] = [*facts.binds, *facts.calls]
-    for event in events:
-        asked = any(guard.test.dep(Kind.FILES) for guard in event.where.guards)
-        decided = asked and (isinstance(event, Bind) or _is_of_all(facts, event))
-        if decided and not any(event.where.statement.within(one) for one in written):
-            yield event
-
-
-def _is_of_all(facts: Facts, call: Call) -> bool:
-    """Whether a call ends the program, asks somebody, or is one of the project that does more."""
-    return call.name in ENDS or (call.target is not None and call.target not in facts.helpers)
-
-
-def _together(facts: Facts, one: Call | Bind, other: Call) -> bool:
-    """Whether no training lies between, in which ranks meet."""
-    first, last = sorted((one.order, other.order))
-    return not any(first < loop.backward.order < last for loop in facts.training)
-
-
-def _excluded(guard: Guard, guards: tuple[Guard, ...]) -> bool:
-    """Whether this is in the other branch."""
-    return any(g.site == guard.site and g.holds is not guard.holds for g in guards)
 
 
 def _soon(facts: Facts, read: Call, write: Call) -> bool:
     """Whether a file is written after it was looked for, before any training lets ranks meet."""
-    return read.order < write.order and _together(facts, read, write)
+    steps = [loop.backward.order for loop in facts.training]
+    return read.order < write.order and not any(read.order < n < write.order for n in steps)
 
 
 def _found(facts: Facts, guard: Guard, write: Call, again: list[Call]) -> Finding:
@@ -107,12 +52,12 @@ def _found(facts: Facts, guard: Guard, write: Call, again: list[Call]) -> Findin
     )
 
 
-def _asking(facts: Facts, use: Call | Bind, path: Site) -> Guard | None:
+def _asking(facts: Facts, use: Call, path: Site) -> Guard | None:
     """The condition on a file's use that asks for it, where all ranks come by it."""
     guards = use.where.guards
     for number, guard in reversed(list(enumerate(guards))):
         asked = guard.test.dep(*OF_ONE_RANK)
-        if {thing.kind for thing in asked} - {Kind.CLOCK} == {Kind.FILES}:  # of one name for all
+        if {thing.kind for thing in asked} == {Kind.FILES}:
             own = (g.test.dep(*OF_ONE_RANK) or is_local(facts, g.test) for g in guards[:number])
             apart = is_local(facts, guard.test) or any(own)
             return guard if not apart and any(_asks_for(facts, t, path) for t in asked) else None
@@ -132,13 +77,18 @@ def _fix(facts: Facts, guard: Guard, write: Call, reads: list[Call]) -> tuple[Ed
         return ()
     statement = statement_of(facts, guard.site)
     edits = [edit(facts, How.REPLACE, guard.site, "broadcast({})")]
-    later = [r for r in reads if r.order > write.order and not _excluded(guard, r.where.guards)]
+    later = [r for r in reads if r.order > write.order and not _excludes(guard, r)]
     if later and write.name != "torch.save":
         inside = all(read.site.within(statement) for read in later)
         there = write.site.within(statement) and not inside
         after = statement if there else write.where.statement
         edits.append(edit(facts, How.AFTER, after, "barrier()"))
     return tuple(edits)
+
+
+def _excludes(guard: Guard, read: Call) -> bool:
+    """Whether a read is in the other branch."""
+    return any(g.site == guard.site and g.holds is not guard.holds for g in read.where.guards)
 
 
 CACHED = (
@@ -181,18 +131,6 @@ WAITED = (
     ("pickle.dump(rows, kept)\n", "pickle.dump(rows, kept)\nbarrier()\n"),
     ("    begin_epoch,\n", "    barrier,\n    begin_epoch,\n"),
 )
-# A run's folder: whoever comes late would stop, or ask.
-FOLDER = (
-    ("import argparse\n", "import argparse\nimport os\nimport sys\n"),
-    (
-        "    torch.manual_seed(7)\n",
-        '    if os.path.exists("run"):  # DDP608\n'
-        '        sys.exit("there is such a run")\n'
-        '    os.makedirs("run")\n    torch.manual_seed(7)\n',
-    ),
-)
-# Rank 0's own affair.
-SAID = ('sys.exit("there is such a run")\n    os', 'print("again")\n    else:\n        os')
 
 RULE = Rule(
     "DDP608",
@@ -206,11 +144,9 @@ RULE = Rule(
         changed(SCRIPT, *CACHED),
         changed(SCRIPT, *CACHED, *LATER),
         changed(SCRIPT, *LOADED),
-        changed(SINGLE, *FOLDER),
     ),
     good=(
         *CORRECT,
-        changed(SINGLE, *FOLDER, (":  # DDP608", ":"), SAID),
         changed(SCRIPT, *CACHED, *AGREED),
         changed(SCRIPT, *CACHED, *AGREED, *LATER, *WAITED),
         changed(  # another file: both are there from the beginning
