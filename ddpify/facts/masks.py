@@ -9,7 +9,6 @@ if torch.sum(hits) > 0:     # hits = torch.sum(overlap.eq(best), 2)
 from __future__ import annotations
 
 import ast
-from typing import TypeGuard
 
 ASKS = frozenset({"any", "sum", "count_nonzero"})
 COMPARES = frozenset("eq ne lt gt le ge isnan isinf isfinite isclose bool logical_not".split())
@@ -64,18 +63,33 @@ def _stores(statement: ast.stmt, mask: ast.expr, scope: ast.AST) -> bool:
 def _compares(node: ast.expr, scope: ast.AST, functions: frozenset[str], depth: int = 4) -> bool:
     """Whether a value is 0, or false, but where a comparison holds."""
     match node:
-        case ast.Compare() | ast.UnaryOp(op=ast.Invert()):
+        case ast.Compare():
             return True
+        case ast.UnaryOp(op=ast.Invert(), operand=mask):  # of whole numbers it is something else
+            return _compares(mask, scope, COMPARES, depth)
         case ast.BinOp(left=left, op=ast.BitAnd() | ast.BitOr(), right=right):
             return all(_compares(side, scope, functions, depth) for side in (left, right))
         case ast.Call(func=ast.Attribute(value=owner, attr=name)) if name in functions:
-            subject = node.args[0] if ast.unparse(owner) in TORCH else owner
-            return name in COMPARES or _compares(subject, scope, functions, depth)
+            given = node.args[:1] if ast.unparse(owner) in TORCH else [owner]
+            return name in COMPARES or (
+                bool(given) and _compares(given[0], scope, functions, depth)
+            )
         case ast.Name(id=name) if depth:
-            made = [n.value for n in ast.walk(scope) if _binds(n, name)]
+            made = _bound_alone(name, scope)
             return bool(made) and all(_compares(v, scope, functions, depth - 1) for v in made)
     return False
 
 
-def _binds(node: ast.AST, name: str) -> TypeGuard[ast.Assign]:
-    return isinstance(node, ast.Assign) and any(ast.unparse(t) == name for t in node.targets)
+def bound(name: str, scope: ast.AST) -> list[ast.expr]:
+    """What assignments in a function bind a name to."""
+    assigned = (n for n in ast.walk(scope) if isinstance(n, ast.Assign))
+    return [n.value for n in assigned if any(ast.unparse(t) == name for t in n.targets)]
+
+
+def _bound_alone(name: str, scope: ast.AST) -> list[ast.expr]:
+    """The same; nothing where it may be something else, too."""
+    made, nodes = bound(name, scope), list(ast.walk(scope))
+    named = (n for n in nodes if isinstance(n, ast.Name) and n.id == name)
+    stored = sum(isinstance(n.ctx, ast.Store) for n in named)
+    given = any(isinstance(n, ast.arg) and n.arg == name for n in nodes)
+    return made if stored == len(made) and not given else []

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from ddpify.facts.counts import counts_only
 from ddpify.facts.joining import flat_measure
-from ddpify.facts.masks import stores_where
+from ddpify.facts.masks import bound, stores_where
 from ddpify.facts.measures import ENTRIES
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo
@@ -31,6 +32,7 @@ JOINED = frozenset(
     "all allclose amax amin any argmax argmin count_nonzero equal max mean median min norm prod std"
     " sum var".split()
 )
+CONVERTS = frozenset("float double half long int to item type_as".split())
 TESTS = (ast.If, ast.IfExp, ast.While)
 CHANGES = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Break, ast.Continue)
 
@@ -38,13 +40,21 @@ CHANGES = (ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Break, ast.
 def deciding(m: Machine, functions: Iterable[FunctionInfo]) -> Iterator[Site]:
     """Where these functions, as they were last read, decide so what becomes of the samples."""
     for info in functions:
-        tree = m.tree(info.module.source.path)
-        tests = (
-            n for n in tree.nodes(info.node) if isinstance(n, TESTS) and _changes(n, info.node)
-        )
-        for test in (node.test for node in tests):
-            if any(_of_all(m, tree, part) for part in ast.walk(test)):
-                yield tree.site(test)
+        read = _Read(m, m.tree(info.module.source.path), info.node)
+        for node in read.tree.nodes(info.node):
+            if isinstance(node, TESTS) and _changes(node, info.node):
+                if any(map(read.of_all, ast.walk(node.test))):
+                    yield read.tree.site(node.test)
+            elif any(map(read.gates, _parts(node))):
+                yield read.tree.site(node)
+
+
+def _parts(node: ast.AST) -> list[ast.expr]:
+    """What is calculated with, entry by entry: ``h * gate``, ``torch.where(gate, h, 0)``."""
+    if isinstance(node, ast.BinOp):
+        return [node.left, node.right]
+    picks = isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] == "where"
+    return node.args[:1] if picks and isinstance(node, ast.Call) else []
 
 
 def _changes(node: ast.If | ast.IfExp | ast.While, scope: ast.AST) -> bool:
@@ -63,31 +73,65 @@ def _in_place(node: ast.AST) -> bool:
     return isinstance(called, ast.Attribute) and called.attr.endswith("_")
 
 
-def _of_all(m: Machine, tree: Tree, node: ast.AST) -> bool:
-    """Whether this is one number of all the samples of a batch."""
-    value = m.values.get(tree.site(node), NOTHING) if isinstance(node, ast.expr) else NOTHING
-    if isinstance(node, ast.Call):
-        return value.measure not in ENTRIES and any(_joins(m, tree, node))
-    return isinstance(node, ast.Name) and value.measure in OF_ALL and not counts_only(value)
+@dataclass
+class _Read:
+    """A function of which the expressions were read."""
+
+    m: Machine
+    tree: Tree
+    scope: ast.AST
+
+    def of_all(self, node: ast.AST, depth: int = 3) -> bool:
+        """Whether this is one number of all the samples of a batch, or what compares such a one."""
+        value = self.value(node) if isinstance(node, ast.expr) else NOTHING
+        if isinstance(node, ast.Call):
+            return value.measure not in ENTRIES and self._joins(node)
+        if not isinstance(node, ast.Name) or counts_only(value):
+            return False
+        return value.measure in OF_ALL or self._is_gate(node, depth)
+
+    def gates(self, node: ast.expr, depth: int = 3) -> bool:
+        """``h.mean() > 0``, also as a number, or by a name."""
+        match node:
+            case ast.Compare():
+                sides = (node.left, *node.comparators)
+                return any(self.of_all(side, depth) for side in sides)
+            case ast.Call(func=ast.Attribute(value=inner, attr=attr)) if attr in CONVERTS:
+                return self.gates(inner, depth)
+            case ast.Call(func=ast.Name("float" | "int" | "bool"), args=[inner]):
+                return self.gates(inner, depth)
+            case ast.Call(func=ast.Attribute(attr="any" | "all")):
+                return self.of_all(node, depth)
+            case ast.BinOp(left=left, right=right):
+                return self.gates(left, depth) or self.gates(right, depth)
+            case ast.UnaryOp(operand=inner):
+                return self.gates(inner, depth)
+        return isinstance(node, ast.Name) and self._is_gate(node, depth)
+
+    def _is_gate(self, node: ast.Name, depth: int) -> bool:
+        made = bound(node.id, self.scope) if depth else []
+        return any(self.gates(one, depth - 1) for one in made)
+
+    def _joins(self, node: ast.Call) -> bool:
+        """Whether what is called, or what it is given, is asked for a number of all."""
+        called = node.func
+        if not isinstance(called, ast.Attribute) or called.attr not in JOINED:
+            return False
+        tensors = [one for one in (called.value, *node.args) if not _is_entry(self, one)]
+        return any(_samples(self.value(tensor)) for tensor in tensors)
+
+    def value(self, node: ast.expr) -> Value:
+        return self.m.values.get(self.tree.site(node), NOTHING)
 
 
-def _joins(m: Machine, tree: Tree, node: ast.Call) -> Iterator[bool]:
-    """Of what is called, and of what it is given, whether that is asked for a number of all."""
-    called = node.func
-    if isinstance(called, ast.Attribute) and called.attr in JOINED:
-        for tensor in (called.value, *node.args):
-            one = _is_entry(m, tree, tensor)
-            yield not one and _samples(m.values.get(tree.site(tensor), NOTHING))
-
-
-def _is_entry(m: Machine, tree: Tree, node: ast.expr) -> bool:
+def _is_entry(read: _Read, node: ast.expr) -> bool:
     """``labels[b]`` in ``for b in range(len(labels))``: of one sample, whichever rank has it."""
     index = node.slice if isinstance(node, ast.Subscript) else None
-    loops = [n for n in tree.ancestors(node) if isinstance(n, ast.For)]
+    loops = [n for n in read.tree.ancestors(node) if isinstance(n, ast.For)]
     over = [n.iter for n in loops if ast.unparse(n.target) == ast.unparse(index or node)]
     if index is None or not over or not isinstance(over[0], ast.Call):
         return False
-    counts = [m.values.get(tree.site(one), NOTHING).measure for one in over[0].args[-1:]]
+    counts = [read.value(one).measure for one in over[0].args[-1:]]
     return ast.unparse(over[0].func) == "range" and counts == [Measure.COUNT]
 
 

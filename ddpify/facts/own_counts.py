@@ -11,7 +11,7 @@ What only training calls do (``if self.training``) is the same on all ranks.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from ddpify.facts.carrying import led_to
 from ddpify.facts.events import Forward
@@ -26,7 +26,8 @@ GROWS = frozenset("append extend add update add_ sub_ mul_ div_".split())
 def counts(m: Machine, forward: Forward) -> bool:
     """Whether what a model gives may depend on how often it, or a part of it, was called."""
     classes = built(whole(forward.model), makers(calls_of(m)))
-    return any(not _is_set_outside(m, info, name) for info in classes for name in _grown(info))
+    grown = {name for info in classes for name in _grown(info) if name}
+    return not all(_is_begun(m, forward, name, classes) for name in grown)
 
 
 def _grown(info: ClassInfo) -> Iterator[str]:
@@ -81,10 +82,14 @@ def _read(node: ast.AST) -> str:
     return _own(node)
 
 
-def _is_set_outside(m: Machine, info: ClassInfo, name: str) -> bool:
-    """Whether other code begins this anew: ``model.state = None`` before a batch."""
-    if not name:
-        return True
-    stored = (access for access in m.events.accesses(name) if access.stored)
-    owners = (a.where.function.owner if a.where.function else None for a in stored)
-    return any(owner is not info for owner in owners)
+def _is_begun(m: Machine, forward: Forward, name: str, classes: Collection[object]) -> bool:
+    """Whether the loop around a call begins this anew: ``model.state = None`` for each batch."""
+    loop = forward.call.where.loop
+    inside = {n for info in classes if isinstance(info, ClassInfo) for n in led_to(info)}
+    for access in m.events.accesses(name) if loop is not None else ():
+        own = access.where.function
+        ours = any(thing.ref in classes for thing in map(whole, access.base.things))
+        around = loop is not None and loop.site in {one.site for one in access.where.loops()}
+        if access.stored and ours and around and (own is None or own.node not in inside):
+            return True
+    return False

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.events import Access
 from ddpify.facts.gradients import behind
 from ddpify.facts.model import Facts
-from ddpify.facts.values import NOTHING, Kind
+from ddpify.facts.roles import whole
+from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
@@ -50,7 +53,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def _replaced(facts: Facts) -> Iterable[Finding]:
     """``net.forward = other``: what is read of a model is the forward of its class."""
     for access in facts.accesses:
-        models = access.base.of(Kind.MODEL, Kind.WRAPPED)
+        models = access.base.of(Kind.MODEL, Kind.WRAPPED) or _classes(facts, access)
         if access.stored and access.attribute in ("forward", "__call__") and models:
             yield Finding(
                 "DDP405",
@@ -60,6 +63,13 @@ def _replaced(facts: Facts) -> Iterable[Finding]:
                 (),
                 "write it as the forward of a class",
             )
+
+
+def _classes(facts: Facts, access: Access) -> list[Thing]:
+    """``Net.forward = other``: the classes of trained models among what this is stored in."""
+    refs = [whole(thing).ref for model in facts.models for thing in model.things]
+    line = {info for ref in refs if isinstance(ref, ClassInfo) for info in ref.mro()}
+    return [thing for thing in access.base.of(Kind.CLASS) if thing.ref in line]
 
 
 def _without_forward(facts: Facts) -> Iterable[Finding]:
