@@ -24,7 +24,6 @@ TOOLBOX = (
     {"source", "site", "facts", "names", "ranks", "settings"}
     | {
         "python.choices",
-        "python.words",
         "python.writers",
     }
     | {f"rules.{name}" for name in ("base", "edits", "examples", "shared")}

@@ -67,9 +67,8 @@ def _is_apart(model: Thing, name: str, around: tuple[FunctionInfo, ...] = ()) ->
     def get_loss(self, out, y):
         return self.loss(out, y) * self.scale
     """
-    info = method_of(model, name)
-    own = _own_name(info, list(ast.walk(info.node))) if info is not None else ""
-    if name == "forward" or info is None or not own or info in around:
+    info = _plain_method(model, name, around)
+    if info is None:
         return False
     accounted: set[ast.AST] = set()
     for node in ast.walk(info.node):
@@ -78,8 +77,7 @@ def _is_apart(model: Thing, name: str, around: tuple[FunctionInfo, ...] = ()) ->
             beside = kept is not None and (_trains_none(kept) or (kept.known and not kept.things))
             if beside or _is_apart(model, node.attr, (*around, info)):
                 accounted.add(node.value)
-    asked = (n for n in ast.walk(info.node) if isinstance(n, ast.Name))
-    return all(n in accounted for n in asked if n.id in {own, *HIDDEN})
+    return _is_all(info, accounted)
 
 
 def goes_through(call: Call) -> bool:
@@ -123,9 +121,8 @@ def _is_at_rest(model: Thing, name: str, around: tuple[FunctionInfo, ...] = ()) 
     def save(self, folder):
         torch.save(self.state_dict(), f"{folder}/{self.name}.pt")
     """
-    info = method_of(model, name)
-    own = _own_name(info, list(ast.walk(info.node))) if info is not None else ""
-    if name == "forward" or info is None or not own or info in around:
+    info = _plain_method(model, name, around)
+    if info is None:
         return False
     accounted: set[ast.AST] = set()
     for node in ast.walk(info.node):
@@ -136,8 +133,22 @@ def _is_at_rest(model: Thing, name: str, around: tuple[FunctionInfo, ...] = ()) 
                 accounted.add(root)
         elif isinstance(node, ast.Attribute) and _is_plain(model, node):
             accounted.add(node.value)
-    asked = (n for n in ast.walk(info.node) if isinstance(n, ast.Name))
-    return all(n in accounted for n in asked if n.id in {own, *HIDDEN})
+    return _is_all(info, accounted)
+
+
+def _plain_method(model: Thing, name: str, around: tuple[FunctionInfo, ...]) -> FunctionInfo | None:
+    """A method but ``forward`` that knows its object by its first argument alone."""
+    info = method_of(model, name) if name != "forward" else None
+    if info is None or info in around or not _own_name(info, list(ast.walk(info.node))):
+        return None
+    return info
+
+
+def _is_all(info: FunctionInfo, accounted: set[ast.AST]) -> bool:
+    """Whether these are all places of a method that name its object, or may ask for it."""
+    nodes = list(ast.walk(info.node))
+    names = {_own_name(info, nodes), *HIDDEN}
+    return all(n in accounted for n in nodes if isinstance(n, ast.Name) and n.id in names)
 
 
 def _root(node: ast.expr) -> ast.expr:

@@ -63,3 +63,10 @@ def test_what_a_bar_counts_itself_is_there_on_rank_0_alone(tmp_path: Path) -> No
     script.write_text(text)
     migrated(script)
     assert "        if is_main_process():\n            epochs.set_desc" in script.read_text()
+
+
+def test_a_text_that_is_stored_in_a_bar_needs_no_bar_on_each_rank(tmp_path: Path) -> None:
+    text = TRAIN.format(steps="tqdm(loader)", shown="        epochs.desc = str(epoch)")
+    script = put({"train.py": text}, tmp_path) / "train.py"
+    migrated(script)
+    assert "epochs = trange(3, disable=not is_main_process())\n" in script.read_text()

@@ -52,8 +52,9 @@ def _asked(facts: Facts, bar: Site) -> tuple[Edit, ...] | None:
 
     One that is switched off counts nothing: ``bar.set_postfix(mean=total / bar.n)``.
     """
-    reads = [a for a in facts.accesses if a.attribute not in KEPT and not a.where.one_rank()]
+    reads = [a for a in facts.accesses if not a.stored and not a.where.one_rank()]
     reads = [a for a in reads if any(t.born == bar for t in a.base.of(Kind.PROGRESS))]
+    reads = [a for a in reads if a.attribute not in KEPT]
     shown = {call.where.statement for call in facts.calls if _shows(call)}
     called = {(call.receiver_site, call.name[1:]) for call in facts.calls}  # `bar.update(1)`
     reads = [a for a in reads if (a.base_site, a.attribute) not in called]

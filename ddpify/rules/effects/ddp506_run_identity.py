@@ -17,7 +17,6 @@ from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.meetings import reads, same_words
-from ddpify.rules.shared.named_files import of_rank0
 from ddpify.rules.shared.outputs import Write, checkpoints, files
 from ddpify.settings import Settings
 from ddpify.site import Site
@@ -47,7 +46,14 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _free_names(facts: Facts) -> Iterable[Finding]:
     """``while os.path.exists(f"run{n}"): n += 1``: rank 0 takes the name that others see taken."""
-    alone = of_rank0(facts)
+    once = {effect.call.site for effect in facts.effects}
+    once |= {call.site for call in facts.calls if call.target in facts.helpers}
+    alone = {
+        call.site
+        for call in facts.calls
+        if call.where.one_rank()  # `open(free_name(), "w")` is rank 0's own affair, too
+        or any(at.within(one) for at in (call.site, *call.where.stack) for one in once)
+    }
     done: set[Site] = set()
     for bind in facts.binds:
         own = bind.where.function  # what its callers asked is of names of theirs

@@ -68,8 +68,9 @@ def _replaced(facts: Facts) -> Iterable[Finding]:
 def _classes(facts: Facts, access: Access) -> list[Thing]:
     """``Net.forward = other``: the classes of trained models among what this is stored in."""
     refs = [whole(thing).ref for model in facts.models for thing in model.things]
-    line = {info for ref in refs if isinstance(ref, ClassInfo) for info in ref.mro()}
-    return [thing for thing in access.base.of(Kind.CLASS) if thing.ref in line]
+    line = {info.site for ref in refs if isinstance(ref, ClassInfo) for info in ref.mro()}
+    classes = access.base.of(Kind.CLASS)
+    return [t for t in classes if isinstance(t.ref, ClassInfo) and t.ref.site in line]
 
 
 def _without_forward(facts: Facts) -> Iterable[Finding]:

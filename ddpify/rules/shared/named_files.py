@@ -40,18 +40,6 @@ def read_files(facts: Facts) -> Iterator[Named]:
             yield call, path
 
 
-def of_rank0(facts: Facts) -> set[Site]:
-    """The calls that rank 0 alone makes, in what it writes and in helpers that only write."""
-    once = {effect.call.site for effect in facts.effects}
-    once |= {call.site for call in facts.calls if call.target in facts.helpers}
-    return {
-        call.site
-        for call in facts.calls
-        if call.where.one_rank()  # `open(free_name(), "w")` is rank 0's own affair, too
-        or any(at.within(one) for at in (call.site, *call.where.stack) for one in once)
-    }
-
-
 def named_alike(facts: Facts, write: Named, read: Named) -> bool:
     """Whether one function names the path in the same way for both, or both say the same text."""
     together = write[0].where.function is read[0].where.function
