@@ -182,22 +182,26 @@ def _as_migrated(
         rest = sharding.shardable(readings.of(dealing), rest)
     shared_out |= rest
     migrated = replace(migrated, sharded=sharded | shared_out, dealt=dealt | rest)
-    final, agreed, held = _agreed(readings, migrated)
-    target = readings.of(final)
-    replicated = sharding.left_whole(trial, (wanted - shared_out) | set(again), target.spared)
-    facts = gather(readings.project, target, models, status)
-    facts, held = _in_steps(readings, final, facts, held)
+    facts = _with_agreements(readings, migrated, models, status, terms)
+    left = (wanted - shared_out) | set(again)
+    replicated = sharding.left_whole(trial, left, facts.spared)
     facts = replace(facts, unwraps=unwraps, replicated=replicated, shares=of_all, whole=whole)
-    facts = replace(
-        facts,
-        again=again,
-        summed=wrapped.summed,
-        pooled=pool,
-        sized=sizes,
-        kept=tuple(held.items()),
-    )
-    shapes = whole_shapes(bare)
-    return with_escapes(replace(facts, whole_shapes=shapes, agreements=(*terms, *agreed)))
+    facts = replace(facts, again=again, summed=wrapped.summed, pooled=pool, sized=sizes)
+    return with_escapes(replace(facts, whole_shapes=whole_shapes(bare)))
+
+
+def _with_agreements(
+    readings: _Readings,
+    migrated: Target,
+    models: tuple[Model, ...],
+    status: Status,
+    terms: tuple[Agreement, ...],
+) -> Facts:
+    """The facts of the last reading, in which ranks have agreed on numbers of their own."""
+    final, agreed, held = _agreed(readings, migrated)
+    facts = gather(readings.project, readings.of(final), models, status)
+    facts, held = _in_steps(readings, final, facts, held)
+    return replace(facts, kept=tuple(held.items()), agreements=(*terms, *agreed))
 
 
 def _in_steps(
