@@ -9,6 +9,7 @@ if torch.sum(hits) > 0:     # hits = torch.sum(overlap.eq(best), 2)
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 ASKS = frozenset({"any", "sum", "count_nonzero"})
 COMPARES = frozenset("eq ne lt gt le ge isnan isinf isfinite isclose bool logical_not".split())
@@ -80,15 +81,21 @@ def _compares(node: ast.expr, scope: ast.AST, functions: frozenset[str], depth: 
     return False
 
 
-def bound(name: str, scope: ast.AST) -> list[ast.expr]:
-    """What assignments in a function bind a name to."""
-    assigned = (n for n in ast.walk(scope) if isinstance(n, ast.Assign))
-    return [n.value for n in assigned if any(ast.unparse(t) == name for t in n.targets)]
+def bindings(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
+    """What assignments bind each name to."""
+    made: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    made.setdefault(target.id, []).append(node.value)
+    return made
 
 
 def _bound_alone(name: str, scope: ast.AST) -> list[ast.expr]:
     """The same; nothing where it may be something else, too."""
-    made, nodes = bound(name, scope), list(ast.walk(scope))
+    nodes = list(ast.walk(scope))
+    made = bindings(nodes).get(name, [])
     named = (n for n in nodes if isinstance(n, ast.Name) and n.id == name)
     stored = sum(isinstance(n.ctx, ast.Store) for n in named)
     given = any(isinstance(n, ast.arg) and n.arg == name for n in nodes)

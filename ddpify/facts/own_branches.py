@@ -14,10 +14,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from ddpify.facts.counts import counts_only
 from ddpify.facts.joining import flat_measure
-from ddpify.facts.masks import bound, stores_where
+from ddpify.facts.masks import bindings, stores_where
 from ddpify.facts.measures import ENTRIES
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import FunctionInfo
@@ -109,8 +110,13 @@ class _Read:
         return isinstance(node, ast.Name) and self._is_gate(node, depth)
 
     def _is_gate(self, node: ast.Name, depth: int) -> bool:
-        made = bound(node.id, self.scope) if depth else []
+        made = self.made.get(node.id, []) if depth else []
         return any(self.gates(one, depth - 1) for one in made)
+
+    @cached_property
+    def made(self) -> dict[str, list[ast.expr]]:
+        """What each name of this function is bound to."""
+        return bindings(self.tree.nodes(self.scope))
 
     def _joins(self, node: ast.Call) -> bool:
         """Whether what is called, or what it is given, is asked for a number of all."""
