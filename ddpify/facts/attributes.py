@@ -18,10 +18,11 @@ from ddpify.facts import (
     special,
     through,
 )
-from ddpify.facts.details import AnyAttribute, loader_arguments
+from ddpify.facts.details import AnyAttribute, SharesBatches, loader_arguments
 from ddpify.facts.events import Access
 from ddpify.facts.gradients import without_graph
 from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.library_classes import makes_its_own
 from ddpify.facts.locality import is_shared_out
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, FunctionInfo
@@ -110,8 +111,7 @@ def _known_attribute(
         return thing.inner
     if thing.kind is Kind.LOADER and name == "dataset":
         return loader_arguments(thing).dataset or NOTHING
-    trains = thing.born in m.trained  # others that are shared out keep their batch size
-    if trains and thing.kind is Kind.LOADER and name == "batch_size" and is_shared_out(m, thing):
+    if thing.kind is Kind.LOADER and name == "batch_size" and _says_share(m, thing):
         return _share_of_batch(m, f, thing)
     if thing.kind is Kind.LOADER and name in ("sampler", "batch_sampler"):
         given = loader_arguments(thing)
@@ -129,6 +129,12 @@ def _known_attribute(
     if thing.kind is Kind.FORWARD or thing.kind is Kind.BATCH:
         return _plain_attribute(base, name)
     return Value((), flat_deps(one(thing)) | base.deps, _attribute_measure(base, name))
+
+
+def _says_share(m: Machine, loader: Thing) -> bool:
+    """Whether its batch size is a share: not where only its batches are, nor in evaluation."""
+    of_all = makes_its_own(loader) or loader.detail(SharesBatches) is not None
+    return loader.born in m.trained and is_shared_out(m, loader) and not of_all
 
 
 def _share_of_batch(m: Machine, f: Frame, loader: Thing) -> Value:

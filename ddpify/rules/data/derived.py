@@ -71,8 +71,9 @@ def share(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit,
         why = "the same loader is evaluated, too"
     if not why and any(orders.taken_apart(facts, c, loader) for c in facts.named("builtins.iter")):
         why = "a pass over it is begun by `iter`, perhaps on one rank alone"
-    if not why and any(_asks(facts, thing) for thing in loader.things):
-        why = "its `batch_sampler` is asked for"
+    asked = ("batch_sampler",) if is_derived(loader) else ("batch_sampler", "batch_size")
+    if not why and (asks := _asked(facts, loader, asked)):
+        why = f"its `{asks}` is asked for"
     why = why or orders.unfollowed(facts, loader)
     trained = {thing for loop in facts.training for thing in loop.loaders}
     mine = [thing for thing in loader.things if thing in trained]
@@ -137,9 +138,10 @@ def _other_batches(loader: Thing) -> str:
     return ""
 
 
-def _asks(facts: Facts, loader: Thing) -> bool:
-    asked = (a for a in facts.accesses if a.attribute == "batch_sampler")
-    return any(loader in access.base.things for access in asked)
+def _asked(facts: Facts, loader: Loader, names: tuple[str, ...]) -> str:
+    """Which of these attributes the program asks it for; of the size it was read as a share."""
+    asked = [a for a in facts.accesses if a.attribute in names]
+    return next((a.attribute for a in asked if set(loader.things) & set(a.base.things)), "")
 
 
 def _place(facts: Facts, loader: Thing, trained: set[Thing]) -> Site | None:
