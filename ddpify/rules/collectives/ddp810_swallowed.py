@@ -9,7 +9,6 @@ from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
-from ddpify.rules.examples import changed
 from ddpify.rules.examples.gradients import trained
 
 
@@ -38,11 +37,10 @@ def _finding(call: RankCall, handler: Handler) -> Finding:
 
 def _is_repeated(call: RankCall, tried: Attempt) -> bool:
     """Whether a loop around the ``try`` goes on with the next round."""
-    outside = [one for one in call.way if not one.site.within(tried.body)]
-    inside = next((one for one in call.way if one.site.within(tried.body)), None)
-    return inside is not None and any(
-        tried.site.within(loop.site) or any(loop in one.loops for one in outside)
-        for loop in inside.loops
+    depth = next((n for n, one in enumerate(call.way) if one.site.within(tried.body)), None)
+    return depth is not None and any(
+        tried.site.within(loop.site) or any(loop in one.loops for one in call.way[:depth])
+        for loop in call.way[depth].loops
     )
 
 
@@ -83,13 +81,25 @@ RULE = Rule(
         ),
     ),
     good=(
-        changed(  # nothing is repeated
-            trained(),
-            (
-                '__main__":\n    main()\n',
-                '__main__":\n    try:\n        main()\n    except RuntimeError as error:\n'
-                "        print(dist.get_rank(), error)\n",
-            ),
+        trained(  # nothing is repeated, wherever the ranks meet
+            setup="""
+            model = DDP(nn.Linear(16, 4))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            try:
+                for x, y in loader:
+                    optimizer.zero_grad()
+                    F.cross_entropy(model(x), y).backward()
+                    optimizer.step()
+                    average(model)
+            except RuntimeError as error:
+                print(dist.get_rank(), error)
+            """,
+            top="""
+
+            def average(model):
+                for p in model.parameters():
+                    dist.all_reduce(p.data, op=dist.ReduceOp.AVG)
+            """,
         ),
         trained(loop="""
             for x, y in loader:

@@ -7,6 +7,8 @@ for x, y in loader:
         if get_world_size() > 1:
             raise                           # the others wait for it
         print("skipped", error)
+
+A handler around the whole training is one, too: a rank that leaves it ends, and the others wait.
 """
 
 from __future__ import annotations
@@ -51,17 +53,16 @@ def swallowed(facts: Facts, meetings: Iterable[tuple[Where, Site]]) -> Iterable[
 
 
 def _tried(facts: Facts, where: Where, meeting: Site) -> Iterator[tuple[ast.Try, Tree]]:
-    """The ``try`` statements around a place, each in a loop that goes on after it."""
+    """The ``try`` statements around a place in a loop: around a step, or all of the training."""
     path = (*where.stack, meeting)
-    loops = [loop.site for loop in where.loops()]
-    for depth, site in enumerate(path):
+    if not where.loops():
+        return
+    for site in path:
         tree = facts.tree(site)
         below = tree.statement(site)
         for above in tree.ancestors(below) if below is not None else ():
             if isinstance(above, FUNCTIONS):
                 break
             if isinstance(above, ast.Try) and below in above.body:
-                outer = (*path[:depth], tree.site(above))
-                if any(one.within(loop) for one in outer for loop in loops):
-                    yield above, tree
+                yield above, tree
             below = above if isinstance(above, ast.stmt) else below
