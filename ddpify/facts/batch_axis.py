@@ -198,9 +198,10 @@ def entry(m: Machine, f: Frame, value: Value, index: ast.expr, given: Value) -> 
     """``steps[t]``, ``steps[:, :, 0]`` where the samples lie behind the first axis; else None."""
     if value.axis <= 0 or value.measure not in measures.ENTRIES or value.things:
         return None
-    if filling(value) and not f.no_grad:  # how many there are depends on a rank's own samples
-        return computed(value, given, measure=Measure.MIXED)
     parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    counted = any(not isinstance(part, (ast.Slice, ast.Constant)) for part in parts)
+    if counted and filling(value) and not f.no_grad:  # as many as a rank's own longest sample
+        return computed(value, given, measure=Measure.MIXED)
     axis, here = value.axis, 0
     for part in parts:
         if isinstance(part, ast.Slice):

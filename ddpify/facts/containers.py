@@ -10,11 +10,21 @@ import ast
 from typing import Final
 
 from ddpify.facts import torchtext
-from ddpify.facts.details import FirstEntry
+from ddpify.facts.details import Collated, FirstEntry
 from ddpify.facts.joining import flat_deps, is_zero, join, parts_of
 from ddpify.facts.rows import OUTPUTS, SEVERAL
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import MORE, NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.facts.values import (
+    MORE,
+    NOTHING,
+    UNKNOWN_AXIS,
+    Kind,
+    Measure,
+    Thing,
+    Value,
+    constant,
+    one,
+)
 from ddpify.source import Site
 
 LISTS: Final = (Kind.TUPLE, Kind.ITERATOR)
@@ -65,7 +75,8 @@ def item_of(thing: Thing, index: Value) -> Value | None:
     if thing.keys is not None:
         return join(*thing.keys.values())
     if thing.kind is Kind.BATCH:
-        return Value((), frozenset({thing}), Measure.SAMPLES, rows=True)
+        axis = collated_axis(thing, index)
+        return Value((), frozenset({thing}), Measure.SAMPLES, rows=True, axis=axis)
     if thing.kind is Kind.CHECKPOINT:
         return Value((), frozenset({thing}))
     if thing.kind is Kind.ITERATOR and thing.inner is not None:
@@ -75,6 +86,20 @@ def item_of(thing: Thing, index: Value) -> Value | None:
         return thing.inner
     split = torchtext.one_of_several(thing)
     return one(split) if split is not None else None
+
+
+def collated_axis(batch: Thing, index: Value) -> int:
+    """Along which axis the samples lie in a part of a batch, as all of its loaders put it."""
+    loaders = batch.inner.things if batch.inner is not None else ()
+    told = [t.detail(Collated) for t in loaders]
+    found = {_entry(one.axes, index) if one is not None else 0 for one in told}
+    return found.pop() if len(found) == 1 else UNKNOWN_AXIS if found else 0
+
+
+def _entry(axes: tuple[int, ...], index: Value) -> int:
+    if isinstance(index.const, int) and -len(axes) <= index.const < len(axes):
+        return axes[index.const]
+    return UNKNOWN_AXIS if any(axes) else 0
 
 
 def _slot(key: object) -> object:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import matrices, measures, rows
-from ddpify.facts.details import CountMean, FirstEntry, Tally
+from ddpify.facts.details import Collated, CountMean, Divided, FirstEntry, Tally
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.protocol import Machine
@@ -56,12 +56,24 @@ def length(m: Machine, f: Frame, value: Value, axis: Value, site: Site) -> Value
     """How many entries along an axis: that of the batch, or one that is alike on all ranks."""
     if value.axis == UNKNOWN_AXIS:
         return without_gradient(computed(value, measure=Measure.MIXED))
-    return size(m, f, value, site) if axis.known and axis.const == value.axis else NOTHING
+    if axis.known and axis.const == value.axis:
+        return size(m, f, value, site)
+    features = axis.const not in (0, 1) and value.dep(Kind.FORWARD)
+    return NOTHING if features else _longest(m, f, value, site)
+
+
+def _longest(m: Machine, f: Frame, value: Value, site: Site) -> Value:
+    """A length that a ``collate_fn`` has filled a rank's share of a batch up to, if it has."""
+    loaders = (t for b in value.dep(Kind.BATCH) if b.inner is not None for t in b.inner.things)
+    filled = (t for t in loaders if t.detail(Collated) is not None)
+    if all(t.detail(Divided) is not None for t in filled):
+        return NOTHING
+    return Value((), frozenset({m.make(Kind.LENGTH, f, site)}))
 
 
 def shape(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     """``x.size()``: how many samples, and what is the same for all of them."""
-    whole = Thing(Kind.ITERATOR, site, inner=NOTHING)
+    whole = Thing(Kind.ITERATOR, site, inner=length(m, f, value, constant(1 - value.axis), site))
     whole.describe(FirstEntry(length(m, f, value, constant(0), site)))
     made = Value((whole,), flat_deps(value), value.measure, rows=rows.has_rows(value))
     return made.but(axis=value.axis)
@@ -141,12 +153,25 @@ def arithmetic(m: Machine, f: Frame, node: ast.BinOp, left: Value, right: Value)
         product = matrices.product(m, matrices.OPERATOR, left, right, m.site(f, node.right))
         if product is not None:
             return product
-    value = computed(left, right, measure=measures.binary(node.op, left, right))
+    measure = measures.binary(node.op, left, right)
+    if any(_by_length(node.op, one, other) for one, other in ((left, right), (right, left))):
+        measure = Measure.MIXED
+    value = computed(left, right, measure=measure)
     if isinstance(node.op, ast.Div):
         return quotient(m, f, value, m.site(f, node), right, m.site(f, node.right))
     if isinstance(node.op, ast.Add) and _whole(left) and _whole(right):
         return tally(m, f, value, m.site(f, node))
     return value
+
+
+def _by_length(op: ast.operator, value: Value, number: Value) -> bool:
+    """Whether what is made of samples is scaled by a length that another rank may not have."""
+    if number.measure is not Measure.UNIFORM or not number.dep(Kind.LENGTH):
+        return False
+    if value.measure in measures.ENTRIES:
+        return isinstance(op, (ast.Div, ast.FloorDiv))
+    scales = isinstance(op, (ast.Mult, ast.Div, ast.FloorDiv))
+    return scales and value.measure is not Measure.UNIFORM
 
 
 def forms(tally: Thing) -> list[Thing]:

@@ -117,6 +117,13 @@ class Divided(Detail):
     """A loader stands for batches that every rank makes, and takes its share of."""
 
 
+@dataclass(frozen=True, eq=False)
+class Collated(Detail):
+    """Along which axis the samples lie in each part of a loader's batches; along the first else."""
+
+    axes: tuple[int, ...]
+
+
 class SharesBatches(Detail):
     """A loader gives each rank its part of every batch: it was given to ``share_batches``."""
 

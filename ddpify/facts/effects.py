@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from ddpify.facts.details import call_that_made
 from ddpify.facts.events import Call
-from ddpify.facts.values import Kind
+from ddpify.facts.values import Kind, Value
 from ddpify.python import words, writers
 
 
@@ -84,7 +85,16 @@ def _by_method(call: Call) -> EffectKind | None:
         return EffectKind.DIRECTORY
     if name == "write" and call.receiver is not None and call.receiver.of(Kind.PROGRESS):
         return EffectKind.CONSOLE  # `bar.write(line)`: above the bar, which stays
+    if name in words.PRINTS and call.receiver is not None and _are_printers(call.receiver):
+        return EffectKind.CONSOLE
     return EffectKind.FILE if name in FILE_METHODS or _saves(call) else None
+
+
+def _are_printers(value: Value) -> bool:
+    """``pprint.PrettyPrinter()``, ``rich.console.Console()``: what prints to the console."""
+    made = [call_that_made(thing) for thing in value.things if thing.name in words.PRINTERS]
+    plain = all(one is not None and {"stream", "file"}.isdisjoint(one.kwargs) for one in made)
+    return bool(made) and len(made) == len(value.things) and plain
 
 
 def _saves(call: Call) -> bool:

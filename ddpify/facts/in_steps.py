@@ -23,6 +23,8 @@ from ddpify.source import Site
 
 # What is made of its parts: no choice, no comprehension.
 _COMPUTED = (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Call)
+_MODULES = frozenset({"math", "np", "numpy", "statistics"})
+_FUNCTIONS = frozenset("abs dict float int len list max min round sorted str sum tuple".split())
 _Name = tuple[Tree, ast.AST, str]  # as it is written in a scope
 
 
@@ -122,6 +124,10 @@ class _Trace:
         if _is_number(tree, node, value) and (how := _how(value)):
             self.found[tree.site(node)] = how
             return True
+        if isinstance(node, (ast.Call, ast.Subscript)) and value.dep(Kind.LENGTH):
+            return False
+        if isinstance(node, ast.Call) and not _is_of_numbers(node):
+            return False  # `net(torch.randn(x.size(0), 8))`: no number that is asked for
         if isinstance(node, (ast.Name, ast.Attribute)):
             self._wanted(tree, node)
             return not value.things
@@ -155,6 +161,12 @@ def _is_converted(node: ast.expr) -> bool:
     """``float(loss)``."""
     called = node.func if isinstance(node, ast.Call) else None
     return isinstance(called, ast.Name) and called.id in ("float", "int")
+
+
+def _is_of_numbers(call: ast.Call) -> bool:
+    """``round(total, 3)``, ``math.exp(mean)``, ``np.mean(losses)``."""
+    module, _, name = ast.unparse(call.func).rpartition(".")
+    return module in _MODULES or (not module and name in _FUNCTIONS)
 
 
 def _named(node: ast.AST) -> Iterator[ast.expr]:

@@ -33,6 +33,11 @@ def filling(value: Value) -> tuple[FunctionInfo, ...]:
     return tuple(dict.fromkeys(info for info in found if _pads(info)))
 
 
+def pads(loader: Thing) -> bool:
+    """Whether what puts a loader's samples together fills them up."""
+    return any(map(_pads, _collates(loader)))
+
+
 def is_filled(m: Machine, call: Call) -> bool:
     """Whether the targets of a criterion may be filled up: not ``labels`` beside filled texts."""
     functions = filling(call.arg(1, "target") or NOTHING)

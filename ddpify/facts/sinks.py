@@ -200,6 +200,8 @@ def _ratio(node: ast.expr) -> bool:
 
 def depends(value: Value, m: Sharded) -> bool:
     """Whether a value, or what it holds, comes from a sharded loader's batches."""
+    if value.dep(Kind.LENGTH):
+        return True
     if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
         return False
     return flat_measure(value) is not Measure.UNIFORM and _of_one(value, m)

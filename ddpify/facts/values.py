@@ -55,6 +55,7 @@ class Kind(Enum):
     FILES = "what a file system answers"
     INDEX = "loop index"
     WORLD = "world size"
+    LENGTH = "length of the longest of a rank's samples"
     TALLY = "count that differs between ranks"
     RATIO = "mean over such a count"
     UNREAD = "what unread code made of samples"

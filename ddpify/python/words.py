@@ -95,6 +95,9 @@ CONSOLE: Final = frozenset({WARNS}) | frozenset(
     builtins.input tqdm.tqdm.write tqdm.auto.tqdm.write tqdm.write torchsummary.summary
     torchinfo.summary click.echo rich.print""".split()
 )
+# Objects that print, and how: unless they are given a stream of their own.
+PRINTERS: Final = frozenset({"pprint.PrettyPrinter", "rich.console.Console", "rich.get_console"})
+PRINTS: Final = frozenset({"pprint", "print", "log", "rule"})
 DIRECTORIES: Final = frozenset("os.mkdir os.makedirs os.removedirs os.rmdir".split())
 TRACKED: Final = frozenset(
     """wandb.log wandb.save wandb.watch wandb.finish wandb.config.update wandb.run.log
