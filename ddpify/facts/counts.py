@@ -14,6 +14,7 @@ from ddpify.facts import matrices, measures, rows
 from ddpify.facts.details import Collated, CountMean, Divided, FirstEntry, Tally
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
+from ddpify.facts.locality import is_shared_out
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, UNKNOWN_AXIS, Kind, Measure, Thing, Value, constant
@@ -65,7 +66,7 @@ def length(m: Machine, f: Frame, value: Value, axis: Value, site: Site) -> Value
 def _longest(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     """A length that a ``collate_fn`` has filled a rank's share of a batch up to, if it has."""
     loaders = (t for b in value.dep(Kind.BATCH) if b.inner is not None for t in b.inner.things)
-    filled = (t for t in loaders if t.detail(Collated) is not None)
+    filled = (t for t in loaders if t.detail(Collated) is not None and is_shared_out(m, t))
     if all(t.detail(Divided) is not None for t in filled):
         return NOTHING
     return Value((), frozenset({m.make(Kind.LENGTH, f, site)}))

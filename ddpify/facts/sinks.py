@@ -200,7 +200,7 @@ def _ratio(node: ast.expr) -> bool:
 
 def depends(value: Value, m: Sharded) -> bool:
     """Whether a value, or what it holds, comes from a sharded loader's batches."""
-    if value.dep(Kind.LENGTH):
+    if value.measure is Measure.UNIFORM and value.dep(Kind.LENGTH):
         return True
     if value.measure is Measure.UNIFORM and not value.of(Kind.TUPLE, Kind.DICT):
         return False
