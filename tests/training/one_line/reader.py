@@ -33,6 +33,7 @@ TABLES = {  # whose lines are written otherwise, and where
     ),
     "text_program.txt": ("text.txt",),
     "series_program.txt": ("series.txt",),
+    "gan_program.txt": ("gan.txt",),
 }
 
 
