@@ -9,10 +9,15 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
 from ddpify.rules.gradients.accumulation import accumulations
+from ddpify.rules.gradients.micro_batches import saves_messages
 from ddpify.rules.gradients.rounds import is_the_same_in_all
 from ddpify.settings import Settings
 from ddpify.source import Site
 
+_ADVICE = (
+    "put forward and backward of the micro-batches that do not step under"
+    " `with gradient_sync(model, sync=<the step's condition>):`"
+)
 SKIPS = (".no_sync", "ddpify.runtime.gradient_sync", ".set_requires_gradient_sync")
 
 
@@ -27,9 +32,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 loop.backward.site,
                 "gradients are accumulated, and every micro-batch is all-reduced: right but slower",
                 Severity.NOTE,
-                (),
-                "put forward and backward of the micro-batches that do not step under"
-                " `with gradient_sync(model, sync=<the step's condition>):`",
+                fix := saves_messages(facts, loop),
+                "" if fix else _ADVICE,
             )
 
 

@@ -30,6 +30,7 @@ TABLES = {  # whose lines are written otherwise, and where
         "data.txt",
         "shown.txt",
         "batches.txt",
+        "windows.txt",
     ),
     "text_program.txt": ("text.txt",),
     "series_program.txt": ("series.txt",),
