@@ -16,11 +16,11 @@ from tests.training.one_line.reader import variants
 
 pytestmark = pytest.mark.training
 WRAP = "    model = wrap_model(model)\n"
-COUNTED = """    from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+COUNTED = """    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
     reduced, stepped = [], []
     def count(group, bucket):
         reduced.append(bucket.index())
-        return allreduce_hook(group, bucket)
+        return default_hooks.allreduce_hook(group, bucket)
     model.register_comm_hook(None, count)
     from torch.optim.optimizer import register_optimizer_step_post_hook
     register_optimizer_step_post_hook(lambda *a: stepped.append(1))

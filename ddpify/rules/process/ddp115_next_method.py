@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.facts.locality import loaders_in
@@ -20,16 +19,14 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         passes = call.receiver if call.name == ".next" and not call.args else None
         if passes is None or not passes.of(Kind.ITERATOR) or not loaders_in(passes):
             continue
-        tree = facts.tree(call.site)
-        node = tree.expression(call.site)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            code = f"{facts.text(tree.site(node.func.value))}.__next__"
+        if call.receiver_site is not None:
+            code = f"{facts.text(call.receiver_site)}.__next__()"
             yield Finding(
                 "DDP115",
                 call.site,
                 "iterators of a DataLoader have no method `next` since torch 1.13",
                 Severity.ERROR,
-                (edit(facts, How.REPLACE, tree.site(node.func), code),),
+                (edit(facts, How.REPLACE, call.site, code),),
             )
 
 
