@@ -23,7 +23,12 @@ from ddpify.source import Site
 
 # What is made of its parts: no choice, no comprehension.
 _COMPUTED = (ast.BinOp, ast.UnaryOp, ast.Tuple, ast.List, ast.Dict, ast.Call)
-_MODULES = frozenset({"math", "np", "numpy", "statistics"})
+_MODULES = frozenset({"math", "statistics"})
+_ARRAYS = frozenset({"np", "numpy", "torch"})
+_OF_ARRAYS = frozenset(
+    """abs array as_tensor asarray average exp log max mean median min round sqrt std sum
+    tensor""".split()
+)
 _FUNCTIONS = frozenset("abs dict float int len list max min round sorted str sum tuple".split())
 _Name = tuple[Tree, ast.AST, str]  # as it is written in a scope
 
@@ -166,7 +171,8 @@ def _is_converted(node: ast.expr) -> bool:
 def _is_of_numbers(call: ast.Call) -> bool:
     """``round(total, 3)``, ``math.exp(mean)``, ``np.mean(losses)``."""
     module, _, name = ast.unparse(call.func).rpartition(".")
-    return module in _MODULES or (not module and name in _FUNCTIONS)
+    known = _FUNCTIONS if not module else _OF_ARRAYS if module in _ARRAYS else frozenset()
+    return module in _MODULES or name in known
 
 
 def _named(node: ast.AST) -> Iterator[ast.expr]:
