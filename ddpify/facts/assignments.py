@@ -30,7 +30,7 @@ def assign(
     if isinstance(target, ast.Starred):
         assign(m, f, target.value, value)
         return
-    if isinstance(source, ast.Constant) and _is_setting(f, target, source):
+    if isinstance(source, ast.Constant) and _is_setting(m, f, target, source):
         value = value.but(setting=True)
     value = value if _starts(m, f, target, value) else conditioned(value, f.guards)
     site = m.site(f, target)
@@ -46,13 +46,16 @@ def assign(
     m.record(Bind(m.tick(), written(target), value, m.where(f), site, value_site))
 
 
-def _is_setting(f: Frame, target: ast.expr, source: ast.Constant) -> bool:
+def _is_setting(m: Machine, f: Frame, target: ast.expr, source: ast.Constant) -> bool:
     """``DEBUG = False`` or ``config.DEBUG = False`` in a module or a class, ``self.debug = False``
-    in ``__init__``; what is None there is made late."""
+    in ``__init__``; what is None there is made late. In a function what is bound once, always."""
     if isinstance(target, ast.Attribute):
         made = f.function is None or f.function.name == "__init__"
         return made and source.value is not None
-    return isinstance(target, ast.Name) and f.function is None
+    if not isinstance(target, ast.Name) or f.function is None:
+        return isinstance(target, ast.Name)
+    always = f.loop is None and not f.guards and isinstance(source.value, bool)
+    return always and m.tree(f.module.source.path).is_bound_once(target)
 
 
 def _starts(m: Machine, f: Frame, target: ast.expr, value: Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import takewhile
@@ -48,6 +49,16 @@ class Tree:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
                 found.setdefault(node.attr, []).append(node)
         return found
+
+    @cached_property
+    def _stores(self) -> Counter[tuple[ast.AST, str]]:
+        """How often each name is bound, by its function."""
+        names = (n for n in self.nodes() if isinstance(n, ast.Name))
+        return Counter((self.function(n), n.id) for n in names if not isinstance(n.ctx, ast.Load))
+
+    def is_bound_once(self, name: ast.Name) -> bool:
+        """Whether a function binds a name nowhere else."""
+        return self._stores[self.function(name), name.id] == 1
 
     @cached_property
     def texts(self) -> frozenset[str]:

@@ -206,10 +206,11 @@ def _name_of(frame: Frame, loader: Thing, trained: tuple[Thing, ...]) -> str | N
 
     It may stand for any of those ``trained`` in the loop, where a branch chose one.
     """
+    known = {**frame.module.globals, **frame.env}
     for name, value in (*frame.env.items(), *frame.module.globals.items()):
         if _is(value, loader, trained):
             return name
-    for name, value in frame.env.items():
+    for name, value in known.items():
         for thing in value.of(Kind.INSTANCE, Kind.DICT):
             held = _held_as(thing, loader, trained, 2)
             if held is not None:
