@@ -1,4 +1,4 @@
-"""``debug = False`` at the top of a function is a setting: both branches of ``if debug:`` are read."""
+"""``debug = False`` at the top of a function is a setting: of ``if debug:`` both ways are read."""
 
 from __future__ import annotations
 

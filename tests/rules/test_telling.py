@@ -11,7 +11,11 @@ PROGRAM = """import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-loaders = {"train": DataLoader(TensorDataset(torch.randn(64, 4)), batch_size=8, shuffle=True)}
+data = TensorDataset(torch.randn(64, 4))
+loaders = {
+    "train": DataLoader(data, batch_size=8, shuffle=True),
+    "test": DataLoader(data, batch_size=8),
+}
 net = nn.Linear(4, 1)
 
 
