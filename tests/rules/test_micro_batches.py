@@ -23,7 +23,10 @@ ALONE = {
     "w_flag": "last",
 }
 # A counter that goes on before it is asked, gradients that are looked at, steps elsewhere.
-EACH = ("w_counter", "w_counter_reset", "w_clip_each", "w_leftover_step", "w_function")
+EACH = (
+    *("w_counter", "w_counter_reset", "w_clip_each", "w_clip_by_name", "w_clip_in_function"),
+    *("w_leftover_step", "w_function", "w_norm_after"),
+)
 
 
 def _migrated(name: str, folder: Path) -> str:
