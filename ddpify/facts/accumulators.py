@@ -72,7 +72,7 @@ def _over_batches(
     bound = [
         n
         for n in _bound_in(m, f, loop)
-        if n not in known | done and later.read_after(m, f, node, n)
+        if n not in known | done and later.read_after(m.trees, f, node, n)
     ]
     for name, measure in (*left, *((name, None) for name in bound)):
         alone = "." in name or not _aliased(f, tree, node, name)
@@ -151,7 +151,7 @@ def _names(m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: s
         if value is None or name in done or not is_local(m, value):
             continue
         adds, aliased = accumulates(tree, node, name), _aliased(f, tree, node, name)
-        if later.read_after(m, f, node, name) or (adds and aliased):
+        if later.read_after(m.trees, f, node, name) or (adds and aliased):
             found.append((name, value.measure if adds and not aliased else Measure.MIXED))
     return found
 

@@ -66,7 +66,7 @@ def gather(project: Project, target: Machine, models: tuple[Model, ...], status:
             values=target.values,
             sharded=target.sharded,
             spared=target.spared,
-            trees={path: target.tree(path) for path in target.modules},
+            trees=target.trees,
             bypasses=bypasses(calls),
             counted=frozenset(t.born for t in sharding.counted(target)),
             phases=phases(target, training),

@@ -13,7 +13,7 @@ from ddpify.facts.constructed import OwnPart, method, own, parts_of_class, store
 from ddpify.facts.events import Forward
 from ddpify.facts.gradients import behind
 from ddpify.facts.joining import flat_deps
-from ddpify.facts.norms import built, makers
+from ddpify.facts.norms import built, by_class
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.through import AT_REST
@@ -102,7 +102,7 @@ def _drops_output(m: Machine, forward: Forward) -> bool:
 
 def classes(m: Machine, things: tuple[Thing, ...]) -> list[ClassInfo]:
     """The classes of the project that a model and its parts are of."""
-    made = makers(roles.calls_of(m))
+    made = by_class(roles.calls_of(m))
     found = {info: part for thing in things for info, part in built(thing, made).items()}
     return [i for i, part in found.items() if part.ref is i and part.kind is Kind.MODEL]
 

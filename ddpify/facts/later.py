@@ -1,4 +1,4 @@
-"""What is read of a value after a loop: of a variable in its function, of an attribute anywhere.
+"""What is read of a value after a loop or block: of a variable in its function, of an attribute anywhere.
 
 An attribute of ``self`` that nothing in the project reads but the loop that binds it is as good as
 a local. What could read it unseen (``__dict__``, ``getattr`` with a name that is made, ``self``
@@ -8,32 +8,31 @@ handed on, a base class or a decorator of a library) makes it one that is read.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
-from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.tree import Tree, written
 
 
-def read_after(m: Machine, f: Frame, node: ast.stmt, name: str) -> bool:
-    """Whether what a loop leaves in a name, or in ``self.x``, is read after it."""
-    tree = m.tree(f.module.source.path)
+def read_after(trees: Mapping[str, Tree], f: Frame, node: ast.stmt, name: str) -> bool:
+    """Whether what a loop or block leaves in a name, or in ``self.x``, is read after it."""
+    tree = trees[f.module.source.path]
     own, _, attribute = name.partition(".")
     if f.self_thing is None or own != next(iter(f.parameters), "") or not attribute.isidentifier():
         return tree.read_after(node, name)
     kind = f.self_thing.ref
-    if not isinstance(kind, ClassInfo) or _is_shared(m, kind):
+    if not isinstance(kind, ClassInfo) or _is_shared(trees, kind):
         return True
-    return any(_reads(m.tree(path), attribute, tree, node) for path in m.modules)
+    return any(_reads(one, attribute, tree, node) for one in trees.values())
 
 
-def _is_shared(m: Machine, kind: ClassInfo) -> bool:
+def _is_shared(trees: Mapping[str, Tree], kind: ClassInfo) -> bool:
     """Whether code that does not say an attribute's name may read it."""
     for one in kind.mro():
         bases = len(one.local_bases()) + sum(written(b) == "object" for b in one.node.bases)
         if bases < len(one.node.bases) or one.node.keywords or one.node.decorator_list:
             return True
-        tree = m.tree(one.module.source.path)
+        tree = trees[one.module.source.path]
         methods = (s for s in one.node.body if isinstance(s, ast.FunctionDef) and s.args.args)
         if any(_hands_on(tree, method) for method in methods):
             return True

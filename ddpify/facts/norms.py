@@ -6,13 +6,15 @@ A class is read once, however many objects it makes, so that the question is ask
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from ddpify.facts.events import Call
 from ddpify.facts.scopes import ClassInfo, Frame, ModuleInfo
 from ddpify.facts.values import Kind, Thing
 
 MODULES = (Kind.MODEL, Kind.WRAPPED)
+Made = Mapping[ClassInfo, Sequence[Thing]]
 
 
 def has_norms(model: Thing, norms: Iterable[Call], calls: Iterable[Call]) -> bool:
@@ -23,15 +25,15 @@ def has_norms(model: Thing, norms: Iterable[Call], calls: Iterable[Call]) -> boo
     layers = list(norms)
     if not layers or not isinstance(model.ref, ClassInfo):
         return bool(layers)
-    made = makers(calls)
-    own = [call for call in made if model in call.result.things]
+    calls = list(calls)
+    own = [call for call in makers(calls) if model in call.result.things]
     given = (value for call in own for value in (*call.args, *call.kwargs.values()))
     if any(value.dep(*MODULES) for value in given):
         return True
     owners = {owner for call in layers for owner in _owners(call)}
     if any(not any(_owners(call)) for call in layers):  # made in no class, used who knows where
         return True
-    return not owners.isdisjoint(built(model, made))
+    return not owners.isdisjoint(built(model, by_class(calls)))
 
 
 def keeps_means(module: ModuleInfo) -> bool:
@@ -58,7 +60,16 @@ def makers(calls: Iterable[Call]) -> list[Call]:
     return [call for call in calls if any(t.born == call.site for t in call.result.things)]
 
 
-def built(model: Thing, made: list[Call]) -> dict[ClassInfo, Thing]:
+def by_class(calls: Iterable[Call]) -> Made:
+    """What is made in the methods of each class, and in the functions they call."""
+    found: defaultdict[ClassInfo, list[Thing]] = defaultdict(list)
+    for call in makers(calls):
+        for owner in dict.fromkeys(_owners(call)):
+            found[owner] += call.result.things
+    return found
+
+
+def built(model: Thing, made: Made) -> dict[ClassInfo, Thing]:
     """The model's class, its bases, and those of all its parts, with one thing of each."""
     found: dict[ClassInfo, Thing] = {}
     todo = [model]
@@ -68,7 +79,7 @@ def built(model: Thing, made: list[Call]) -> dict[ClassInfo, Thing]:
             if one not in found:
                 found[one] = thing
                 todo += [t for kept in thing.attrs.values() for t in kept.of(Kind.MODEL)]
-                todo += [t for call in made if one in _owners(call) for t in call.result.things]
+                todo += made.get(one, ())
     return found
 
 

@@ -35,7 +35,7 @@ def keeps(m: Machine, bind: Bind, end: LoopEnd, node: ast.stmt) -> bool:
     if "[" in bind.target:
         return True
     if "." in bind.target:
-        if own and not later.read_after(m, bind.where.frame, node, bind.target):
+        if own and not later.read_after(m.trees, bind.where.frame, node, bind.target):
             return False
         return not _is_combined(m, bind, end)
     if not own:

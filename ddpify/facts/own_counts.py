@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator
 
 from ddpify.facts.carrying import led_to
 from ddpify.facts.events import Forward
-from ddpify.facts.norms import built, makers
+from ddpify.facts.norms import built, by_class
 from ddpify.facts.protocol import Machine
 from ddpify.facts.roles import calls_of, whole
 from ddpify.facts.scopes import ClassInfo
@@ -25,7 +25,7 @@ GROWS = frozenset("append extend add update add_ sub_ mul_ div_".split())
 
 def counts(m: Machine, forward: Forward) -> bool:
     """Whether what a model gives may depend on how often it, or a part of it, was called."""
-    classes = built(whole(forward.model), makers(calls_of(m)))
+    classes = built(whole(forward.model), by_class(calls_of(m)))
     grown = {name for info in classes for name in _grown(info) if name}
     return not all(_is_begun(m, forward, name, classes) for name in grown)
 

@@ -72,6 +72,11 @@ class ReadingRecord:
         """The syntax of a module that was read, with parents."""
         return self.project.files.once(Tree, self.modules[path].source)
 
+    @property
+    def trees(self) -> dict[str, Tree]:
+        """The syntax of each module that was read, by path."""
+        return {path: self.tree(path) for path in self.modules}
+
     def where(self, f: Frame) -> Where:
         """The circumstances of something that happens now."""
         assert f.statement is not None

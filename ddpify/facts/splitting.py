@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import zip_longest
 
 from ddpify.facts import hooks, library_losses, roles, whole_forwards
@@ -28,7 +29,7 @@ from ddpify.facts.joining import parts_of, with_parts
 from ddpify.facts.layer_axes import DEPTH, taken
 from ddpify.facts.mixed_states import mixed
 from ddpify.facts.model import Model
-from ddpify.facts.norms import built, makers
+from ddpify.facts.norms import built, by_class
 from ddpify.facts.output_gradients import goes_to_outputs
 from ddpify.facts.output_numbers import gives_number
 from ddpify.facts.output_rows import all_rows
@@ -84,11 +85,12 @@ class _Program:
         divided = [f for f in trained if f.model.kind is Kind.WRAPPED]
         if not divided:
             yield self.models[0].things[0].born, "no call of a wrapped model trains"
+        number, order = any(map(gives_number, self._classes)), any(map(reorders, self._classes))
         for forward in divided:
             yield from self._of_forward(forward)
-            if any(map(gives_number, self._classes())):
+            if number:
                 yield forward.call.site, "the model gives a number for all samples"
-            if any(map(reorders, self._classes())):
+            if order:
                 yield forward.call.site, "the model gives its samples in another order"
         if parallel_axes(self.first, divided) != {0}:  # nn.DataParallel divides the same
             for site in comparing(self.m, divided):
@@ -118,9 +120,9 @@ class _Program:
         parallel = parallel_axes(self.first, [forward]) == {0}
         if any(self._is_number(forward, v, parallel) for v in (*found, *with_parts(call.result))):
             yield call.site, "the model gives a number for all samples"
-        tried = not any(map(draws, self._classes()))  # where outputs have samples: at first
+        tried = not self._draws  # where outputs have samples: at first
         several = bool(result is not None and result.things) and not tried
-        if several and any(_turns(n) for info in self._classes() for n in ast.walk(info.node)):
+        if several and self._turns:
             yield call.site, "whether each output has a row for each sample is not known"
         if parallel:
             return  # nn.DataParallel divides the same
@@ -182,7 +184,7 @@ class _Program:
     def _gives_states(self) -> bool:
         """Whether a method returns the state of a recurrent layer, which has layers first."""
         layers = {c.site for c in roles.calls_of(self.m) if c.name in RECURRENT}
-        return any(_gives_state(self.m, info, layers) for info in self._classes())
+        return any(_gives_state(self.m, info, layers) for info in self._classes)
 
     def _recurrent_axes(self) -> set[int | None]:
         calls = (c for c in roles.calls_of(self.m) if c.name in RECURRENT)
@@ -190,7 +192,7 @@ class _Program:
 
     def _inside(self) -> Iterator[Why]:
         """The size of a batch as a number inside of a model, and what is as long as its rows."""
-        for info, model in self._classes().items():
+        for info, model in self._classes.items():
             for site in mixed(info, model):
                 yield site, "a row of a state that is reshaped here is of several samples"
             for site in carried(info):
@@ -199,12 +201,12 @@ class _Program:
                 if isinstance(node, ast.Call) and pads(node):
                     yield info.module.source.site(node), "a rank would pad to its own longest row"
         for site in sorted(sized(self.m) | whole_shapes(self.m) | self.sizes):
-            if any(site.within(info.site) for info in self._classes()):
+            if any(site.within(info.site) for info in self._classes):
                 yield site, "the size of the whole batch is a number inside of the model"
 
     def _looked_at(self) -> Iterator[Why]:
         """What a forward keeps and others look at, or others keep and it looks at."""
-        classes = self._classes()
+        classes = self._classes
         kept = {n for info in classes for n in _stores(info)}
         read = {n for info in classes for n in _loads(info)}
         for name in sorted(kept | read):
@@ -220,8 +222,17 @@ class _Program:
                 name = min(kept & _outside(call, classes))
                 yield call.site, f"`{name}` of the model is of a rank's own rows"
 
+    @cached_property
+    def _draws(self) -> bool:
+        return any(map(draws, self._classes))
+
+    @cached_property
+    def _turns(self) -> bool:
+        return any(_turns(node) for info in self._classes for node in ast.walk(info.node))
+
+    @cached_property
     def _classes(self) -> dict[ClassInfo, Thing]:
-        made = makers(roles.calls_of(self.m))
+        made = by_class(roles.calls_of(self.m))
         found: dict[ClassInfo, Thing] = {}
         for thing in (thing for one in self.models for thing in one.things):
             found |= built(thing, made)

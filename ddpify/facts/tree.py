@@ -69,7 +69,8 @@ class Tree:
     @cached_property
     def reads_unnamed(self) -> bool:
         """Whether attributes may be read whose names are not written."""
-        return any(_is_unnamed(node) for node in self.nodes())
+        modules = _modules(self.module)
+        return any(_is_unnamed(node, modules) for node in self.nodes())
 
     def expression(self, site: Site) -> ast.expr | None:
         """The outermost expression with exactly this span."""
@@ -238,12 +239,29 @@ class Tree:
 HIDDEN = frozenset({"vars", "__dict__", "attrgetter", "__getattribute__"})
 
 
-def _is_unnamed(node: ast.AST) -> bool:
-    """``vars(x)``; ``getattr(x, f"loss_{name}")``, which can be any attribute."""
+def _modules(module: ast.Module) -> set[str]:
+    """The names that stand for modules alone here: ``import torchvision.models``."""
+    found: set[str] = set()
+    others: set[str] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            found |= {(one.asname or one.name).partition(".")[0] for one in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module in ("torch", "torchvision"):
+            found |= {one.asname or one.name for one in node.names}
+        elif isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            others.add(node.id)
+        elif isinstance(node, ast.arg):
+            others.add(node.arg)
+    return found - others
+
+
+def _is_unnamed(node: ast.AST, modules: set[str]) -> bool:
+    """``vars(x)``; ``getattr(x, f"loss_{name}")``, which can be any attribute of an object."""
     if isinstance(node, ast.Attribute):
-        return node.attr in HIDDEN
+        return node.attr in HIDDEN and written(node).partition(".")[0] not in modules
     if isinstance(node, ast.Call) and written(node.func) == "getattr":
-        return len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+        dynamic = len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
+        return dynamic and written(node.args[0]).partition(".")[0] not in modules
     return isinstance(node, ast.Name) and node.id in HIDDEN
 
 

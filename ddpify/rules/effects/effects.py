@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from ddpify.facts.effects import EffectKind
+from ddpify.facts import later
 from ddpify.facts.events import Call
 from ddpify.facts.marks_left import changes, leaves_marks
 from ddpify.facts.model import Facts
@@ -95,7 +96,7 @@ def _is_gated_whole(facts: Facts, call: Call, statement: Site) -> bool:
     inside = (call.target for call in facts.everywhere if call.site.within(statement))
     called = [target for target in inside if target is not None]
     marks = any(leaves_marks(target.node, facts.trees.values()) for target in called)
-    return isinstance(node, ast.With) and not marks and _self_contained(tree, node)
+    return isinstance(node, ast.With) and not marks and _self_contained(facts, call, node)
 
 
 def _gated_blocks(facts: Facts) -> list[Site]:
@@ -110,7 +111,7 @@ def _gated_blocks(facts: Facts) -> list[Site]:
     return found
 
 
-def _self_contained(tree: Tree, node: ast.With) -> bool:
+def _self_contained(facts: Facts, call: Call, node: ast.With) -> bool:
     """Nothing bound in the block is read after it, and it cannot leave the function."""
     if len(node.items) != 1:
         return False
@@ -120,13 +121,22 @@ def _self_contained(tree: Tree, node: ast.With) -> bool:
     ):
         return False
     bound = {n.id for n in inner if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    if any(changes(n, bound) for n in inner):
+    if any(changes(n, bound) and not _is_for_block(facts, call, node, n) for n in inner):
         return False
+    tree = facts.tree(call.site)
     names = (n for n in ast.walk(node.items[0]) if isinstance(n, ast.Name))
     own = {n.id for n in names if isinstance(n.ctx, ast.Store)}
     return not any(tree.read_after(node, name) for name in bound) and not any(
         _is_asked_later(tree, node, name) for name in own
     )
+
+
+def _is_for_block(facts: Facts, call: Call, node: ast.With, change: ast.AST) -> bool:
+    """``self.writer = csv.writer(file)``, which nothing outside the block reads."""
+    if not isinstance(change, ast.Attribute) or not isinstance(change.value, ast.Name):
+        return False
+    name = f"{change.value.id}.{change.attr}"
+    return not later.read_after(facts.trees, call.where.frame, node, name)
 
 
 def _is_asked_later(tree: Tree, node: ast.With, name: str) -> bool:

@@ -8,7 +8,7 @@ from ddpify.facts.carrying import carried
 from ddpify.facts.coupling import certain
 from ddpify.facts.mixed_states import mixed
 from ddpify.facts.model import Facts
-from ddpify.facts.norms import built, makers
+from ddpify.facts.norms import built, by_class
 from ddpify.facts.roles import backwards
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Thing
@@ -65,7 +65,7 @@ def _in_models(facts: Facts) -> Iterable[Finding]:
             (),
             "do it to what comes out of the loader, or by numbers of the whole data set",
         )
-    made = makers(facts.calls)
+    made = by_class(facts.calls)
     classes: dict[ClassInfo, Thing] = {}
     for thing in (thing for one in facts.models for thing in one.things):
         classes |= built(thing, made)
