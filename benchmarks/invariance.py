@@ -73,8 +73,8 @@ def _edits(finding: Finding, lines: bool) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """A text without what differs by construction: places, `self.`."""
-    return re.sub(r"[\w/-]+\.py:\d+(:\d+)?|self\.|\s", "", text)
+    """A text without what differs by construction: places, `self.`, the number of a free name."""
+    return re.sub(r"[\w/-]+\.py:\d+(:\d+)?|self\.|(?<=_sampler)\d|\s", "", text)
 
 
 def differences(script: Path) -> Iterator[tuple[str, str]]:

@@ -49,11 +49,10 @@ def assign(
 def _is_setting(m: Machine, f: Frame, target: ast.expr, source: ast.Constant) -> bool:
     """``DEBUG = False`` or ``config.DEBUG = False`` in a module or a class, ``self.debug = False``
     in ``__init__``; what is None there is made late. In a function what is bound once, always."""
-    if isinstance(target, ast.Attribute):
-        made = f.function is None or f.function.name == "__init__"
-        return made and source.value is not None
-    if not isinstance(target, ast.Name) or f.function is None:
-        return isinstance(target, ast.Name)
+    if not isinstance(target, ast.Name | ast.Attribute):
+        return False
+    if f.function is None or (f.function.name == "__init__" and isinstance(target, ast.Attribute)):
+        return isinstance(target, ast.Name) or source.value is not None
     always = f.loop is None and not f.guards and isinstance(source.value, bool)
     return always and m.tree(f.module.source.path).is_bound_once(target)
 

@@ -52,13 +52,18 @@ class Tree:
 
     @cached_property
     def _stores(self) -> Counter[tuple[ast.AST, str]]:
-        """How often each name is bound, by its function."""
-        names = (n for n in self.nodes() if isinstance(n, ast.Name))
-        return Counter((self.function(n), n.id) for n in names if not isinstance(n.ctx, ast.Load))
+        """How often each name is bound, by its function, and each attribute, by the file."""
+        targets = (n for n in self.nodes() if isinstance(n, ast.Name | ast.Attribute))
+        return Counter(self._place(n) for n in targets if not isinstance(n.ctx, ast.Load))
 
-    def is_bound_once(self, name: ast.Name) -> bool:
-        """Whether a function binds a name nowhere else."""
-        return self._stores[self.function(name), name.id] == 1
+    def _place(self, target: ast.Name | ast.Attribute) -> tuple[ast.AST, str]:
+        if isinstance(target, ast.Attribute):
+            return self.module, f".{target.attr}"
+        return self.function(target), target.id
+
+    def is_bound_once(self, target: ast.Name | ast.Attribute) -> bool:
+        """Whether a function binds a name nowhere else, or a file an attribute of this name."""
+        return self._stores[self._place(target)] == 1
 
     @cached_property
     def texts(self) -> frozenset[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -35,9 +37,19 @@ main()
 """
 
 
+@pytest.mark.parametrize("owned", [False, True])
 @pytest.mark.parametrize(("again", "guarded"), [("", 2), ("\n    debug = True", 1)])
-def test_what_is_bound_once_may_be_otherwise(again: str, guarded: int, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(PROGRAM.format(again=again))
+def test_what_is_bound_once_may_be_otherwise(
+    again: str, guarded: int, owned: bool, tmp_path: Path
+) -> None:
+    program = PROGRAM.format(again=again)
+    if owned:  # by an object: `self.debug = False`
+        program = re.sub(r"\bdebug\b(?! =|\")", "self.debug", program)
+        program = re.sub(r"\bdebug =", "self.debug =", program)
+        body = program[program.index("def main") : program.rindex("main()")]
+        whole = "class Whole:\n" + textwrap.indent(body.replace("main()", "main(self)"), "    ")
+        program = program.replace(body, whole + "\n").replace("\nmain()", "\nWhole().main()")
+    (tmp_path / "train.py").write_text(program)
     outcome = migrate([tmp_path / "train.py"], Settings())
     (text,) = (c.after.decode() for c in outcome.changes if c.path == "train.py")
     assert text.count("else NullWriter()") == guarded

@@ -103,12 +103,17 @@ def _received(
         came = len(outer) < len(inside) and inside[: len(outer)] == outer
         here = came and inside[len(outer)].within(bind.where.statement)
         here = here and not bind.where.one_rank()
-        if here and bind.target.isidentifier() and not made.isdisjoint(flat_deps(bind.value)):
+        if here and _is_place(bind.target) and not made.isdisjoint(flat_deps(bind.value)):
             if found is None:
                 found = bind.where.statement, (bind.target,)
             elif found[0] == bind.where.statement and bind.target not in found[1]:
                 found = found[0], (*found[1], bind.target)
     return found
+
+
+def _is_place(target: str) -> bool:
+    """Whether it can be bound anew as it is written: ``score``, ``self.score``."""
+    return all(part.isidentifier() for part in target.split("."))
 
 
 def _left_by(facts: Facts, forward: Forward) -> tuple[Site, tuple[str, ...]] | None:
