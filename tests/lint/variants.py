@@ -58,7 +58,8 @@ def _stay(tree: ast.Module, going: list[ast.stmt]) -> set[str]:
     inner = [n for node in rest if not isinstance(node, Definition) for n in ast.walk(node)]
     imported = {(n.asname or n.name).split(".")[0] for n in inner if isinstance(n, ast.alias)}
     defined = {node.name for node in rest if isinstance(node, Definition)}
-    return set(bound(rest)) | defined | imported | {"global"}
+    shared = {name for n in ast.walk(tree) if isinstance(n, ast.Global) for name in n.names}
+    return set(bound(rest)) | defined | imported | shared | {"global"}
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:
