@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from ddpify.facts.details import MakingCall, call_that_made, loader_arguments
 from ddpify.facts.events import Call, Unknown
-from ddpify.facts.holding import held_in, taken
+from ddpify.facts.holding import held_in, read_by
 from ddpify.facts.hooks import followed
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import is_local
@@ -190,11 +190,7 @@ def _measures(thing: Thing, trained: _Trained) -> bool:
     """Whether a function asks nothing but lengths: ``lambda step: step / len(loader)``."""
     if not isinstance(thing.ref, FunctionInfo) or thing.receiver is not None:
         return False
-    nodes = list(ast.walk(thing.ref.node))
-    lengths = [n.args for n in nodes if isinstance(n, ast.Call) and ast.unparse(n.func) == "len"]
-    measured = {id(argument) for arguments in lengths for argument in arguments}
-    others = {n.id for n in nodes if isinstance(n, ast.Name) and id(n) not in measured}
-    return not any(trained.kind_in(value) for value in taken(thing.ref, others))
+    return not any(trained.kind_in(value) for value in read_by(thing.ref))
 
 
 def _given(call: Call) -> Iterator[tuple[Value, Site]]:

@@ -81,6 +81,24 @@ _MARK = "  # DDP006"
 _HOOKED = f"\n    net[0].register_forward_hook(seen){_MARK}\n"
 _PRINTED = '        print("round", round_, "accuracy", accuracy(net, holdout))\n'
 
+
+def _owned(mark: str, rate: str) -> tuple[tuple[str, str], ...]:
+    """A schedule that asks the object which holds what is trained."""
+    return (
+        (
+            "import torch\n",
+            "import torch\n\n\nclass Whole:\n"
+            "    def __init__(self, net, fitting, adam):\n"
+            "        self.net, self.fitting = net, fitting\n"
+            "        self.decay = torch.optim.lr_scheduler.LambdaLR(\n"
+            f"            adam, lambda step: self.rate(step, len(self.fitting)){mark}\n"
+            f"        )\n\n    def rate(self, step, steps):\n        return {rate}\n",
+        ),
+        (_ROUNDS, f"    whole = Whole(net, fitting, adam)\n{_ROUNDS}"),
+        (_STEP, f"{_STEP}            whole.decay.step()\n"),
+    )
+
+
 RULE = Rule(
     "DDP006",
     "not-followed",
@@ -127,6 +145,7 @@ RULE = Rule(
             ),
             (_STEP, f"{_STEP}            decay.step()\n"),
         ),
+        changed(SINGLE, *_owned("  # DDP006", "1 - self.net[0].bias.mean().item()")),
         changed(SINGLE, (_ROUNDS, f"{_HOOK}        return made * len(net)\n{_HOOKED}{_ROUNDS}")),
         changed(  # what a hook keeps may be anything
             SINGLE,
@@ -158,6 +177,7 @@ RULE = Rule(
             ),
             (_STEP, f"{_STEP}            decay.step()\n"),
         ),
+        changed(SINGLE, *_owned("", "1 - step / (5 * steps)")),
         changed(
             SINGLE,
             ("def main():\n", "def clip(net):\n    net.zero_grad()\n\n\ndef main():\n"),
