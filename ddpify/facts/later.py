@@ -1,4 +1,5 @@
-"""What is read of a value after a loop or block: of a variable in its function, of an attribute anywhere.
+"""What is read of a value after a loop or a block: of a variable in its function, of an attribute
+anywhere.
 
 An attribute of ``self`` that nothing in the project reads but the loop that binds it is as good as
 a local. What could read it unseen (``__dict__``, ``getattr`` with a name that is made, ``self``
@@ -73,6 +74,7 @@ def _is_left(tree: Tree, node: ast.stmt, read: ast.Attribute) -> bool:
         and tree.precedes(store, read)
         for store in inside
         if isinstance(store, ast.Assign) and written(read) in _bound(store)
+        if node not in tree.ancestors(store)
     )
 
 

@@ -29,3 +29,29 @@ def written(folder: Path, *changes: tuple[str, str]) -> str:
 )
 def test_a_file_that_is_asked_below_its_block(after: str, stands: str, tmp_path: Path) -> None:
     assert stands in written(tmp_path, (LINE, f"{BLOCK}{after}"))
+
+
+@pytest.mark.parametrize(
+    ("after", "stands"),
+    [
+        pytest.param(
+            "", "            if is_main_process():\n                with open", id="alone"
+        ),
+        pytest.param("            print(self.rows)\n", "NullWriter() as log:", id="asked below"),
+        pytest.param("            vars(self)\n", "NullWriter() as log:", id="asked by no name"),
+    ],
+)
+def test_what_a_block_keeps_in_self(after: str, stands: str, tmp_path: Path) -> None:
+    diary = (
+        "import torch\n\n\nclass Diary:\n    def note(self, number):\n        for _ in range(1):\n"
+        '            with open("log.txt", "a") as log:\n'
+        "                self.rows = csv.writer(log)\n"
+        f"                self.rows.writerow([number])\n{after}"
+    )
+    text = written(
+        tmp_path,
+        ("import argparse\n", "import argparse\nimport csv\n"),
+        ("import torch\n", diary),
+        (LINE, "        Diary().note(round_)\n"),
+    )
+    assert stands in text

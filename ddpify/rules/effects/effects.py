@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from ddpify.facts.effects import EffectKind
 from ddpify.facts import later
+from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.marks_left import changes, leaves_marks
 from ddpify.facts.model import Facts

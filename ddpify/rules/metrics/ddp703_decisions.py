@@ -241,6 +241,23 @@ RULE = Rule(
                 "        if score > 0.9:\n            break\n",
             ),
         ),
+        changed(  # and what it says is kept in an attribute
+            SINGLE,
+            *TRACKER,
+            ("    right, seen = 0, 0\n", "    tracker = Tracker()\n"),
+            (
+                "            right += (guess == label.cuda()).sum().item()\n"
+                "            seen += len(label)\n",
+                "            hits = (guess == label.cuda()).float().mean().item()\n"
+                '            tracker.update("loss", hits)\n',
+            ),
+            ("    return right / seen\n", '    return tracker.table.loc["loss", "total"]\n'),
+            (
+                '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
+                "        opt.score = accuracy(net, holdout)  # DDP703\n"
+                "        if opt.score > 0.9:\n            break\n",
+            ),
+        ),
         changed(  # lists in a dict
             SINGLE,
             (
