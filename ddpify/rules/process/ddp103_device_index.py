@@ -43,7 +43,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     numbers = {t for c in moving if c.name != ".to" for t in c.args[0].of(Kind.ARGUMENT)}
     for site, calls in once(moving).items():
         argument = calls[0].arg_sites[0] if calls[0].arg_sites else None
-        if argument is not None and _is_index(calls[0], numbers):
+        if argument is None or "is_distributed()" in facts.text(argument):
+            continue
+        if _is_index(calls[0], numbers):
             yield _finding(site, (_follow(facts, argument),))
     for site, calls in once(facts.named("torch.device")).items():
         if _numbered(facts, calls[0]):
