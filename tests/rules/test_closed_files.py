@@ -31,6 +31,11 @@ def test_a_file_that_is_asked_below_its_block(after: str, stands: str, tmp_path:
     assert stands in written(tmp_path, (LINE, f"{BLOCK}{after}"))
 
 
+def test_what_a_block_keeps_in_options_may_be_read_anywhere(tmp_path: Path) -> None:
+    block = BLOCK.replace("log.write(str(round_))", "opt.log = str(round_)")
+    assert "NullWriter() as log:" in written(tmp_path, (LINE, block))
+
+
 @pytest.mark.parametrize(
     ("after", "stands"),
     [

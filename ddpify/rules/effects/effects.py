@@ -133,10 +133,11 @@ def _self_contained(facts: Facts, call: Call, node: ast.With) -> bool:
 
 def _is_for_block(facts: Facts, call: Call, node: ast.With, change: ast.AST) -> bool:
     """``self.writer = csv.writer(file)``, which nothing outside the block reads."""
-    if not isinstance(change, ast.Attribute) or not isinstance(change.value, ast.Name):
+    frame = call.where.frame
+    if not isinstance(change, ast.Attribute) or frame.self_thing is None:
         return False
-    name = f"{change.value.id}.{change.attr}"
-    return not later.read_after(facts.trees, call.where.frame, node, name)
+    own = f"{next(iter(frame.parameters), '')}.{change.attr}"
+    return ast.unparse(change) == own and not later.read_after(facts.trees, frame, node, own)
 
 
 def _is_asked_later(tree: Tree, node: ast.With, name: str) -> bool:

@@ -149,6 +149,18 @@ COLLECTED = (
     ),
 )
 
+_UNFOLLOWED = (  # what is evaluated goes into an object that is not followed
+    *TRACKER,
+    ("    right, seen = 0, 0\n", "    tracker = Tracker()\n"),
+    (
+        "            right += (guess == label.cuda()).sum().item()\n"
+        "            seen += len(label)\n",
+        "            hits = (guess == label.cuda()).float().mean().item()\n"
+        '            tracker.update("loss", hits)\n',
+    ),
+    ("    return right / seen\n", '    return tracker.table.loc["loss", "total"]\n'),
+)
+
 RULE = Rule(
     "DDP703",
     "decision-from-own-number",
@@ -226,15 +238,7 @@ RULE = Rule(
         ),
         changed(  # an object that is not followed
             SINGLE,
-            *TRACKER,
-            ("    right, seen = 0, 0\n", "    tracker = Tracker()\n"),
-            (
-                "            right += (guess == label.cuda()).sum().item()\n"
-                "            seen += len(label)\n",
-                "            hits = (guess == label.cuda()).float().mean().item()\n"
-                '            tracker.update("loss", hits)\n',
-            ),
-            ("    return right / seen\n", '    return tracker.table.loc["loss", "total"]\n'),
+            *_UNFOLLOWED,
             (
                 '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
                 "        score = accuracy(net, holdout)  # DDP703\n"
@@ -243,15 +247,7 @@ RULE = Rule(
         ),
         changed(  # and what it says is kept in an attribute
             SINGLE,
-            *TRACKER,
-            ("    right, seen = 0, 0\n", "    tracker = Tracker()\n"),
-            (
-                "            right += (guess == label.cuda()).sum().item()\n"
-                "            seen += len(label)\n",
-                "            hits = (guess == label.cuda()).float().mean().item()\n"
-                '            tracker.update("loss", hits)\n',
-            ),
-            ("    return right / seen\n", '    return tracker.table.loc["loss", "total"]\n'),
+            *_UNFOLLOWED,
             (
                 '        print("round", round_, "accuracy", accuracy(net, holdout))\n',
                 "        opt.score = accuracy(net, holdout)  # DDP703\n"

@@ -28,6 +28,7 @@ from ddpify.settings import Settings
 from ddpify.source import Site
 
 MOVES = (".to", ".cuda", "torch.cuda.set_device")
+FOLLOWING = "local_device() if is_distributed()"
 MESSAGE = "every rank would use this one GPU"
 
 
@@ -43,7 +44,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     numbers = {t for c in moving if c.name != ".to" for t in c.args[0].of(Kind.ARGUMENT)}
     for site, calls in once(moving).items():
         argument = calls[0].arg_sites[0] if calls[0].arg_sites else None
-        if argument is None or "is_distributed()" in facts.text(argument):
+        if argument is None or _follows(facts, argument):
             continue
         if _is_index(calls[0], numbers):
             yield _finding(site, (_follow(facts, argument),))
@@ -58,7 +59,13 @@ def _finding(site: Site, fix: tuple[Edit, ...]) -> Finding:
 
 def _follow(facts: Facts, site: Site) -> Edit:
     """One process keeps the user's choice; a rank has a GPU of its own."""
-    return edit(facts, How.REPLACE, site, "local_device() if is_distributed() else {}")
+    return edit(facts, How.REPLACE, site, f"{FOLLOWING} else {{}}")
+
+
+def _follows(facts: Facts, site: Site) -> bool:
+    """Whether it was written so before: only one process comes to the other choice."""
+    node = facts.tree(site).expression(site)
+    return node is not None and ast.unparse(node).startswith(FOLLOWING)
 
 
 def _is_index(call: Call, numbers: Collection[Thing]) -> bool:
