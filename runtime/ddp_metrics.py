@@ -679,9 +679,7 @@ class _AllRows(torch.autograd.Function):
     def forward(ctx: Any, rows: torch.Tensor, sizes: list[int]) -> torch.Tensor:
         ctx.sizes, own = sizes, sizes[get_rank()]
         if rows.shape[:1] != (own,):
-            raise ValueError(
-                f"an output of {tuple(rows.shape)} has no row for each of {own} samples"
-            )
+            raise ValueError(f"output {tuple(rows.shape)} has no row for each of {own} samples")
         _check_alike(rows.new_empty((0, *rows.shape[1:])))
         padded = rows.new_zeros((max(sizes), *rows.shape[1:]))
         padded[: len(rows)] = rows
