@@ -8,6 +8,7 @@ runs after ``HARD`` seconds is killed. As under torchrun, a rank that fails take
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import runpy
@@ -81,6 +82,7 @@ def fork(script: Path, rank: int, port: str, wrappers: list[DistributedDataParal
         os.chdir(script.parent)
         for fd, suffix in ((1, "out"), (2, "err")):
             os.dup2(os.open(f"{rank}.{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), fd)
+        sys.stdin = io.StringIO("y\n" * 9)  # who answers: this server's own brings the next script
         os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2")
         os.environ.update(LOCAL_WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT=port)
         code = execute(script)
