@@ -27,9 +27,21 @@ COUNTED = """    from torch.distributed.algorithms.ddp_comm_hooks import default
 """
 
 
-def test_each_step_is_one_all_reduce(tmp_path: Path) -> None:
+# All-reduces, each with a step after it, in 3 epochs. Of 6 micro-batches: windows of 4 and a rest,
+# or pairs taken by `next`; one pair, of which the first goes on; of 5, pairs across epochs.
+STEPS = {"w_last_too": 6, "w_leftover_step": 6, "w_next": 9, "w_not_yet": 3, "w_method": 7}
+NAMES = [
+    pytest.param(
+        name, marks=() if name in ("w_leftover_step", "w_method") else pytest.mark.thorough
+    )
+    for name in STEPS
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_step_is_one_all_reduce(name: str, tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(variants()["w_last_too"])
+    script.write_text(variants()[name])
     outcome = migrate([script], Settings())
     for change in outcome.changes:
         (tmp_path / change.path).write_bytes(change.after)
@@ -44,4 +56,4 @@ def test_each_step_is_one_all_reduce(tmp_path: Path) -> None:
     counts = [
         line.split()[1:] for line in done.rank_stdout[0].splitlines() if line.startswith("counted")
     ]
-    assert counts == [["6", "6"]]  # 6 micro-batches, windows of 4: 2 steps in each of 3 epochs
+    assert counts == [[str(STEPS[name])] * 2]

@@ -11,6 +11,7 @@ from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
 from ddpify.rules.gradients.accumulation import accumulations
 from ddpify.rules.gradients.micro_batches import saves_messages
 from ddpify.rules.gradients.rounds import is_the_same_in_all
+from ddpify.rules.gradients.step_conditions import steps_after
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -41,7 +42,8 @@ def _accumulates(facts: Facts, loop: TrainingLoop) -> bool:
     mine = [s for s in facts.steps if loop.batch in s.where.loops()]
     held = {g.site for g in loop.backward.where.guards}
     own = [{g.site for g in s.where.guards} - held for s in mine]
-    return bool(mine) and all(any(not _is_setting(facts, loop, g) for g in sites) for sites in own)
+    some = bool(mine) and all(any(not _is_setting(facts, loop, g) for g in sites) for sites in own)
+    return some or steps_after(facts, loop)
 
 
 def _is_setting(facts: Facts, loop: TrainingLoop, test: Site) -> bool:
