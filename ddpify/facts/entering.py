@@ -105,7 +105,7 @@ def bind_parameters(
     for name, (value, site) in bound.given.items():
         frame.env[name], frame.parameters[name] = value, site
     for name in bound.missing:
-        value = known.get(name) or commands.option(info, name) or NOTHING
+        value = known.get(name) or commands.option(info, name) or kwargs.get(MORE, NOTHING)
         if MORE in kwargs and value.known:
             value = value.but(setting=True)  # or what those words say
         frame.env[name], frame.parameters[name] = value, None

@@ -8,12 +8,13 @@ from ddpify.facts import containers
 from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
-from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
+from ddpify.facts.values import NOTHING, Definition, Kind, Thing, Value, one
 from ddpify.python import fields as python
 from ddpify.source import Site
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.UserDict"})
 TUPLES = frozenset({"typing.NamedTuple"})
+NAMESPACE = "types.SimpleNamespace"
 
 
 def fill(
@@ -42,6 +43,20 @@ def fill(
     after = info.lookup("__post_init__")
     if after is not None:
         m.apply(f, m.bind_method(thing, after, thing.born), tuple(extra), thing.born)
+
+
+def is_record(ref: Definition | None) -> bool:
+    """Whether a class is made to hold its fields: a data class, a named tuple."""
+    if not isinstance(ref, ClassInfo):
+        return False
+    said = [one.func if isinstance(one, ast.Call) else one for one in ref.node.decorator_list]
+    named = any(ast.unparse(one).rpartition(".")[2] == "dataclass" for one in said)
+    return named or bool(TUPLES & set(ref.external_bases()))
+
+
+def names_of(info: ClassInfo) -> list[str]:
+    """The fields of a record that are given by place, in order."""
+    return python.parameters(_fields(info))
 
 
 def _fields(info: ClassInfo) -> tuple[python.Field, ...]:

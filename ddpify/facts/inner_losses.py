@@ -31,6 +31,7 @@ from ddpify.facts.rows import has_rows
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
+from ddpify.facts.written_parts import made_of, parts_in, parts_of
 
 PRODUCTS = frozenset({"mm", "matmul"})
 PAIRS = frozenset({"einsum", "cdist", "pdist"})
@@ -47,20 +48,20 @@ def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -
     compares = info.module.source.once(_compares, info.node)
     if len(returned) != 1 or returned[0] is None or compares:
         return whole
-    if not whole.of(Kind.TUPLE):
+    if not whole.of(Kind.TUPLE, Kind.DICT, Kind.INSTANCE):
         return reading.loss(returned[0]) or reading.mean() or whole
-    parts = returned[0].elts if isinstance(returned[0], ast.Tuple) else []
-    made = whole.things[0]
-    if len(parts) != len(made.items or ()):
+    written, made = parts_of(returned[0], info, {}), whole.things[0]
+    parts = parts_in(made)
+    if written is None or len(written.values) != len(parts):
         return whole
-    losses = [reading.loss(part) for part in parts]
+    losses = [reading.loss(part) for part in written.values]
     if not any(losses):
         return whole
     given = [v for v in (*event.args, *event.kwargs.values()) if v.measure is not Measure.UNIFORM]
     rows = all(has_rows(value) for value in given)  # what is no loss is of the samples alone
-    rest = [item.but(rows=rows) for item in made.items or ()]
-    items = tuple(loss or item for loss, item in zip(losses, rest, strict=True))
-    return whole.but(things=(Thing(Kind.TUPLE, made.born, items=items),))
+    each = zip(parts.items(), losses, strict=True)
+    left = {key: loss or part.but(rows=rows) for (key, part), loss in each}
+    return whole.but(things=(made_of(made, left),))
 
 
 def _is_own(dep: Thing) -> bool:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -79,13 +79,12 @@ def returned(model: Thing, trains: bool, tuples: bool) -> OutputShape:
     return joined(shapes)
 
 
-def of_parts(model: Thing, values: Iterable[ast.expr | None]) -> list[OutputShape]:
-    """The shapes of the parts of tuples that are returned."""
+def of_parts(model: Thing, returned: Iterable[Sequence[ast.expr]]) -> list[OutputShape]:
+    """The shapes of the parts of what is returned, which has as many in each place."""
     found = _of_model(model)
-    tuples = [value.elts for value in values if isinstance(value, ast.Tuple)]
-    if found is None or len({len(parts) for parts in tuples}) != 1:
+    if found is None:
         return []
-    return [joined(map(found.shape, parts)) for parts in zip(*tuples, strict=True)]
+    return [joined(map(found.shape, parts)) for parts in zip(*returned, strict=True)]
 
 
 def is_unread(model: Thing) -> bool:

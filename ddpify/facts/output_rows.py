@@ -18,12 +18,13 @@ from ddpify.facts import roles
 from ddpify.facts.details import call_that_made
 from ddpify.facts.fresh import method_of, qualified
 from ddpify.facts.measures import ELEMENTWISE_FUNCTIONS
-from ddpify.facts.outputs import names_of
+from ddpify.facts.outputs import several
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import ALONG, ENTRYWISE, RESHAPES
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.sums import TURNS
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
+from ddpify.facts.written_parts import parts_of
 
 LIBRARIES = ("torch.nn.", "torchvision.models.resnet", "torchvision.models.vgg")
 # Of these the first axis may be that of time, of boxes or of what is folded.
@@ -42,7 +43,7 @@ DEPTH = 4
 def of_several(m: Machine, value: Value) -> bool:
     """Whether a value is made of one of several outputs of a model, some perhaps without rows."""
     made = (f for f in roles.forwards_of(m) if f.output in value.deps)
-    return any(names_of(f.model, f.call.where.guards) and not all_rows(f.model) for f in made)
+    return any(several(f.model, f.call.where.guards) and not all_rows(f.model) for f in made)
 
 
 def all_rows(model: Thing, given: int = 1) -> bool:
@@ -71,7 +72,8 @@ def _returns(model: Thing, info: FunctionInfo, given: int, depth: int, read: set
     reading = _Method(
         model, info, node, names[0] if names else "", set(names[1 : 1 + given]), depth, read
     )
-    parts = [p for v in found for p in (v.elts if isinstance(v, ast.Tuple) else [v])]
+    written = [parts_of(value, info, {}) for value in found]
+    parts = [p for v, w in zip(found, written, strict=True) for p in (w.values if w else [v])]
     if any(isinstance(n, ast.Attribute) and n.attr in TURNS for n in ast.walk(node)):
         return False
     return len(inner) == 1 and bool(parts) and all(p is not None and reading.rows(p) for p in parts)

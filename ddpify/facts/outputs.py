@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from ddpify.facts import listed
 from ddpify.facts.details import OpenLoss, UnreadOutput
@@ -14,9 +15,8 @@ from ddpify.facts.returns import reached
 from ddpify.facts.rows import OUTPUTS, SEVERAL
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.written_parts import Form, parts_of
 from ddpify.source import Site
-
-Names = tuple[str, ...]
 
 
 def separate(
@@ -29,13 +29,12 @@ def separate(
     """
     if listed.is_unread(model):
         call.describe(UnreadOutput())
-    names = names_of(model, guards)
-    if not names:
+    found = several(model, guards)
+    if found is None:
         shape = listed.returned(model, trains, tuples=whole.rows)
         return _as(shape, whole, call)
-    parts = listed.of_parts(model, _values(model, guards)) or [listed.TENSOR] * len(names)
-    made = Thing(Kind.TUPLE, call.born, items=tuple(_as(part, whole, call) for part in parts))
-    made.attrs.update({name: whole for name in names if name})
+    each = listed.of_parts(model, found.values) or [listed.TENSOR] * len(found.form.keys)
+    made = found.form.made(call.born, [_as(part, whole, call) for part in each])
     return whole.but(things=(made,), rows=False, blocks=0)
 
 
@@ -66,23 +65,26 @@ def _as(shape: OutputShape, whole: Value, call: Thing) -> Value:
     return whole.but(things=(Thing(Kind.ITERATOR, call.born, OUTPUTS, inner=entry),), rows=False)
 
 
-def names_of(model: Thing, guards: Iterable[Guard]) -> Names:
-    """A name, or none (""), for each output of a model; () where it may return one tensor."""
-    info = method_of(model, "forward")
-    if info is None:
-        return ()
-    bound = info.module.source.once(_assigned, info.node)
-    named = {_names(value, bound) for value in _values(model, guards)}
-    return named.pop() if len(named) == 1 else ()
+@dataclass(frozen=True)
+class Several:
+    """The outputs of a model, and what each is in the `return` statements that are reached."""
+
+    form: Form
+    values: tuple[tuple[ast.expr, ...], ...]
 
 
-def _values(model: Thing, guards: Iterable[Guard]) -> list[ast.expr | None]:
-    """What a forward may return here, of a name what it stands for."""
+def several(model: Thing, guards: Iterable[Guard]) -> Several | None:
+    """The outputs of a model that gives several; None where it may return one tensor."""
     info = method_of(model, "forward")
     if info is None:
-        return []
+        return None
     bound = info.module.source.once(_assigned, info.node)
-    return [_bound(value, bound) for value in reached(model, info, guards)]
+    found = [parts_of(_bound(v, bound), info, bound) for v in reached(model, info, guards)]
+    forms = {each.form if each is not None else None for each in found}
+    form = forms.pop() if len(forms) == 1 else None
+    if form is None:
+        return None
+    return Several(form, tuple(each.values for each in found if each is not None))
 
 
 def _assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
@@ -103,22 +105,3 @@ def _bound(value: ast.expr | None, bound: dict[str, list[ast.expr]]) -> ast.expr
         return value
     found = bound.get(value.id, [])
     return found[0] if len(found) == 1 else None
-
-
-def _names(value: ast.expr | None, bound: dict[str, list[ast.expr]]) -> Names:
-    """Of a tuple that is written out, or of a named tuple whose fields are."""
-    if isinstance(value, ast.Tuple) and isinstance(value.ctx, ast.Load):
-        return ("",) * len(value.elts) if not _starred(value.elts) else ()
-    made = _bound(value.func, bound) if isinstance(value, ast.Call) else None
-    if not isinstance(value, ast.Call) or not isinstance(made, ast.Call) or len(made.args) != 2:
-        return ()
-    fields = made.args[1]
-    if not ast.unparse(made.func).endswith("namedtuple") or not isinstance(fields, ast.List):
-        return ()
-    names = tuple(str(e.value) for e in fields.elts if isinstance(e, ast.Constant))
-    whole = len(names) == len(value.args) and not value.keywords and not _starred(value.args)
-    return names if whole and not made.keywords else ()
-
-
-def _starred(parts: list[ast.expr]) -> bool:
-    return any(isinstance(part, ast.Starred) for part in parts)

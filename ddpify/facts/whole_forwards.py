@@ -11,6 +11,7 @@ sample. Nothing that is read so is remembered, since the wrapper is what is call
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -28,6 +29,7 @@ from ddpify.facts.roles import itself
 from ddpify.facts.rows import by_torch
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
+from ddpify.facts.written_parts import fields_in, made_of, parts_in
 
 LISTS = frozenset({"torch.nn.ModuleList"})
 FLATTENS = frozenset({"torch.nn.Flatten", "torch.nn.Unflatten", "torch.nn.Module"})
@@ -43,7 +45,7 @@ def with_means(m: Machine, f: Frame, model: Thing, each: Value, known: Value, ev
     ``known`` is what single calls say of it, which is wrong where samples are compared before.
     """
     info = method_of(model, "forward")
-    if info is None or event.star or event.bound:
+    if info is None or not is_told(m, event):
         return known
     result = _read(m, model, info, event)
     if result is None:
@@ -52,6 +54,13 @@ def with_means(m: Machine, f: Frame, model: Thing, each: Value, known: Value, ev
     given = computed(*event.args, *event.kwargs.values())
     sums = by_torch(given) and not m.parallel
     return _with_means(result, known, NUMBERS if sums else NUMBERS[:1])
+
+
+def is_told(m: Machine, event: Call) -> bool:
+    """Whether all that a forward is given is known, be it as one of the entries of a dict."""
+    node = m.tree(event.site.path).expression(event.site) if event.star else None
+    placed = not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args)
+    return not event.bound and not (event.star and placed)
 
 
 def result_of(m: Machine, forward: Forward) -> Value | None:
@@ -82,7 +91,8 @@ def _read(m: Machine, model: Thing, info: FunctionInfo, event: Call) -> Value | 
         result = m.enter(f, info, (one(own), *event.args), event.kwargs, event.site)
         if any(map(_fills, m.events)) or any(_carried(m, own)):
             return None  # statistics of a rank's own samples, for the steps to come
-    return None if certain(with_parts(result)) else result
+    fields = [part for thing in result.things for part in fields_in(thing).values()]
+    return None if certain((*with_parts(result), *fields)) else result
 
 
 def _with_means(result: Value, whole: Value, kinds: Kinds) -> Value:
@@ -92,26 +102,36 @@ def _with_means(result: Value, whole: Value, kinds: Kinds) -> Value:
         return _mean(result, whole, kinds) or whole
     if len(found) == 1 and not made:
         return _as_read(found[0], whole, kinds, result.measure is Measure.UNIFORM)
-    items = made[0].items or () if len(made) == 1 else ()
-    if any(len(thing.items or ()) != len(items) for thing in found):
+    parts = parts_in(made[0]) if len(made) == 1 else {}
+    read = [parts_in(thing) for thing in found]
+    if any(parts.keys() - each.keys() for each in read):
         return whole
-    each = zip(*[thing.items or () for thing in found], strict=True)
-    means = [_mean_of_all(parts, item, kinds) for parts, item in zip(each, items, strict=True)]
-    if not any(means):
+    means = {
+        key: _mean_of_all([each[key] for each in read], part, kinds) for key, part in parts.items()
+    }
+    if not any(means.values()):
         return whole
-    left = tuple(mean or item for mean, item in zip(means, items, strict=True))
-    return whole.but(things=(Thing(Kind.TUPLE, made[0].born, items=left),))
+    left = {key: means[key] or part for key, part in parts.items()}
+    return whole.but(things=(made_of(made[0], left),))
 
 
 def _as_read(thing: Thing, whole: Value, kinds: Kinds, sure: bool) -> Value:
-    """What is read as a dict, or if that is ``sure`` a tuple: of a tensor ``[1]`` is a sample."""
-    items = thing.items if sure else None
-    parts = thing.keys or dict(enumerate(items or ()))
+    """What is read as a dict or an object, or if that is ``sure`` a tuple.
+
+    Of a tensor ``[1]`` is a sample.
+    """
+    items, fields = thing.items if sure else None, fields_in(thing)
+    parts = fields or thing.keys or dict(enumerate(items or ()))
     means = {key: _mean(part, whole, kinds) for key, part in parts.items()}
-    if not any(means.values()) or not (items or all(isinstance(key, str) for key in parts)):
+    named = items or all(isinstance(key, str) for key in parts)
+    if not (fields or any(means.values())) or not named:
         return whole
     left = {key: means[key] or _unread(part, whole) for key, part in parts.items()}
-    if items:
+    if fields:
+        made = Thing(Kind.INSTANCE, thing.born, thing.name, ref=thing.ref)
+        made.attrs = {str(key): value for key, value in left.items()}
+        made.items = tuple(left.values()) if items else None
+    elif items:
         made = Thing(Kind.TUPLE, thing.born, thing.name, items=tuple(left.values()))
     else:
         made = Thing(Kind.DICT, thing.born, keys=left)
@@ -120,6 +140,8 @@ def _as_read(thing: Thing, whole: Value, kinds: Kinds, sure: bool) -> Value:
 
 def _unread(part: Value, whole: Value) -> Value:
     """What is no mean: of the samples, if anything is that one tensor may be."""
+    if part.known:
+        return part
     rows = part.measure in (Measure.SAMPLES, Measure.UNIFORM) and not part.things
     return whole if rows else whole.but(measure=Measure.MIXED)
 

@@ -100,9 +100,9 @@ class GlobalOrder:
             given = kwargs.get("sampler", args[3] if len(args) > 3 else None)
             batches = kwargs.get("batch_sampler", args[4] if len(args) > 4 else None)
             own = given if given is not None else getattr(batches, "sampler", None)
-            if own is not None:
+            if isinstance(own, RandomSampler):
                 self._orders.pop(own, None)  # ranks share the order that it draws itself
-            elif loader.sampler in self._orders:
+            elif own is None and loader.sampler in self._orders:
                 order = self._orders[loader.sampler]
                 order.drop_last, order.batch = loader.drop_last, loader.batch_size or 1
 

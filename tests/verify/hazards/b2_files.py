@@ -123,7 +123,9 @@ COUNT = hazard(
         (
             GROUP,
             GROUP
-            + COUNTED.replace("    run", "    dist.barrier()\n    run")
+            + COUNTED.replace("    os", "    if rank == 0:\n        os", 1).replace(
+                "    run", "    dist.barrier()\n    run"
+            )
             + BROADCAST
             + MAKE_ON_MAIN
             + _indented(CONFIG),
