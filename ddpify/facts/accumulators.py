@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.facts import dealing, growth, later, meters, number_lists, owners
+from ddpify.facts import dealing, entry_sums, growth, later, meters, number_lists, owners
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
@@ -18,8 +18,8 @@ from ddpify.facts.tree import Tree, written
 from ddpify.facts.values import NOTHING, Measure, Value
 
 GATHERERS = frozenset({"gather_samples", "gather_batches"})
-REDUCERS = frozenset({"reduce_sum", "reduce_mean", "reduce_meter", "broadcast"}) | GATHERERS
 SUMMERS = frozenset({"reduce_sum", "reduce_meter"}) | GATHERERS
+REDUCERS = frozenset({"reduce_mean", "broadcast"}) | SUMMERS
 SUMS = (Measure.SUM, Measure.COUNT)
 MEANS = (Measure.MEAN,)
 OTHERS = tuple(m for m in Measure if m not in (*SUMS, *MEANS))
@@ -39,21 +39,24 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     left = _names(m, f, loop, tree, node, done)
     held, keep = meters.held(m, f), meters.keep(m, f)
     found = meters.reduced_after(m, f, tree, node, done)
+    dicts = entry_sums.reduced_after(m, f, loop, tree, node, done)
     owned = owners.changed(m, f, loop)
     left += _owned(m, f, tree, node, [o for o in owned if not _prefixes(o.name) & done])
     if dealing.deals(m, loop):
         left = _over_batches(m, f, loop, node, left, done)
     lists = growth.filled(m, f, loop, node, done)
     f.statement = loop.site
-    sums, means = _measured(left, SUMS), _measured(left, MEANS)
-    others = (*_measured(left, OTHERS), *lists.others)
+    sums = (*_measured(left, SUMS), *dicts.names)
+    means = _measured(left, MEANS)
+    others = (*_measured(left, OTHERS), *lists.others, *dicts.others)
     summed = tuple(sorted(reduced))
     end = LoopEnd(
         loop, m.where(f), sums, means, found, others, summed, lists.samples, lists.batches
     )
     end = replace(end, held=held, numbers=lists.numbers, totals=lists.totals, keep=keep)
+    end = replace(end, dicts=dicts.made)
     _keep(m, f, end, owned)
-    for name in (*sums, *means):
+    for name in (*_measured(left, SUMS), *means):
         _set(f, name)
     for name in (*lists.numbers, *lists.totals, *done):
         number_lists.joined(_get(f, name) or NOTHING)

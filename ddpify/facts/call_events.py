@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from ddpify.facts import batch_entries, containers
 from ddpify.facts.events import Call
 from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
-from ddpify.facts.values import MORE, NOTHING, Kind, Value
+from ddpify.facts.values import MORE, NOTHING, Kind, Value, constant
 from ddpify.source import Site
 
 
@@ -101,10 +102,25 @@ def _keywords(
             sites[keyword.arg] = m.site(f, keyword.value)
             continue
         spread = True
+        batches = value.of(Kind.BATCH)
+        if batches and batches == value.things and all(map(batch_entries.keys_of, batches)):
+            for batch in batches:
+                for name in batch_entries.keys_of(batch):
+                    entry = containers.item_of(batch, constant(name))
+                    kwargs[name] = join(kwargs.get(name), entry)
+            continue
         if not value.things or any(t.keys is None for t in value.things):
-            kwargs[MORE] = value if not value.things else NOTHING
+            entries = [containers.item_of(thing, NOTHING) for thing in value.of(Kind.BATCH)]
+            kwargs[MORE] = join(*filter(None, entries)) if value.things else value
         for thing in value.things:
             for key, item in (thing.keys or {}).items():
                 name = key if isinstance(key, str) else MORE
                 kwargs[name] = join(kwargs.get(name), item)
     return kwargs, sites, spread
+
+
+def is_told(m: Machine, event: Call) -> bool:
+    """Whether all that is given is known, be it as one of the entries of a dict."""
+    node = m.tree(event.site.path).expression(event.site) if event.star else None
+    placed = not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args)
+    return not event.bound and not (event.star and placed)

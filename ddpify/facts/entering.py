@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from itertools import zip_longest
 
 from ddpify.facts import commands
-from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.summaries import GivenKinds
-from ddpify.facts.values import MORE, NOTHING, Kind, Thing, Value, constant, one
+from ddpify.facts.values import MORE, NOTHING, Kind, Measure, Thing, Value, constant, one
 from ddpify.python.arguments import bind, defaults
 from ddpify.source import Site
 
@@ -106,8 +106,9 @@ def bind_parameters(
         frame.env[name], frame.parameters[name] = value, site
     for name in bound.missing:
         value = known.get(name) or commands.option(info, name) or kwargs.get(MORE, NOTHING)
-        if MORE in kwargs and value.known:
-            value = value.but(setting=True)  # or what those words say
+        if MORE in kwargs and value.known:  # or what those words say
+            of_batch = value.const is None and flat_measure(kwargs[MORE]) is not Measure.UNIFORM
+            value = join(value, kwargs[MORE]) if of_batch else value.but(setting=True)
         frame.env[name], frame.parameters[name] = value, None
     if spec.vararg is not None:
         rest = tuple(value for value, _ in bound.rest)

@@ -144,9 +144,10 @@ class LoopEnd:
     names of objects with ``sum``, ``count`` and ``avg``; ``others`` are bound in the loop,
     read after it, and not understood. ``samples`` and ``batches`` are names of lists to put
     together, with one entry per sample or per batch, ``numbers`` of lists with a mean over each
-    batch, ``totals`` with a sum over each. ``reduced`` are those that the program sums
-    over the ranks itself, ``owned`` the attributes of objects among all of these, ``held`` the
-    meters with numbers of this rank, ``keep`` all objects that are such meters.
+    batch, ``totals`` with a sum over each; ``dicts``, made there, are among the sums.
+    ``reduced`` are those that the program sums over the ranks itself, ``owned`` the attributes of
+    objects among all of these, ``held`` the meters with numbers of this rank, ``keep`` all objects
+    that are such meters.
     """
 
     loop: Loop
@@ -162,6 +163,7 @@ class LoopEnd:
     held: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     totals: tuple[str, ...] = ()
+    dicts: frozenset[Site] = frozenset()
     keep: frozenset[Thing] = frozenset()
 
     @property

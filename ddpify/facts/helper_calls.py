@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ddpify.facts import counts, coupling, growth, own_shares, wrapping
+from ddpify.facts import counts, coupling, entry_sums, growth, own_shares, wrapping
 from ddpify.facts.details import SharesBatches, loader_arguments, made_by
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, held, join
@@ -101,7 +101,7 @@ def _of_rank_0(value: Value, call: Call) -> Value:
 
 
 def _reduced(call: Call) -> Value:
-    reduced = tuple(computed(a).reduced() for a in call.args)
+    reduced = tuple(entry_sums.reduced(a) or computed(a).reduced() for a in call.args)
     return reduced[0] if len(reduced) == 1 else one(Thing(Kind.TUPLE, call.site, items=reduced))
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ddpify.facts import entering, inner_means
+from ddpify.facts.call_events import is_told
 from ddpify.facts.coupling import transposed
 from ddpify.facts.criteria import is_loss
 from ddpify.facts.details import Bypass
@@ -33,6 +34,8 @@ from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing, Value, one
 from ddpify.facts.written_parts import made_of, parts_in, parts_of
 
+_COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_PERHAPS = (ast.For, ast.While, ast.Try, ast.Match, ast.BoolOp, ast.Lambda, *_COMPREHENSIONS)
 PRODUCTS = frozenset({"mm", "matmul"})
 PAIRS = frozenset({"einsum", "cdist", "pdist"})
 FUNCTIONAL = "torch.nn.functional."
@@ -41,7 +44,7 @@ FUNCTIONAL = "torch.nn.functional."
 def with_losses(m: Machine, f: Frame, model: Thing, whole: Value, event: Call) -> Value:
     """``whole``, the output of a model, with the losses among what it returns as what they are."""
     info = method_of(model, "forward")
-    if info is None or isinstance(info.node, ast.Lambda) or event.star or event.bound:
+    if info is None or isinstance(info.node, ast.Lambda) or not is_told(m, event):
         return whole
     reading = _Reading(m, f, model, info, whole, event)
     returned = [n.value for n in reading.tree.nodes(info.node) if isinstance(n, ast.Return)]
@@ -110,7 +113,10 @@ class _Reading:
             if not all(isinstance(one, ast.Assign) for one in given):
                 return None
             values = [one.value for one in given if isinstance(one, ast.Assign)]
-            made = [v for v in values if not (isinstance(v, ast.Constant) and v.value is None)]
+            made = [v for v in values if not _is_none(v)]
+            returned = made[0] if len(made) == 1 else returned
+        if isinstance(returned, ast.IfExp):  # `F.cross_entropy(x, y) if y is not None else None`
+            made = [v for v in (returned.body, returned.orelse) if not _is_none(v)]
             returned = made[0] if len(made) == 1 else returned
         return returned if isinstance(returned, ast.Call) else None
 
@@ -129,7 +135,7 @@ class _Reading:
         plain = {name for name in frame.env if self._is_given(name)}
         for name in self.bound.keys() - plain:
             frame.env[name] = self.whole.but(things=())
-        if not self._holds(frame, stands, plain):
+        if not self._holds(frame, call, plain):
             return None
         return frame if self._targets(frame, call) <= plain else None
 
@@ -138,28 +144,32 @@ class _Reading:
         stores = [self.tree.parent(node) for node in self.bound.get(name, ())]
         return all(isinstance(one, ast.Assign) and _reshaped(one.value) == name for one in stores)
 
-    def _holds(self, frame: Frame, stands: ast.stmt, plain: set[str]) -> bool:
-        """Whether the conditions around a statement are the same on all ranks."""
-        below: ast.AST = stands
-        for above in self.tree.ancestors(stands):
+    def _holds(self, frame: Frame, call: ast.Call, plain: set[str]) -> bool:
+        """Whether the conditions around a call are the same on all ranks."""
+        below: ast.AST = call
+        for above in self.tree.ancestors(call):
             if above is self.info.node:
                 return True
-            if not isinstance(above, (ast.If, ast.With)):
-                return False
-            if isinstance(above, ast.If) and not self._alike(frame, above, below, plain):
+            match above:
+                case ast.IfExp(test=test, body=body):
+                    alike = below is not test and self._alike(frame, test, below is body, plain)
+                case ast.If(test=test, body=statements):
+                    alike = self._alike(frame, test, below in statements, plain)
+                case _:
+                    alike = not isinstance(above, _PERHAPS)
+            if not alike:
                 return False
             below = above
         return False
 
-    def _alike(self, frame: Frame, above: ast.If, below: ast.AST, plain: set[str]) -> bool:
-        given, there = _asked(above.test)
-        body = below in above.body
+    def _alike(self, frame: Frame, asked: ast.expr, holds: bool, plain: set[str]) -> bool:
+        given, there = _asked(asked)
         if given in plain and frame.env[given].measure in ENTRIES and not frame.env[given].known:
-            return body is there  # a tensor that is given is not None
-        test = self.m.evaluate(frame, above.test)
+            return holds is there  # a tensor that is given is not None
+        test = self.m.evaluate(frame, asked)
         if test.decided:
-            return bool(test.const) is body
-        self.m.hold(frame, test, self.tree.site(above.test), body)
+            return bool(test.const) is holds
+        self.m.hold(frame, test, self.tree.site(asked), holds)
         return not is_local(self.m, test)
 
     def _is_criterion(self, frame: Frame, call: ast.Call) -> bool:
@@ -202,6 +212,10 @@ def _weighed(call: ast.Call) -> ast.Call:
     """The criterion's call, also where a migration has made its mean that of all ranks."""
     inner = call.args[0] if call.args and _last(call.func) == "global_mean" else None
     return inner if isinstance(inner, ast.Call) else call
+
+
+def _is_none(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
 
 
 def _last(name: ast.expr) -> str:

@@ -74,6 +74,8 @@ def _on_thing(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Valu
         return _on_module(m, f, thing, name, call)
     if thing.keys is not None and thing.kind in (Kind.DICT, Kind.INSTANCE):
         return _on_dict(m, f, thing, name, call)
+    if thing.kind is Kind.BATCH and name in ("items", "values", "get", "pop"):
+        return _on_batch(thing, name, call)
     if name in NEXT and thing.kind is Kind.ITERATOR and not call.args:
         return m.element_of(f, one(thing))
     if thing.kind in containers.LISTS:
@@ -213,6 +215,15 @@ def _on_dict(m: Machine, f: Frame, thing: Thing, name: str, call: Call) -> Value
         pair = one(Thing(Kind.TUPLE, call.site, items=(NOTHING, everything)))
         return one(Thing(Kind.ITERATOR, call.site, inner=pair))
     return None
+
+
+def _on_batch(batch: Thing, name: str, call: Call) -> Value | None:
+    """Of a batch that is a dict, as it has these methods."""
+    if name in ("get", "pop"):
+        return containers.item_of(batch, call.args[0] if call.args else NOTHING)
+    entry = containers.item_of(batch, NOTHING)
+    pair = one(Thing(Kind.TUPLE, call.site, items=(NOTHING, entry or NOTHING)))
+    return one(Thing(Kind.ITERATOR, call.site, inner=pair if name == "items" else entry))
 
 
 def _entry(thing: Thing, name: str, call: Call) -> Value:

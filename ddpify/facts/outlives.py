@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import later, owners
+from ddpify.facts import entry_sums, later, owners
 from ddpify.facts.containers import GROWS
 from ddpify.facts.effects import effect_of
 from ddpify.facts.events import Bind, Call, LoopEnd
@@ -33,7 +33,8 @@ def keeps(m: Machine, bind: Bind, end: LoopEnd, node: ast.stmt) -> bool:
     if own and bind.target in (*end.sums, *end.reduced, *end.samples, *end.batches):
         return bind.target in end.sums and _begins_again(bind)
     if "[" in bind.target:
-        return True
+        entries = entry_sums.stored_in(bind)
+        return not entries or any(thing.born not in end.dicts for thing in entries)
     if "." in bind.target:
         if own and not later.read_after(m.trees, bind.where.frame, node, bind.target):
             return False

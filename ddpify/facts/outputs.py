@@ -15,7 +15,7 @@ from ddpify.facts.returns import reached
 from ddpify.facts.rows import OUTPUTS, SEVERAL
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import Kind, Measure, Thing, Value
-from ddpify.facts.written_parts import Form, parts_of
+from ddpify.facts.written_parts import OutputForm, parts_of
 from ddpify.source import Site
 
 
@@ -69,7 +69,7 @@ def _as(shape: OutputShape, whole: Value, call: Thing) -> Value:
 class Several:
     """The outputs of a model, and what each is in the `return` statements that are reached."""
 
-    form: Form
+    form: OutputForm
     values: tuple[tuple[ast.expr, ...], ...]
 
 

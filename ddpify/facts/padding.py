@@ -11,12 +11,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ddpify.facts.details import call_that_made
+from ddpify.facts.batch_entries import Place, collates, entry_at, unpacked
 from ddpify.facts.events import Call
 from ddpify.facts.protocol import Machine
-from ddpify.facts.scopes import ClassInfo, FunctionInfo
+from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
+from ddpify.facts.written_parts import parts_of
 from ddpify.source import Site
 
 FILLS = frozenset({"pad_sequence", "pad", "zip_longest"})
@@ -29,20 +30,20 @@ _MAKES = frozenset(
 def filling(value: Value) -> tuple[FunctionInfo, ...]:
     """The functions that fill up the batches a value is made of."""
     batches = (batch.inner for batch in value.dep(Kind.BATCH) if batch.inner is not None)
-    found = (info for inner in batches for loader in inner.things for info in _collates(loader))
+    found = (info for inner in batches for loader in inner.things for info in collates(loader))
     return tuple(dict.fromkeys(info for info in found if _pads(info)))
 
 
 def pads(loader: Thing) -> bool:
     """Whether what puts a loader's samples together fills them up."""
-    return any(map(_pads, _collates(loader)))
+    return any(map(_pads, collates(loader)))
 
 
 def is_filled(m: Machine, call: Call) -> bool:
     """Whether the targets of a criterion may be filled up: not ``labels`` beside filled texts."""
     functions = filling(call.arg(1, "target") or NOTHING)
     site = call.arg_site(1, "target")
-    place = _place(m.tree(site.path), m.tree(site.path).expression(site)) if site else None
+    place = entry_at(m, call.where.frame, site) if site else None
     return any(place is None or not _is_plain(info, place) for info in functions)
 
 
@@ -88,17 +89,6 @@ def says_ignored(functions: tuple[FunctionInfo, ...]) -> bool:
     return all("-100" in info.module.source.segment(info.site.span) for info in functions)
 
 
-def _collates(loader: Thing) -> Iterator[FunctionInfo]:
-    """What a loader calls: a function, or an object's ``__call__``."""
-    call = call_that_made(loader)
-    given = call.arg(6, "collate_fn") if call is not None else None
-    for thing in (given or NOTHING).things:
-        own = thing.ref.lookup("__call__") if isinstance(thing.ref, ClassInfo) else None
-        for one in (thing, *(own.things if own is not None else ())):
-            if isinstance(one.ref, FunctionInfo):
-                yield one.ref
-
-
 def _pads(info: FunctionInfo, deep: bool = True, given: frozenset[str] = frozenset()) -> bool:
     """Whether a function, or one that it calls, fills up, or makes a tensor of the longest.
 
@@ -139,50 +129,22 @@ def _called(node: ast.AST, given: frozenset[str] = frozenset()) -> Iterator[str]
 
 def _place(tree: Tree, node: ast.expr | None) -> int | None:
     """Which entry of a batch an expression is: 1 of ``y.view(-1)`` in ``for x, y in loader``."""
-    name = _root(node) if node is not None else ""
-    for loop in tree.ancestors(node) if node is not None and name else ():
-        if isinstance(loop, ast.For):
-            unpacked = (n for n in loop.body if isinstance(n, ast.Assign))
-            given = [n for n in unpacked if ast.unparse(n.value) == ast.unparse(loop.target)]
-            heads = (loop.target, *(target for n in given for target in n.targets))
-            tuples = [t for head in heads for t in ast.walk(head) if isinstance(t, ast.Tuple)]
-            names = [[ast.unparse(one) for one in t.elts] for t in tuples]
-            found = [entries.index(name) for entries in names if name in entries]
-            if len(found) == 1 and all(
-                _keeps(n, name) for s in loop.body if s not in given for n in ast.walk(s)
-            ):
-                return found[0]
-    return None
-
-
-def _root(node: ast.expr) -> str:
-    """``y`` of ``y.view(-1).long()``."""
     while isinstance(node, (ast.Attribute, ast.Call)):
         node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return unpacked(tree, node) if isinstance(node, ast.Name) else None
 
 
-def _keeps(node: ast.AST, name: str) -> bool:
-    """Whether a statement leaves a name what it was: ``x, y = x.cuda(), y.cuda()``."""
-    for target in node.targets if isinstance(node, ast.Assign) else ():
-        pairs = [(target, node.value)] if isinstance(node, ast.Assign) else []
-        if isinstance(target, ast.Tuple) and isinstance(node, ast.Assign):
-            values = node.value.elts if isinstance(node.value, ast.Tuple) else []
-            values = values if len(values) == len(target.elts) else [node.value] * len(target.elts)
-            pairs = [*zip(target.elts, values, strict=True)]
-        if any(ast.unparse(t) == name and _root(v) != name for t, v in pairs):
-            return False
-    return True
-
-
-def _is_plain(info: FunctionInfo, place: int) -> bool:
+def _is_plain(info: FunctionInfo, place: Place) -> bool:
     """Whether an entry of what a function returns is made without filling anything up."""
     returned = [n.value for n in ast.walk(info.node) if isinstance(n, ast.Return)]
-    if len(returned) != 1 or not isinstance(returned[0], ast.Tuple):
+    written = parts_of(returned[0], info, {}) if len(returned) == 1 else None
+    if written is None:
         return False
-    if place >= len(returned[0].elts):
+    keys = written.form.keys if written.form.kind is Kind.DICT else range(len(written.values))
+    entry = dict(zip(keys, written.values, strict=True)).get(place)
+    if entry is None:
         return False
-    made: set[ast.AST] = {returned[0].elts[place]}
+    made: set[ast.AST] = {entry}
     for _ in range(len(list(ast.walk(info.node)))):
         names = {n.id for one in made for n in ast.walk(one) if isinstance(n, ast.Name)}
         more = {n for n in ast.walk(info.node) if _stores(n, names)} - made

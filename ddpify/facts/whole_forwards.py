@@ -11,11 +11,11 @@ sample. Nothing that is read so is remembered, since the wrapper is what is call
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ddpify.facts.attention import ATTENDS
+from ddpify.facts.call_events import is_told
 from ddpify.facts.coupling import certain
 from ddpify.facts.details import OpenForward, call_that_made
 from ddpify.facts.events import Call, Forward
@@ -54,13 +54,6 @@ def with_means(m: Machine, f: Frame, model: Thing, each: Value, known: Value, ev
     given = computed(*event.args, *event.kwargs.values())
     sums = by_torch(given) and not m.parallel
     return _with_means(result, known, NUMBERS if sums else NUMBERS[:1])
-
-
-def is_told(m: Machine, event: Call) -> bool:
-    """Whether all that a forward is given is known, be it as one of the entries of a dict."""
-    node = m.tree(event.site.path).expression(event.site) if event.star else None
-    placed = not isinstance(node, ast.Call) or any(isinstance(a, ast.Starred) for a in node.args)
-    return not event.bound and not (event.star and placed)
 
 
 def result_of(m: Machine, forward: Forward) -> Value | None:

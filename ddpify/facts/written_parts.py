@@ -19,7 +19,7 @@ from ddpify.source import Site
 
 
 @dataclass(frozen=True)
-class Form:
+class OutputForm:
     """In what values stand: the ``keys`` of a dict, the fields of an object, "" in a tuple."""
 
     kind: Kind
@@ -39,24 +39,28 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Parts:
+class WrittenParts:
     """What is written, and in which form."""
 
-    form: Form
+    form: OutputForm
     values: tuple[ast.expr, ...]
 
 
 def parts_of(
     value: ast.expr | None, info: FunctionInfo, bound: Mapping[str, Sequence[ast.expr]]
-) -> Parts | None:
+) -> WrittenParts | None:
     """The parts of an expression in a function, of which names are ``bound`` to these."""
     match value:
         case ast.Tuple(elts=parts, ctx=ast.Load()) if not _starred(parts):
-            return Parts(Form(Kind.TUPLE, ("",) * len(parts)), tuple(parts))
+            return WrittenParts(OutputForm(Kind.TUPLE, ("",) * len(parts)), tuple(parts))
         case ast.Dict(keys=keys, values=parts) if keys:
             names = tuple(k.value for k in keys if isinstance(k, ast.Constant))
             said = tuple(name for name in names if isinstance(name, str))
-            return Parts(Form(Kind.DICT, said), tuple(parts)) if len(said) == len(keys) else None
+            return (
+                WrittenParts(OutputForm(Kind.DICT, said), tuple(parts))
+                if len(said) == len(keys)
+                else None
+            )
         case ast.Call() if not _starred(value.args) and all(k.arg for k in value.keywords):
             return _of_call(value, info, bound)
     return None
@@ -91,20 +95,24 @@ def made_of(thing: Thing, parts: Mapping[object, Value]) -> Thing:
 
 def _of_call(
     call: ast.Call, info: FunctionInfo, bound: Mapping[str, Sequence[ast.expr]]
-) -> Parts | None:
+) -> WrittenParts | None:
     named = {str(k.arg): k.value for k in call.keywords}
     if not call.args and ast.unparse(call.func) == "dict":
-        return Parts(Form(Kind.DICT, tuple(named)), tuple(named.values())) if named else None
+        return (
+            WrittenParts(OutputForm(Kind.DICT, tuple(named)), tuple(named.values()))
+            if named
+            else None
+        )
     if not call.args and qualified(info, call.func) == fields.NAMESPACE:
-        form = Form(Kind.INSTANCE, tuple(named), fields.NAMESPACE)
-        return Parts(form, tuple(named.values()))
+        form = OutputForm(Kind.INSTANCE, tuple(named), fields.NAMESPACE)
+        return WrittenParts(form, tuple(named.values()))
     if not isinstance(call.func, ast.Name):
         return None
     local = bound.get(call.func.id, ())
     if local:
         names = _local_fields(local[0]) if len(local) == 1 and not named else ()
         whole = names and len(names) == len(call.args)
-        return Parts(Form(Kind.TUPLE, names), tuple(call.args)) if whole else None
+        return WrittenParts(OutputForm(Kind.TUPLE, names), tuple(call.args)) if whole else None
     things = info.module.globals.get(call.func.id, NOTHING).things
     ref = things[0].ref if len(things) == 1 else None
     if not isinstance(ref, ClassInfo) or not fields.is_record(ref):
@@ -113,7 +121,7 @@ def _of_call(
     kind = Kind.TUPLE if fields.TUPLES & set(ref.external_bases()) else Kind.INSTANCE
     if kind is Kind.TUPLE and tuple(given) != tuple(fields.names_of(ref)):
         return None
-    return Parts(Form(kind, tuple(given), ref.name, ref), tuple(given.values()))
+    return WrittenParts(OutputForm(kind, tuple(given), ref.name, ref), tuple(given.values()))
 
 
 def _local_fields(made: ast.expr) -> tuple[str, ...]:

@@ -177,6 +177,8 @@ def _fetch(line: _Line) -> EventRecord:
         tuple(line["samples"]),
         tuple(line["contents"]),
         line["grad"],
+        tuple(line.get("alone", ())),
+        line.get("width", 0),
     )
 
 

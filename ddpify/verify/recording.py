@@ -66,13 +66,19 @@ class EventRecord:
 
 @dataclass(frozen=True)
 class Fetch(EventRecord):
-    """A batch was handed to the script; ``contents`` are digests, one for each sample."""
+    """A batch was handed to the script; ``contents`` are digests, one for each sample.
+
+    ``alone`` are those of the samples before a ``collate_fn`` of the script's put them together,
+    perhaps filled up to the longest; ``width`` is the number of bytes that each has in the batch.
+    """
 
     loader: int  # numbered by first use
     passed: int  # earlier passes over the loader
     samples: tuple[Sample, ...]
     contents: tuple[str, ...]
     grad: bool  # torch.is_grad_enabled()
+    alone: tuple[str, ...] = ()
+    width: int = 0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit
 from ddpify.rules.gradients.naming import named_in
-from ddpify.rules.gradients.step_conditions import Window, asked_before, stored, window_of
+from ddpify.rules.gradients.step_conditions import StepWindow, asked_before, stored, window_of
 
 # What has hold of a model, or of an optimizer, and leaves gradients as they are.
 _HARMLESS = frozenset({".train", ".eval", ".zero_grad", ".parameters", ".scale", ".backward"})
@@ -77,7 +77,7 @@ def _first(tree: Tree, block: Sequence[ast.stmt], calls: Sequence[Call]) -> int 
     return min(map(min, places)) if places and all(places) else None
 
 
-def _looked_at(facts: Facts, loop: TrainingLoop, window: Window) -> bool:
+def _looked_at(facts: Facts, loop: TrainingLoop, window: StepWindow) -> bool:
     """Whether a round may look at gradients, or change them, that are averaged later.
 
     So may what is given a model, its parameters or an optimizer and was not read. Where the

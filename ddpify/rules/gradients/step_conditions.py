@@ -32,7 +32,7 @@ _CUT_SHORT = (ast.Break, ast.Continue, ast.Return)
 
 
 @dataclass(frozen=True)
-class Window:
+class StepWindow:
     """A loop of whose rounds some end with a step, or after the last of which there is one.
 
     ``block`` are the statements of a round up to where ``asked`` decides, ``synced`` those that
@@ -47,7 +47,7 @@ class Window:
     leftover: bool = False
 
 
-def window_of(facts: Facts, loop: TrainingLoop) -> Window | None:
+def window_of(facts: Facts, loop: TrainingLoop) -> StepWindow | None:
     """The window of a loop's backward, where one condition that is alike on all ranks ends it."""
     if len([one for one in facts.training if one.batch is loop.batch]) > 1:
         return None
@@ -71,7 +71,7 @@ def _comes_after(loop: Loop, step: Call) -> bool:
     return same and later and len(step.where.guards) == loop.held
 
 
-def _of_all_rounds(facts: Facts, inner: Loop) -> Window | None:
+def _of_all_rounds(facts: Facts, inner: Loop) -> StepWindow | None:
     """``for k in range(4):`` before a step: the last round is the one that counts."""
     tree = facts.tree(inner.site)
     node = tree.statement(inner.site)
@@ -79,10 +79,10 @@ def _of_all_rounds(facts: Facts, inner: Loop) -> Window | None:
     if not isinstance(node, ast.For) or asked is None:
         return None
     alike = not is_local(facts, inner.over) and not inner.over.dep(*OF_ONE_RANK)
-    return Window(tree, inner.site, asked, node.body, ()) if alike else None
+    return StepWindow(tree, inner.site, asked, node.body, ()) if alike else None
 
 
-def _of_some_rounds(facts: Facts, loop: TrainingLoop, steps: Sequence[Call]) -> Window | None:
+def _of_some_rounds(facts: Facts, loop: TrainingLoop, steps: Sequence[Call]) -> StepWindow | None:
     mine = {t for s in steps for t in _stepped(s)}
     others = [s for s in facts.steps if s not in steps and mine.intersection(_stepped(s))]
     held = {g.site for g in loop.backward.where.guards}
@@ -104,7 +104,7 @@ def _of_some_rounds(facts: Facts, loop: TrainingLoop, steps: Sequence[Call]) -> 
             found = _not(condition), body[place:]
         case _:
             return None
-    return Window(tree, loop.batch.site, found[0], body[:place], found[1], bool(others))
+    return StepWindow(tree, loop.batch.site, found[0], body[:place], found[1], bool(others))
 
 
 def _not(test: ast.expr) -> ast.expr:
@@ -123,7 +123,7 @@ def _stepped(step: Call) -> Iterator[Thing]:
         yield from value.things if value is not None else ()
 
 
-def asked_before(facts: Facts, window: Window, between: Sequence[ast.stmt]) -> str | None:
+def asked_before(facts: Facts, window: StepWindow, between: Sequence[ast.stmt]) -> str | None:
     """A window's condition as it is before some statements; None where that is not certain."""
     test = _put_back(window.asked, [one for one in between if one not in window.synced])
     if test is None or not _is_plain(test) or _is_set_by_others(facts, window.tree, test, between):

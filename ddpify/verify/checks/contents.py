@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -29,21 +28,36 @@ class Content:
 
 def contents(one: RunRecord, runs: Sequence[RunRecord]) -> Content:
     """Samples that only one side took are left to the checks of samples."""
-    wanted: dict[Key, Counter[str]] = {}
-    for key, digest, _ in _digests(one):
-        wanted.setdefault(key, Counter())[digest] += 1
-    found = [(run.rank, *each) for run in runs for each in _digests(run) if each[0] in wanted]
-    wrong = [each for each in found if each[2] not in wanted[each[1]]]
-    training = min((each for each in wrong if each[1][0]), key=lambda each: each[3], default=None)
-    evaluation = sum(not each[1][0] for each in wrong)
-    text = ""
-    if training is not None:
-        text = f"sample {training[1][3]} has another content on rank {training[0]}"
-    return Content(len(found), len(wrong), training[3] if training else None, text, evaluation)
+    wanted: dict[Key, list[_Seen]] = {}
+    for key, seen in _seen(one):
+        wanted.setdefault(key, []).append(seen)
+    found = [(run.rank, *each) for run in runs for each in _seen(run) if each[0] in wanted]
+    wrong = [each for each in found if not any(map(each[2].is_like, wanted[each[1]]))]
+    training = [each for each in wrong if each[1][0]]
+    evaluation = len(wrong) - len(training)
+    if not training:
+        return Content(len(found), len(wrong), None, "", evaluation)
+    rank, key, first = min(training, key=lambda each: each[2].steps)
+    text = f"sample {key[3]} has another content on rank {rank}"
+    return Content(len(found), len(wrong), first.steps, text, evaluation)
 
 
-def _digests(run: RunRecord) -> Iterator[tuple[Key, str, int]]:
-    """With the number of optimizer steps taken before."""
+@dataclass(frozen=True)
+class _Seen:
+    """A sample in a batch, and before it was put there; ``steps`` had been taken before."""
+
+    digest: str
+    alone: str
+    width: int
+    steps: int
+
+    def is_like(self, other: _Seen) -> bool:
+        """In a batch that was filled up to another length it is what it was alone."""
+        filled = bool(self.alone) and self.width != other.width
+        return self.digest == other.digest or (filled and self.alone == other.alone)
+
+
+def _seen(run: RunRecord) -> Iterator[tuple[Key, _Seen]]:
     every = passes(run)
     for training in (True, False):
         chosen = [each for each in every if each.training is training]
@@ -51,6 +65,8 @@ def _digests(run: RunRecord) -> Iterator[tuple[Key, str, int]]:
         for each in chosen:
             loader = order.index(each.loader)
             for fetch in each.fetches:
-                for sample, digest in zip(fetch.samples, fetch.contents, strict=False):
+                alone = fetch.alone or ("",) * len(fetch.contents)
+                for sample, digest, own in zip(fetch.samples, fetch.contents, alone, strict=False):
                     if digest:
-                        yield (training, loader, each.passed, sample), digest, fetch.steps
+                        seen = _Seen(digest, own, fetch.width, fetch.steps)
+                        yield (training, loader, each.passed, sample), seen

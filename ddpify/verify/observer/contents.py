@@ -34,6 +34,12 @@ def count(batch: Any) -> int:
     return next((len(one) for one in _tensors(batch) if one.ndim), 1)
 
 
+def width(batch: Any, samples: int) -> int:
+    """The bytes that each sample has in a batch of so many."""
+    rows = [one for one in _tensors(batch) if one.ndim and len(one) == samples]
+    return sum(one.element_size() * one[0].numel() for one in rows)
+
+
 def digests(batch: Any, samples: int) -> list[str]:
     """One for each sample, of its part of everything that has a part for each."""
     found = [hashlib.blake2b(digest_size=8) for _ in range(samples)]

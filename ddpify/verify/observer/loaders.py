@@ -10,7 +10,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
-from torch.utils.data import BatchSampler, DistributedSampler
+from torch.utils.data import BatchSampler, DistributedSampler, default_collate
 from torch.utils.data import dataloader as loaders
 
 from ddpify.verify.observer import contents
@@ -112,6 +112,7 @@ class LoaderWatch:
         def next_batch(iterator: Any) -> Any:
             grad = torch.is_grad_enabled()
             self.batch = None
+            _watch_collate(iterator, self._recorder)
             try:
                 batch = original(iterator)
             except StopIteration:
@@ -128,6 +129,29 @@ class LoaderWatch:
         return next_batch
 
 
+def _watch_collate(iterator: Any, recorder: Recorder) -> None:
+    """Look at the samples before a function of the script's puts them together.
+
+    Where workers do that, nobody sees them.
+    """
+    fetcher = getattr(iterator, "_dataset_fetcher", None)
+    iterator._observed_alone = ()
+    if fetcher is None or not iterator._auto_collation or hasattr(fetcher, "_observed"):
+        return
+    fetcher._observed, collate = True, fetcher.collate_fn
+    if collate is default_collate:
+        return
+
+    @functools.wraps(collate, updated=())
+    def collated(samples: Any) -> Any:
+        with recorder.own():
+            each = samples if isinstance(samples, list) else ()
+            iterator._observed_alone = [contents.digest(one) for one in each]
+        return collate(samples)
+
+    fetcher.collate_fn = collated
+
+
 def _identify(iterator: Any, batch: Any) -> dict[str, Any]:
     asked = iterator._observed_indices
     indices = asked.popleft() if asked else None
@@ -138,7 +162,12 @@ def _identify(iterator: Any, batch: Any) -> dict[str, Any]:
         sample = contents.underlying(iterator._dataset, indices)
         return {"samples": [sample], "contents": [contents.digest(batch)]}
     samples = [contents.underlying(iterator._dataset, index) for index in indices]
-    return {"samples": samples, "contents": contents.digests(batch, len(samples))}
+    return {
+        "samples": samples,
+        "contents": contents.digests(batch, len(samples)),
+        "alone": list(iterator._observed_alone),
+        "width": contents.width(batch, len(samples)),
+    }
 
 
 def _describe(loader: Any) -> dict[str, Any]:

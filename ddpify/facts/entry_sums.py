@@ -1,0 +1,125 @@
+"""Dicts of sums: what a loop adds to the entries of, here or in an object's methods. ::
+
+totals["loss"] += criterion(out, y).item() * len(y)
+...
+totals = reduce_sum(totals)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from ddpify.facts.events import Bind
+from ddpify.facts.locality import is_local
+from ddpify.facts.measures import ADDITIVE
+from ddpify.facts.protocol import Machine
+from ddpify.facts.scopes import Frame, Loop
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.source import Site
+
+KINDS = (*ADDITIVE, Measure.COUNT)
+
+
+@dataclass(frozen=True)
+class LeftInDicts:
+    """Names of dicts with sums, those with other numbers of samples, where the first are made."""
+
+    names: tuple[str, ...]
+    others: tuple[str, ...]
+    made: frozenset[Site]
+
+
+def reduced_after(
+    m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: set[str]
+) -> LeftInDicts:
+    """The dicts that hold this rank's sums after a loop, which count as reduced."""
+    found: list[str] = []
+    others: list[str] = []
+    made: set[Site] = set()
+    stores: dict[Thing, list[Bind]] = {}
+    for event in m.events.during(loop):
+        if isinstance(event, Bind):
+            for thing in stored_in(event):
+                stores.setdefault(thing, []).append(event)
+    for thing, events in stores.items():
+        names = set(_names(f, thing))
+        read = [name for name in sorted(names) if _read_later(f, tree, node, name)]
+        sums = len(names) == 1 and holds_sums(m, thing)
+        if not sums or not all(_adds(m, event) for event in events):
+            others += read if any(is_local(m, v) for v in (thing.keys or {}).values()) else []
+            continue
+        found += read[:1] if not names & done else []
+        made.add(thing.born)
+        thing.keys = _reduced(thing).keys
+    return LeftInDicts(tuple(found), tuple(others), frozenset(made))
+
+
+def holds_sums(m: Machine, thing: Thing) -> bool:
+    """Whether a dict has sums over this rank's samples and zeros, and nothing else."""
+    entries = (thing.keys or {}).values()
+    sums = [v for v in entries if not (v.known and v.const == 0)]
+    return bool(sums) and all(v.measure in KINDS and is_local(m, v) for v in sums)
+
+
+def reduced(value: Value) -> Value | None:
+    """Dicts with the sums of all ranks; None of other values."""
+    made = value.of(Kind.DICT)
+    if not made or len(made) < len(value.things):
+        return None
+    return Value(tuple(_reduced(thing) for thing in made))
+
+
+def _reduced(thing: Thing) -> Thing:
+    made = Thing(thing.kind, thing.born, thing.name, details=thing.details)
+    made.keys = {key: value.reduced() for key, value in (thing.keys or {}).items()}
+    return made
+
+
+def stored_in(event: Bind) -> tuple[Thing, ...]:
+    """The dicts whose entry a statement binds: ``totals["loss"]``, ``self._total[key]``."""
+    owner, bracket, _ = event.target.partition("[")
+    name, *attributes = owner.split(".")
+    value = event.where.frame.lookup(name) if bracket and event.target.endswith("]") else None
+    for attribute in attributes:
+        value = value.things[0].attrs.get(attribute) if value and value.things else None
+    made = value.of(Kind.DICT) if value is not None else ()
+    return made if value is not None and len(made) == len(value.things) else ()
+
+
+def _adds(m: Machine, event: Bind) -> bool:
+    """``d[k] += x``, ``d[k] = d[k] + x``, ``d[k] = d.get(k, 0) + x``."""
+    match m.tree(event.site.path).statement(event.site):
+        case ast.AugAssign(op=op):
+            return isinstance(op, (ast.Add, ast.Sub))
+        case ast.Assign(value=ast.BinOp(left=left, op=ast.Add())):
+            owner = event.target.partition("[")[0]
+            return ast.unparse(left) == event.target or ast.unparse(left).startswith(
+                f"{owner}.get("
+            )
+    return False
+
+
+def _names(f: Frame, thing: Thing) -> Iterator[str]:
+    """The expressions by which a function names a dict, or what an object keeps it by."""
+    places: list[tuple[str, Value]] = [*f.env.items()]
+    if f.self_thing is not None:
+        own = next(iter(f.parameters), "self")
+        places += [(f"{own}.{name}", value) for name, value in f.self_thing.attrs.items()]
+    for name, value in (*places, *f.module.globals.items()):
+        if value.things == (thing,):
+            yield name
+        yield from (f"{name}.{own}" for own in _kept_as(value.of(Kind.INSTANCE), thing))
+
+
+def _kept_as(owners: Iterable[Thing], thing: Thing) -> Iterator[str]:
+    for owner in owners:
+        yield from (name for name, value in owner.attrs.items() if value.things == (thing,))
+
+
+def _read_later(f: Frame, tree: Tree, node: ast.stmt, name: str) -> bool:
+    """Whether it, or the object that keeps it, is used after the loop, here or by others."""
+    owner, first = name.rpartition(".")[0] or name, name.partition(".")[0]
+    return first in f.parameters or first not in f.env or tree.read_after(node, owner)
