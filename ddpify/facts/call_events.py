@@ -10,7 +10,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.joining import join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
-from ddpify.facts.values import MORE, NOTHING, Kind, Value, constant
+from ddpify.facts.values import MORE, NOTHING, REST, Kind, Value, constant
 from ddpify.source import Site
 
 
@@ -74,18 +74,22 @@ def arguments_of(m: Machine, f: Frame, node: ast.Call) -> Arguments:
     args: list[Value] = []
     sites: list[Site] = []
     star, unknown = False, []
+    rest: list[Value] = []
     for arg in node.args:
         value = m.evaluate(f, arg)
         if isinstance(arg, ast.Starred):
             star = True
             items = [t.items for t in value.things if t.items is not None]
             unknown += [value] if not value.things else []
+            rest += [t.inner for t in value.of(Kind.ITERATOR) if t.inner is not None]
             args.extend(items[0] if items else ())
             sites.extend([m.site(f, arg)] * (len(items[0]) if items else 0))
             continue
         args.append(value)
         sites.append(m.site(f, arg))
     kwargs, kwarg_sites, spread = _keywords(m, f, node)
+    if rest:
+        kwargs[REST] = join(*rest)
     return Arguments(tuple(args), kwargs, tuple(sites), kwarg_sites, star or spread, tuple(unknown))
 
 

@@ -46,7 +46,8 @@ def _one_for_all(m: Machine, f: Frame, node: Any, first: Value) -> Value:
         per_sample = len(node.generators) == 1 and rows.per_sample(over)
         if is_copied(node, generator):
             return over
-        for each in items_of(over) or (m.element_of(f, over),):
+        more = [t.inner for t in over.things if t.items and t.inner is not None]
+        for each in (*(items_of(over) or ()), *more) or (m.element_of(f, over),):
             m.assign(f, generator.target, each)
             for test in generator.ifs:
                 m.evaluate(f, test)

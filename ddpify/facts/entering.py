@@ -11,7 +11,7 @@ from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, FunctionInfo
 from ddpify.facts.summaries import GivenKinds
-from ddpify.facts.values import MORE, NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.facts.values import MORE, NOTHING, REST, Kind, Measure, Thing, Value, constant, one
 from ddpify.python.arguments import bind, defaults
 from ddpify.source import Site
 
@@ -112,9 +112,10 @@ def bind_parameters(
         frame.env[name], frame.parameters[name] = value, None
     if spec.vararg is not None:
         rest = tuple(value for value, _ in bound.rest)
-        frame.env[spec.vararg.arg] = one(Thing(Kind.TUPLE, info.site, items=rest))
+        made = Thing(Kind.TUPLE, info.site, items=rest, inner=kwargs.get(REST))
+        frame.env[spec.vararg.arg] = one(made)
     if spec.kwarg is not None:
-        words = {name: value for name, (value, _) in bound.keywords.items()}
+        words = {name: value for name, (value, _) in bound.keywords.items() if name != REST}
         keys: dict[object, Value] = {0 if n == MORE else n: value for n, value in words.items()}
         frame.env[spec.kwarg.arg] = one(Thing(Kind.DICT, info.site, keys=keys))
     names = [a.arg for a in (*spec.posonlyargs, *spec.args)]

@@ -156,6 +156,7 @@ ZEROS = object()  # as a constant: an array of zeros, where sums begin
 MAX_THINGS = 64
 UNKNOWN_AXIS = -1
 PERHAPS_ONE = -1
+REST = "*"  # among the words of a call: what else is given by place, nobody knows how often
 MORE = "**"  # among the keys of a dict, and the words of a call: there may be others
 
 
