@@ -57,7 +57,7 @@ class Call:
     ``name`` is the qualified name (``torch.save``), or ``.method`` for a method whose
     receiver is a value; ``args`` are positional, ``kwargs`` by name. ``bound``: some of them
     were given to a ``functools.partial`` and cannot be changed here. ``unread``: whose code runs,
-    where that is not read.
+    where that is not read. ``steps`` stands for the optimizer of a step that is taken by hand.
     """
 
     order: int
@@ -77,6 +77,7 @@ class Call:
     star: bool = False
     bound: bool = False
     unread: str = ""
+    steps: Thing | None = None
 
     @property
     def way(self) -> tuple[Site, ...]:

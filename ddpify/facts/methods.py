@@ -15,6 +15,7 @@ from ddpify.facts import (
     matrices,
     measures,
     own_gradients,
+    own_steps,
     repeats,
     rows,
     tables,
@@ -62,6 +63,7 @@ def _method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) -> Val
         # `torch.Tensor(made_of_a_batch).to(device)` is of that batch still.
         deps = made.deps | receiver.deps
         return made.but(deps=deps, measure=receiver.measure) if moved else made
+    own_steps.by_call(m, f, receiver, call)
     plain = counts.kept(m, f, receiver, name, call) or _on_tensor(m, f, receiver, name, call)
     plain = without_graph(plain) if name in DETACHES else plain
     return batch_axis.moved(name, call, 0, receiver, rows.method(receiver, name, call, plain))

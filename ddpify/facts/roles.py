@@ -37,7 +37,8 @@ def backwards(calls: tuple[Call, ...]) -> tuple[Call, ...]:
 
 def steps(calls: tuple[Call, ...]) -> tuple[Call, ...]:
     """Calls that change parameters: ``optimizer.step()``, ``scaler.step(optimizer)``."""
-    return tuple(c for c in calls if c.name == ".step" and stepped(c) and not _is_given_losses(c))
+    named = (c for c in calls if c.steps is not None or c.name == ".step")
+    return tuple(c for c in named if stepped(c) and not _is_given_losses(c))
 
 
 def _is_given_losses(call: Call) -> bool:
@@ -51,6 +52,8 @@ def _is_given_losses(call: Call) -> bool:
 def stepped(call: Call) -> tuple[Thing, ...]:
     """The optimizers a step call steps."""
     receiver = call.receiver
+    if call.steps is not None:
+        return (call.steps,)
     if receiver is None:
         return ()
     if receiver.of(Kind.SCALER) and call.args:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ddpify.facts import containers, growth, imports, matching, own_shares, special, sums
+from ddpify.facts import containers, growth, imports, matching, own_shares, own_steps, special, sums
 from ddpify.facts.assignments import assign
 from ddpify.facts.conditions import conditioned, passed
 from ddpify.facts.joining import join
@@ -66,6 +66,7 @@ def _augmented(m: Machine, f: Frame, node: ast.AugAssign) -> None:
     if growth.extended(m, f, node) or sums.augmented(m, f, node):
         return
     load = _as_load(node.target)
+    own_steps.by_assignment(m, f, node, load)
     value = m.evaluate(f, ast.copy_location(ast.BinOp(load, node.op, node.value), node))
     assign(m, f, node.target, value)
 
