@@ -28,6 +28,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "own_share",
         "per_rank_count",
         "reduce_mean",
+        "reduce_entries",
         "reduce_meter",
         "reduce_sum",
         "share_batches",

@@ -34,15 +34,12 @@ M = TypeVar("M", bound=nn.Module)
 
 # ---- Sums and means
 def reduce_sum(*values: Any) -> Any:
-    """Each value, of a list or dict each entry, summed over the ranks (*collective*).
-
-    None adds nothing.
-    """
+    """Each value, of a list each entry, summed over the ranks; None adds nothing (*collective*)."""
     numbers = [n for value in values for n in (value if isinstance(value, list) else [value])]
     if get_world_size() > 1:
         rows = gather_objects([n if n is None else _addend(n) for n in numbers])
         held = [[n for n in column if n is not None] for column in zip(*rows, strict=True)]
-        numbers = [_added(own, parts) for own, parts in zip(numbers, held, strict=True)]
+        numbers = [sum(parts[1:], parts[0]) if parts else None for parts in held]
     left = iter(numbers)
     found = tuple([next(left) for _ in v] if isinstance(v, list) else next(left) for v in values)
     return found[0] if len(values) == 1 else found
@@ -56,23 +53,21 @@ def reduce_mean(*values: Any) -> Any:
     return means[0] if len(values) == 1 else tuple(means)
 
 
-def _added(own: Any, parts: list[Any]) -> Any:
-    """The sum of what the ranks have; of dicts, with the keys of any, that of each entry."""
-    if not isinstance(own, dict):
-        return sum(parts[1:], parts[0]) if parts else None
-    whole = copy.copy(own)  # a defaultdict stays one
-    whole.clear()
-    for key, value in (entry for part in parts for entry in part.items()):
-        whole[key] = whole[key] + value if key in whole else value
-    return whole
-
-
 def _addend(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _addend(each) for key, each in value.items()}
     if not isinstance(value, Real) and not hasattr(value, "__array__"):
         raise TypeError(f"only numbers, tensors, arrays can be reduced, not {type(value).__name__}")
     return (value.detach() if isinstance(value, torch.Tensor) else value) * 1  # bools count
+
+
+def reduce_entries(*tables: Any) -> Any:
+    """Each dict with its entries summed over the ranks, those of any rank (*collective*)."""
+    ranks = gather_objects([{key: _addend(each) for key, each in one.items()} for one in tables])
+    found = [copy.copy(table) for table in tables]  # a defaultdict stays one
+    for whole, parts in zip(found, zip(*ranks, strict=True), strict=True):
+        whole.clear()
+        for key, value in (entry for part in parts for entry in part.items()):
+            whole[key] = whole[key] + value if key in whole else value
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def reduce_meter(*meters: Any) -> None:

@@ -29,6 +29,18 @@ ENTRIES = {
     "classification": ("classification", "main_classification.py"),
     "classification_dataparallel": ("classification_dataparallel", "train_digits.py"),
     **{f"vision-{task}": ("vision_project", f"main_{task}.py") for task in VISION},
+    "gan": ("gan", "main.py"),
+    "vae": ("vae", "main.py"),
+    "trainer_class": ("trainer_class", "main.py"),
+    "text_classification": ("text_classification", "train_text.py"),
+    "language_model": ("language_model", "main.py"),
+    "ladder-full": ("toy_ladder", "10_full.py"),
+}
+# The rungs below, of which each adds one thing to a toy loop.
+RUNGS = {
+    f"ladder-{name}": ("toy_ladder", f"{name}.py")
+    for name in """02_epochs 03_accum 04_accum_end 05_amp 06_clip 07_lr_schedule 08_logging
+    09_checkpoint_resume""".split()
 }
 
 
@@ -58,7 +70,7 @@ def put_example(example: Example, folder: Path) -> Path:
 
 def put_fixture(name: str, folder: Path) -> Path:
     """Copy a fixture; the entry script of this name in it."""
-    source, entry = ENTRIES[name]
+    source, entry = (ENTRIES | RUNGS)[name]
     shutil.copytree(FIXTURES / source, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "requirements.txt").touch()
     return folder / entry

@@ -18,7 +18,7 @@ from ddpify.facts.tree import Tree, written
 from ddpify.facts.values import NOTHING, Measure, Value
 
 GATHERERS = frozenset({"gather_samples", "gather_batches"})
-SUMMERS = frozenset({"reduce_sum", "reduce_meter"}) | GATHERERS
+SUMMERS = frozenset({"reduce_sum", "reduce_meter", "reduce_entries"}) | GATHERERS
 REDUCERS = frozenset({"reduce_mean", "broadcast"}) | SUMMERS
 SUMS = (Measure.SUM, Measure.COUNT)
 MEANS = (Measure.MEAN,)
@@ -46,17 +46,16 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
         left = _over_batches(m, f, loop, node, left, done)
     lists = growth.filled(m, f, loop, node, done)
     f.statement = loop.site
-    sums = (*_measured(left, SUMS), *dicts.names)
-    means = _measured(left, MEANS)
+    sums, means = _measured(left, SUMS), _measured(left, MEANS)
     others = (*_measured(left, OTHERS), *lists.others, *dicts.others)
     summed = tuple(sorted(reduced))
     end = LoopEnd(
         loop, m.where(f), sums, means, found, others, summed, lists.samples, lists.batches
     )
     end = replace(end, held=held, numbers=lists.numbers, totals=lists.totals, keep=keep)
-    end = replace(end, dicts=dicts.made)
+    end = replace(end, entries=dicts.names, dicts=dicts.made)
     _keep(m, f, end, owned)
-    for name in (*_measured(left, SUMS), *means):
+    for name in (*sums, *means):
         _set(f, name)
     for name in (*lists.numbers, *lists.totals, *done):
         number_lists.joined(_get(f, name) or NOTHING)
@@ -142,6 +141,7 @@ def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
         samples=both("samples"),
         batches=both("batches"),
         numbers=both("numbers"),
+        entries=both("entries"),
         others=others,
         keep=first.keep | then.keep,
     )

@@ -2,7 +2,7 @@
 
 totals["loss"] += criterion(out, y).item() * len(y)
 ...
-totals = reduce_sum(totals)
+totals = reduce_entries(totals)
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class LoopEnd:
     names of objects with ``sum``, ``count`` and ``avg``; ``others`` are bound in the loop,
     read after it, and not understood. ``samples`` and ``batches`` are names of lists to put
     together, with one entry per sample or per batch, ``numbers`` of lists with a mean over each
-    batch, ``totals`` with a sum over each; ``dicts``, made there, are among the sums.
+    batch, ``totals`` with a sum over each, ``entries`` of dicts with sums, made at ``dicts``.
     ``reduced`` are those that the program sums over the ranks itself, ``owned`` the attributes of
     objects among all of these, ``held`` the meters with numbers of this rank, ``keep`` all objects
     that are such meters.
@@ -164,13 +164,14 @@ class LoopEnd:
     held: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     totals: tuple[str, ...] = ()
+    entries: tuple[str, ...] = ()
     dicts: frozenset[Site] = frozenset()
     keep: frozenset[Thing] = frozenset()
 
     @property
     def communicates(self) -> bool:
         """Whether the ranks have to combine anything after the loop."""
-        numbers = self.numbers or self.totals
+        numbers = self.numbers or self.totals or self.entries
         return bool(
             self.sums or self.means or self.meters or self.samples or self.batches or numbers
         )

@@ -76,7 +76,7 @@ def whole_loader(m: Machine, f: Frame, loader: Value, site: Site) -> Value:
 
 def _combined(f: Frame, tail: str, first: Value, call: Call) -> Value | None:
     """What the ranks put together, or rank 0 tells the others."""
-    if tail in ("reduce_sum", "reduce_mean", "global_meter"):
+    if tail in ("reduce_sum", "reduce_mean", "reduce_entries", "global_meter"):
         return _reduced(call)
     if tail == "reduce_meter":
         return _reduce_meters(call)

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 WANTED = wanted()
 OFTEN = [name for place, name in enumerate(WANTED) if place % 24 == 0]
 SELDOM = [name for name in WANTED if name not in OFTEN]
+PARTS = 8
 
 
 def judged(names: list[str]) -> dict[str, tuple[str, str]]:
@@ -49,7 +50,14 @@ def _is_right(word: str, told: str, wanted: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    "names", [OFTEN, pytest.param(SELDOM, marks=pytest.mark.thorough)], ids=["some", "the others"]
+    "names",
+    [
+        pytest.param(OFTEN, id="some"),
+        *(
+            pytest.param(SELDOM[part::PARTS], id=f"others-{part}", marks=pytest.mark.thorough)
+            for part in range(PARTS)
+        ),
+    ],
 )
 def test_no_program_is_trained_otherwise_without_a_word(names: list[str]) -> None:
     others = {n: one for n, one in judged(names).items() if not _is_right(*one, WANTED[n])}

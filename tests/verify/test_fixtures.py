@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ddpify import cli
-from tests.projects import VISION, migrated, put_fixture
+from tests.projects import RUNGS, VISION, migrated, put_fixture
 from tests.training.projects import edit
 
 pytestmark = [pytest.mark.training, pytest.mark.spread]
@@ -101,6 +101,77 @@ def test_a_migrated_fixture_trains_the_same_model(
     assert others == NOT_COMPARED
     assert report["causes"] == []
     assert contents(tmp_path) == before, "the user's files are not touched"
+
+
+_NO_FILES = {"evaluation", "checkpoints", "files-once"}
+WRITTEN_BLIND = [  # by people who knew no rule of ddpify: what it has to say of them
+    pytest.param(
+        "trainer_class",
+        ["--nproc=4"],
+        "--epochs=2 --num_train=200 --num_valid=99 --save_dir=out --run_id=quick",
+        set(),
+        id="trainer_class-on-4",
+    ),
+    pytest.param(
+        "gan",
+        ["--neutralise=all"],
+        "--norm=none --epochs=1 --ngf=8 --ndf=8",
+        {"evaluation"},
+        id="gan",
+        marks=pytest.mark.thorough,
+    ),
+    pytest.param(
+        "vae",
+        ["--neutralise=all", "--nproc=4"],
+        "--epochs=1 --batch-size=100",
+        {"checkpoints"},
+        id="vae-on-4",
+        marks=pytest.mark.thorough,
+    ),
+    *[
+        pytest.param(
+            "text_classification",
+            [f"--nproc={ranks}", "--neutralise=dropout"],
+            "",
+            set(),
+            id=f"text-on-{ranks}",
+            marks=pytest.mark.thorough,
+        )
+        for ranks in (2, 4)
+    ],
+    *[
+        pytest.param(
+            name, [], "", {"evaluation", "checkpoints"}, id=name, marks=pytest.mark.thorough
+        )
+        for name in RUNGS
+    ],
+    pytest.param(
+        "ladder-full",
+        ["--nproc=4", "--steps=60"],
+        "",
+        {"evaluation"},
+        id="ladder-full-on-4",
+        marks=pytest.mark.thorough,
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "flags", "arguments", "absent"), WRITTEN_BLIND)
+def test_a_fixture_of_the_seeds_trains_the_same_model(
+    name: str,
+    flags: list[str],
+    arguments: str,
+    absent: set[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("EPOCHS", "1")
+    script = put_fixture(name, tmp_path / "project")
+    report = verified(cli.CLEAN, script, [*flags, TIGHT], arguments.split(), capsys)
+    skipped = {c["name"] for c in report["checks"] if c["verdict"] == "skipped"}
+    assert skipped - absent == {"overfit"}
+    assert report["causes"] == []
 
 
 def test_rewrites_taken_back_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

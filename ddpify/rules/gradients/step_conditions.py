@@ -58,8 +58,10 @@ def window_of(facts: Facts, loop: TrainingLoop) -> StepWindow | None:
 
 
 def steps_after(facts: Facts, loop: TrainingLoop) -> bool:
-    """Whether the steps come after the last round of the loop that goes backward."""
+    """Whether the steps come after the last round of the loop that goes forward and backward."""
     inner = loop.backward.where.loops()[0]
+    if not any(inner in forward.call.where.loops() for forward in facts.training_forwards):
+        return False
     steps = [s for s in facts.steps if loop.batch in s.where.loops() or _comes_after(inner, s)]
     return bool(steps) and all(_comes_after(inner, s) for s in steps)
 

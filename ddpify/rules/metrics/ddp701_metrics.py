@@ -58,7 +58,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             continue
         done.add(end.loop.site)
         lists = (*end.samples, *end.batches, *end.numbers, *end.totals)
-        names = ", ".join((*end.sums, *end.means, *end.meters, *lists))
+        names = ", ".join((*end.sums, *end.means, *end.entries, *end.meters, *lists))
         yield Finding(
             "DDP701",
             end.loop.site,
@@ -85,6 +85,7 @@ def _everywhere(facts: Facts, end: LoopEnd) -> LoopEnd:
         batches=kept(end.batches),
         numbers=kept(end.numbers),
         totals=kept(end.totals),
+        entries=kept(end.entries),
     )
 
 
@@ -93,6 +94,7 @@ def _lines(end: LoopEnd) -> list[str]:
     for names, how in (
         (end.sums, "reduce_sum"),
         (end.means, "reduce_mean"),
+        (end.entries, "reduce_entries"),
         (end.samples, "gather_samples"),
         (end.batches, "gather_batches"),
     ):

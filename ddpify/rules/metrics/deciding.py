@@ -22,7 +22,8 @@ def left_behind(facts: Facts, end: LoopEnd) -> tuple[str, ...]:
     if node is None:
         return ()
     summed = tuple(name for name in end.others if accumulates(tree, node, name))
-    names = (*end.sums, *end.means, *end.meters, *summed, *end.samples, *end.batches)
+    names = (*end.sums, *end.means, *end.entries, *end.meters, *summed)
+    names = (*names, *end.samples, *end.batches)
     return tuple(dict.fromkeys(_owner(end, name, names) for name in names))
 
 
