@@ -33,10 +33,12 @@ class Settings:
     ``runtime_module`` is the dotted name of the vendored helper module, "" to let ddpify
     choose; ``batch_dim`` is the axis of samples in batches that come from no loader;
     ``whole_batches``: rather than refuse, let ranks have whole batches of which models compute
-    its rows; ``sync_batchnorm`` None means: where one process saw the whole batch. An empty
-    ``select`` means every rule. Select and ignore hold code prefixes. Patterns of files
-    (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
-    ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
+    its rows; ``sync_bn`` "auto" means: where one process saw the whole batch, ``find_unused``
+    "auto": where the reading finds parameters that may get no gradient. ``static_graph`` and
+    ``bucket_cap`` (MiB) go to DistributedDataParallel. An empty ``select`` means every rule.
+    Select and ignore hold code prefixes. Patterns of files (``per_file_ignores``, ``exclude``)
+    are those of a .gitignore beside the pyproject.toml. ``accept`` are refusals that are taken
+    for right, each a ``RULE@file:line``.
     """
 
     strategy: Literal["ddp", "fsdp"] = "ddp"
@@ -45,7 +47,10 @@ class Settings:
     batch_size: Literal["global", "per-rank"] = "global"
     batch_dim: int | None = None
     whole_batches: bool = True
-    sync_batchnorm: bool | None = None
+    sync_bn: Literal["auto", "on", "off"] = "auto"
+    find_unused: Literal["auto", "on", "off"] = "auto"
+    static_graph: bool = False
+    bucket_cap: int | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -185,6 +190,7 @@ def _is_length(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 20 <= value <= 500
 
 
+_SWITCH = ('"auto", "on" or "off"', lambda value: value in ("auto", "on", "off"))
 _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "strategy": ('"ddp" or "fsdp"', lambda value: value in ("ddp", "fsdp")),
     "runtime": ('"vendor" or "import"', lambda value: value in ("vendor", "import")),
@@ -192,7 +198,10 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "batch_size": ('"global" or "per-rank"', lambda value: value in ("global", "per-rank")),
     "batch_dim": ("a number from 0", lambda value: value is None or _is_axis(value)),
     "whole_batches": ("true or false", lambda value: isinstance(value, bool)),
-    "sync_batchnorm": ("true or false", lambda value: value is None or isinstance(value, bool)),
+    "sync_bn": _SWITCH,
+    "find_unused": _SWITCH,
+    "static_graph": ("true or false", lambda value: isinstance(value, bool)),
+    "bucket_cap": ("a number of MiB from 1", lambda n: n is None or (_is_axis(n) and n != 0)),
     "select": ("a list of rule codes", _is_codes),
     "ignore": ("a list of rule codes", _is_codes),
     "extend_select": ("a list of rule codes", _is_codes),

@@ -44,6 +44,9 @@ def format_flag(*names: str) -> Callable[[_Command], _Command]:
     return click.option("--format", "form", type=kind, default="text", help=text)
 
 
+_SWITCH = ("auto", "on", "off")
+
+
 def project_options(command: _Command) -> _Command:
     """Flags that set the same-named field of ``Settings``; absent ones leave it alone."""
     choices = (
@@ -82,10 +85,27 @@ def project_options(command: _Command) -> _Command:
             "compute its rows (default); or refuse.",
         ),
         click.option(
-            "--sync-batchnorm/--no-sync-batchnorm",
+            "--sync-bn",
+            type=click.Choice(_SWITCH),
+            help="Convert BatchNorm to SyncBatchNorm on CUDA (auto, default: unless DataParallel "
+            "was used).",
+        ),
+        click.option(
+            "--find-unused",
+            type=click.Choice(_SWITCH),
+            help="Let DistributedDataParallel look for parameters that get no gradient (auto, "
+            "default: where the reading finds some).",
+        ),
+        click.option(
+            "--static-graph/--no-static-graph",
             default=None,
-            help="Convert BatchNorm to SyncBatchNorm on CUDA "
-            "(default: unless DataParallel was used).",
+            help="Tell DistributedDataParallel that each step uses the same parameters.",
+        ),
+        click.option(
+            "--bucket-cap",
+            type=click.IntRange(1),
+            metavar="MIB",
+            help="The size of the buckets in which gradients are averaged (torch's default: 25).",
         ),
         click.option(
             "--accept",

@@ -21,12 +21,15 @@ SETTINGS_FLAGS = (
     "--accept",
     "--batch-dim",
     "--batch-size",
-    "--no-sync-batchnorm",
+    "--bucket-cap",
+    "--find-unused",
+    "--no-static-graph",
     "--no-whole-batches",
     "--runtime",
     "--runtime-module",
+    "--static-graph",
     "--strategy",
-    "--sync-batchnorm",
+    "--sync-bn",
     "--whole-batches",
 )
 COMMON = ("--color", "--format", "--no-color")
@@ -221,9 +224,9 @@ def test_a_bug_ends_with_its_traceback_and_exit_code_2(
 
 def test_flags_reach_the_pipeline(layers: Layers) -> None:
     flags = ["--runtime=import", "--runtime-module=core.dist", "--batch-size=per-rank"]
-    cli.main(["migrate", *flags, "--no-sync-batchnorm", "main.py"])
+    cli.main(["migrate", *flags, "--sync-bn=off", "main.py"])
     assert layers.settings == Settings(
-        runtime="import", runtime_module="core.dist", batch_size="per-rank", sync_batchnorm=False
+        runtime="import", runtime_module="core.dist", batch_size="per-rank", sync_bn="off"
     )
 
 

@@ -45,7 +45,7 @@ def project(folder: Path, text: str) -> Path:
             id="own-line-length-wins",
         ),
         pytest.param(
-            "[tool.ddpify]\nsync-batchnorm = false\n", Settings(sync_batchnorm=False), id="bool"
+            "[tool.ddpify]\nstatic-graph = true\n", Settings(static_graph=True), id="bool"
         ),
     ],
 )

@@ -36,6 +36,7 @@ from tests.verify.factories import (
         ("[2024-01-02T10:11:12.345Z] done", "[2025-01-02T11:11:12.345Z] done"),
         ("Sat Nov 21 13:03:10 2026 acc 1.0", "Sun Nov 22 03:13:10 2026 acc 1.0"),
         ("12.5 it/s, loss 2.0", "99.1 it/s, loss 2.0"),
+        ("| ms/batch 12.50 | loss 2.0", "| ms/batch 99.13 | loss 2.0"),
         ("throughput: 1234.5 samples/s", "throughput: 234.5 samples/s"),
         ("1m 3s, loss 2.0", "2m 5s, loss 2.0"),
         ("3.4 ms/batch 5.19", "9.4 ms/batch 5.19"),

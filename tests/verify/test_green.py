@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ddpify import cli
+from tests.projects import migrated
 from tests.verify.hazards.base import ORIGINAL, changed, put
 from tests.verify.observing import run_single
 
@@ -60,3 +61,35 @@ def test_the_sentence_with_which_a_script_ends_is_recorded(tmp_path: Path) -> No
     assert (run.status, run.exit_code) == ("SystemExit: batch 33: use 32", 1)
     assert 'quit.py", line 2, in main' in run.traceback
     assert run.crashed
+
+
+BY_HAND = changed(
+    ORIGINAL,
+    ("    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)\n", ""),
+    ("            optimizer.zero_grad()\n", "            model.zero_grad()\n"),
+    (
+        "            optimizer.step()\n",
+        "            for p in model.parameters():\n"
+        "                p.data.add_(p.grad, alpha=-args.lr)\n",
+    ),
+)
+
+
+def test_steps_that_no_optimizer_takes_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = put(BY_HAND, tmp_path / "project")
+    assert cli.main(["verify", str(script), "--json=-"]) == cli.CLEAN
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    measured = {check["name"]: check["measured"] for check in checks}
+    assert measured["steps"] == "12 in one process, 12 / 12 on the ranks"
+    assert measured["learning-rates"] == "steps that are taken by hand tell none"
+
+    put(BY_HAND, tmp_path / "original")
+    migrated(script)
+    text = script.read_text()
+    script.write_text(text.replace("    model = wrap_model(model)\n", ""))  # none is averaged
+    baseline = f"--baseline={tmp_path / 'original'}"
+    assert cli.main(["verify", str(script), "--json=-", baseline]) == cli.TO_DO
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    assert {c["name"] for c in checks if c["verdict"] == "fail"} >= {"gradients", "trajectory"}

@@ -19,6 +19,8 @@ _ADVICE = (
     "put forward and backward of the micro-batches that do not step under"
     " `with gradient_sync(model, sync=<the step's condition>):`"
 )
+# torch 2.13 ends with "expect_autograd_hooks_ INTERNAL ASSERT FAILED" otherwise.
+_STATIC = "a static graph has to be averaged from the first backward on: leave out --static-graph"
 SKIPS = (".no_sync", "ddpify.runtime.gradient_sync", ".set_requires_gradient_sync")
 
 
@@ -28,13 +30,14 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         return
     for loop in facts.training:
         if _accumulates(facts, loop):
+            static = settings.static_graph
             yield Finding(
                 "DDP402",
                 loop.backward.site,
                 "gradients are accumulated, and every micro-batch is all-reduced: right but slower",
                 Severity.NOTE,
-                fix := saves_messages(facts, loop),
-                "" if fix else _ADVICE,
+                fix := () if static else saves_messages(facts, loop),
+                "" if fix else _STATIC if static else _ADVICE,
             )
 
 

@@ -27,6 +27,7 @@ OPTIONS = {  # in the order in which they are written
     "sync_batchnorm": True,
     "broadcast_buffers": False,
     "find_unused_parameters": True,
+    "static_graph": True,
 }
 RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
@@ -42,9 +43,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             alike = [m for m in facts.models if m.home == home and not m.wrapped]
             code = _written(facts, home, _options(facts, alike, settings))
             unused = next((m.unused for m in alike if m.unused), "")
+            unused = unused if settings.find_unused == "auto" else ""
             code += f"  # {unused}" if unused else ""
             fix = (edit(facts, How.AFTER, home.statement, code),)
-        if model.batch_norm and settings.sync_batchnorm is None:
+        if model.batch_norm and settings.sync_bn == "auto":
             yield from _without_sync(facts, model)
         yield Finding(
             "DDP301",
@@ -74,13 +76,15 @@ def _written(facts: Facts, home: Home, options: str) -> str:
 def _options(facts: Facts, models: list[Model], settings: Settings) -> str:
     """What the wrapper is told; of models that get one name, what any of them needs."""
     wanted = {one for model in models for one in _of_one(facts, model, settings)}
-    return "".join(f", {name}={value}" for name, value in OPTIONS.items() if name in wanted)
+    cap = settings.bucket_cap
+    said = "".join(f", {name}={value}" for name, value in OPTIONS.items() if name in wanted)
+    return said + (f", bucket_cap_mb={cap}" if cap is not None else "")
 
 
 def _of_one(facts: Facts, model: Model, settings: Settings) -> Iterable[str]:
     """A single-GPU script's batch norm saw the whole batch; DataParallel's saw one replica's."""
-    wanted = settings.sync_batchnorm
-    if wanted is None:
+    wanted = settings.sync_bn == "on"
+    if settings.sync_bn == "auto":
         whole_batch = not model.data_parallel or _synchronised_by_hand(facts)
         alone = _shown_by_one_rank(facts, model) or _told_by_class(facts) is not None
         wanted = whole_batch and not alone
@@ -88,8 +92,10 @@ def _of_one(facts: Facts, model: Model, settings: Settings) -> Iterable[str]:
         yield "sync_batchnorm"
     if model.repeated and model.buffers:  # a broadcast between forwards would change the graph
         yield "broadcast_buffers"
-    if model.unused:
+    if settings.find_unused == "on" or (model.unused and settings.find_unused == "auto"):
         yield "find_unused_parameters"
+    if settings.static_graph:
+        yield "static_graph"
 
 
 def _synchronised_by_hand(facts: Facts) -> bool:
@@ -114,7 +120,7 @@ def _without_sync(facts: Facts, model: Model) -> Iterable[Finding]:
         place, why = asked, "this code, which runs while the model trains, asks for torch's class"
         advice = "ask for `torch.nn.modules.batchnorm._BatchNorm` here"
     if why:
-        advice += " and pass --sync-batchnorm to keep statistics over the whole batch"
+        advice += " and pass --sync-bn on to keep statistics over the whole batch"
         message = f"batch norm stays per rank: {why}"
         yield Finding("DDP301", place, message, Severity.NOTE, (), advice)
 

@@ -41,6 +41,8 @@ def learning_rates(c: Comparison) -> Check:
     name, title = "learning-rates", "learning rates"
     if not c.common_steps:
         return skipped(name, title, _NO_STEP)
+    if not any(step.learning_rates for step in c.one.steps):
+        return skipped(name, title, "steps that are taken by hand tell none")
     if c.rates_part is None:
         return result(name, title, False, f"equal in {numbered(c.common_steps, 'step')}")
     step, _ = c.rates_part

@@ -21,6 +21,7 @@ _CLOCKED: Final = (
     r"[\w/-]*time(?:_(?:m?s|secs?|seconds?|min(?:ute)?s?|h(?:ou)?rs?))?|elapsed|eta|etc|took"
     r"|secs?|seconds?|throughput|speed|duration|fps|it/s|sps"
     r"|(?:ima?ge?s?|samples?|tokens?|batch(?:es)?|steps?)(?:/|_per_)s(?:ec(?:ond)?)?"
+    r"|(?:[mu]?s|m?secs?)(?:/|_per_)(?:ima?ge?|sample|token|batch|step|it(?:er)?|epoch)s?"
     r"|(?:max[_ ]|peak[_ ]|gpu[_ ])*mem(?:ory)?|pid|timestamp"
 )
 _PATTERNS: Final = (

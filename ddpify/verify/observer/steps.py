@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -58,12 +57,25 @@ class StepWatch:
         self._running: list[Any] = []  # optimizers in step(), the outermost first
         self._before = _Signed()
         self._last = 0.0
+        self.of_optimizers = False  # one has stepped
 
     def start(self) -> None:
         register_optimizer_step_pre_hook(self._enter)
         register_optimizer_step_post_hook(self._leave)
 
+    def follow(self, stepped: Any) -> None:
+        """Describe what is stepped without an optimizer, as it is before the first step."""
+        with self._recorder.own():
+            first = self._register(stepped)
+        self._recorder.note(**first)
+
+    def taken(self, stepped: Any) -> None:
+        """Note a step that was taken without an optimizer, and whose gradients are still there."""
+        self._take_gradients(stepped)
+        self._note(stepped)
+
     def _enter(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
+        self.of_optimizers = True
         if optimizer in self._running:  # its last step ended in an exception
             del self._running[self._running.index(optimizer) :]
         self._running.append(optimizer)
@@ -106,8 +118,10 @@ class StepWatch:
         if optimizer in self._running:
             del self._running[self._running.index(optimizer) + 1 :]
             self._running.pop()
-        if self._running or _skips(optimizer) or optimizer not in self._known:
-            return
+        if not (self._running or _skips(optimizer) or optimizer not in self._known):
+            self._note(optimizer)
+
+    def _note(self, optimizer: Any) -> None:
         _settle()
         seconds = self._recorder.now() - self._last
         with self._recorder.own(), torch.no_grad():
@@ -122,7 +136,7 @@ class StepWatch:
         after = self._signed(_parameters(optimizer))
         return {
             "optimizer": self._known[optimizer][0],
-            "learning_rates": [_number(g.get("lr")) for g in optimizer.param_groups],
+            "learning_rates": [float(g["lr"]) for g in optimizer.param_groups if "lr" in g],
             "losses": self._gradients.take_losses(),
             "gradients": self._before.places,
             "gradient_digests": self._before.digests,
@@ -196,10 +210,6 @@ def _skips(optimizer: Any) -> bool:
 
 def _is_sharded(parameter: Any) -> bool:
     return hasattr(parameter, "full_tensor")
-
-
-def _number(rate: Any) -> float:
-    return math.nan if rate is None else float(rate)
 
 
 def _settle() -> None:

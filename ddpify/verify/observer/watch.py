@@ -9,6 +9,7 @@ from typing import Final
 import torch.distributed as dist
 
 from ddpify.verify.observer import collectives, dtype, neutral, streams
+from ddpify.verify.observer.by_hand import HandWatch
 from ddpify.verify.observer.draws import Draws
 from ddpify.verify.observer.files import FileWatch
 from ddpify.verify.observer.gradients import GradientWatch
@@ -38,6 +39,7 @@ class Session:
         self._signer = Signer(options.full)
         self._probe: Probe | None = None
         self._memory: MemoryWatch | None = None
+        self._by_hand: HandWatch | None = None
         self._ending: dict[str, object] = {}
 
     def start(self) -> None:
@@ -82,18 +84,22 @@ class Session:
         loaders = LoaderWatch(recorder, options.overfit)
         steps = StepWatch(recorder, self._signer, gradients, self._noise, options.steps)
         steps.start()
+        self._by_hand = HandWatch(recorder, steps)
         if "augmentation" in options.neutralise:
             neutral.neutralise_augmentation(patcher, loaders)
         draws = Draws(recorder, loaders, self._noise, "draws" in options.neutralise)
         for part in (loaders, draws, gradients, FileWatch(recorder, options.watch), self._probe):
             if part is not None:
                 part.start(patcher)
+        self._by_hand.start(patcher)
         collectives.watch_collectives(recorder, patcher, places)
         collectives.watch_wrapper_communication(recorder, patcher, places)
 
     def end(self, status: str, exit_code: int, traceback: str = "") -> None:
         """The script came to its end; its functions registered with atexit are still to come."""
         self._ending = {"status": status, "exit_code": exit_code, "traceback": traceback}
+        if self._by_hand is not None and exit_code == 0:
+            self._by_hand.look()
         if self._probe and exit_code == 0:
             self._probe.answer()
         if self._memory and exit_code == 0:
