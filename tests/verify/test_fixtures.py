@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ddpify import cli
+from ddpify.pipeline import migrate
+from ddpify.settings import Settings
 from tests.projects import RUNGS, VISION, migrated, put_fixture
 from tests.training.projects import edit
 
@@ -172,6 +174,12 @@ def test_a_fixture_of_the_seeds_trains_the_same_model(
     skipped = {c["name"] for c in report["checks"] if c["verdict"] == "skipped"}
     assert skipped - absent == {"overfit"}
     assert report["causes"] == []
+
+
+def test_volumes_without_a_label_would_leave_a_rank_behind(tmp_path: Path) -> None:
+    outcome = migrate([put_fixture("ct_volumes", tmp_path / "project")], Settings())
+    assert {refusal.message.split()[1] for refusal in outcome.refusals} == {"DDP404", "DDP401"}
+    assert outcome.changes == ()
 
 
 def test_rewrites_taken_back_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

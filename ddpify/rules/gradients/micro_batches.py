@@ -14,7 +14,7 @@ asked before the forward, where it must be what it is later.
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ddpify.facts.events import Call, Forward
 from ddpify.facts.model import Facts, Model, TrainingLoop
@@ -97,8 +97,16 @@ def _looked_at(facts: Facts, loop: TrainingLoop, window: StepWindow) -> bool:
         given = [v for v in (call.receiver, *call.args, *call.kwargs.values()) if v is not None]
         if any(v.of(*_TRAINED) for v in given):
             return True
-    nodes = (n for one in looking for n in ast.walk(one))
+    nodes = (n for one in looking for n in _walk(one, window.synced))
     return any(isinstance(n, ast.Attribute) and n.attr == "grad" for n in nodes)
+
+
+def _walk(node: ast.AST, without: Sequence[ast.stmt]) -> Iterator[ast.AST]:
+    """What is in a node, but for some statements."""
+    yield node
+    for inner in ast.iter_child_nodes(node):
+        if inner not in without:
+            yield from _walk(inner, without)
 
 
 def _called(
