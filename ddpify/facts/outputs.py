@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -79,12 +80,22 @@ def several(model: Thing, guards: Iterable[Guard]) -> Several | None:
     if info is None:
         return None
     bound = info.module.source.once(_assigned, info.node)
-    found = [parts_of(_bound(v, bound), info, bound) for v in reached(model, info, guards)]
+    returned = reached(model, info, guards)
+    found = [parts_of(_bound(value, bound), info, bound) for value in returned]
+    read = Counter(n.id for n in ast.walk(info.node) if isinstance(n, ast.Name) and _is_read(n))
+    for value, each in zip(returned, found, strict=True):
+        grows = each is not None and each.form.kind is not Kind.TUPLE
+        if isinstance(value, ast.Name) and grows and read[value.id] > 1:
+            return None  # `out.update(loss=loss)`
     forms = {each.form if each is not None else None for each in found}
     form = forms.pop() if len(forms) == 1 else None
     if form is None:
         return None
     return Several(form, tuple(each.values for each in found if each is not None))
+
+
+def _is_read(name: ast.Name) -> bool:
+    return isinstance(name.ctx, ast.Load)
 
 
 def _assigned(function: ast.AST) -> dict[str, list[ast.expr]]:
