@@ -27,8 +27,8 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "order_share",
         "own_share",
         "per_rank_count",
-        "reduce_mean",
         "reduce_entries",
+        "reduce_mean",
         "reduce_meter",
         "reduce_sum",
         "share_batches",
@@ -71,7 +71,7 @@ COLLECTIVES: Final[frozenset[str]] = (
 }
 
 # Of these: what gives the sum over the ranks, and the mean.
-SUMS: Final = frozenset({"reduce_sum"})
+SUMS: Final = frozenset({"reduce_sum", "reduce_entries"})
 MEANS: Final = frozenset({"reduce_mean"})
 # What differs between ranks though all of them take part.
 OWN: Final = frozenset({"own_share"})
@@ -99,11 +99,13 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "order_share",
     "per_rank_batch_size",
     "print_on_main",
+    "scaled_lr",
     "share_batches",
     "share_loading",
     "split_batches",
     "through_wrapper",
     "unwrap",
+    "warm_up",
     "whole_loader",
     "without_module_prefix",
 }

@@ -30,21 +30,24 @@ class SettingsError(Exception):
 class Settings:
     """What the user chose.
 
-    ``runtime_module`` is the dotted name of the vendored helper module, "" to let ddpify
-    choose; ``batch_dim`` is the axis of samples in batches that come from no loader;
-    ``whole_batches``: rather than refuse, let ranks have whole batches of which models compute
-    its rows; ``sync_bn`` "auto" means: where one process saw the whole batch, ``find_unused``
-    "auto": where the reading finds parameters that may get no gradient. ``static_graph`` and
-    ``bucket_cap`` (MiB) go to DistributedDataParallel. An empty ``select`` means every rule.
-    Select and ignore hold code prefixes. Patterns of files (``per_file_ignores``, ``exclude``)
-    are those of a .gitignore beside the pyproject.toml. ``accept`` are refusals that are taken
-    for right, each a ``RULE@file:line``.
+    ``lr_scale``: how the learning rate grows with the global batch where the batch size is kept on
+    each rank, within ``warmup_steps`` steps. ``runtime_module`` is the dotted name of the vendored
+    helper module, "" to let ddpify choose; ``batch_dim`` is the axis of samples in batches that
+    come from no loader; ``whole_batches``: rather than refuse, let ranks have whole batches of
+    which models compute its rows; ``sync_bn`` "auto" means: where one process saw the whole batch,
+    ``find_unused`` "auto": where the reading finds parameters that may get no gradient.
+    ``static_graph`` and ``bucket_cap`` (MiB) go to DistributedDataParallel. An empty ``select``
+    means every rule. Select and ignore hold code prefixes. Patterns of files
+    (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
+    ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
     """
 
     strategy: Literal["ddp", "fsdp"] = "ddp"
     runtime: Literal["vendor", "import"] = "vendor"
     runtime_module: str = ""
     batch_size: Literal["global", "per-rank"] = "global"
+    lr_scale: Literal["none", "linear", "sqrt"] = "none"
+    warmup_steps: int | None = None
     batch_dim: int | None = None
     whole_batches: bool = True
     sync_bn: Literal["auto", "on", "off"] = "auto"
@@ -158,6 +161,11 @@ def checked(settings: Settings, where: str) -> Settings:
         if not valid(value):
             key = name.replace("_", "-")
             raise SettingsError(f"{where}{key} must be {sentence}, not {value!r}")
+    if settings.lr_scale != "none" and settings.batch_size == "global":
+        why = "the global batch, and with it the learning rate, stay what they were"
+        raise SettingsError(f"{where}lr-scale goes with batch-size per-rank: else {why}")
+    if settings.warmup_steps is not None and settings.lr_scale == "none":
+        raise SettingsError(f"{where}warmup-steps goes with lr-scale: the rate grows up to that")
     return settings
 
 
@@ -196,6 +204,8 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "runtime": ('"vendor" or "import"', lambda value: value in ("vendor", "import")),
     "runtime_module": ("a dotted module name", _is_module),
     "batch_size": ('"global" or "per-rank"', lambda value: value in ("global", "per-rank")),
+    "lr_scale": ('"none", "linear" or "sqrt"', lambda value: value in ("none", "linear", "sqrt")),
+    "warmup_steps": ("a number from 1", lambda n: n is None or (_is_axis(n) and n != 0)),
     "batch_dim": ("a number from 0", lambda value: value is None or _is_axis(value)),
     "whole_batches": ("true or false", lambda value: isinstance(value, bool)),
     "sync_bn": _SWITCH,

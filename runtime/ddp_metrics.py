@@ -61,6 +61,8 @@ def _addend(value: Any) -> Any:
 
 def reduce_entries(*tables: Any) -> Any:
     """Each dict with its entries summed over the ranks, those of any rank (*collective*)."""
+    if get_world_size() == 1:
+        return tables[0] if len(tables) == 1 else tables
     ranks = gather_objects([{key: _addend(each) for key, each in one.items()} for one in tables])
     found = [copy.copy(table) for table in tables]  # a defaultdict stays one
     for whole, parts in zip(found, zip(*ranks, strict=True), strict=True):

@@ -357,6 +357,35 @@ def average_gradients(model: nn.Module) -> None:
             dist.all_reduce(parameter.grad)
 
 
+# ---- Learning rates
+def scaled_lr(lr: Any, how: str = "linear") -> Any:
+    """The rate for a batch that is N times as large: ``lr`` times N, or its root ("sqrt")."""
+    times = get_world_size() ** (1 if how == "linear" else 0.5)
+    return lr if times == 1 else lr * times
+
+
+def warm_up(optimizer: torch.optim.Optimizer, steps: int, how: str = "linear") -> None:
+    """Let scaled rates grow from the script's own in the first ``steps``, whoever sets them."""
+    times = scaled_lr(1.0, how)
+    held: list[Any] = []
+
+    def before(*_: Any) -> None:
+        share = min(1.0, (optimizer.param_groups[0].get("warmed_up", 0) + 1) / steps)
+        held[:] = [group["lr"] for group in optimizer.param_groups]
+        for group in optimizer.param_groups:
+            group["lr"] = group["lr"] * (1 + share * (times - 1)) / times
+
+    def after(*_: Any) -> None:
+        for group, rate in zip(optimizer.param_groups, held, strict=True):
+            group["lr"] = rate
+        first = optimizer.param_groups[0]
+        first["warmed_up"] = first.get("warmed_up", 0) + 1  # goes into checkpoints
+
+    if times != 1:
+        optimizer.register_step_pre_hook(before)
+        optimizer.register_step_post_hook(after)
+
+
 # ---- Files
 def save_on_main(obj: object, path: Any, **kwargs: Any) -> None:
     """``torch.save`` on rank 0; on return every rank finds the file, whole (*collective*)."""

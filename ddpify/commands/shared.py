@@ -72,6 +72,18 @@ def project_options(command: _Command) -> _Command:
             "or kept on each (per-rank).",
         ),
         click.option(
+            "--lr-scale",
+            type=click.Choice(("none", "linear", "sqrt")),
+            help="With --batch-size per-rank: multiply learning rates by the number of ranks, or "
+            "by its root (none: default).",
+        ),
+        click.option(
+            "--warmup-steps",
+            type=click.IntRange(1),
+            metavar="N",
+            help="With --lr-scale: let the rate grow from the script's own in the first N steps.",
+        ),
+        click.option(
             "--batch-dim",
             type=click.IntRange(0),
             metavar="AXIS",

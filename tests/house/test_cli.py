@@ -23,6 +23,7 @@ SETTINGS_FLAGS = (
     "--batch-size",
     "--bucket-cap",
     "--find-unused",
+    "--lr-scale",
     "--no-static-graph",
     "--no-whole-batches",
     "--runtime",
@@ -30,6 +31,7 @@ SETTINGS_FLAGS = (
     "--static-graph",
     "--strategy",
     "--sync-bn",
+    "--warmup-steps",
     "--whole-batches",
 )
 COMMON = ("--color", "--format", "--no-color")

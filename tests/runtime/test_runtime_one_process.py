@@ -53,6 +53,8 @@ TENSOR = torch.ones(2, requires_grad=True)
 VALUE = {"path": object()}
 LIST = [TENSOR]
 LOADER = DataLoader(LIST, 1)
+TABLE, RATE = {"sum": 1}, 0.1
+SGD = torch.optim.SGD(MODEL.parameters(), lr=RATE)
 SAME: list[Any] = [
     pytest.param(lambda: ddp.wrap_model(MODEL, sync_batchnorm=True), MODEL, id="wrap_model"),
     pytest.param(lambda: ddp.unwrap(MODEL), MODEL, id="unwrap"),
@@ -68,6 +70,9 @@ SAME: list[Any] = [
     pytest.param(lambda: metrics.own_share(TENSOR), TENSOR, id="own_share"),
     pytest.param(lambda: metrics.own_share(LIST, TENSOR, dim=1)[1], TENSOR, id="own_share-of-two"),
     pytest.param(lambda: metrics.order_share(LIST), LIST, id="order_share"),
+    pytest.param(lambda: metrics.reduce_entries(TABLE), TABLE, id="reduce_entries"),
+    pytest.param(lambda: ddp.scaled_lr(RATE), RATE, id="scaled_lr"),
+    pytest.param(lambda: ddp.warm_up(SGD, 3), None, id="warm_up"),
     pytest.param(lambda: metrics.share_batches(LOADER), LOADER, id="share_batches"),
     pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
@@ -251,6 +256,7 @@ COLLECTIVES: list[Any] = [
     pytest.param(lambda: ddp.broadcast(1), id="broadcast"),
     pytest.param(lambda: metrics.reduce_sum(1), id="reduce_sum"),
     pytest.param(lambda: metrics.reduce_mean(1), id="reduce_mean"),
+    pytest.param(lambda: metrics.reduce_entries({}), id="reduce_entries"),
     pytest.param(lambda: metrics.reduce_meter(METER), id="reduce_meter"),
     pytest.param(lambda: metrics.gather_samples([]), id="gather_samples"),
     pytest.param(lambda: metrics.gather_batches([]), id="gather_batches"),

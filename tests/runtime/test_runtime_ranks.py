@@ -143,6 +143,9 @@ def test_meters(job: Job) -> None:
         assert seen["averages"] == [10.0 if count else 0.0, 0.0, 0.5, 1.5]
         assert seen["shown"] == (10.0 if count else 0.0)
         assert seen["kept"]
+        ranks = {f"of {rank}": 1 for rank in range(job.size)}
+        assert seen["entries"] == {"all": count, **ranks, "missing": 1}
+        assert seen["table"] == 2
 
 
 def test_broadcast_gives_every_rank_the_object_of_rank_0(job: Job) -> None:

@@ -11,6 +11,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.apart import told_apart
 from ddpify.rules.data.derived import is_undivided
 from ddpify.rules.data.loaders import option_site, spread
+from ddpify.rules.data.scaled_rates import scaled_rates
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import (
     CORRECT,
@@ -33,7 +34,11 @@ SINGLE_BATCH = (
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per training loader whose batch size is not split, or cannot be."""
+    """Yield one finding per training loader whose batch size is not split, or cannot be.
+
+    And, where it is kept as asked, what becomes of the learning rates.
+    """
+    yield from scaled_rates(facts, settings)
     for loader in facts.loaders:
         if Role.TRAINING not in loader.roles or _is_split(loader):
             continue
@@ -43,7 +48,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if whole and is_undivided(facts, loader, settings):
             continue  # of what is shared out once made, DDP202 says both
         if settings.batch_size == "per-rank":
-            yield _kept(loader)
+            yield _kept(loader, settings)
             continue
         single = _is_single(facts, loader)
         yield Finding(
@@ -72,14 +77,15 @@ def _is_single(facts: Facts, loader: Loader) -> bool:
     return isinstance(size, ast.Constant) and size.value == 1
 
 
-def _kept(loader: Loader) -> Finding:
+def _kept(loader: Loader, settings: Settings) -> Finding:
+    advice = "the learning rate may have to grow with it: --lr-scale linear (Goyal et al. 2017)"
     return Finding(
         "DDP203",
         loader.call.site,
         "the batch size stays per rank, as asked: the global batch is N times as large",
         Severity.NOTE,
         (),
-        "the learning rate may have to grow with it, with a warm-up (linear: Goyal et al. 2017)",
+        advice if settings.lr_scale == "none" else "",
     )
 
 

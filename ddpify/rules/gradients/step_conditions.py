@@ -127,7 +127,8 @@ def _stepped(step: Call) -> Iterator[Thing]:
 
 def asked_before(facts: Facts, window: StepWindow, between: Sequence[ast.stmt]) -> str | None:
     """A window's condition as it is before some statements; None where that is not certain."""
-    test = _put_back(window.asked, [one for one in between if one not in window.synced])
+    between = [one for one in between if one not in window.synced]
+    test = _put_back(window.asked, between)
     if test is None or not _is_plain(test) or _is_set_by_others(facts, window.tree, test, between):
         return None
     if window.leftover:

@@ -12,6 +12,7 @@ import os
 import random
 import sys
 import warnings
+from collections import defaultdict
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -171,7 +172,11 @@ def meters() -> Any:
     own = SimpleNamespace(sum=10.0 * rank, count=rank, avg=0.0, val=rank)
     shown = metrics.global_meter({"list": [own]})["list"][0]
     kept = [own.sum, own.val] == [10.0 * rank, rank]
-    return {"loss": [loss.sum, loss.count], "averages": averages, "shown": shown.avg, "kept": kept}
+    table = defaultdict(int, {"all": rank, f"of {rank}": 1})
+    entries = metrics.reduce_entries(table)
+    entries["missing"] += 1
+    same = {"loss": [loss.sum, loss.count], "averages": averages, "shown": shown.avg, "kept": kept}
+    return {**same, "entries": entries, "table": len(table)}
 
 
 def objects() -> Any:
