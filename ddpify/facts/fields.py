@@ -14,7 +14,6 @@ from ddpify.source import Site
 
 DICTS = frozenset({"builtins.dict", "collections.OrderedDict", "collections.UserDict"})
 TUPLES = frozenset({"typing.NamedTuple"})
-NAMESPACE = "types.SimpleNamespace"
 
 
 def fill(

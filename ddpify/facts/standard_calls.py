@@ -8,7 +8,7 @@ from ddpify.facts import containers, fields, lookups
 from ddpify.facts.details import Factory
 from ddpify.facts.events import Call
 from ddpify.facts.iteration import iterates
-from ddpify.facts.joining import computed, flat_deps, join
+from ddpify.facts.joining import computed, join
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, Kind, Thing, Value, one
@@ -30,7 +30,6 @@ STANDARD: Final = frozenset(
         "importlib.import_module",
         "itertools.chain.from_iterable",
         "itertools.repeat",
-        fields.NAMESPACE,
     }
 )
 
@@ -49,9 +48,6 @@ def call_standard(m: Machine, f: Frame, name: str, call: Call) -> Value:
         return fields.named_tuple(m, f, call.args, call.kwargs, call.site) or computed(*call.args)
     if tail == "import_module":
         return _module(m, f, call)
-    if name == fields.NAMESPACE and not call.args:
-        deps = frozenset[Thing]().union(*[flat_deps(value) for value in call.kwargs.values()])
-        return one(Thing(Kind.INSTANCE, call.site, name, dict(call.kwargs)), deps)
     return _other(m, f, tail, call)
 
 

@@ -15,6 +15,7 @@ from ddpify.facts import fields
 from ddpify.facts.fresh import qualified
 from ddpify.facts.scopes import ClassInfo, FunctionInfo
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
+from ddpify.python.words import NAMESPACES
 from ddpify.source import Site
 
 
@@ -68,7 +69,7 @@ def parts_of(
 
 def fields_in(thing: Thing) -> dict[str, Value]:
     """What the fields of a data class, a named tuple or a namespace are."""
-    return thing.attrs if thing.name == fields.NAMESPACE or fields.is_record(thing.ref) else {}
+    return thing.attrs if thing.name in NAMESPACES or fields.is_record(thing.ref) else {}
 
 
 def parts_in(thing: Thing) -> dict[object, Value]:
@@ -103,8 +104,9 @@ def _of_call(
             if named
             else None
         )
-    if not call.args and qualified(info, call.func) == fields.NAMESPACE:
-        form = OutputForm(Kind.INSTANCE, tuple(named), fields.NAMESPACE)
+    library = qualified(info, call.func)
+    if not call.args and library in NAMESPACES:
+        form = OutputForm(Kind.INSTANCE, tuple(named), library)
         return WrittenParts(form, tuple(named.values()))
     if not isinstance(call.func, ast.Name):
         return None

@@ -19,6 +19,8 @@ from ddpify.facts.values import Kind, Thing
 from ddpify.rules.metrics.deciding import left_behind
 from ddpify.source import Site
 
+KINDS = frozenset({"isinstance", "hasattr", "callable"})
+
 
 def decided_outside(
     facts: Facts, loaders: set[Site]
@@ -54,13 +56,20 @@ def _made_in_loop(forward: Forward) -> set[Thing]:
 def _asked(facts: Facts, outputs: set[Thing]) -> set[Thing]:
     """Those that a condition looks at, whatever else it does."""
     tests = {guard.site for call in facts.calls for guard in call.where.conditions()}
-    tests = {site for site in tests if not _asks_for_first(facts, site)}
+    tests = {s for s in tests if not (_asks_for_first(facts, s) or _asks_for_kind(facts, s))}
     asked: set[Thing] = set()
     for site, value in facts.values.items():
         found = flat_deps(value) & outputs
         if found and any(site.within(test) for test in tests):
             asked |= found
     return asked
+
+
+def _asks_for_kind(facts: Facts, test: Site) -> bool:
+    """``isinstance(hidden, tuple)``: what a value is, not what it says."""
+    node = facts.tree(test).expression(test)
+    node = node.operand if isinstance(node, ast.UnaryOp) else node
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in KINDS
 
 
 def _asks_for_first(facts: Facts, test: Site) -> bool:

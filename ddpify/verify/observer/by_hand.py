@@ -35,15 +35,20 @@ class HandWatch:
         self._steps = steps
         self._stepped: ByHand | None = None
         self._before: list[str] = []  # digests, after the last backward
+        self._optimizers = False  # one was made
 
     def start(self, patcher: Patcher) -> None:
+        patcher.before(torch.optim.Optimizer, "__init__", self._made)
         patcher.before(nn.Module, "zero_grad", lambda *_, **__: self.look())
         patcher.replace(torch.autograd, "backward", self._watch_backward)
+
+    def _made(self, *_: Any, **__: Any) -> None:
+        self._optimizers = True
 
     def look(self) -> None:
         """Note a step if the parameters are others than after the last backward."""
         before, self._before = self._before, []
-        if self._stepped is None or not before or self._steps.of_optimizers:
+        if self._stepped is None or not before or self._optimizers:
             return
         if self._digests() != before:
             self._steps.taken(self._stepped)
@@ -51,7 +56,7 @@ class HandWatch:
     def _watch_backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> Any:
-            if self._recorder.quiet or self._steps.of_optimizers:
+            if self._recorder.quiet or self._optimizers:
                 return original(*args, **kwargs)
             self.look()
             result = original(*args, **kwargs)

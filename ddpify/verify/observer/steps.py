@@ -57,7 +57,6 @@ class StepWatch:
         self._running: list[Any] = []  # optimizers in step(), the outermost first
         self._before = _Signed()
         self._last = 0.0
-        self.of_optimizers = False  # one has stepped
 
     def start(self) -> None:
         register_optimizer_step_pre_hook(self._enter)
@@ -75,7 +74,6 @@ class StepWatch:
         self._note(stepped)
 
     def _enter(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
-        self.of_optimizers = True
         if optimizer in self._running:  # its last step ended in an exception
             del self._running[self._running.index(optimizer) :]
         self._running.append(optimizer)
