@@ -361,6 +361,8 @@ def average_gradients(model: nn.Module) -> None:
 def scaled_lr(lr: Any, how: str = "linear") -> Any:
     """The rate for a batch that is N times as large: ``lr`` times N, or its root ("sqrt")."""
     times = get_world_size() ** (1 if how == "linear" else 0.5)
+    if isinstance(lr, list):  # one for each group of parameters
+        return [scaled_lr(rate, how) for rate in lr]
     return lr if times == 1 else lr * times
 
 

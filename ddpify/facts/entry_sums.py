@@ -47,14 +47,49 @@ def reduced_after(
     for thing, events in stores.items():
         names = set(_names(f, thing))
         read = [name for name in sorted(names) if _read_later(f, tree, node, name)]
-        sums = len(names) == 1 and holds_sums(m, thing)
+        sums = len(names) == 1 and _is_own(f, *names) and holds_sums(m, thing)
+        sums = sums and _begins_in_each_pass(m, f, loop, thing, min(names))
         if not sums or not all(_adds(m, event) for event in events):
             others += read if any(is_local(m, v) for v in (thing.keys or {}).values()) else []
             continue
-        found += read[:1] if not names & done else []
         made.add(thing.born)
-        thing.keys = _reduced(thing).keys
+        if not names & done:
+            found += read[:1]
+            _bind(f, names.pop(), Value((_reduced(thing),)))
     return LeftInDicts(tuple(found), tuple(others), frozenset(made))
+
+
+def _is_own(f: Frame, name: str) -> bool:
+    """Whether who binds it anew binds it for all: no caller has it, and no other function."""
+    own = name in f.env and name not in f.parameters
+    return "." in name or (own and name not in f.globals_ | f.nonlocals)
+
+
+def _begins_in_each_pass(m: Machine, f: Frame, loop: Loop, thing: Thing, name: str) -> bool:
+    """A sum that goes on in the next pass of an outer loop would be summed over ranks again."""
+    outer = loop.parent
+    if outer is None or "." not in name:
+        return outer is None or outer.frame is not f or thing.born.within(outer.site)
+    attribute = name.rpartition(".")[2]
+    binds = (event for event in m.events.during(outer) if isinstance(event, Bind))
+    return any(
+        event.target.rpartition(".")[2] == attribute
+        and any(one.born == thing.born for one in event.value.things)
+        for event in binds
+    )
+
+
+def _bind(f: Frame, name: str, value: Value) -> None:
+    """As the statement that is added does: whoever else has the dict keeps this rank's."""
+    first, *attributes = name.split(".")
+    if not attributes:
+        f.bind(name, value)
+        return
+    owner = f.lookup(first)
+    for attribute in attributes[:-1]:
+        owner = owner.things[0].attrs.get(attribute) if owner and owner.things else None
+    for thing in owner.things if owner is not None else ():
+        thing.attrs[attributes[-1]] = value
 
 
 def holds_sums(m: Machine, thing: Thing) -> bool:
@@ -109,14 +144,14 @@ def _names(f: Frame, thing: Thing) -> Iterator[str]:
         own = next(iter(f.parameters), "self")
         places += [(f"{own}.{name}", value) for name, value in f.self_thing.attrs.items()]
     for name, value in (*places, *f.module.globals.items()):
-        if value.things == (thing,):
+        if thing in value.things:
             yield name
         yield from (f"{name}.{own}" for own in _kept_as(value.of(Kind.INSTANCE), thing))
 
 
 def _kept_as(owners: Iterable[Thing], thing: Thing) -> Iterator[str]:
     for owner in owners:
-        yield from (name for name, value in owner.attrs.items() if value.things == (thing,))
+        yield from (name for name, value in owner.attrs.items() if thing in value.things)
 
 
 def _read_later(f: Frame, tree: Tree, node: ast.stmt, name: str) -> bool:

@@ -51,6 +51,13 @@ CYCLE = (
             1,
             id="of-the-rate-that-is-there",
         ),
+        pytest.param(
+            MADE,
+            f"    said = {{}}\n    said['lr'] = args.lr\n{MADE}",
+            ["said['lr'] = args.lr\n"],
+            1,
+            id="of-another-dict",
+        ),
         pytest.param(MADE, MADE + CYCLE, ["max_lr=scaled_lr(args.lr)"], 2, id="cycle"),
     ],
 )

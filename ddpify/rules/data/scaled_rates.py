@@ -80,16 +80,22 @@ def _set_later(facts: Facts) -> Iterator[Site]:
     """``group["lr"] = args.lr * 0.1``, but not what is made of the rate that is there."""
     for tree in facts.trees.values():
         for node in tree.nodes():
-            if not isinstance(node, ast.Assign) or not any(map(_is_rate, node.targets)):
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            if not isinstance(node, ast.Assign) or not any(_is_rate(tree, t) for t in targets):
                 continue
             made = {ast.unparse(node.value), *_bound(tree, node)}
             if not any(_is_relative(text) for text in made):
                 yield tree.site(node.value)
 
 
-def _is_rate(node: ast.expr) -> bool:
-    key = node.slice if isinstance(node, ast.Subscript) else None
-    return isinstance(key, ast.Constant) and key.value == "lr"
+def _is_rate(tree: Tree, node: ast.expr) -> bool:
+    """``optimizer.param_groups[0]["lr"]``, ``group["lr"]`` of these; not ``config["lr"]``."""
+    match node:
+        case ast.Subscript(value=owner, slice=ast.Constant("lr")):
+            loops = (n for n in tree.ancestors(node) if isinstance(n, ast.For))
+            heads = [n.iter for n in loops if ast.unparse(owner) in ast.unparse(n.target)]
+            return any(".param_groups" in ast.unparse(one) for one in (owner, *heads))
+    return False
 
 
 def _bound(tree: Tree, node: ast.Assign) -> Iterator[str]:

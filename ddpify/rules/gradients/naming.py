@@ -37,11 +37,11 @@ def _before(facts: Facts, call: Call, text: str) -> str | None:
     function = call.target.node if call.target is not None else None
     if function is None or call.star or call.bound:
         return None
+    own = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and _is_stored(n)}
     given = _sites(call, function).get(root)
-    if given is not None:
+    if given is not None and root not in own:
         outer = facts.text(given)
         return f"{outer}{dot}{rest}" if outer.replace(".", "_").isidentifier() else None
-    own = {n.id for n in ast.walk(function) if isinstance(n, ast.Name) and _is_stored(n)}
     parameters = {n.arg for n in ast.walk(function) if isinstance(n, ast.arg)}
     here = call.target is not None and call.target.site.path == call.site.path
     return text if here and root not in own | parameters | _locals(facts, call) else None

@@ -142,6 +142,8 @@ def asked_before(facts: Facts, window: StepWindow, between: Sequence[ast.stmt]) 
 def _put_back(test: ast.expr, between: Sequence[ast.stmt]) -> ast.expr | None:
     """A condition with what these statements bind in it; None where it is bound in another way."""
     for one in reversed(between):
+        if _changed(one) & _wholes(test):
+            return None  # `losses.append(loss)` before `if len(losses) % 4 == 0`
         names = stored(one) & {ast.unparse(n) for n in _read(test)}
         if not names:
             continue
@@ -211,6 +213,7 @@ def _sets(function: ast.AST, fields: set[str], names: set[str]) -> bool:
         for name in n.names
     }
     ends = {name.rpartition(".")[2] for name in stored(function) if "." in name}
+    ends |= {name.rpartition(".")[2] for name in _changed(function) if "." in name}
     return bool(shared & names or ends & fields)
 
 
@@ -239,7 +242,8 @@ def _last_round(tree: Tree, loop: Loop) -> ast.expr | None:
         case _:
             return None
     cut = any(isinstance(n, _CUT_SHORT) for one in body for n in ast.walk(one))
-    if not last or cut or any(number in stored(one) for one in body):
+    read = {number, *_wholes(over)}
+    if not last or cut or any((stored(s) | _changed(s)) & read for s in body):
         return None
     return ast.parse(f"{number} == {last}", mode="eval").body
 
@@ -253,6 +257,22 @@ def _number_of_last(over: ast.expr, loop: Loop) -> str:
     known = counted and all(t.kind in (Kind.LOADER, Kind.TUPLE) for t in counted)
     named = isinstance(over, (ast.Name, ast.Attribute))
     return f"len({ast.unparse(over)}) - 1" if known and named else ""
+
+
+def _wholes(test: ast.expr) -> set[str]:
+    """``self.seen`` and ``count``, and not the ``self`` of it, whose methods are read."""
+    read = _read(test)
+    owners = {n.value for n in read if isinstance(n, ast.Attribute)}
+    return {ast.unparse(n) for n in read if n not in owners}
+
+
+def _changed(node: ast.AST) -> set[str]:
+    """What a method of is called, or an entry of is bound: it may be longer then."""
+    calls = (n.func for n in ast.walk(node) if isinstance(n, ast.Call))
+    owners = [f.value for f in calls if isinstance(f, ast.Attribute)]
+    parts = (n for n in ast.walk(node) if isinstance(n, ast.Subscript))
+    owners += [n.value for n in parts if not isinstance(n.ctx, ast.Load)]
+    return {ast.unparse(owner) for owner in owners}
 
 
 def _read(test: ast.expr) -> list[ast.Name | ast.Attribute]:
