@@ -21,6 +21,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "average_statistics",
         "gather_batches",
         "gather_samples",
+        "global_copy",
         "global_mean",
         "global_meter",
         "loss_terms",

@@ -101,6 +101,26 @@ def _shown(meter: Any) -> Any:
     return shown
 
 
+def global_copy(owner: Any, sums: tuple[str, ...] = (), means: tuple[str, ...] = ()) -> Any:
+    """A copy of an object to show, with attributes summed, or averaged, over ranks (*collective*).
+
+    They are numbers, arrays, or lists or dicts of numbers.
+    """
+    if get_world_size() == 1:
+        return owner
+    shown = copy.copy(owner)
+    for name in (*sums, *means):
+        value = getattr(owner, name)
+        if isinstance(value, dict):
+            whole = reduce_entries(value)
+            for key in whole if name in means else ():
+                whole[key] /= get_world_size()
+        else:
+            whole = reduce_mean(value) if name in means else reduce_sum(value)
+        setattr(shown, name, whole)
+    return shown
+
+
 # ---- Lists with an entry per sample or per batch
 def gather_samples(*lists: Any) -> Any:
     """Lists with one entry per sample, whole and in the data set's order (*collective*)."""

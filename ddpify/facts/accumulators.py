@@ -9,7 +9,16 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.facts import dealing, entry_sums, growth, later, meters, number_lists, owners
+from ddpify.facts import (
+    dealing,
+    entry_sums,
+    growth,
+    later,
+    meters,
+    number_lists,
+    owners,
+    trackers,
+)
 from ddpify.facts.events import LoopEnd
 from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
@@ -37,9 +46,9 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     done = already_reduced(f, tree, node, REDUCERS)
     reduced = already_reduced(f, tree, node, SUMMERS)
     left = _names(m, f, loop, tree, node, done)
-    held, keep = meters.held(m, f), meters.keep(m, f)
+    held, keep, tracked = meters.held(m, f), meters.keep(m, f), trackers.kept(m)
     found = meters.reduced_after(m, f, tree, node, done)
-    dicts = entry_sums.reduced_after(m, f, loop, tree, node, done)
+    entries = entry_sums.reduced_after(m, f, loop, tree, node, done)
     owned = owners.changed(m, f, loop)
     left += _owned(m, f, tree, node, [o for o in owned if not _prefixes(o.name) & done])
     if dealing.deals(m, loop):
@@ -47,13 +56,15 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     lists = growth.filled(m, f, loop, node, done)
     f.statement = loop.site
     sums, means = _measured(left, SUMS), _measured(left, MEANS)
-    others = (*_measured(left, OTHERS), *lists.others, *dicts.others)
+    others = (*_measured(left, OTHERS), *lists.others, *entries.others)
     summed = tuple(sorted(reduced))
     end = LoopEnd(
         loop, m.where(f), sums, means, found, others, summed, lists.samples, lists.batches
     )
     end = replace(end, held=held, numbers=lists.numbers, totals=lists.totals, keep=keep)
-    end = replace(end, entries=dicts.names, dicts=dicts.made)
+    end = replace(end, tracked=tracked)
+    end = replace(end, entries=entries.dicts, dicts=entries.made)
+    end = replace(end, sums=(*sums, *entries.lists))
     _keep(m, f, end, owned)
     for name in (*sums, *means):
         _set(f, name)
@@ -144,6 +155,7 @@ def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
         entries=both("entries"),
         others=others,
         keep=first.keep | then.keep,
+        tracked={**first.tracked, **then.tracked},
     )
 
 

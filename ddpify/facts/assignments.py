@@ -10,7 +10,9 @@ from ddpify.facts.conditions import conditioned
 from ddpify.facts.containers import item_of
 from ddpify.facts.events import Access, Bind
 from ddpify.facts.joining import computed, flat_deps, flat_measure, is_zero, join
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.lookups import otherwise
+from ddpify.facts.measures import ADDITIVE
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.subscripts import is_shape, shape_entry
@@ -154,7 +156,9 @@ def _store_item(m: Machine, f: Frame, target: ast.Subscript, value: Value) -> No
     base = m.evaluate(f, target.value)
     index = m.evaluate(f, target.slice)
     if flat_measure(index) is not Measure.UNIFORM and not value.things:
-        value = computed(value, index).but(blocks=value.blocks)
+        sums = value.measure in ADDITIVE  # `hits[label] += 1` is one, of the samples of a label
+        measure = Measure.SUM if sums else None
+        value = computed(value, index, measure=measure).but(blocks=value.blocks)
     _taint(m, f, target, base, value)
     for thing in base.things:
         if special.special(m, f, thing, "__setitem__", (index, value), m.site(f, target)):
@@ -172,8 +176,8 @@ def _taint(m: Machine, f: Frame, target: ast.Subscript, base: Value, value: Valu
     plain = value.measure is Measure.UNIFORM
     if plain and not value.dep(Kind.FORWARD):
         return
-    if any(t.keys is not None or t.kind is Kind.DICT for t in base.things):
-        return
+    if any(t.keys is not None or t.kind in CONTAINERS for t in base.things):
+        return  # which know what is stored in them
     if not isinstance(target.value, ast.Name):
         _taint_kept(m, f, target.value, value)
         return

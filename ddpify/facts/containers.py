@@ -211,8 +211,8 @@ def replace_item(f: Frame, thing: Thing, index: Value, value: Value) -> None:
 
 
 def repeated(thing: Thing, times: Value, site: Site) -> Value | None:
-    """``[x] * 2`` of things or of None; numbers are left to arithmetic."""
-    if thing.items is None or not all(i.things or i.const is None for i in thing.items):
+    """``[x] * 2``; None of what is no list of a few known elements."""
+    if thing.items is None:
         return None
     if times.known and isinstance(times.const, int) and 0 <= times.const <= MOST_COPIES:
         copies = thing.items * times.const

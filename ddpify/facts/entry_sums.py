@@ -1,8 +1,10 @@
-"""Dicts of sums: what a loop adds to the entries of, here or in an object's methods. ::
+"""Dicts and lists of sums: what a loop adds to the entries of, here or in an object's methods. ::
 
 totals["loss"] += criterion(out, y).item() * len(y)
+hits[label] += 1
 ...
 totals = reduce_entries(totals)
+hits = reduce_sum(hits)
 """
 
 from __future__ import annotations
@@ -11,7 +13,10 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ddpify.facts.events import Bind
+from ddpify.facts.containers import LISTS
+from ddpify.facts.events import Bind, Call
+from ddpify.facts.growth import MUTATES
+from ddpify.facts.joining import is_zero, parts_of
 from ddpify.facts.locality import is_local
 from ddpify.facts.measures import ADDITIVE
 from ddpify.facts.protocol import Machine
@@ -24,39 +29,49 @@ KINDS = (*ADDITIVE, Measure.COUNT)
 
 
 @dataclass(frozen=True)
-class LeftInDicts:
-    """Names of dicts with sums, those with other numbers of samples, where the first are made."""
+class LeftInEntries:
+    """Names of dicts and of lists with sums, those of others with other numbers of samples, and
+    where the first are made."""
 
-    names: tuple[str, ...]
+    dicts: tuple[str, ...]
+    lists: tuple[str, ...]
     others: tuple[str, ...]
     made: frozenset[Site]
 
 
 def reduced_after(
     m: Machine, f: Frame, loop: Loop, tree: Tree, node: ast.stmt, done: set[str]
-) -> LeftInDicts:
-    """The dicts that hold this rank's sums after a loop, which count as reduced."""
-    found: list[str] = []
+) -> LeftInEntries:
+    """The dicts and lists that hold this rank's sums after a loop, which count as reduced."""
+    found: dict[bool, list[str]] = {True: [], False: []}
     others: list[str] = []
     made: set[Site] = set()
-    stores: dict[Thing, list[Bind]] = {}
-    for event in m.events.during(loop):
-        if isinstance(event, Bind):
-            for thing in stored_in(event):
-                stores.setdefault(thing, []).append(event)
-    for thing, events in stores.items():
+    for thing, events in _stores(m, loop).items():
         names = set(_names(f, thing))
         read = [name for name in sorted(names) if _read_later(f, tree, node, name)]
         sums = len(names) == 1 and _is_own(f, *names) and holds_sums(m, thing)
         sums = sums and _begins_in_each_pass(m, f, loop, thing, min(names))
         if not sums or not all(_adds(m, event) for event in events):
-            others += read if any(is_local(m, v) for v in (thing.keys or {}).values()) else []
+            others += read if any(is_local(m, v) for v in parts_of(thing)) else []
             continue
         made.add(thing.born)
         if not names & done:
-            found += read[:1]
+            found[thing.keys is not None] += read[:1]
             _bind(f, names.pop(), Value((_reduced(thing),)))
-    return LeftInDicts(tuple(found), tuple(others), frozenset(made))
+    return LeftInEntries(*map(tuple, (found[True], found[False], others)), frozenset(made))
+
+
+def _stores(m: Machine, loop: Loop) -> dict[Thing, list[Bind]]:
+    """Dicts, and lists that do not grow, with the statements of a loop that bind their entries."""
+    found: dict[Thing, list[Bind]] = {}
+    grown: set[Thing] = set()
+    for event in m.events.during(loop):
+        if isinstance(event, Bind):
+            for thing in stored_in(event):
+                found.setdefault(thing, []).append(event)
+        elif isinstance(event, Call) and event.receiver and event.name[1:] in MUTATES:
+            grown.update(event.receiver.of(*LISTS))
+    return {thing: events for thing, events in found.items() if thing not in grown}
 
 
 def _is_own(f: Frame, name: str) -> bool:
@@ -93,15 +108,14 @@ def _bind(f: Frame, name: str, value: Value) -> None:
 
 
 def holds_sums(m: Machine, thing: Thing) -> bool:
-    """Whether a dict has sums over this rank's samples and zeros, and nothing else."""
-    entries = (thing.keys or {}).values()
-    sums = [v for v in entries if not (v.known and v.const == 0)]
+    """Whether it has sums over this rank's samples and zeros, and nothing else."""
+    sums = [v for v in parts_of(thing) if not is_zero(v)]
     return bool(sums) and all(v.measure in KINDS and is_local(m, v) for v in sums)
 
 
 def reduced(value: Value) -> Value | None:
-    """Dicts with the sums of all ranks; None of other values."""
-    made = value.of(Kind.DICT)
+    """Dicts and lists with the sums of all ranks; None of other values."""
+    made = value.of(Kind.DICT, *LISTS)
     if not made or len(made) < len(value.things):
         return None
     return Value(tuple(_reduced(thing) for thing in made))
@@ -109,18 +123,22 @@ def reduced(value: Value) -> Value | None:
 
 def _reduced(thing: Thing) -> Thing:
     made = Thing(thing.kind, thing.born, thing.name, details=thing.details)
-    made.keys = {key: value.reduced() for key, value in (thing.keys or {}).items()}
+    if thing.keys is not None:
+        made.keys = {key: value.reduced() for key, value in thing.keys.items()}
+    if thing.items is not None:
+        made.items = tuple(value.reduced() for value in thing.items)
+    made.inner = thing.inner.reduced() if thing.inner is not None else None
     return made
 
 
 def stored_in(event: Bind) -> tuple[Thing, ...]:
-    """The dicts whose entry a statement binds: ``totals["loss"]``, ``self._total[key]``."""
+    """What a statement binds an entry of: ``totals["loss"]``, ``self._total[key]``."""
     owner, bracket, _ = event.target.partition("[")
     name, *attributes = owner.split(".")
     value = event.where.frame.lookup(name) if bracket and event.target.endswith("]") else None
     for attribute in attributes:
         value = value.things[0].attrs.get(attribute) if value and value.things else None
-    made = value.of(Kind.DICT) if value is not None else ()
+    made = value.of(Kind.DICT, *LISTS) if value is not None else ()
     return made if value is not None and len(made) == len(value.things) else ()
 
 
@@ -138,7 +156,7 @@ def _adds(m: Machine, event: Bind) -> bool:
 
 
 def _names(f: Frame, thing: Thing) -> Iterator[str]:
-    """The expressions by which a function names a dict, or what an object keeps it by."""
+    """The expressions by which a function names it, or what an object keeps it by."""
     places: list[tuple[str, Value]] = [*f.env.items()]
     if f.self_thing is not None:
         own = next(iter(f.parameters), "self")

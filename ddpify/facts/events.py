@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ddpify.facts.scopes import Frame, FunctionInfo, Guard, Loop
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
@@ -137,6 +138,26 @@ class Forward:
     output: Thing
 
 
+@dataclass(frozen=True)
+class Tracked:
+    """The attributes of an object with sums over this rank's samples, and those with means."""
+
+    sums: tuple[str, ...]
+    means: tuple[str, ...]
+
+    @property
+    def words(self) -> str:
+        """``sums=("hits", "seen"), means=("loss",)``"""
+        both = (("sums", self.sums), ("means", self.means))
+        return ", ".join(f"{word}={_written(names)}" for word, names in both if names)
+
+
+def _written(names: tuple[str, ...]) -> str:
+    """A tuple as black writes it."""
+    inner = ", ".join(f'"{name}"' for name in names)
+    return f"({inner},)" if len(names) == 1 else f"({inner})"
+
+
 @dataclass(frozen=True, eq=False)
 class LoopEnd:
     """What a loop over a sharded loader leaves behind on each rank.
@@ -148,7 +169,7 @@ class LoopEnd:
     batch, ``totals`` with a sum over each, ``entries`` of dicts with sums, made at ``dicts``.
     ``reduced`` are those that the program sums over the ranks itself, ``owned`` the attributes of
     objects among all of these, ``held`` the meters with numbers of this rank, ``keep`` all objects
-    that are such meters.
+    that are such meters, ``tracked`` all that add up such numbers.
     """
 
     loop: Loop
@@ -167,6 +188,7 @@ class LoopEnd:
     entries: tuple[str, ...] = ()
     dicts: frozenset[Site] = frozenset()
     keep: frozenset[Thing] = frozenset()
+    tracked: Mapping[Thing, Tracked] = field(default_factory=dict)
 
     @property
     def communicates(self) -> bool:

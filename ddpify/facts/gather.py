@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from typing import Final
 
-from ddpify.facts import graph, groups, roles, sharding
+from ddpify.facts import graph, groups, roles, sharding, trackers
 from ddpify.facts.batch_collates import collating
 from ddpify.facts.batch_forwards import comparing
 from ddpify.facts.copies import original
@@ -101,7 +101,8 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     written = assigned(facts.accesses, facts.trees)
     shown = sinks((*facts.calls, *written), effects, helpers)
     trained = frozenset(t.born for loop in facts.training for t in loop.loaders)
-    own = Own(m, trained, frozenset(thing for end in facts.ends for thing in end.keep))
+    keep = frozenset(thing for end in facts.ends for thing in end.keep)
+    own = Own(m, trained, keep, trackers.kept(m))
     apart = frozenset(inner.calls)
     seen = [(call, _of_one_rank(facts, call, own, inner)) for call in shown if call in apart]
     shown = tuple(call for call in shown if call not in apart)
@@ -142,10 +143,11 @@ def _of_writers(facts: Facts) -> frozenset[FunctionInfo | None]:
 
 def _parts(m: Machine, facts: Facts, call: Call, own: Own, tellers: Tellers) -> tuple[Part, ...]:
     tree = facts.tree(call.site)
+    own = replace(own, tracked=trackers.known_at(call, facts.ends, own.tracked))
     shown = parts(tree, call, m.values, own, tellers)
     whole = meters(tree, call, facts.ends, m.values, own)
     known = (p for p in shown if p.how or not any(w.site.within(p.site) for w in whole))
-    return (*known, *whole)
+    return tuple(dict.fromkeys((*known, *whole)))
 
 
 def _of_one_rank(facts: Facts, call: Call, own: Own, inner: Within) -> tuple[Part, ...]:

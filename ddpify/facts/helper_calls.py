@@ -78,6 +78,8 @@ def _combined(f: Frame, tail: str, first: Value, call: Call) -> Value | None:
     """What the ranks put together, or rank 0 tells the others."""
     if tail in ("reduce_sum", "reduce_mean", "reduce_entries", "global_meter"):
         return _reduced(call)
+    if tail == "global_copy":
+        return computed(first).reduced()
     if tail == "reduce_meter":
         return _reduce_meters(call)
     if tail in ("gather_samples", "gather_batches"):

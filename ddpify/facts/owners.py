@@ -10,6 +10,8 @@ import ast
 from dataclasses import dataclass
 
 from ddpify.facts.events import Bind
+from ddpify.facts.joining import parts_of
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import ClassInfo, Frame, Loop
 from ddpify.facts.tree import Tree
@@ -126,9 +128,16 @@ def is_half(each: Owned, owned: list[Owned], unknown: tuple[Measure, ...]) -> bo
         return False
     others = (o.attribute for o in owned if o.thing is each.thing)
     mixed = {a for a in others if each.thing.attrs.get(a, NOTHING).measure in unknown}
+    mixed |= {a for a, value in each.thing.attrs.items() if _holds(value, unknown)}
     divisions = [n for n in ast.walk(info.node) if isinstance(n, ast.BinOp)]
     named = [_attributes_in(n) for n in divisions if isinstance(n.op, ast.Div)]
     return any(each.attribute in names and names & mixed for names in named)
+
+
+def _holds(value: Value, unknown: tuple[Measure, ...]) -> bool:
+    """Whether a list or a dict has entries that ranks cannot combine."""
+    parts = (part for thing in value.of(*CONTAINERS) for part in parts_of(thing))
+    return any(part.measure in unknown and part.measure is not Measure.UNIFORM for part in parts)
 
 
 def _attributes_in(node: ast.AST) -> set[str]:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from ddpify.facts import meter_texts, texts
 from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.joining import parts_of
 from ddpify.facts.kinds import CONTAINERS
-from ddpify.facts.sinks import Own, Part, depends
+from ddpify.facts.sinks import Own, Part, copied, depends
+from ddpify.facts.trackers import is_one
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.source import Site
+
+SHOWN = (ast.keyword, ast.Call, ast.FormattedValue)
 
 
 def meters(
@@ -36,9 +40,12 @@ def meters(
         own = _of_meters(tree, text, values, held)
         for name in (n for n in ast.walk(text) if isinstance(n, ast.Name) and n.id not in own):
             site = tree.site(name)
-            given = isinstance(tree.parent(name), (ast.keyword, ast.Call))
-            if given and site not in found and _keeps(values.get(site), local, bool(over)):
-                found[site] = Part(site, name.id, "", made)
+            given = isinstance(tree.parent(name), SHOWN)
+            value = values.get(site, NOTHING)
+            kept = is_one(value, local.tracked)
+            if given and site not in found and (kept or _keeps(value, local, bool(over))):
+                part = copied(tree, name, kept) if kept else Part(site, name.id, "")
+                found[site] = replace(part, made=made)
     return list(found.values())
 
 
@@ -59,13 +66,13 @@ def _texts(tree: Tree, node: ast.expr) -> Iterator[tuple[ast.expr, Site | None]]
             yield text, site
 
 
-def _keeps(value: Value | None, local: Own, inside: bool, depth: int = 3) -> bool:
+def _keeps(value: Value, local: Own, inside: bool, depth: int = 3) -> bool:
     """Whether an object of the project keeps numbers of this rank's samples, in a dict perhaps.
 
     After the loop it is a meter that is put together there.
     """
-    things = value.things if value is not None else ()
-    if not inside and meter_texts.are_meters(value or NOTHING, local.meters):
+    things = value.things
+    if not inside and meter_texts.are_meters(value, local.meters):
         return False
     objects = [thing for thing in things if thing.kind is Kind.INSTANCE]
     kept = [attribute for thing in objects for attribute in thing.attrs.values()]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from ddpify.facts import texts
+from ddpify.facts import texts, trackers
 from ddpify.facts.effects import Effect, EffectKind
-from ddpify.facts.events import Access, Call
+from ddpify.facts.events import Access, Call, Tracked
 from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.meter_texts import COMPREHENSIONS, is_of_meters
@@ -16,7 +16,7 @@ from ddpify.facts.number_syntax import inside, is_item, is_number_call
 from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.texts import Tellers
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.python import writers
 from ddpify.source import Site
 
@@ -40,6 +40,7 @@ class Own:
     read: Sharded
     trained: frozenset[Site]
     meters: frozenset[Thing] = frozenset()  # that loops over shares leave with sums of them
+    tracked: dict[Thing, Tracked] = field(default_factory=dict)  # objects with such sums
 
 
 @dataclass(frozen=True)
@@ -47,13 +48,20 @@ class Part:
     """A sub-expression of a sink that ranks must combine first.
 
     ``how`` is the helper, ``COUNTED`` what it has to be multiplied by, and "" where it is unknown;
-    ``made`` is the statement that puts it into words, where that comes before.
+    ``made`` is the statement that puts it into words, where that comes before; ``given`` what the
+    helper is told besides.
     """
 
     site: Site
     text: str
     how: str
     made: Site | None = None
+    given: str = ""
+
+
+def copied(tree: Tree, node: ast.expr, tracked: Tracked) -> Part:
+    """An object that adds up numbers, shown by a copy that has those of all ranks."""
+    return Part(tree.site(node), tree.text(node), "global_copy", given=f", {tracked.words}")
 
 
 def sinks(
@@ -153,6 +161,9 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
     if isinstance(node, COMPREHENSIONS) and is_of_meters(tree, node, values, local.meters):
         return []  # these are put together themselves
     whole = [Part(tree.site(node), tree.text(node), _how(value, local.trained))]
+    kept = [] if whole[0].how else _of_object(tree, node, values, local)
+    if kept:
+        return kept
     if _is_whole(node, bool(whole[0].how)):
         # Pictures and the like are not numbers; what `.item()` gives of a model's output is one.
         return whole if value.measure is not Measure.SAMPLES or is_item(node) else []
@@ -165,6 +176,18 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
     if _ratio(node) and len(known) > 1:
         return [replace(whole[0], how="")]  # one rank's part of all ranks' count is no mean
     return own
+
+
+def _of_object(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:
+    """What is made of numbers that an object of the project keeps: ``tracker.result()``."""
+    parts = [values.get(tree.site(part), NOTHING) for part in inside(node)]
+    if any(depends(part, local.read) for part in parts):
+        return []
+    kept = trackers.shown(tree, node, values, local.tracked)
+    if kept is not None:
+        return [copied(tree, *kept)]
+    unknown = isinstance(node, ast.Call) and any(part.of(Kind.INSTANCE) for part in parts)
+    return [Part(tree.site(node), tree.text(node), "")] if unknown else []
 
 
 def _is_whole(node: ast.expr, known: bool) -> bool:

@@ -52,6 +52,8 @@ def _expression(m: Machine, f: Frame, node: ast.Expr) -> None:
 
 
 def _assign(m: Machine, f: Frame, node: ast.Assign) -> None:
+    if sums.added_to(m, f, node):
+        return
     value = m.evaluate(f, node.value)
     for target in node.targets:
         assign(m, f, target, value, node.value)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts import carried
+from ddpify.facts import carried, containers
 from ddpify.facts.events import Bind, Call
 from ddpify.facts.joining import computed, flat_deps, flat_measure, is_zero, join, parts_of
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
-from ddpify.facts.values import ZEROS, Kind, Measure, Value
+from ddpify.facts.values import ZEROS, Kind, Measure, Value, constant
 
 U, ENTRY, SUM = Measure.UNIFORM, Measure.ENTRY, Measure.SUM
 ENTRIES = (Measure.SAMPLES, Measure.PICKED)
@@ -56,6 +57,18 @@ def _zeros(call: Call) -> Value | None:
     return Value((), frozenset().union(*[flat_deps(v) for v in shape]), const=ZEROS)
 
 
+def added_to(m: Machine, f: Frame, node: ast.Assign) -> bool:
+    """``hits[label] = hits.get(label, 0) + 1``, which is ``hits[label] += 1``."""
+    match node:
+        case ast.Assign([ast.Subscript(value=owner) as target], ast.BinOp(left, ast.Add(), added)):
+            place = ast.unparse(target)
+            entry = f"{ast.unparse(owner)}.get({ast.unparse(target.slice)}, 0)"
+            if ast.unparse(left) in (place, entry):
+                adds = ast.AugAssign(target, ast.Add(), added)
+                return augmented(m, f, ast.copy_location(adds, node))
+    return False
+
+
 def augmented(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
     """``matrix[truth, guess] += 1``, ``total += of_one_sample``; False for anything else."""
     item = isinstance(node.target, ast.Subscript)
@@ -66,7 +79,10 @@ def augmented(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
     if not item and not loops:
         return False
     before = m.evaluate(f, _load(array))
-    if not _is_sum(before, array if item else None):
+    kept = item and bool(before.things) and all(t.kind in CONTAINERS for t in before.things)
+    held = [part for thing in before.things for part in parts_of(thing)]
+    starts = join(*held or [constant(0)]) if kept else before
+    if not _is_sum(starts, array if item and not kept else None):
         return False
     index = m.evaluate(f, node.target.slice) if isinstance(node.target, ast.Subscript) else None
     added = [v for v in (index, m.evaluate(f, node.value)) if v is not None]
@@ -74,8 +90,11 @@ def augmented(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
         return False
     over = [loop.over for loop in loops]
     tests = [guard.test for guard in f.guards if guard.test.measure is ENTRY]
-    deps = before.deps.union(*(flat_deps(v) for v in (*added, *over, *tests)))
-    _store(m, f, array, Value((), deps, SUM))
+    deps = starts.deps.union(*(flat_deps(v) for v in (*added, *over, *tests)))
+    if kept and isinstance(node.target, ast.Subscript) and index is not None:
+        _store_entry(m, f, node.target, index, Value((), deps, SUM))
+    else:
+        _store(m, f, array, Value((), deps, SUM))
     return True
 
 
@@ -122,6 +141,17 @@ def _store(m: Machine, f: Frame, target: ast.expr, value: Value) -> None:
         for thing in base.things:
             old = thing.attrs.get(target.attr) if len(base.things) > 1 else None
             thing.attrs[target.attr] = join(old, value)
+    m.record(Bind(m.tick(), ast.unparse(target), value, m.where(f), m.site(f, target)))
+
+
+def _store_entry(m: Machine, f: Frame, target: ast.Subscript, index: Value, value: Value) -> None:
+    """Of a list or a dict of sums, whose entries have conditions on single samples, too."""
+    for thing in m.evaluate(f, target.value).things:
+        if thing.keys is not None:
+            key: object = index.const if index.known else 0
+            thing.keys[key] = join(thing.keys.get(key), value)
+        else:
+            containers.replace_item(f, thing, index, value)
     m.record(Bind(m.tick(), ast.unparse(target), value, m.where(f), m.site(f, target)))
 
 

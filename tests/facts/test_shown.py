@@ -286,9 +286,17 @@ def test_an_object_that_nobody_can_combine_is_named_after_the_loop(
     assert not facts.kept
 
 
+@pytest.mark.parametrize("shows", ["print(window)", 'print("a", str(window))'])
+def test_an_object_with_a_mean_of_each_step_is_shown_by_a_copy(shows: str, tmp_path: Path) -> None:
+    body = "    loss.backward()\n    window.update(loss.item())"
+    facts = facts_of(OTHERS + PROGRAM.format(body=body, end=shows), tmp_path)
+    assert [(p.text, p.how, p.given) for _, parts in facts.sinks for p in parts] == [
+        ("window", "global_copy", ', means=("numbers",)')
+    ]
+    assert not facts.kept
+
+
 STEPS = {  # what is kept of each step, and what makes it of all ranks
-    "a mean in an object": ("window.update({})", "print(window)", "reduce_mean"),
-    "a mean in an object that is text": ("window.update({})", "print(str(window))", "reduce_mean"),
     "a product": ("total *= {}", "print(total)", "reduce_mean"),
     "an entry": ('table["a"].append(round({}, 3))', "print(table)", "reduce_mean"),
     "what a function gives": ("total = max(total, {})", "print(given())", "reduce_mean"),

@@ -137,13 +137,14 @@ def test_means(job: Job) -> None:
 
 
 def test_meters(job: Job) -> None:
-    count = sum(range(job.size))
+    count, mean = sum(range(job.size)), (job.size - 1) / 2
     for seen in job["meters"]:
         assert seen["loss"] == [10.0 * count, count]
         assert seen["averages"] == [10.0 if count else 0.0, 0.0, 0.5, 1.5]
         assert seen["shown"] == (10.0 if count else 0.0)
         assert seen["kept"]
         ranks = {f"of {rank}": 1 for rank in range(job.size)}
+        assert seen["copies"] == [[count, job.size], count, mean, mean]
         assert seen["entries"] == {"all": count, **ranks, "missing": 1}
         assert seen["table"] == 2
 

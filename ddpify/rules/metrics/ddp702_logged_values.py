@@ -114,7 +114,7 @@ def _fix(
     """Reduce each part once before the statement, on all ranks, and show the result."""
     blocks = _blocks(facts, place)
     names: dict[str, str] = {}
-    wanted: dict[str, list[Part]] = {}
+    wanted: dict[tuple[str, str], list[Part]] = {}
     edits: list[Edit] = []
     for part in parts:
         if part.how == COUNTED:
@@ -125,8 +125,9 @@ def _fix(
             edits.append(made)
         elif part.text not in names:
             names[part.text] = _new_name(facts, place, part.text, known)
-            wanted.setdefault(part.how, []).append(part)
-    for how, group in wanted.items():
+            apart = part.text if part.given else ""
+            wanted.setdefault((part.how, apart), []).append(part)
+    for (how, _), group in wanted.items():
         made = edit(facts, How.BEFORE, place, _line(how, group, names))
         edits.append(made)
         for part in group:
@@ -155,7 +156,7 @@ def _new_name(facts: Facts, place: Site, text: str, known: _Reductions) -> str:
 
 def _line(how: str, parts: list[Part], names: dict[str, str]) -> str:
     targets = ", ".join(names[p.text] for p in parts)
-    return f"{targets} = {how}({', '.join(p.text for p in parts)})"
+    return f"{targets} = {how}({', '.join(p.text + p.given for p in parts)})"
 
 
 def _name(text: str) -> str:

@@ -175,8 +175,12 @@ def meters() -> Any:
     table = defaultdict(int, {"all": rank, f"of {rank}": 1})
     entries = metrics.reduce_entries(table)
     entries["missing"] += 1
+    scores = SimpleNamespace(hits=[rank, 1], seen={"a": rank}, loss=float(rank), how={"a": rank})
+    copied = metrics.global_copy(scores, sums=("hits", "seen"), means=("loss", "how"))
+    kept = kept and [scores.hits, scores.loss] == [[rank, 1], float(rank)]
+    copies = [copied.hits, copied.seen["a"], copied.loss, copied.how["a"]]
     same = {"loss": [loss.sum, loss.count], "averages": averages, "shown": shown.avg, "kept": kept}
-    return {**same, "entries": entries, "table": len(table)}
+    return {**same, "copies": copies, "entries": entries, "table": len(table)}
 
 
 def objects() -> Any:
