@@ -68,6 +68,7 @@ COLLECTIVES: Final[frozenset[str]] = (
     "setup_distributed",
     "share_random_streams",
     "sync_buffers",
+    "with_rank_streams",
     "wrap_model",
 }
 
@@ -100,6 +101,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "order_share",
     "per_rank_batch_size",
     "print_on_main",
+    "restore_rank_streams",
     "scaled_lr",
     "share_batches",
     "share_loading",

@@ -52,6 +52,7 @@ from .ddp_utils import (
     new_pass,
     per_rank_batch_size,
     print_on_main,
+    restore_rank_streams,
     same_draws,
     save_on_main,
     scaled_lr,
@@ -61,6 +62,7 @@ from .ddp_utils import (
     unwrap,
     warm_up,
     whole_loader,
+    with_rank_streams,
     without_module_prefix,
     wrap_model,
 )
@@ -105,6 +107,7 @@ __all__ = [
     "reduce_mean",
     "reduce_meter",
     "reduce_sum",
+    "restore_rank_streams",
     "same_draws",
     "save_on_main",
     "scaled_lr",
@@ -119,6 +122,7 @@ __all__ = [
     "warm_up",
     "whole_batch",
     "whole_loader",
+    "with_rank_streams",
     "without_module_prefix",
     "wrap_model",
 ]

@@ -27,6 +27,7 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Samp
 
 M = TypeVar("M", bound=nn.Module)
 _sampler_number = itertools.count()
+_begun = list[int]()  # the global batch size of the loader whose epoch began last
 
 
 # ---- Processes
@@ -72,14 +73,18 @@ def _backend() -> str:
 
 def share_random_streams() -> list[tuple[Any, Any]]:
     """Give every rank rank 0's: what ranks make from here on they make alike (*collective*)."""
-    streams: Any = [(random.getstate, random.setstate), (torch.get_rng_state, torch.set_rng_state)]
-    if numpy := sys.modules.get("numpy"):
-        streams.append((numpy.random.get_state, numpy.random.set_state))
-    if torch.cuda.is_available():
-        streams.append((torch.cuda.get_rng_state, torch.cuda.set_rng_state))
-    for restore, state in (own := [(restore, read()) for read, restore in streams]):
+    for restore, state in (own := [(restore, read()) for read, restore in _streams()]):
         restore(broadcast(state))
     return own
+
+
+def _streams() -> Iterator[tuple[Any, Any]]:
+    yield random.getstate, random.setstate
+    yield torch.get_rng_state, torch.set_rng_state
+    if numpy := sys.modules.get("numpy"):
+        yield numpy.random.get_state, numpy.random.set_state
+    if torch.cuda.is_available():
+        yield torch.cuda.get_rng_state, torch.cuda.set_rng_state
 
 
 def cleanup_distributed() -> None:
@@ -220,6 +225,7 @@ def begin_epoch(loader: DataLoader[Any], epoch: int) -> None:
         sampler: Any = getattr(owner, "sampler", None)
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
+            _begun[:] = [(loader.batch_size or 1) * get_world_size()]
             # A resumed run draws as an unbroken one: its checkpoint holds rank 0's streams only.
             fork_random_streams(getattr(sampler, "seed", 0) + epoch * get_world_size())
 
@@ -411,6 +417,37 @@ def _save(obj: object, path: Any, **kwargs: Any) -> None:
         partial = Path(folder, Path(path).name)  # the archive contains the name
         torch.save(obj, partial, **kwargs)
         os.replace(partial, target)
+
+
+def with_rank_streams(state: dict[str, Any]) -> dict[str, Any]:
+    """``state`` and, of several ranks, what each of them draws next (*collective*)."""
+    if get_world_size() == 1:
+        return state
+    own = [_plain(read()) for read, _ in _streams()]
+    return {**state, "rank_streams": gather_objects(own), "global_batch_size": _begun[:]}
+
+
+def _plain(stream: Any) -> Any:
+    """What ``torch.load(weights_only=True)`` reads: it takes no array of numpy's."""
+    if not isinstance(stream, tuple):
+        return stream
+    return tuple(part.tolist() if hasattr(part, "tolist") else part for part in stream)
+
+
+def restore_rank_streams(state: dict[str, Any]) -> None:
+    """Where rank 0's streams were restored: each rank's own, if ``state`` is of as many ranks."""
+    kept, ranks = state.get("rank_streams", [None]), get_world_size()
+    if len(kept) != ranks and is_main_process():
+        written = f"the checkpoint was written by {len(kept)} ranks and is read by {ranks}"
+        warnings.warn(f"{written}: the rest of the epoch will be another one", stacklevel=2)
+    if _begun and state.get("global_batch_size", _begun) != _begun and is_main_process():
+        written = f"the checkpoint's batch size is {state['global_batch_size']}, now it is {_begun}"
+        warnings.warn(f"{written}: batches that were seen are other ones now", stacklevel=2)
+    if len(kept) != ranks:
+        fork_random_streams()
+    elif ranks > 1:
+        for (_, restore), stream in zip(_streams(), kept[get_rank()], strict=True):
+            restore(stream)
 
 
 class NullWriter:

@@ -58,7 +58,8 @@ def reduced_after(
         if not names & done:
             found[thing.keys is not None] += read[:1]
             _bind(f, names.pop(), Value((_reduced(thing),)))
-    return LeftInEntries(*map(tuple, (found[True], found[False], others)), frozenset(made))
+    dicts, lists = tuple(found[True]), tuple(found[False])
+    return LeftInEntries(dicts, lists, tuple(others), frozenset(made))
 
 
 def _stores(m: Machine, loop: Loop) -> dict[Thing, list[Bind]]:

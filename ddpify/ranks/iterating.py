@@ -108,7 +108,7 @@ def _of_builtin(m: RankMachine, f: RankFrame, made: RankThing, loop: RankLoop) -
             symbol(f"zip@{loop.site}").atoms,
             items=tuple(element(m, f, arg, loop) for arg in call.args),
         )
-    if made.name == "builtins.range":
+    if made.name in ("builtins.range", "itertools.count"):
         origins = frozenset(o for arg in call.args for o in arg.origins)
         one = symbol(f"element@{loop.site}")
         return RankValue(one.atoms, (), one.deps, origins)

@@ -414,6 +414,17 @@ def test_an_epoch_draws_the_same_whatever_was_drawn_before_it(job: Job) -> None:
         assert len({str(seen["epochs"][epoch]) for seen in job["streams"]}) == job.size
 
 
+def test_a_checkpoint_has_the_streams_of_all_ranks(job: Job) -> None:
+    for part in ("then", "other"):
+        assert len({str(seen[part]) for seen in job["streams_of_ranks"]}) == job.size
+    for seen in job["streams_of_ranks"]:
+        assert seen["then"] == seen["again"]
+        assert seen["silent"]
+    told = " and ".join(job["streams_of_ranks"][0]["told"])
+    assert f"was written by 7 ranks and is read by {job.size}" in told
+    assert "batch size is [70]" in told
+
+
 def test_a_rank_that_raises_ends_the_job_with_its_traceback(tmp_path: Path) -> None:
     folder = project(tmp_path)
     script = SCRIPTS / "one_rank_raises.py"

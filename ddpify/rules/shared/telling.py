@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from itertools import pairwise
 
 from ddpify.facts.details import SharesBatches, call_that_made, loader_arguments
 from ddpify.facts.events import Call
@@ -12,61 +13,32 @@ from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.facts.scopes import ClassInfo, Frame, Loop
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Thing, Value
+from ddpify.ranks.words import SEEDERS
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit, fresh, statement_of
+from ddpify.rules.shared import counters
+from ddpify.rules.shared.counters import counter
 from ddpify.rules.shared.undivided import takes_no_sampler
 from ddpify.site import Site
 
 SHARE = "ddpify.runtime.order_share"
 BEGIN = "ddpify.runtime.begin_epoch"
+_NAMES = (ast.Name, ast.Attribute, ast.Subscript)
 
 
 def by_passes(
     facts: Facts, loop: Site, place: Site, loaders: tuple[str, ...], first: int = 0
 ) -> tuple[Edit, ...]:
     """A loop that counts nothing, or steps, gets a counter of its passes over the loaders."""
-    variable = _counted(facts, loop) if not first else None
+    variable = counters.counted(facts, loop) if not first else None
     passes = variable or fresh(facts, loop, "passes")
     told = [f"begin_epoch({name}, {passes})" for name in loaders]
     if variable:
         return (edit(facts, How.BEFORE, place, "\n".join(told)),)
-    head = edit(facts, How.BEFORE, loop, f"{passes} = {first}")
+    steps = counters.steps(facts, loop)
+    begun = f"{steps} // len({loaders[0]}) + {first}" if steps and loaders else f"{first}"
+    head = edit(facts, How.BEFORE, loop, f"{passes} = {begun.removesuffix(' + 0')}")
     return (head, edit(facts, How.BEFORE, place, "\n".join((*told, f"{passes} += 1"))))
-
-
-def _counted(facts: Facts, loop: Site) -> str | None:
-    """``epoch`` of ``while epoch < 10:``, to which each round adds 1 at its end."""
-    node = facts.tree(loop).statement(loop)
-    last = node.body[-1] if isinstance(node, ast.While) else None
-    if node is None or not isinstance(last, ast.AugAssign) or " += 1" not in ast.unparse(last):
-        return None
-    name = ast.unparse(last.target)
-    written = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name]
-    stores = [n for n in written if isinstance(n.ctx, ast.Store)]
-    skipped = any(isinstance(n, ast.Continue) for n in ast.walk(node))
-    return name if len(stores) == 1 and not skipped else None
-
-
-def counter(facts: Facts, epoch: Loop) -> tuple[str, tuple[Edit, ...]] | None:
-    """The loop's counter; a ``_`` that nothing reads gets the name ``epoch``."""
-    tree = facts.tree(epoch.site)
-    node = tree.statement(epoch.site)
-    if not isinstance(node, ast.For):
-        return None
-    target = node.target
-    counted = isinstance(node.iter, ast.Call) and ast.unparse(node.iter.func) == "enumerate"
-    if counted and isinstance(target, ast.Tuple):
-        target = target.elts[0]
-    if not isinstance(target, ast.Name):
-        return None
-    scope = tree.function(node)
-    written = [n for n in ast.walk(scope) if isinstance(n, ast.Name) and n.id == target.id]
-    if target.id != "_" or any(isinstance(n.ctx, ast.Load) for n in written):
-        bound = sum(isinstance(n.ctx, ast.Store) for n in written)
-        return (target.id, ()) if target.id != "_" or bound == 1 else None
-    if "epoch" in tree.names(scope):
-        return None
-    return "epoch", (edit(facts, How.REPLACE, tree.site(target), "epoch"),)
 
 
 def before_iter(facts: Facts, call: Call) -> tuple[Edit, ...]:
@@ -114,10 +86,31 @@ def is_at_head(facts: Facts, loop: TrainingLoop) -> bool:
         return False
     for call in facts.named(BEGIN):
         begun = call.args and not set(call.args[0].things).isdisjoint(loop.loaders)
-        if begun and call.where.statement == loop.epoch.body:
+        if begun and call.where.statement == head(facts, loop.epoch):
             return True
     edits = tell(facts, loop, tuple(t for t in loop.loaders if not is_told(facts, t)))
-    return any(one.site == loop.epoch.body and one.how is How.BEFORE for one in edits)
+    return any(one.site == head(facts, loop.epoch) and one.how is How.BEFORE for one in edits)
+
+
+def head(facts: Facts, epoch: Loop) -> Site:
+    """The first statement of an epoch but for those that seed random streams, of all ranks alike.
+
+    ``torch.manual_seed(args.seed + epoch)`` after ``begin_epoch`` would undo what it does.
+    """
+    tree = facts.tree(epoch.site)
+    node = tree.statement(epoch.site)
+    body = node.body if isinstance(node, (ast.For, ast.While)) else []
+    seeds = [c for c in facts.calls if c.name in SEEDERS and "state" not in c.name]
+    place = epoch.body
+    for before, after in pairwise(body):
+        site = tree.site(before)
+        values = (facts.values.get(tree.site(n)) for n in ast.walk(before) if isinstance(n, _NAMES))
+        if any(value is not None and loaders_in(value) for value in values):
+            break  # a pass may begin there
+        own = isinstance(before, ast.Expr)
+        if own and any(one.within(site) for seed in seeds for one in seed.way):
+            place = tree.site(after)
+    return place
 
 
 def tell(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[Edit, ...]:
@@ -128,12 +121,12 @@ def tell(facts: Facts, loop: TrainingLoop, loaders: tuple[Thing, ...]) -> tuple[
         if any(_made_inside(loop.epoch, one) and one.hops for one in loaders) or None in names:
             return ()
         told = dict.fromkeys(name for name in names if name is not None)
-        return by_passes(facts, loop.epoch.site, loop.epoch.body, tuple(told))
+        return by_passes(facts, loop.epoch.site, head(facts, loop.epoch), tuple(told))
     placed = [_at_epoch_head(facts, loop, loader) for loader in loaders]
     if None not in placed and (outer := _repeats(facts, loop, loaders)) is not None:
         names = [_name_of(loop.epoch.frame, loader, loop.loaders) for loader in loaders]
         told = dict.fromkeys(name for name in names if name is not None)
-        return by_passes(facts, outer, loop.epoch.body, tuple(told))
+        return by_passes(facts, outer, head(facts, loop.epoch), tuple(told))
     if None in placed:  # a round may make one of them: told once it has
         placed = [_before_batches(facts, loop, loader) for loader in loaders]
     if None in placed:
@@ -188,7 +181,7 @@ def _told_by(
     if counted is None:
         return None
     variable, renamed = counted
-    return (*renamed, edit(facts, how, loop.body, f"begin_epoch({name}, {variable})"))
+    return (*renamed, edit(facts, how, head(facts, loop), f"begin_epoch({name}, {variable})"))
 
 
 def _epoch_name(frame: Frame, epoch: Loop) -> str | None:

@@ -6,6 +6,7 @@ imported lies in the working folder, as in a migrated project.
 
 from __future__ import annotations
 
+import io
 import json
 import logging
 import os
@@ -728,6 +729,25 @@ def streams() -> Any:
     return {"epochs": seen, "kept": random.random() == expected}
 
 
+def streams_of_ranks() -> Any:
+    """What ranks draw after a checkpoint, again once it is read, and of one of another job."""
+    ddp.fork_random_streams(3)
+    file = io.BytesIO()
+    torch.save(ddp.with_rank_streams({"rng": torch.get_rng_state()}), file)
+    then = draws()
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        torch.set_rng_state(saved["rng"])
+        ddp.restore_rank_streams(saved)
+        again, silent = draws(), not said
+        torch.set_rng_state(saved["rng"])
+        ddp.restore_rank_streams({**saved, "rank_streams": [1] * 7, "global_batch_size": [70]})
+        other, told = draws(), [str(one.message) for one in said]
+    return {"then": then, "again": again, "other": other, "silent": silent, "told": told}
+
+
 CHECKS = (
     identity,
     draws,
@@ -759,6 +779,7 @@ CHECKS = (
     whole_loading,
     forked,
     streams,
+    streams_of_ranks,
 )
 
 
