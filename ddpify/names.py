@@ -85,6 +85,7 @@ OF_MODELS: Final = "split_batches"
 RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "NullWriter",
     "average_statistics",
+    "batch_weight",
     "begin_epoch",
     "evaluation_sampler",
     "evaluation_share",

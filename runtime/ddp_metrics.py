@@ -45,8 +45,12 @@ def reduce_sum(*values: Any) -> Any:
     return found[0] if len(values) == 1 else found
 
 
-def reduce_mean(*values: Any) -> Any:
-    """The mean over ranks of equally many samples; of a list, of each entry (*collective*)."""
+def reduce_mean(*values: Any, weight: float = 1) -> Any:
+    """The mean over ranks, of a list that of each entry; see ``batch_weight`` (*collective*)."""
+    if weight != 1:
+        values = tuple(
+            [n * weight for n in v] if isinstance(v, list) else v * weight for v in values
+        )
     *means, _ = reduce_sum(*values, None)
     if (ranks := get_world_size()) > 1:
         means = [[n / ranks for n in v] if isinstance(v, list) else v / ranks for v in means]
@@ -80,24 +84,24 @@ def reduce_meter(*meters: Any) -> None:
             meter.avg = meter.sum / meter.count
 
 
-def global_meter(*meters: Any) -> Any:
+def global_meter(*meters: Any, weight: float = 1) -> Any:
     """AverageMeters of all ranks to show in between, ``val`` the mean of theirs (*collective*).
 
     Of a list or a dict of meters, each of them.
     """
-    shown = [_shown(meter) for meter in meters]
+    shown = [_shown(meter, weight) for meter in meters]
     return shown[0] if len(shown) == 1 else shown
 
 
-def _shown(meter: Any) -> Any:
+def _shown(meter: Any, weight: float) -> Any:
     if isinstance(meter, dict):
-        return {name: _shown(one) for name, one in meter.items()}
+        return {name: _shown(one, weight) for name, one in meter.items()}
     if isinstance(meter, (list, tuple)):
-        return [_shown(one) for one in meter]
+        return [_shown(one, weight) for one in meter]
     shown = copy.copy(meter)
     if get_world_size() > 1:
         reduce_meter(shown)
-        shown.val = reduce_mean(shown.val)
+        shown.val = reduce_mean(shown.val, weight=weight)
     return shown
 
 

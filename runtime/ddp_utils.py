@@ -203,8 +203,14 @@ def map_style(stream: Any) -> Any:
         return list(stream)
 
 
-def distributed_sampler(dataset: Any, shuffle: bool, drop_last: bool = False) -> Any:
-    """The training loader's sampler, None in one process; see ``begin_epoch`` (*collective*)."""
+def distributed_sampler(
+    dataset: Any, shuffle: bool, drop_last: bool = False, batch_size: int = 0
+) -> Any:
+    """The training loader's sampler, None in one process; see ``begin_epoch`` (*collective*).
+
+    With the global ``batch_size`` a short last batch has no sample twice, if each rank gets two:
+    see ``batch_weight``.
+    """
     if (ranks := get_world_size()) == 1:
         return None
     # Rank 0's seed, another for each sampler (loaders in a `zip`); 31 bits leave room for epochs.
@@ -213,10 +219,37 @@ def distributed_sampler(dataset: Any, shuffle: bool, drop_last: bool = False) ->
     if len(dataset) != length:
         unequal = f"rank {get_rank()} has {len(dataset)} samples but rank 0 has {length}"
         raise ValueError(f"{unequal}: sort the files, use one seed on all ranks")
+    # Batch norm, squeeze() and the like take a part of one sample for something else.
+    if batch_size and not drop_last and length % ranks and length % batch_size >= 2 * ranks:
+        return _Dealt(dataset, shuffle=shuffle, seed=seed)
     if length % ranks and not drop_last and is_main_process():
         repeated = f"the last batch of each epoch repeats {-length % ranks} of them"
         warnings.warn(f"{length} samples do not divide by {ranks} ranks: {repeated}", stacklevel=2)
     return DistributedSampler(dataset, shuffle=shuffle, drop_last=drop_last, seed=seed)
+
+
+class _Dealt(DistributedSampler[Any]):
+    """Every N-th sample for each of N ranks: of a short last batch some get one more."""
+
+    def __iter__(self) -> Iterator[Any]:
+        whole: Any = DistributedSampler(self.dataset, 1, 0, self.shuffle, self.seed)
+        whole.set_epoch(self.epoch)
+        return itertools.islice(whole, self.rank, None, self.num_replicas)
+
+    def __len__(self) -> int:
+        return len(range(self.rank, len(self.dataset), self.num_replicas))  # type: ignore[arg-type]
+
+
+def batch_weight(loader: DataLoader[Any], number: int) -> float:
+    """What a mean over this rank's part of a batch counts: N * n / s for n of s samples.
+
+    Ranks' means are averaged, and of the last batch their parts may differ in size.
+    """
+    sampler, size = loader.sampler, loader.batch_size or 1
+    if not isinstance(sampler, _Dealt) or number < len(loader) - 1:
+        return 1
+    ranks, samples = get_world_size(), len(loader.dataset)  # type: ignore[arg-type]
+    return ranks * (len(sampler) % size or size) / (samples % (size * ranks))
 
 
 def begin_epoch(loader: DataLoader[Any], epoch: int) -> None:

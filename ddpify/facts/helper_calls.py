@@ -51,7 +51,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return first
     if tail == "through_wrapper":
         return _routed(m, f, first, call)
-    combined = _combined(f, tail, first, call)
+    combined = NOTHING if tail == "batch_weight" else _combined(f, tail, first, call)
     if combined is not None:
         return combined
     made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")

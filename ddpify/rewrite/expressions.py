@@ -167,7 +167,8 @@ def required(parent: cst.CSTNode, child: cst.CSTNode) -> int:
         return _COMPARISON + 1
     if isinstance(parent, _CONDITIONS):
         return _CONDITIONAL + 1
-    return _OPEN if isinstance(parent, _STATEMENTS) else _LAMBDA
+    target = isinstance(parent, cst.For) and parent.target is child
+    return _OPEN if target or isinstance(parent, _STATEMENTS) else _LAMBDA
 
 
 def parenthesized(node: cst.BaseExpression) -> cst.BaseExpression:

@@ -31,6 +31,7 @@ from ddpify.verify.snapshot import ScratchError, Snapshot, snapshot
 from ddpify.verify.verdict import Verification
 
 Report = Callable[[str, Progress], None]  # what is running, and how far it is
+_Told = tuple[int, int | None, list[int], bool]  # how ranks shuffle, for the reference
 
 
 class VerifyError(Exception):
@@ -106,11 +107,11 @@ class Bench:
             factor, reference = ratio, self._again(ratio)
         return self._judged(reference, distributed, factor)
 
-    def _shuffles(self, run: RunRecord) -> list[tuple[int, int | None, list[int]]]:
+    def _shuffles(self, run: RunRecord) -> list[_Told]:
         known = _shuffles(run)
         if self.pair.of_whole_batches:  # drawn as by one process, on each rank
             own = {x.samples for x in run.loaders if x.sampler == "RandomSampler"}
-            known += [(samples, None, []) for samples in sorted(own)]
+            known += [(samples, None, [], True) for samples in sorted(own)]
         return known
 
     def _reference(self, factor: int) -> Job:
@@ -243,8 +244,9 @@ def devices(interpreter: Interpreter, nproc: int, alone: bool) -> Mapping[str, s
     return {"CUDA_VISIBLE_DEVICES": visible.split(",")[0]} if alone else {}
 
 
-def _shuffles(run: RunRecord) -> list[tuple[int, int | None, list[int]]]:
-    """Samples, seed and the epochs of all passes, for each loader that a rank shuffled.
+def _shuffles(run: RunRecord) -> list[_Told]:
+    """Samples, seed, the epochs of all passes and whether they are padded, for each loader that a
+    rank shuffled.
 
     A pass over data that was gone through in the same epoch before was not told its own: the
     original's order is then what it should have been. One that each rank evaluates whole is
@@ -252,18 +254,19 @@ def _shuffles(run: RunRecord) -> list[tuple[int, int | None, list[int]]]:
     """
     trained = {each.loader for each in passes(run) if each.training}
     sizes = {loader.number: loader.samples for loader in run.loaders}
-    found: dict[int, tuple[int, int | None, list[int]]] = {}
+    dealt = {loader.number for loader in run.loaders if loader.sampler == "_Dealt"}
+    found: dict[int, _Told] = {}
     running: dict[int, tuple[int, int | None, int]] = {}
     through: Counter[tuple[int, int | None, int]] = Counter()
     for event in run.events:
         if isinstance(event, ShuffleRecord):
             key = running[event.loader] = (sizes[event.loader], event.seed, event.epoch)
-            epochs = found.setdefault(event.loader, (*key[:2], []))[2]
-            epochs.append(event.epoch + through[key])
+            told: _Told = (*key[:2], [], event.loader not in dealt)
+            found.setdefault(event.loader, told)[2].append(event.epoch + through[key])
         elif isinstance(event, EndRecord) and event.loader in running:
             through[running[event.loader]] += 1
     drawn = [x for x in run.loaders if x.sampler == "RandomSampler" and x.number not in trained]
-    return [*found.values(), *((loader.samples, None, []) for loader in drawn)]
+    return [*found.values(), *((loader.samples, None, [], True) for loader in drawn)]
 
 
 def _batch_ratio(reference: Job, distributed: Job) -> int:

@@ -41,7 +41,7 @@ def written(folder: Path, *changes: tuple[str, str]) -> str:
 def test_an_iterator_that_is_begun_again(tmp_path: Path) -> None:
     text = written(tmp_path, ("    holdout =", f"{OTHERS}    holdout ="), (STEP, CAUGHT))
     assert "except StopIteration:\n                pairs = iter(new_pass(others))" in text
-    assert "        pairs = iter(others)\n        for signal" in text, "the epoch's first pass"
+    assert "        pairs = iter(others)\n        for i, (signal" in text, "the epoch's first pass"
     assert "begin_epoch(others, round_)" in text
 
 

@@ -70,7 +70,7 @@ def migrated(folder: Path, *change: str, settings: Settings | None = None) -> tu
 def test_streams_become_lists_that_samplers_deal(tmp_path: Path) -> None:
     outcome, text = migrated(tmp_path)
     assert "train_dataset = map_style(train)\n" in text
-    assert "distributed_sampler(train_dataset, shuffle=False)" in text
+    assert "distributed_sampler(train_dataset, shuffle=False" in text
     assert "eval_dataset = map_style(test)\n" in text
     assert "    print_on_main(evaluate())\n" in text, "all ranks read the stream"
     assert "reduce_sum(right, seen)" in text

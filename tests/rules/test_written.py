@@ -118,7 +118,7 @@ def test_a_loader_that_each_pass_makes_is_told_the_epoch_when_it_is_there(tmp_pa
     migrated(entry)
     lines = [line.strip() for line in entry.read_text().splitlines()]
     at = lines.index("begin_epoch(fitting, round_)")
-    assert lines[at + 1] == "for signal, label in fitting:"
+    assert lines[at + 1] == "for i, (signal, label) in enumerate(fitting):"
     assert lines.index("fitting = feed(signals, labels, opt)") < at
 
 

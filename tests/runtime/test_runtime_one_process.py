@@ -74,6 +74,7 @@ SAME: list[Any] = [
     pytest.param(lambda: metrics.global_copy(MODEL, sums=("a",)), MODEL, id="global_copy"),
     pytest.param(lambda: ddp.with_rank_streams(TABLE), TABLE, id="with_rank_streams"),
     pytest.param(lambda: ddp.restore_rank_streams(TABLE), None, id="restore_rank_streams"),
+    pytest.param(lambda: ddp.batch_weight(LOADER, 0), 1, id="batch_weight"),
     pytest.param(lambda: ddp.scaled_lr(RATE), RATE, id="scaled_lr"),
     pytest.param(lambda: ddp.warm_up(SGD, 3), None, id="warm_up"),
     pytest.param(lambda: metrics.share_batches(LOADER), LOADER, id="share_batches"),

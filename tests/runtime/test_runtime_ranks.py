@@ -131,6 +131,22 @@ def test_lists_of_the_ranks_become_those_of_one_process(job: Job) -> None:
             )
 
 
+def test_a_short_last_batch_is_dealt_without_a_sample_twice(job: Job) -> None:
+    if job.size == 1:
+        return
+    for number, samples in enumerate((10 * job.size + 1, 8 * job.size + 1, 8 * job.size)):
+        ranks = [seen[number] for seen in job["unequal"]]
+        dealt = sorted(sample for rank in ranks for part in rank["parts"] for sample in part)
+        once = number != 1  # too few for each rank: they are filled up, as it is said
+        assert (dealt == list(range(samples))) is once
+        assert set(dealt) == set(range(samples))
+        assert {rank["length"] for rank in ranks} == {2 if number == 2 else 3}
+        for rank in ranks:
+            last = len(rank["parts"][-1]) if number == 0 else 1
+            weight = job.size * last / (2 * job.size + 1) if number == 0 else 1
+            assert rank["weights"] == [1] * (rank["length"] - 1) + [weight]
+
+
 def test_means(job: Job) -> None:
     mean = (job.size - 1) / 2
     assert job["means"] == [[mean, mean / 2, [mean, 1.0], "float", mean]] * job.size

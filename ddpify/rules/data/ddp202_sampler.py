@@ -14,6 +14,7 @@ from ddpify.rules.data import streams
 from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
 from ddpify.rules.data.derived import is_undivided, shares_batches
 from ddpify.rules.data.derived import share as share_undivided
+from ddpify.rules.data.last_batch import weighed
 from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     LISTED,
@@ -173,10 +174,14 @@ def _fix(facts: Facts, loader: Loader, settings: Settings) -> tuple[tuple[Edit, 
         return (), EVALUATED
     if own:
         return share(facts, loader, apart.condition), ""
-    return (*_edits(facts, loader, statement, apart.condition), *again, *seen), ""
+    last = weighed(facts, settings, loader)
+    edits = _edits(facts, loader, statement, apart.condition, last.size if last else "")
+    return (*edits, *again, *seen, *(last.edits if last else ())), ""
 
 
-def _edits(facts: Facts, loader: Loader, statement: Site, condition: str) -> tuple[Edit, ...]:
+def _edits(
+    facts: Facts, loader: Loader, statement: Site, condition: str, size: str
+) -> tuple[Edit, ...]:
     call = loader.call
     kept = _placeholder(facts, call)
     sampler = kept or fresh(facts, call.site, sampler_name(facts, loader))
@@ -186,6 +191,8 @@ def _edits(facts: Facts, loader: Loader, statement: Site, condition: str) -> tup
     drop_last = _drop_last(facts, call)
     if drop_last:
         arguments.append(f"drop_last={drop_last}")
+    if size:
+        arguments.append(f"batch_size={size}")
     value = f"distributed_sampler({', '.join(arguments)})"
     if condition:
         value += f" if {condition} else None"

@@ -18,6 +18,7 @@ from ddpify.ranks.model import RankValue as RankValue
 from ddpify.ranks.origins import DATA
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.data.last_batch import shown_of_parts
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
 from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
 from ddpify.rules.examples.single import METER
@@ -48,6 +49,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         done.add(call.site)
         if facts.status is Status.MIGRATED and _is_redrawn(facts, call):
             continue  # it was said when it was migrated
+        parts = tuple(shown_of_parts(facts, settings, call, part) for part in parts)
         groups = _groups(facts, call, parts)
         why_not = _why_not(facts, call, parts, None not in groups)
         made = (_fix(facts, at, of, known) for at, of in groups.items() if at is not None)
@@ -114,7 +116,7 @@ def _fix(
     """Reduce each part once before the statement, on all ranks, and show the result."""
     blocks = _blocks(facts, place)
     names: dict[str, str] = {}
-    wanted: dict[tuple[str, str], list[Part]] = {}
+    wanted: dict[tuple[str, str, str], list[Part]] = {}
     edits: list[Edit] = []
     for part in parts:
         if part.how == COUNTED:
@@ -125,9 +127,9 @@ def _fix(
             edits.append(made)
         elif part.text not in names:
             names[part.text] = _new_name(facts, place, part.text, known)
-            apart = part.text if part.given else ""
-            wanted.setdefault((part.how, apart), []).append(part)
-    for (how, _), group in wanted.items():
+            apart = part.text if part.how == "global_copy" else ""
+            wanted.setdefault((part.how, part.given, apart), []).append(part)
+    for (how, *_), group in wanted.items():
         made = edit(facts, How.BEFORE, place, _line(how, group, names))
         edits.append(made)
         for part in group:
@@ -156,7 +158,7 @@ def _new_name(facts: Facts, place: Site, text: str, known: _Reductions) -> str:
 
 def _line(how: str, parts: list[Part], names: dict[str, str]) -> str:
     targets = ", ".join(names[p.text] for p in parts)
-    return f"{targets} = {how}({', '.join(p.text + p.given for p in parts)})"
+    return f"{targets} = {how}({', '.join(p.text for p in parts)}{parts[0].given})"
 
 
 def _name(text: str) -> str:

@@ -22,7 +22,7 @@ from ddpify.verify.observer.patching import Patcher
 def read_shuffles(file: Path | None) -> list[Shuffles]:
     """What ``file`` (JSON) tells of the ranks; nothing if there is none."""
     told = json.loads(file.read_text()) if file else []
-    return [Shuffles(samples, seed, tuple(epochs)) for samples, seed, epochs in told]
+    return [Shuffles(samples, seed, tuple(epochs), *rest) for samples, seed, epochs, *rest in told]
 
 
 def interleaved(shards: list[DistributedSampler[Any]]) -> Iterator[Any]:
@@ -34,12 +34,14 @@ def interleaved(shards: list[DistributedSampler[Any]]) -> Iterator[Any]:
 class Shuffles:
     """How ranks shuffle one loader of so many samples: ``epochs`` are those of its passes.
 
-    Without a seed they share what the script's own sampler draws.
+    Without a seed they share what the script's own sampler draws. Not ``padded``: a short last
+    batch has none of its samples twice.
     """
 
     samples: int
     seed: int | None
     epochs: tuple[int, ...] = ()
+    padded: bool = True
 
     def epoch(self, passed: int) -> int:
         """Beyond what is told the ones that should follow."""
@@ -58,6 +60,10 @@ class _Order:
     batch: int = 1
     passed: int = 0
     shuffles: Shuffles | None = None
+
+
+class _Whole(DistributedSampler[Any]):
+    """The order that ranks share: one replica, and not one whose parts are asked for."""
 
 
 class GlobalOrder:
@@ -152,8 +158,14 @@ class GlobalOrder:
             order.shuffles = self._next(len(sampler.data_source), order.seed)
         if order.shuffles.seed is None:
             return []
+        epoch = order.shuffles.epoch(order.passed)
+        if not order.shuffles.padded:
+            data: Any = sampler.data_source
+            whole = _Whole(data, 1, 0, seed=order.shuffles.seed)
+            whole.set_epoch(epoch)
+            return [whole]
         how = {"seed": order.shuffles.seed, "drop_last": order.drop_last}
-        return self._shards(sampler.data_source, order.shuffles.epoch(order.passed), **how)
+        return self._shards(sampler.data_source, epoch, **how)
 
     def _next(self, samples: int, seed: int) -> Shuffles:
         for place, shuffles in enumerate(self._known):

@@ -218,6 +218,21 @@ def sampling() -> Any:
     }
 
 
+def unequal() -> Any:
+    """A last batch with one sample more than two for each rank, then of one, then of a whole."""
+    ranks = ddp.get_world_size()
+    found = []
+    for extra in (2 * ranks + 1, 1, 0):
+        data = TensorDataset(torch.arange(2 * 4 * ranks + extra))
+        sampler = ddp.distributed_sampler(data, shuffle=True, batch_size=4 * ranks)
+        loader = DataLoader(data, 4, sampler=sampler)
+        ddp.begin_epoch(loader, 1)
+        parts = [part.tolist() for (part,) in loader]
+        weights = [ddp.batch_weight(loader, number) for number in range(len(loader))]
+        found.append({"parts": parts, "weights": weights, "length": len(loader)})
+    return found
+
+
 def orders() -> Any:
     """Each rank would draw an order of its own: what counts is rank 0's."""
     own = ddp.get_rank()
@@ -780,6 +795,7 @@ CHECKS = (
     forked,
     streams,
     streams_of_ranks,
+    unequal,
 )
 
 

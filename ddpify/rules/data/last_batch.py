@@ -1,0 +1,214 @@
+"""A short last batch in unequal parts, instead of parts that repeated samples fill up. ::
+
+sampler = distributed_sampler(data, shuffle=True, batch_size=args.batch_size)
+...
+for i, (x, y) in enumerate(loader):
+    loss = criterion(model(x), y)
+    (loss * batch_weight(loader, i)).backward()
+
+Gradients are averaged over ranks, so that a mean over a part counts as many samples as it has. That
+holds where the loss is one, and nothing else in the loop asks how many samples a rank has.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, Loader, TrainingLoop
+from ddpify.facts.roles import backwards
+from ddpify.facts.sinks import COUNTED, Part
+from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Measure
+from ddpify.rules.base import Edit, How
+from ddpify.rules.data.apart import told_apart, whole_again
+from ddpify.rules.data.weighed_means import is_of_batch, weighed_means
+from ddpify.rules.edits import edit, fresh, once
+from ddpify.rules.shared.telling import draws_itself
+from ddpify.rules.shared.undivided import has_batch_sampler
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+_NAMED = (ast.Name, ast.Attribute)
+_SIZES = (ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Load)
+_OF_PARTS = ("reduce_mean", "global_meter", COUNTED)
+_TRAINS = (".backward", ".step", ".zero_grad")
+_OTHERWISE = (Kind.AVERAGED, Kind.RATIO, Kind.WORLD, Kind.TALLY, Kind.COUPLED, Kind.UNREAD)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The global batch size as the program says it, and what weighs the means in its loops."""
+
+    size: str
+    edits: tuple[Edit, ...]
+
+
+def weighed(facts: Facts, settings: Settings, loader: Loader) -> Weighed | None:
+    """How a loader's last batch is dealt without repeating samples; None where that is unsure."""
+    size = _size(facts, loader.call)
+    loops = [one for one in facts.training if set(one.loaders) & set(loader.things)]
+    if settings.batch_size != "global" or not size or not loops or not _is_plain(facts, loader):
+        return None
+    if not _parts_may_differ(facts) or any(_begins(call, loader) for call in facts.calls):
+        return None
+    edits: dict[Edit, None] = {}
+    for loop in loops:
+        own = _of_loop(facts, loader, loop)
+        if own is None:
+            return None
+        edits.update(dict.fromkeys(own))
+    return Weighed(size, tuple(edits))
+
+
+def _is_plain(facts: Facts, loader: Loader) -> bool:
+    """Whether one call makes loaders for training alone, whose order nothing else draws."""
+    apart = told_apart(loader)
+    if apart.condition or apart.alike or whole_again(facts, loader, ()):
+        return False
+    again = any(loader.call.site in made for made in facts.again.values())
+    own = any(draws_itself(t) or has_batch_sampler(t) for t in loader.things)
+    return not (again or own or loader.call.bound)
+
+
+def _begins(call: Call, loader: Loader) -> bool:
+    """``batches = iter(loader)``: which batch is the last is for others to know."""
+    given = call.args[0].things if call.name == "builtins.iter" and call.args else ()
+    return not set(given).isdisjoint(loader.things)
+
+
+def _size(facts: Facts, call: Call) -> str:
+    """The text of the batch size; "" where it is not plain, or the last batch is dropped."""
+    site, drops = call.arg_site(1, "batch_size"), call.arg(8, "drop_last")
+    node = facts.tree(call.site).expression(site) if site is not None else None
+    plain = node is not None and all(isinstance(part, _SIZES) for part in ast.walk(node))
+    return ast.unparse(node) if node and plain and not (drops and drops.const is True) else ""
+
+
+def _parts_may_differ(facts: Facts) -> bool:
+    """Whether nothing in the program takes the parts of a batch for equal ones."""
+    together = (facts.shares, facts.pooled, facts.whole, facts.summed, facts.compared)
+    return not (any(together) or facts.agreements or facts.whole_batches)
+
+
+def _of_loop(facts: Facts, loader: Loader, loop: TrainingLoop) -> tuple[Edit, ...] | None:
+    calls = [c for c in facts.calls if loop.batch in c.where.loops()]
+    forwards = {forward.call for forward in facts.training_forwards}
+    training = [c for c in calls if c.name in _TRAINS or c in forwards]
+    tests = [guard.test for call in training for guard in call.where.conditions()]
+    plateaus = (c for c in calls if c.receiver is not None and c.receiver.of(Kind.SCHEDULER))
+    asked = any(t.dep(Kind.BATCH) for t in tests) or any(map(_of_batch, plateaus))
+    if asked or _shows_other_means(facts, loop):
+        return None
+    counted = _counted(facts, loop)
+    losses, added = _means(loop, calls), weighed_means(facts, loop)
+    if counted is None or losses is None or added is None:
+        return None
+    name, number, edits = counted
+    weighs = f"{{}} * batch_weight({name}, {number})"
+    made = [edit(facts, How.REPLACE, site, f"({weighs})") for site in losses]
+    made += [edit(facts, How.REPLACE, site, weighs) for site in added]
+    return (*edits, *made) if made else ()
+
+
+def _means(loop: TrainingLoop, calls: list[Call]) -> list[Site] | None:
+    """The losses of a loop that are means; None where one is neither that nor a sum."""
+    found = []
+    for backward in once(backwards(tuple(calls))).values():
+        call = backward[0]
+        loss, site = call.receiver, call.receiver_site
+        here = call.where.loop is loop.batch and call.where.frame is loop.batch.frame
+        if loss is None or site is None or not here or loss.dep(*_OTHERWISE):
+            return None
+        batches = (batch.inner for batch in loss.dep(Kind.BATCH) if batch.inner is not None)
+        if any(loader not in loop.loaders for inner in batches for loader in inner.things):
+            return None  # a mean over another loader's batch, too
+        if loss.measure is Measure.MEAN:
+            found.append(site)
+        elif loss.measure is not Measure.SUM:
+            return None
+    return found
+
+
+def _of_batch(call: Call) -> bool:
+    return any(value.dep(Kind.BATCH) for value in (*call.args, *call.kwargs.values()))
+
+
+def _shows_other_means(facts: Facts, loop: TrainingLoop) -> bool:
+    """Whether a mean is shown in the loop that is neither of a batch nor what the loop adds up, or
+    where the loop's own names are not known."""
+    for call, parts in facts.sinks:
+        means = [part for part in parts if part.how in ("reduce_mean", "global_meter")]
+        if not means or loop.batch not in call.where.loops():
+            continue
+        if call.where.frame is not loop.batch.frame:
+            return True
+        if any(p.how == "reduce_mean" and is_of_batch(facts, loop, p.text) is None for p in means):
+            return True
+    return False
+
+
+def shown_of_parts(facts: Facts, settings: Settings, call: Call, part: Part) -> Part:
+    """What a sink shows in a loop in which ranks' parts of a batch may differ in size.
+
+    A mean over a batch is weighed, and how many samples there are is asked of all ranks.
+    """
+    for loader in facts.loaders if part.how in _OF_PARTS else ():
+        for loop in facts.training:
+            inside = loop.batch in call.where.loops() and set(loop.loaders) & set(loader.things)
+            counted = _counted(facts, loop) if inside else None
+            if counted is None or weighed(facts, settings, loader) is None:
+                continue
+            if part.how == COUNTED:
+                return replace(part, how="reduce_sum")
+            if part.how == "global_meter" or is_of_batch(facts, loop, part.text):
+                weight = f"batch_weight({counted[0]}, {counted[1]})"
+                return replace(part, given=f", weight={weight}")
+    return part
+
+
+def _counted(facts: Facts, loop: TrainingLoop) -> tuple[str, str, tuple[Edit, ...]] | None:
+    """The loader's name, that of a batch's number, and what counts the batches if nothing does."""
+    tree = facts.tree(loop.batch.site)
+    node = tree.statement(loop.batch.site)
+    match node:
+        case ast.For(
+            target=ast.Tuple(elts=[ast.Name(number), _]),
+            iter=ast.Call(ast.Name("enumerate"), [over, *first], []),
+        ):
+            name = _loader(facts, tree, over)
+            kept = name and not any(number in _stored(one) for one in node.body)
+            begun = "".join(f" - {ast.unparse(one)}" for one in first).removesuffix(" - 0")
+            return (name, number + begun, ()) if kept else None
+        case ast.For(target=target, iter=over):
+            name = _loader(facts, tree, over)
+            number = fresh(facts, loop.batch.site, "i")
+            batch = "{}" if isinstance(target, ast.Name) or _in_brackets(tree, target) else "({})"
+            counts = (
+                edit(facts, How.REPLACE, tree.site(target), f"{number}, {batch}"),
+                edit(facts, How.REPLACE, tree.site(over), "enumerate({})"),
+            )
+            return (name, number, counts) if name else None
+    return None
+
+
+def _in_brackets(tree: Tree, target: ast.expr) -> bool:
+    return tree.text(target)[:1] in ("(", "[")
+
+
+def _loader(facts: Facts, tree: Tree, over: ast.expr) -> str:
+    """The name of the loader that a loop goes over, perhaps with a progress bar; else ""."""
+    value = facts.values.get(tree.site(over))
+    bars = value.of(Kind.PROGRESS) if value is not None else ()
+    if bars and isinstance(over, ast.Call) and over.args:
+        over = over.args[0]
+        value = facts.values.get(tree.site(over))
+    loaders = value.of(Kind.LOADER) if value is not None else ()
+    plain = value is not None and loaders and len(loaders) == len(value.things)
+    return ast.unparse(over) if plain and isinstance(over, _NAMED) else ""
+
+
+def _stored(node: ast.AST) -> set[str]:
+    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
+    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
