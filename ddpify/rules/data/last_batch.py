@@ -34,7 +34,15 @@ _NAMED = (ast.Name, ast.Attribute)
 _SIZES = (ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Load)
 _OF_PARTS = ("reduce_mean", "global_meter", COUNTED)
 _TRAINS = (".backward", ".step", ".zero_grad")
-_OTHERWISE = (Kind.AVERAGED, Kind.RATIO, Kind.WORLD, Kind.TALLY, Kind.COUPLED, Kind.UNREAD)
+_OTHERWISE = (
+    Kind.AVERAGED,
+    Kind.RATIO,
+    Kind.WORLD,
+    Kind.TALLY,
+    Kind.COUPLED,
+    Kind.UNREAD,
+    Kind.LENGTH,
+)
 
 
 @dataclass(frozen=True)

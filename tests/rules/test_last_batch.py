@@ -1,0 +1,84 @@
+"""Where a short last batch is dealt in unequal parts, and where parts stay equal.
+
+That the first train as one process does is shown in ``tests/training/one_line/data.txt``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify.settings import Settings
+from tests.projects import migrated
+from tests.training.one_line.reader import TABLES
+
+HERE = Path(__file__).parents[1] / "training" / "one_line"
+PROGRAM = (HERE / next(iter(TABLES))).read_text()
+FOR = "        for i, (x, y) in enumerate(loader):\n"
+ADDS = "            total += loss.item()\n"
+LOSS = "            loss = criterion(out, y)\n"
+GOES = "            loss.backward()\n"
+MADE = "loader = DataLoader(data, batch_size=args.batch_size, shuffle=False)\n"
+UNEQUAL = {
+    "as it is": (FOR, FOR),
+    "uncounted": (FOR, "        for x, y in loader:\n"),
+    "counted from 1": (FOR, "        for i, (x, y) in enumerate(loader, 1):\n"),
+    "a mean of a batch is shown": (ADDS, f"{ADDS}            print(out.mean().item())\n"),
+    "the loss grows first": (GOES, f"            loss += 0.1 * out.pow(2).mean()\n{GOES}"),
+    "a last batch may be dropped": (MADE, MADE.replace("False)", "False, drop_last=args.lr > 9)")),
+}
+EQUAL = {
+    "its size decides": (LOSS, f"{LOSS}            if len(x) < 5:\n                continue\n"),
+    "a running mean": (ADDS, "            total += (loss.item() - total) / (i + 1)\n"),
+    "a mean that decays": (ADDS, "            total = 0.9 * total + 0.1 * loss.item()\n"),
+    "the last one is read": (
+        ADDS + "        acc",
+        f"{ADDS}        print(loss.item())\n        acc",
+    ),
+    "batches of another loader": (
+        LOSS,
+        f"{LOSS}            z, w = next(iter(DataLoader(data, 8, shuffle=True)))\n"
+        "            loss = loss + criterion(model(z), w)\n",
+    ),
+    "by hand": (
+        FOR,
+        "        batches = iter(loader)\n        for i in range(len(loader)):\n"
+        "            x, y = next(batches)\n",
+    ),
+    "none is left": (MADE, MADE.replace("False)", "False, drop_last=True)")),
+    "shown by a method": (
+        "def evaluate",
+        "class Board:\n    def say(self, loss):\n        print(loss)\n\n\ndef evaluate",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", UNEQUAL.values(), ids=UNEQUAL)
+def test_parts_are_weighed(change: tuple[str, str], tmp_path: Path) -> None:
+    text = text_of(tmp_path, change)
+    number = "i - 1" if "enumerate(loader, 1)" in text else "i"
+    assert f"(loss * batch_weight(loader, {number})).backward()\n" in text
+    assert "batch_size=args.batch_size)\n" in text.partition("distributed_sampler(data")[2]
+
+
+@pytest.mark.parametrize("change", EQUAL.values(), ids=EQUAL)
+def test_parts_stay_equal(change: tuple[str, str], tmp_path: Path) -> None:
+    says = (ADDS, f"{ADDS}            Board().say(loss.item())\n")
+    text = text_of(tmp_path, change, *([says] if "class Board" in change[1] else []))
+    assert "batch_weight" not in text
+
+
+def test_a_batch_size_that_is_kept_has_equal_parts(tmp_path: Path) -> None:
+    assert "batch_weight" not in text_of(tmp_path, settings=Settings(batch_size="per-rank"))
+
+
+def text_of(folder: Path, *changes: tuple[str, str], settings: Settings | None = None) -> str:
+    program = PROGRAM
+    for old, new in changes:
+        assert old in program
+        program = program.replace(old, new, 1)
+    script = folder / "main.py"
+    script.write_text(program)
+    migrated(script, settings)
+    return script.read_text()
