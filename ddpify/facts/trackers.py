@@ -79,7 +79,7 @@ def _left(end: LoopEnd) -> Iterator[tuple[Thing, Tracked]]:
 
 
 def _is_combined(end: LoopEnd, thing: Thing, name: str) -> bool:
-    held = thing.attrs[name].of(*CONTAINERS)
+    held = thing.attrs.get(name, NOTHING).of(*CONTAINERS)
     return (thing, name) in end.owned or any(part.born in end.dicts for part in held)
 
 

@@ -114,14 +114,17 @@ WRITTEN_BLIND = [  # by people who knew no rule of ddpify: what it has to say of
         set(),
         id="trainer_class-on-4",
     ),
-    pytest.param(
-        "gan",
-        ["--neutralise=all"],
-        "--norm=none --epochs=1 --ngf=8 --ndf=8",
-        {"evaluation"},
-        id="gan",
-        marks=pytest.mark.thorough,
-    ),
+    *[
+        pytest.param(
+            "gan",
+            ["--neutralise=all", f"--nproc={ranks}"],
+            "--norm=none --epochs=1 --ngf=8 --ndf=8",
+            {"evaluation"},
+            id=f"gan-on-{ranks}",
+            marks=pytest.mark.thorough,
+        )
+        for ranks in (2, 4)
+    ],
     pytest.param(
         "vae",
         ["--neutralise=all", "--nproc=4"],
@@ -143,9 +146,15 @@ WRITTEN_BLIND = [  # by people who knew no rule of ddpify: what it has to say of
     ],
     *[
         pytest.param(
-            name, [], "", {"evaluation", "checkpoints"}, id=name, marks=pytest.mark.thorough
+            name,
+            [f"--nproc={ranks}"],
+            "",
+            _NO_FILES,
+            id=f"{name}-on-{ranks}",
+            marks=pytest.mark.thorough,
         )
         for name in RUNGS
+        for ranks in (2, 4)
     ],
     pytest.param(
         "ladder-full",

@@ -15,7 +15,7 @@ from ddpify.facts.events import Bind, LoopEnd
 from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.facts.scopes import Frame
-from ddpify.facts.values import Kind, Measure, Thing
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing
 from ddpify.source import Site
 
 
@@ -61,7 +61,7 @@ def _leaves_a_mean(facts: Facts, end: LoopEnd) -> bool:
 
 def _holds(thing: Thing, name: str) -> bool:
     """A list of means in an object."""
-    return bool(thing.attrs[name].things)
+    return bool(thing.attrs.get(name, NOTHING).things)
 
 
 def _trackers(end: LoopEnd) -> Iterator[tuple[Thing, tuple[str, ...]]]:
@@ -127,7 +127,7 @@ def is_of_batch(facts: Facts, loop: TrainingLoop, text: str) -> bool | None:
     meters = any(owner in end.held for end in ends) and attribute in ("avg", "sum", "count")
     if meters or any(text in (*end.means, *end.numbers) for end in ends):
         return False
-    return True if _is_made_anew(facts, loop, ast.parse(text, mode="eval")) else None
+    return True if _is_made_anew(facts, loop, ast.parse(f"({text})", mode="eval")) else None
 
 
 def _is_made_anew(
