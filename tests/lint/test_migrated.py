@@ -24,6 +24,7 @@ ALONE = "rank 0 alone uses the file, under whichever name"
 FOLDER = "which files a folder holds, and since when, is not followed"
 WORKERS = "what a loader's workers seed themselves with is not followed"
 SETS = "the order in which a set gives its members is not followed"
+STREAMS = "whose random states a checkpoint has is not followed"
 CACHE = "a file that each rank asks for and writes itself: a race only where ranks are late"
 RACE = "a name that rank 0 may take before another rank has looked: which is first is not followed"
 # What the linter does not say of these, and why it is no bug of a program on several ranks.
@@ -51,6 +52,8 @@ KNOWN = {
     "DDP506-2": RACE,
     "DDP604-1": FOLDER,
     "DDP604-2": FOLDER,
+    "DDP609-0": STREAMS,
+    "DDP609-1": STREAMS,
     "DDP608-0": CACHE,
     "DDP608-1": CACHE,
     "DDP608-2": CACHE,
