@@ -194,7 +194,7 @@ def test_a_line_that_is_left_by_hand_is_no_excuse_for_an_error(
     """The plan says it of the line; what the other reading says there, too, is weighed."""
 
     def line(lines: list[str]) -> int:
-        return next(n for n, one in enumerate(lines, 1) if "loss.backward()" in one)
+        return next(n for n, one in enumerate(lines, 1) if ".backward()" in one)
 
     def check(facts: object, settings: Settings) -> list[Finding]:
         site = next(call.site for call in facts.named(".backward"))  # type: ignore[attr-defined]

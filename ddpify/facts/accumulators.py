@@ -24,7 +24,7 @@ from ddpify.facts.locality import is_local, is_shared_out, loaders_in
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree, written
-from ddpify.facts.values import NOTHING, Measure, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Value
 
 GATHERERS = frozenset({"gather_samples", "gather_batches"})
 SUMMERS = frozenset({"reduce_sum", "reduce_meter", "reduce_entries"}) | GATHERERS
@@ -46,7 +46,11 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     done = already_reduced(f, tree, node, REDUCERS)
     reduced = already_reduced(f, tree, node, SUMMERS)
     left = _names(m, f, loop, tree, node, done)
-    held, keep, tracked = meters.held(m, f), meters.keep(m, f), trackers.kept(m)
+    held, keep, tracked = (
+        meters.held(m, f),
+        meters.keep(m, f),
+        trackers.kept(m, m.made(Kind.INSTANCE)),
+    )
     found = meters.reduced_after(m, f, tree, node, done)
     entries = entry_sums.reduced_after(m, f, loop, tree, node, done)
     owned = owners.changed(m, f, loop)

@@ -139,7 +139,7 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class Tracked:
+class KeptSums:
     """The attributes of an object with sums over this rank's samples, and those with means."""
 
     sums: tuple[str, ...]
@@ -188,7 +188,7 @@ class LoopEnd:
     entries: tuple[str, ...] = ()
     dicts: frozenset[Site] = frozenset()
     keep: frozenset[Thing] = frozenset()
-    tracked: Mapping[Thing, Tracked] = field(default_factory=dict)
+    tracked: Mapping[Thing, KeptSums] = field(default_factory=dict)
 
     @property
     def communicates(self) -> bool:

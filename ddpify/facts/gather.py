@@ -102,7 +102,7 @@ def _with_visible(m: Machine, facts: Facts) -> Facts:
     shown = sinks((*facts.calls, *written), effects, helpers)
     trained = frozenset(t.born for loop in facts.training for t in loop.loaders)
     keep = frozenset(thing for end in facts.ends for thing in end.keep)
-    own = Own(m, trained, keep, trackers.kept(m))
+    own = Own(m, trained, keep, trackers.kept(m, m.made(Kind.INSTANCE)))
     apart = frozenset(inner.calls)
     seen = [(call, _of_one_rank(facts, call, own, inner)) for call in shown if call in apart]
     shown = tuple(call for call in shown if call not in apart)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from ddpify.facts import texts, trackers
 from ddpify.facts.effects import Effect, EffectKind
-from ddpify.facts.events import Access, Call, Tracked
+from ddpify.facts.events import Access, Call, KeptSums
 from ddpify.facts.joining import flat_deps, flat_measure
 from ddpify.facts.locality import Sharded, is_shared_out
 from ddpify.facts.meter_texts import COMPREHENSIONS, is_of_meters
@@ -40,7 +40,7 @@ class Own:
     read: Sharded
     trained: frozenset[Site]
     meters: frozenset[Thing] = frozenset()  # that loops over shares leave with sums of them
-    tracked: dict[Thing, Tracked] = field(default_factory=dict)  # objects with such sums
+    tracked: dict[Thing, KeptSums] = field(default_factory=dict)  # objects with such sums
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Part:
     given: str = ""
 
 
-def copied(tree: Tree, node: ast.expr, tracked: Tracked) -> Part:
+def copied(tree: Tree, node: ast.expr, tracked: KeptSums) -> Part:
     """An object that adds up numbers, shown by a copy that has those of all ranks."""
     return Part(tree.site(node), tree.text(node), "global_copy", given=f", {tracked.words}")
 
@@ -186,7 +186,8 @@ def _of_object(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own
     kept = trackers.shown(tree, node, values, local.tracked)
     if kept is not None:
         return [copied(tree, *kept)]
-    unknown = isinstance(node, ast.Call) and any(part.of(Kind.INSTANCE) for part in parts)
+    made = values.get(tree.site(node), NOTHING).of(Kind.DICT, Kind.TUPLE)  # a text may be of counts
+    unknown = isinstance(node, ast.Call) and made and any(p.of(Kind.INSTANCE) for p in parts)
     return [Part(tree.site(node), tree.text(node), "")] if unknown else []
 
 

@@ -9,30 +9,26 @@ print(global_tracker.result())
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from ddpify.facts.events import Call, LoopEnd, Tracked
+from ddpify.facts.events import Call, KeptSums, LoopEnd
 from ddpify.facts.joining import is_zero, parts_of
 from ddpify.facts.kinds import CONTAINERS
-from ddpify.facts.locality import is_local
+from ddpify.facts.locality import Sharded, is_local
 from ddpify.facts.measures import ADDITIVE
 from ddpify.facts.number_syntax import inside
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
+from ddpify.facts.values import NOTHING, Measure, Thing, Value
 from ddpify.source import Site
 
-if TYPE_CHECKING:
-    from ddpify.facts.protocol import Machine
 
-
-def kept(m: Machine) -> dict[Thing, Tracked]:
+def kept(m: Sharded, objects: Iterable[Thing]) -> dict[Thing, KeptSums]:
     """The objects whose numbers of this rank's samples are sums and means, or hold such, now."""
-    found = ((thing, _tracked(m, thing)) for thing in m.made(Kind.INSTANCE))
+    found = ((thing, _tracked(m, thing)) for thing in objects)
     return {thing: tracked for thing, tracked in found if tracked is not None}
 
 
-def _tracked(m: Machine, thing: Thing) -> Tracked | None:
+def _tracked(m: Sharded, thing: Thing) -> KeptSums | None:
     names: dict[Measure, list[str]] = {Measure.SUM: [], Measure.MEAN: []}
     for name, value in thing.attrs.items():
         numbers = [v for v in _numbers(value) if not is_zero(v)]
@@ -42,7 +38,7 @@ def _tracked(m: Machine, thing: Thing) -> Tracked | None:
         if len(measures) != 1 or not measures <= names.keys():
             return None
         names[measures.pop()].append(name)
-    found = Tracked(tuple(names[Measure.SUM]), tuple(names[Measure.MEAN]))
+    found = KeptSums(tuple(names[Measure.SUM]), tuple(names[Measure.MEAN]))
     return found if found.sums or found.means else None
 
 
@@ -56,8 +52,8 @@ def _numbers(value: Value) -> Iterator[Value]:
 
 
 def known_at(
-    call: Call, ends: Sequence[LoopEnd], later: dict[Thing, Tracked]
-) -> dict[Thing, Tracked]:
+    call: Call, ends: Sequence[LoopEnd], later: dict[Thing, KeptSums]
+) -> dict[Thing, KeptSums]:
     """What objects hold where a call is made: in a loop, what they hold before its end.
 
     After it what is not put together there, as it goes on in the next pass of an outer one.
@@ -70,12 +66,12 @@ def known_at(
     return {thing: one for thing, one in known.items() if thing not in meters}
 
 
-def _left(end: LoopEnd) -> Iterator[tuple[Thing, Tracked]]:
+def _left(end: LoopEnd) -> Iterator[tuple[Thing, KeptSums]]:
     for thing, one in end.tracked.items():
         names = {name for name in (*one.sums, *one.means) if not _is_combined(end, thing, name)}
         sums, means = (tuple(n for n in given if n in names) for given in (one.sums, one.means))
         if names:
-            yield thing, Tracked(sums, means)
+            yield thing, KeptSums(sums, means)
 
 
 def _is_combined(end: LoopEnd, thing: Thing, name: str) -> bool:
@@ -84,8 +80,8 @@ def _is_combined(end: LoopEnd, thing: Thing, name: str) -> bool:
 
 
 def shown(
-    tree: Tree, node: ast.expr, values: Mapping[Site, Value], known: Mapping[Thing, Tracked]
-) -> tuple[ast.expr, Tracked] | None:
+    tree: Tree, node: ast.expr, values: Mapping[Site, Value], known: Mapping[Thing, KeptSums]
+) -> tuple[ast.expr, KeptSums] | None:
     """The one such object of which a method, a property or a function makes what is shown."""
     parts = [part for part in inside(node) if isinstance(part, (ast.Name, ast.Attribute))]
     found = [(part, is_one(values.get(tree.site(part), NOTHING), known)) for part in parts]
@@ -93,7 +89,7 @@ def shown(
     return mine[0] if len(mine) == 1 else None
 
 
-def is_one(value: Value, known: Mapping[Thing, Tracked]) -> Tracked | None:
+def is_one(value: Value, known: Mapping[Thing, KeptSums]) -> KeptSums | None:
     """What such an object holds; None where a value may be something else."""
     found = {known.get(thing) for thing in value.things}
     return found.pop() if len(found) == 1 else None

@@ -84,7 +84,7 @@ def test_batches_are_shared_out_once_made(how: dict[str, str], wanted: str, tmp_
 
 def test_a_loader_that_each_epoch_makes_is_told_where_it_is_made(tmp_path: Path) -> None:
     after = migrated(tmp_path, anew=f"loader = {PLAIN}")
-    assert "    begin_epoch(loader, epoch)\n    for x, y in loader:" in after
+    assert "    begin_epoch(loader, epoch)\n    for i, (x, y) in enumerate(loader):" in after
 
 
 def test_a_loop_that_trains_in_its_turn_is_refused(tmp_path: Path) -> None:

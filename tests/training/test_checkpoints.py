@@ -62,7 +62,8 @@ class Resumed:
         _, *later = (event for event in run.events if isinstance(event, ShuffleRecord))
         loader = run.loaders[later[0].loader]
         file = self.workshop.folder / f"{self.project.folder}-{name}.json"
-        file.write_text(json.dumps([[loader.samples, later[0].seed, [e.epoch for e in later]]]))
+        told = [loader.samples, later[0].seed, [e.epoch for e in later]]
+        file.write_text(json.dumps([[*told, loader.sampler != "_Dealt"]]))
         return file
 
 

@@ -41,7 +41,7 @@ def test_the_launcher_trains_on_two_ranks(
     edit(tree / project.launcher, *shorter)
     migrate(project, tree)
     stdout, stderr = run_script(tree / project.launcher)
-    assert "1437 samples do not divide by 2 ranks" in stderr
+    assert "do not divide" not in stderr  # 1437 samples: 15 of the last 63 are one more on rank 0
     kept = sorted(path.name for path in (tree / output).rglob("*") if path.is_file())
     checkpoint = Path(project.checkpoint).name
     assert {checkpoint, project.log} <= set(kept), kept

@@ -39,8 +39,9 @@ def test_both_train_alike(project: Project, trained: Trained) -> None:
 
 
 def test_ranks_take_equal_shares(trained: Trained) -> None:
+    """Of a short last batch that they do not divide, rank 0 takes one more."""
     shares = [[step.total() for step in training_windows(run)] for run in trained.ranks.runs]
-    assert shares[1] == shares[0]
+    assert all(0 <= one - other <= 1 for one, other in zip(*shares, strict=True))
 
 
 def test_evaluation_has_the_same_accuracy(project: Project, trained: Trained) -> None:

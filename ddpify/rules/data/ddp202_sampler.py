@@ -11,10 +11,8 @@ from ddpify.facts.values import Kind, Thing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data import streams
-from ddpify.rules.data.apart import is_evaluated, told_apart, whole_again
 from ddpify.rules.data.derived import is_undivided, shares_batches
 from ddpify.rules.data.derived import share as share_undivided
-from ddpify.rules.data.last_batch import weighed
 from ddpify.rules.data.lengths import of_all_ranks
 from ddpify.rules.data.loaders import (
     LISTED,
@@ -40,6 +38,8 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.shared.apart import is_evaluated, told_apart, whole_again
+from ddpify.rules.shared.last_batch import weighed
 from ddpify.rules.shared.telling import deals, draws_itself
 from ddpify.rules.shared.undivided import has_batch_sampler
 from ddpify.settings import Settings

@@ -8,7 +8,6 @@ from collections.abc import Iterable
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.values import Value
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.data.apart import told_apart
 from ddpify.rules.data.derived import is_undivided
 from ddpify.rules.data.loaders import option_site, spread
 from ddpify.rules.data.scaled_rates import scaled_rates
@@ -23,6 +22,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.shared.apart import told_apart
 from ddpify.rules.shared.undivided import has_batch_sampler
 from ddpify.settings import Settings
 

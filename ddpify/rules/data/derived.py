@@ -18,8 +18,8 @@ from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.rules.base import Edit, How
 from ddpify.rules.data import orders, streams
-from ddpify.rules.data.apart import is_evaluated
 from ddpify.rules.edits import edit
+from ddpify.rules.shared.apart import is_evaluated
 from ddpify.rules.shared.telling import draws_itself, is_told, tell
 from ddpify.rules.shared.undivided import has_batch_sampler, takes_no_sampler
 from ddpify.settings import Settings

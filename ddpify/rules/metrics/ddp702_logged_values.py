@@ -18,12 +18,12 @@ from ddpify.ranks.model import RankValue as RankValue
 from ddpify.ranks.origins import DATA
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
-from ddpify.rules.data.last_batch import shown_of_parts
 from ddpify.rules.edits import edit, fresh, is_local, statement_of
 from ddpify.rules.examples import CORRECT, LEARNER, SINGLE, TRAINER, changed
 from ddpify.rules.examples.single import METER
 from ddpify.rules.metrics.kept import BOARD, TRACKED, TRACKER, WEIGHED, kept
 from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_one
+from ddpify.rules.shared.last_batch import shown_of_parts
 from ddpify.settings import Settings
 from ddpify.source import Site
 

@@ -155,7 +155,7 @@ class GlobalOrder:
         if sampler.replacement or sampler._num_samples is not None or not torch.is_grad_enabled():
             return []
         if order.shuffles is None:
-            order.shuffles = self._next(len(sampler.data_source), order.seed)
+            order.shuffles = self._next(len(sampler.data_source), order)
         if order.shuffles.seed is None:
             return []
         epoch = order.shuffles.epoch(order.passed)
@@ -167,11 +167,12 @@ class GlobalOrder:
         how = {"seed": order.shuffles.seed, "drop_last": order.drop_last}
         return self._shards(sampler.data_source, epoch, **how)
 
-    def _next(self, samples: int, seed: int) -> Shuffles:
+    def _next(self, samples: int, order: _Order) -> Shuffles:
+        """What is told of it; else what a migration makes of it: a short last batch unequally."""
         for place, shuffles in enumerate(self._known):
             if shuffles.samples == samples:
                 return self._known.pop(place)
-        return Shuffles(samples, seed)
+        return Shuffles(samples, order.seed, padded=samples % order.batch < 2 * self._ranks)
 
     def _shards_of_distributed(self, sampler: Any) -> list[DistributedSampler[Any]]:
         if type(sampler) is not DistributedSampler or sampler.num_replicas != 1:

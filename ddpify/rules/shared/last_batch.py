@@ -22,11 +22,11 @@ from ddpify.facts.sinks import COUNTED, Part
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure
 from ddpify.rules.base import Edit, How
-from ddpify.rules.data.apart import told_apart, whole_again
-from ddpify.rules.data.weighed_means import is_of_batch, weighed_means
 from ddpify.rules.edits import edit, fresh, once
+from ddpify.rules.shared.apart import told_apart, whole_again
 from ddpify.rules.shared.telling import draws_itself
 from ddpify.rules.shared.undivided import has_batch_sampler
+from ddpify.rules.shared.weighed_means import is_of_batch, weighed_means
 from ddpify.settings import Settings
 from ddpify.source import Site
 
