@@ -194,10 +194,10 @@ def test_a_line_that_is_left_by_hand_is_no_excuse_for_an_error(
     """The plan says it of the line; what the other reading says there, too, is weighed."""
 
     def line(lines: list[str]) -> int:
-        return next(n for n, one in enumerate(lines, 1) if ".backward()" in one)
+        return next(n for n, one in enumerate(lines, 1) if ".step()" in one)
 
     def check(facts: object, settings: Settings) -> list[Finding]:
-        site = next(call.site for call in facts.named(".backward"))  # type: ignore[attr-defined]
+        site = next(call.site for call in facts.named(".step"))  # type: ignore[attr-defined]
         return [Finding("DDP998", site, "by hand", Severity.WARNING)]
 
     def judge(root: Path, files: object, texts: dict[Path, bytes], wants: object) -> Linted:
