@@ -46,11 +46,8 @@ def close_loop(m: Machine, f: Frame, loop: Loop) -> None:
     done = already_reduced(f, tree, node, REDUCERS)
     reduced = already_reduced(f, tree, node, SUMMERS)
     left = _names(m, f, loop, tree, node, done)
-    held, keep, tracked = (
-        meters.held(m, f),
-        meters.keep(m, f),
-        trackers.kept(m, m.made(Kind.INSTANCE)),
-    )
+    held, keep = meters.held(m, f), meters.keep(m, f)
+    tracked = trackers.kept(m, m.made(Kind.INSTANCE))
     found = meters.reduced_after(m, f, tree, node, done)
     entries = entry_sums.reduced_after(m, f, loop, tree, node, done)
     owned = owners.changed(m, f, loop)

@@ -20,6 +20,15 @@ ADDS = "            total += loss.item()\n"
 LOSS = "            loss = criterion(out, y)\n"
 GOES = "            loss.backward()\n"
 MADE = "loader = DataLoader(data, batch_size=args.batch_size, shuffle=False)\n"
+KEPT = """class Kept:
+    def __init__(self):
+        self.loss = 0.0
+
+    def update(self, loss):
+        self.loss += loss
+
+
+"""
 UNEQUAL = {
     "as it is": (FOR, FOR),
     "uncounted": (FOR, "        for x, y in loader:\n"),
@@ -47,6 +56,25 @@ EQUAL = {
         "            x, y = next(batches)\n",
     ),
     "none is left": (MADE, MADE.replace("False)", "False, drop_last=True)")),
+    "a list of running means": (
+        ADDS,
+        f"{ADDS}            seen.append(total / (i + 1))\n        print(seen)\n",
+    ),
+    "a running mean is handed on": (
+        ADDS,
+        f"{ADDS}            kept.update(total / (i + 1))\n        print(kept.loss)\n",
+    ),
+    "counted from anywhere": (FOR, FOR.replace("(loader)", "(loader, 2 * args.epochs - 1)")),
+    "a class makes it": (
+        "def evaluate",
+        "class Feed(DataLoader):\n    def __init__(self, data, batch_size, shuffle):\n"
+        "        super().__init__(data, batch_size=batch_size, shuffle=shuffle)\n\n\ndef evaluate",
+    ),
+    "noise of a fixed size": (
+        LOSS,
+        f"{LOSS}            noise = torch.randn(args.batch_size, 5)\n"
+        "            loss = loss + model(noise).pow(2).mean()\n",
+    ),
     "shown by a method": (
         "def evaluate",
         "class Board:\n    def say(self, loss):\n        print(loss)\n\n\ndef evaluate",
@@ -65,8 +93,37 @@ def test_parts_are_weighed(change: tuple[str, str], tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", EQUAL.values(), ids=EQUAL)
 def test_parts_stay_equal(change: tuple[str, str], tmp_path: Path) -> None:
     says = (ADDS, f"{ADDS}            Board().say(loss.item())\n")
-    text = text_of(tmp_path, change, *([says] if "class Board" in change[1] else []))
+    also = {
+        "class Board": says,
+        "class Feed": (MADE, MADE.replace("DataLoader", "Feed")),
+        "seen.append": ("        total = 0.0\n", "        total, seen = 0.0, []\n"),
+        "kept.update": ("        total = 0.0\n", "        total, kept = 0.0, Kept()\n"),
+    }
+    if "kept.update" in change[1]:
+        says = ("def evaluate", f"{KEPT}def evaluate")
+        also["kept."] = says
+    changes = [change, *(more for word, more in also.items() if word in change[1])]
+    text = text_of(tmp_path, *changes)
     assert "batch_weight" not in text
+
+
+def test_a_program_that_was_migrated_before_keeps_what_it_has(tmp_path: Path) -> None:
+    """What is shown later is weighed where the loop is, and nothing is where it is not."""
+    before = text_of(tmp_path)
+    says = (", weight=batch_weight(loader, i))\n", "\n")
+    assert says[0] in shown_later(tmp_path, before)
+    weight = " * batch_weight(loader, i)"
+    older = before.replace(f"(loss{weight})", "loss").replace(weight, "")
+    older = older.replace(", batch_size=args.batch_size)", ")", 1)
+    assert "batch_weight(" not in shown_later(tmp_path, older)
+
+
+def shown_later(folder: Path, text: str) -> str:
+    script = folder / "main.py"
+    goes = next(line for line in text.splitlines(True) if ".backward()" in line)
+    script.write_text(text.replace(goes, f"{goes}            print(loss.item())\n"))
+    migrated(script)
+    return script.read_text()
 
 
 def test_a_batch_size_that_is_kept_has_equal_parts(tmp_path: Path) -> None:

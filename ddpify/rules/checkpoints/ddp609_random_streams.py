@@ -47,7 +47,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             continue
         given, restored = calls[0].arg_site(0, "obj"), tuple(_restored(facts))
         fix: tuple[Edit, ...] = ()
-        if given is not None and restored:
+        saved = [call.arg(0, "obj") for call in calls]
+        dicts = all(one is not None and one.of(Kind.DICT) == one.things != () for one in saved)
+        if given is not None and restored and dicts:
             fix = (edit(facts, How.REPLACE, given, "with_rank_streams({})"), *restored)
         yield Finding(
             "DDP609",

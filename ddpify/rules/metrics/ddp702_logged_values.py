@@ -49,7 +49,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         done.add(call.site)
         if facts.status is Status.MIGRATED and _is_redrawn(facts, call):
             continue  # it was said when it was migrated
-        parts = tuple(shown_of_parts(facts, settings, call, part) for part in parts)
+        if not _is_redrawn(facts, call):
+            parts = tuple(shown_of_parts(facts, settings, call, part) for part in parts)
         groups = _groups(facts, call, parts)
         why_not = _why_not(facts, call, parts, None not in groups)
         made = (_fix(facts, at, of, known) for at, of in groups.items() if at is not None)

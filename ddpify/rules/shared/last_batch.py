@@ -15,21 +15,22 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 
+from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, TrainingLoop
 from ddpify.facts.roles import backwards
 from ddpify.facts.sinks import COUNTED, Part
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Measure
+from ddpify.facts.values import Kind, Measure, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit, fresh, once
 from ddpify.rules.shared.apart import told_apart, whole_again
-from ddpify.rules.shared.telling import draws_itself
-from ddpify.rules.shared.undivided import has_batch_sampler
+from ddpify.rules.shared.undivided import takes_no_sampler
 from ddpify.rules.shared.weighed_means import is_of_batch, weighed_means
 from ddpify.settings import Settings
 from ddpify.source import Site
 
+WEIGHT = "ddpify.runtime.batch_weight"
 _NAMED = (ast.Name, ast.Attribute)
 _SIZES = (ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Load)
 _OF_PARTS = ("reduce_mean", "global_meter", COUNTED)
@@ -76,8 +77,14 @@ def _is_plain(facts: Facts, loader: Loader) -> bool:
     if apart.condition or apart.alike or whole_again(facts, loader, ()):
         return False
     again = any(loader.call.site in made for made in facts.again.values())
-    own = any(draws_itself(t) or has_batch_sampler(t) for t in loader.things)
+    own = any(_has_sampler(t) or takes_no_sampler(facts, t) for t in loader.things)
     return not (again or own or loader.call.bound)
+
+
+def _has_sampler(loader: Thing) -> bool:
+    """Whether it has one already: what is dealt then is not for us to say."""
+    given = loader_arguments(loader).sampler
+    return given is not None and not (given.known and given.const is None)
 
 
 def _begins(call: Call, loader: Loader) -> bool:
@@ -129,9 +136,9 @@ def _means(loop: TrainingLoop, calls: list[Call]) -> list[Site] | None:
         here = call.where.loop is loop.batch and call.where.frame is loop.batch.frame
         if loss is None or site is None or not here or loss.dep(*_OTHERWISE):
             return None
-        batches = (batch.inner for batch in loss.dep(Kind.BATCH) if batch.inner is not None)
-        if any(loader not in loop.loaders for inner in batches for loader in inner.things):
-            return None  # a mean over another loader's batch, too
+        feeds = [batch.inner for batch in loss.dep(Kind.BATCH)]
+        if any(one is None or not set(one.things) <= set(loop.loaders) for one in feeds):
+            return None  # a mean over another batch, too
         if loss.measure is Measure.MEAN:
             found.append(site)
         elif loss.measure is not Measure.SUM:
@@ -162,18 +169,25 @@ def shown_of_parts(facts: Facts, settings: Settings, call: Call, part: Part) -> 
 
     A mean over a batch is weighed, and how many samples there are is asked of all ranks.
     """
-    for loader in facts.loaders if part.how in _OF_PARTS else ():
-        for loop in facts.training:
-            inside = loop.batch in call.where.loops() and set(loop.loaders) & set(loader.things)
-            counted = _counted(facts, loop) if inside else None
-            if counted is None or weighed(facts, settings, loader) is None:
-                continue
-            if part.how == COUNTED:
-                return replace(part, how="reduce_sum")
-            if part.how == "global_meter" or is_of_batch(facts, loop, part.text):
-                weight = f"batch_weight({counted[0]}, {counted[1]})"
-                return replace(part, given=f", weight={weight}")
+    loops = [one for one in facts.training if one.batch in call.where.loops()]
+    for loop in loops if part.how in _OF_PARTS else ():
+        weight = _weight(facts, settings, loop)
+        if weight and part.how == COUNTED:
+            return replace(part, how="reduce_sum")
+        if weight and (part.how == "global_meter" or is_of_batch(facts, loop, part.text)):
+            return replace(part, given=f", weight={weight}")
     return part
+
+
+def _weight(facts: Facts, settings: Settings, loop: TrainingLoop) -> str:
+    """``batch_weight(loader, i)`` in a loop that weighs its batches, or will; else ""."""
+    for call in facts.named(WEIGHT):
+        if call.where.loop is loop.batch:
+            return facts.text(call.site)
+    mine = (one for one in facts.loaders if set(loop.loaders) & set(one.things))
+    counted = _counted(facts, loop)
+    dealt = counted is not None and any(weighed(facts, settings, one) for one in mine)
+    return f"batch_weight({counted[0]}, {counted[1]})" if counted is not None and dealt else ""
 
 
 def _counted(facts: Facts, loop: TrainingLoop) -> tuple[str, str, tuple[Edit, ...]] | None:
@@ -187,6 +201,7 @@ def _counted(facts: Facts, loop: TrainingLoop) -> tuple[str, str, tuple[Edit, ..
         ):
             name = _loader(facts, tree, over)
             kept = name and not any(number in _stored(one) for one in node.body)
+            kept = kept and all(isinstance(one, ast.Constant) for one in first)
             begun = "".join(f" - {ast.unparse(one)}" for one in first).removesuffix(" - 0")
             return (name, number + begun, ()) if kept else None
         case ast.For(target=target, iter=over):

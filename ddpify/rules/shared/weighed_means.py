@@ -90,13 +90,17 @@ def _added(facts: Facts, loop: TrainingLoop, bind: Bind) -> list[Site] | None:
         case _:
             return None
     if bind.where.frame is loop.batch.frame:
-        anew = _is_made_anew(facts, loop, added)  # not `mean += (loss - mean) / n`
-        given = tree.site(added) if anew else None
+        given: Site | None = tree.site(added)
     else:
         given = _given(bind.where.frame, loop, added, tree.function(statement))
-    found = facts.values.get(given) if given is not None else None
-    mean = found is not None and found.measure is Measure.MEAN
-    return [given] if given is not None and mean else None
+    return [given] if given is not None and _is_of_one(facts, loop, given) else None
+
+
+def _is_of_one(facts: Facts, loop: TrainingLoop, site: Site) -> bool:
+    """Whether it is a mean over one batch: not ``(loss - mean) / n`` of a mean that runs."""
+    value, node = facts.values.get(site), facts.tree(site).expression(site)
+    mean = value is not None and value.measure is Measure.MEAN
+    return mean and node is not None and _is_made_anew(facts, loop, node)
 
 
 def _given(frame: Frame, loop: TrainingLoop, added: ast.expr, function: ast.AST) -> Site | None:
@@ -114,6 +118,8 @@ def _appended(facts: Facts, loop: TrainingLoop, name: str) -> list[Site] | None:
         inside = loop.batch in call.where.loops() and call.receiver_site is not None
         if inside and call.receiver_site and facts.text(call.receiver_site) == name:
             if call.where.frame is not loop.batch.frame or not call.arg_sites:
+                return None
+            if not _is_of_one(facts, loop, call.arg_sites[0]):
                 return None
             found.append(call.arg_sites[0])
     return found or None
