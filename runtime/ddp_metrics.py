@@ -101,7 +101,8 @@ def _shown(meter: Any, weight: float) -> Any:
     shown = copy.copy(meter)
     if get_world_size() > 1:
         reduce_meter(shown)
-        shown.val = reduce_mean(shown.val, weight=weight)
+        if "val" in vars(shown):
+            shown.val = reduce_mean(shown.val, weight=weight)
     return shown
 
 

@@ -65,6 +65,12 @@ class Tree:
         """Whether a function binds a name nowhere else, or a file an attribute of this name."""
         return self._stores[self._place(target)] == 1
 
+    def is_kept(self, name: ast.Name | ast.Attribute) -> bool:
+        """Whether no statement of its function, or of the file, can give it another value."""
+        place, written = self._place(name)
+        given = {n.arg for n in ast.walk(getattr(place, "args", name)) if isinstance(n, ast.arg)}
+        return self._stores[place, written] + (written in given) <= 1
+
     @cached_property
     def texts(self) -> frozenset[str]:
         """The strings that are written."""

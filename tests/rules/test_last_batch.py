@@ -20,6 +20,7 @@ ADDS = "            total += loss.item()\n"
 LOSS = "            loss = criterion(out, y)\n"
 GOES = "            loss.backward()\n"
 MADE = "loader = DataLoader(data, batch_size=args.batch_size, shuffle=False)\n"
+BAR = "        from tqdm import tqdm\n        bar = tqdm(loader)\n"
 KEPT = """class Kept:
     def __init__(self):
         self.loss = 0.0
@@ -33,6 +34,11 @@ UNEQUAL = {
     "as it is": (FOR, FOR),
     "uncounted": (FOR, "        for x, y in loader:\n"),
     "counted from 1": (FOR, "        for i, (x, y) in enumerate(loader, 1):\n"),
+    "a bar with a name": (FOR, f"{BAR}{FOR.replace('(loader)', '(bar)')}"),
+    "a bar over numbers": (
+        FOR,
+        BAR.replace("(loader)", "(enumerate(loader))") + FOR.replace("enumerate(loader)", "bar"),
+    ),
     "a mean of a batch is shown": (ADDS, f"{ADDS}            print(out.mean().item())\n"),
     "the loss grows first": (GOES, f"            loss += 0.1 * out.pow(2).mean()\n{GOES}"),
     "a last batch may be dropped": (MADE, MADE.replace("False)", "False, drop_last=args.lr > 9)")),
@@ -54,6 +60,10 @@ EQUAL = {
         FOR,
         "        batches = iter(loader)\n        for i in range(len(loader)):\n"
         "            x, y = next(batches)\n",
+    ),
+    "another loader has the name": (
+        FOR,
+        f"{BAR}        loader = list(loader)[1:]\n{FOR.replace('(loader)', '(bar)')}",
     ),
     "none is left": (MADE, MADE.replace("False)", "False, drop_last=True)")),
     "a list of running means": (

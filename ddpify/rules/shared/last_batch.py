@@ -20,18 +20,17 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, TrainingLoop
 from ddpify.facts.roles import backwards
 from ddpify.facts.sinks import COUNTED, Part
-from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind, Measure, Thing
 from ddpify.rules.base import Edit, How
-from ddpify.rules.edits import edit, fresh, once
+from ddpify.rules.edits import edit, once
 from ddpify.rules.shared.apart import told_apart, whole_again
+from ddpify.rules.shared.batch_numbers import counted
 from ddpify.rules.shared.undivided import takes_no_sampler
 from ddpify.rules.shared.weighed_means import is_of_batch, weighed_means
 from ddpify.settings import Settings
 from ddpify.source import Site
 
 WEIGHT = "ddpify.runtime.batch_weight"
-_NAMED = (ast.Name, ast.Attribute)
 _SIZES = (ast.Name, ast.Attribute, ast.Constant, ast.Subscript, ast.Load)
 _OF_PARTS = ("reduce_mean", "global_meter", COUNTED)
 _TRAINS = (".backward", ".step", ".zero_grad")
@@ -116,11 +115,11 @@ def _of_loop(facts: Facts, loader: Loader, loop: TrainingLoop) -> tuple[Edit, ..
     asked = any(t.dep(Kind.BATCH) for t in tests) or any(map(_of_batch, plateaus))
     if asked or _shows_other_means(facts, loop):
         return None
-    counted = _counted(facts, loop)
+    numbers = counted(facts, loop)
     losses, added = _means(loop, calls), weighed_means(facts, loop)
-    if counted is None or losses is None or added is None:
+    if numbers is None or losses is None or added is None:
         return None
-    name, number, edits = counted
+    name, number, edits = numbers
     weighs = f"{{}} * batch_weight({name}, {number})"
     made = [edit(facts, How.REPLACE, site, f"({weighs})") for site in losses]
     made += [edit(facts, How.REPLACE, site, weighs) for site in added]
@@ -159,7 +158,8 @@ def _shows_other_means(facts: Facts, loop: TrainingLoop) -> bool:
             continue
         if call.where.frame is not loop.batch.frame:
             return True
-        if any(p.how == "reduce_mean" and is_of_batch(facts, loop, p.text) is None for p in means):
+        numbers = (p for p in means if p.how == "reduce_mean" and _meter(facts, loop, p) is None)
+        if any(is_of_batch(facts, loop, part.text) is None for part in numbers):
             return True
     return False
 
@@ -174,9 +174,22 @@ def shown_of_parts(facts: Facts, settings: Settings, call: Call, part: Part) -> 
         weight = _weight(facts, settings, loop)
         if weight and part.how == COUNTED:
             return replace(part, how="reduce_sum")
+        meter = _meter(facts, loop, part) if weight else None
+        if meter is not None:
+            part = replace(part, site=meter, text=facts.text(meter), how="global_meter")
         if weight and (part.how == "global_meter" or is_of_batch(facts, loop, part.text)):
             return replace(part, given=f", weight={weight}")
     return part
+
+
+def _meter(facts: Facts, loop: TrainingLoop, part: Part) -> Site | None:
+    """Whose mean is shown: a quotient of as many samples as its rank had, ``losses.avg``."""
+    node = facts.tree(part.site).expression(part.site)
+    if part.how != "reduce_mean" or not isinstance(node, ast.Attribute):
+        return None
+    held = {name for end in facts.ends if end.loop.site == loop.batch.site for name in end.held}
+    shown = node.attr in ("val", "avg") and ast.unparse(node.value) in held
+    return facts.tree(part.site).site(node.value) if shown else None
 
 
 def _weight(facts: Facts, settings: Settings, loop: TrainingLoop) -> str:
@@ -185,53 +198,6 @@ def _weight(facts: Facts, settings: Settings, loop: TrainingLoop) -> str:
         if call.where.loop is loop.batch:
             return facts.text(call.site)
     mine = (one for one in facts.loaders if set(loop.loaders) & set(one.things))
-    counted = _counted(facts, loop)
-    dealt = counted is not None and any(weighed(facts, settings, one) for one in mine)
-    return f"batch_weight({counted[0]}, {counted[1]})" if counted is not None and dealt else ""
-
-
-def _counted(facts: Facts, loop: TrainingLoop) -> tuple[str, str, tuple[Edit, ...]] | None:
-    """The loader's name, that of a batch's number, and what counts the batches if nothing does."""
-    tree = facts.tree(loop.batch.site)
-    node = tree.statement(loop.batch.site)
-    match node:
-        case ast.For(
-            target=ast.Tuple(elts=[ast.Name(number), _]),
-            iter=ast.Call(ast.Name("enumerate"), [over, *first], []),
-        ):
-            name = _loader(facts, tree, over)
-            kept = name and not any(number in _stored(one) for one in node.body)
-            kept = kept and all(isinstance(one, ast.Constant) for one in first)
-            begun = "".join(f" - {ast.unparse(one)}" for one in first).removesuffix(" - 0")
-            return (name, number + begun, ()) if kept else None
-        case ast.For(target=target, iter=over):
-            name = _loader(facts, tree, over)
-            number = fresh(facts, loop.batch.site, "i")
-            batch = "{}" if isinstance(target, ast.Name) or _in_brackets(tree, target) else "({})"
-            counts = (
-                edit(facts, How.REPLACE, tree.site(target), f"{number}, {batch}"),
-                edit(facts, How.REPLACE, tree.site(over), "enumerate({})"),
-            )
-            return (name, number, counts) if name else None
-    return None
-
-
-def _in_brackets(tree: Tree, target: ast.expr) -> bool:
-    return tree.text(target)[:1] in ("(", "[")
-
-
-def _loader(facts: Facts, tree: Tree, over: ast.expr) -> str:
-    """The name of the loader that a loop goes over, perhaps with a progress bar; else ""."""
-    value = facts.values.get(tree.site(over))
-    bars = value.of(Kind.PROGRESS) if value is not None else ()
-    if bars and isinstance(over, ast.Call) and over.args:
-        over = over.args[0]
-        value = facts.values.get(tree.site(over))
-    loaders = value.of(Kind.LOADER) if value is not None else ()
-    plain = value is not None and loaders and len(loaders) == len(value.things)
-    return ast.unparse(over) if plain and isinstance(over, _NAMED) else ""
-
-
-def _stored(node: ast.AST) -> set[str]:
-    names = (n for n in ast.walk(node) if isinstance(n, ast.Name))
-    return {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    numbers = counted(facts, loop)
+    dealt = numbers is not None and any(weighed(facts, settings, one) for one in mine)
+    return f"batch_weight({numbers[0]}, {numbers[1]})" if numbers is not None and dealt else ""

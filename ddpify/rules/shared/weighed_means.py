@@ -127,11 +127,9 @@ def _appended(facts: Facts, loop: TrainingLoop, name: str) -> list[Site] | None:
 
 def is_of_batch(facts: Facts, loop: TrainingLoop, text: str) -> bool | None:
     """Whether a mean that is shown in the loop is of one batch, and so to be weighed. It is not
-    where the loop adds it up, or a meter does; None where that is not known."""
+    where the loop adds it up; None where that is not known."""
     ends = [end for end in facts.ends if end.loop.site == loop.batch.site]
-    owner, _, attribute = text.rpartition(".")
-    meters = any(owner in end.held for end in ends) and attribute in ("avg", "sum", "count")
-    if meters or any(text in (*end.means, *end.numbers) for end in ends):
+    if any(text in (*end.means, *end.numbers) for end in ends):
         return False
     return True if _is_made_anew(facts, loop, ast.parse(f"({text})", mode="eval")) else None
 
