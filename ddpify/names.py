@@ -100,6 +100,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "loss_terms",
     "new_pass",
     "order_share",
+    "per_rank_accumulation",
     "per_rank_batch_size",
     "print_on_main",
     "restore_rank_streams",

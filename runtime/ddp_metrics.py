@@ -101,7 +101,7 @@ def _shown(meter: Any, weight: float) -> Any:
     shown = copy.copy(meter)
     if get_world_size() > 1:
         reduce_meter(shown)
-        if "val" in vars(shown):
+        if hasattr(shown, "val"):
             shown.val = reduce_mean(shown.val, weight=weight)
     return shown
 

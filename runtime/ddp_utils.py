@@ -183,13 +183,22 @@ def _agree(succeeded: bool) -> None:
 # ---- Data
 def per_rank_batch_size(batch_size: int) -> int:
     """This rank's share of the global ``batch_size``; where it does not divide, the job ends."""
+    return _share("batch size", batch_size)
+
+
+def per_rank_accumulation(steps: int) -> int:
+    """How many of ``steps`` batches of one a rank takes before an optimizer step; as above."""
+    return _share("accumulation", steps)
+
+
+def _share(what: str, number: int) -> int:
     ranks = get_world_size()
-    if batch_size % ranks:
-        below = batch_size // ranks * ranks
-        sizes = f"{below} or {below + ranks}" if below else f"{ranks}"
-        sentence = f"batch size {batch_size} cannot be split over {ranks} ranks: use {sizes}"
+    if number % ranks:
+        below = number // ranks * ranks
+        numbers = f"{below} or {below + ranks}" if below else f"{ranks}"
+        sentence = f"{what} {number} cannot be split over {ranks} ranks: use {numbers}"
         raise SystemExit(sentence if is_main_process() else 1)  # one line, no tracebacks
-    return batch_size // ranks
+    return number // ranks
 
 
 def map_style(stream: Any) -> Any:
@@ -384,16 +393,27 @@ def gradient_sync(model: nn.Module, sync: bool) -> contextlib.AbstractContextMan
 
 @torch.no_grad()
 def average_gradients(model: nn.Module) -> None:
-    """Average what a backward added that no forward came right before (*collective*)."""
+    """Average what backwards added that did not average it themselves (*collective*).
+
+    What was averaged before is the same on all ranks, and stays what it is.
+    """
     ranks = get_world_size()
     parameters = list(model.parameters()) if ranks > 1 else []
     own = [parameter.grad is not None for parameter in parameters]
+    alike: dict[Any, list[torch.Tensor]] = {}
     for parameter, *has in zip(parameters, *gather_objects(own), strict=True):
-        if any(has):  # what was averaged before is the same on all ranks, and stays what it is
+        if any(has):
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-            parameter.grad /= ranks
-            dist.all_reduce(parameter.grad)
+            alike.setdefault((parameter.dtype, parameter.device), []).append(parameter.grad)
+    for gradients in alike.values():  # one message for all of them
+        flat = torch.cat([gradient.flatten() for gradient in gradients]) / ranks
+        dist.all_reduce(flat)
+        begin = 0
+        for gradient in gradients:
+            end = begin + gradient.numel()
+            gradient.copy_(flat[begin:end].view_as(gradient))
+            begin = end
 
 
 # ---- Learning rates

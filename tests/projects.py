@@ -35,8 +35,8 @@ ENTRIES = {
     "text_classification": ("text_classification", "train_text.py"),
     "language_model": ("language_model", "main.py"),
     "ladder-full": ("toy_ladder", "10_full.py"),
+    "ct_volumes": ("ct_volumes", "train.py"),
 }
-REFUSED = {"ct_volumes": ("ct_volumes", "train.py")}
 # The rungs below, of which each adds one thing to a toy loop.
 RUNGS = {
     f"ladder-{name}": ("toy_ladder", f"{name}.py")
@@ -71,7 +71,7 @@ def put_example(example: Example, folder: Path) -> Path:
 
 def put_fixture(name: str, folder: Path) -> Path:
     """Copy a fixture; the entry script of this name in it."""
-    source, entry = (ENTRIES | RUNGS | REFUSED)[name]
+    source, entry = (ENTRIES | RUNGS)[name]
     shutil.copytree(FIXTURES / source, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "requirements.txt").touch()
     return folder / entry

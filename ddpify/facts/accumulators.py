@@ -155,6 +155,7 @@ def _again(first: LoopEnd, then: LoopEnd) -> LoopEnd:
         numbers=both("numbers"),
         entries=both("entries"),
         others=others,
+        dicts=first.dicts | then.dicts,
         keep=first.keep | then.keep,
         tracked={**first.tracked, **then.tracked},
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 
-from ddpify.facts.details import call_that_made
+from ddpify.facts.details import call_that_made, part_of
 from ddpify.facts.events import Call
 from ddpify.facts.padding import FILLS
 from ddpify.facts.protocol import Machine
@@ -38,7 +38,7 @@ def field(m: Machine, f: Frame, batch: Thing, name: str) -> Value | None:
     loaders = batch.inner.things if batch.kind is Kind.BATCH and batch.inner is not None else ()
     if not loaders or not all(_is_of_each(m, f, loader, name) for loader in loaders):
         return None
-    batch.attrs[name] = Value((), frozenset({batch}), Measure.SAMPLES, rows=True)
+    batch.attrs[name] = part_of(batch)
     return batch.attrs[name]
 
 

@@ -202,11 +202,13 @@ def forward(m: Machine, model: Thing, event: Call) -> Value:
     m.record(Forward(m.tick(), model, event, output))
     values = (*event.args, *event.kwargs.values())
     deps = frozenset().union(*[flat_deps(v) for v in values]) if values else frozenset()
-    batched = any(v.measure is Measure.SAMPLES or per_sample(v) for v in values)
+    local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
+    single = {flat_measure(v) for v in local} == {Measure.ENTRY}
+    batched = any(v.measure is Measure.SAMPLES or (per_sample(v) and not single) for v in values)
     batched = batched or (m.whole_batches and model.kind is Kind.WRAPPED)
     # Of inputs alone: what is made of inputs and targets may be a loss, which has no rows.
-    local = [v for v in values if flat_measure(v) is not Measure.UNIFORM]
-    measure = Measure.SAMPLES if batched else (Measure.MIXED if local else Measure.UNIFORM)
+    mixed = Measure.ENTRY if single else Measure.MIXED
+    measure = Measure.SAMPLES if batched else mixed if local else Measure.UNIFORM
     axis = axis_behind(model, local)
     rows, blocks = _is_per_sample(local), _blocks(local)
     deps |= with_graph(m, event, output)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Container, Iterable, Sequence
 
+from ddpify.facts.details import loader_arguments
 from ddpify.facts.protocol import Machine
 from ddpify.facts.rows import LIST_LIKE, per_sample
 from ddpify.facts.scopes import Frame, Loop
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import NOTHING, Kind, Measure, Value
+from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 
 ENTRIES = (Measure.SAMPLES, Measure.PICKED)
 LEAVES = (ast.Break, ast.Return, ast.Yield, ast.YieldFrom, ast.Await)
@@ -23,11 +24,26 @@ def over_entries(value: Value) -> bool:
     """Whether a loop over ``value`` goes through the entries of a batch, each once."""
     if per_sample(value) or (not value.things and value.measure in ENTRIES):
         return True
+    if deals_one(value):
+        return True
     for thing in value.of(Kind.ITERATOR):
         if thing.name in ("builtins.zip", "builtins.enumerate", *LIST_LIKE):
             over = thing.over[: _parts(thing.name)]
             return bool(over) and all(over_entries(each) for each in over)
     return False
+
+
+def deals_one(value: Value) -> bool:
+    """Whether it gives batches of one sample: a loader, perhaps counted or with a bar."""
+    return bool(value.things) and all(map(_gives_one, value.things))
+
+
+def _gives_one(thing: Thing) -> bool:
+    if thing.kind is Kind.PROGRESS and thing.inner is not None:
+        return deals_one(thing.inner)
+    if thing.name == "builtins.enumerate" and thing.over:
+        return deals_one(thing.over[0])
+    return thing.kind is Kind.LOADER and loader_arguments(thing).of_one
 
 
 def _parts(name: str) -> int | None:

@@ -10,7 +10,7 @@ import ast
 from typing import Final
 
 from ddpify.facts import torchtext
-from ddpify.facts.details import Collated, FirstEntry
+from ddpify.facts.details import Collated, FirstEntry, part_of
 from ddpify.facts.joining import flat_deps, is_zero, join, parts_of
 from ddpify.facts.rows import OUTPUTS, SEVERAL
 from ddpify.facts.scopes import Frame
@@ -19,7 +19,6 @@ from ddpify.facts.values import (
     NOTHING,
     UNKNOWN_AXIS,
     Kind,
-    Measure,
     Thing,
     Value,
     constant,
@@ -75,8 +74,7 @@ def item_of(thing: Thing, index: Value) -> Value | None:
     if thing.keys is not None:
         return join(*thing.keys.values())
     if thing.kind is Kind.BATCH:
-        axis = collated_axis(thing, index)
-        return Value((), frozenset({thing}), Measure.SAMPLES, rows=True, axis=axis)
+        return part_of(thing, collated_axis(thing, index))
     if thing.kind is Kind.CHECKPOINT:
         return Value((), frozenset({thing}))
     if thing.kind is Kind.ITERATOR and thing.inner is not None:

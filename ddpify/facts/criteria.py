@@ -158,6 +158,8 @@ def loss_of(call: Call, reduction: Measure) -> Value:
     both = target is not None and flat_measure(target) is Measure.PICKED  # a model picked, too
     if local == {Measure.PICKED} or (both and local <= set(measures.ENTRIES)):
         reduction = measures.OF_PICKED.get(reduction, Measure.MIXED)
+    elif local == {Measure.ENTRY}:
+        reduction = Measure.ENTRY
     elif local - {Measure.SAMPLES}:  # packed, or mixed with a mean: not one term per sample
         reduction = Measure.MIXED
     loss = computed(*values, measure=reduction if local else Measure.UNIFORM)

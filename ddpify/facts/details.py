@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ddpify.facts.events import Call, Where
-from ddpify.facts.values import Detail, Measure, Thing, Value
+from ddpify.facts.values import Detail, Kind, Measure, Thing, Value
 from ddpify.source import Site
 
 
@@ -43,6 +43,14 @@ class LoaderArguments(Detail):
     drop_last: Value | None
 
     @property
+    def of_one(self) -> bool:
+        """Whether the program says, and not by a setting, that a batch is one sample."""
+        size, batches = self.batch_size, self.batch_sampler
+        asked = size is None or (size.decided and size.const == 1)
+        plain = batches is None or batches.const is None
+        return asked and plain and self is not NO_ARGUMENTS
+
+    @property
     def samplers(self) -> tuple[Value, ...]:
         given = (self.sampler, self.batch_sampler)
         return tuple(value for value in given if value is not None)
@@ -54,6 +62,24 @@ NO_ARGUMENTS = LoaderArguments(None, None, None, None, None, None)
 def loader_arguments(loader: Thing) -> LoaderArguments:
     """What a loader was given: nothing that is known, where no call was read."""
     return loader.detail(LoaderArguments) or NO_ARGUMENTS
+
+
+def measure_of(batch: Thing) -> Measure:
+    """Of a batch of one, all is of one sample, whatever is computed."""
+    loaders = batch.inner.things if batch.inner is not None else ()
+    single = loaders and all(loader_arguments(one).of_one for one in loaders)
+    return Measure.ENTRY if single else Measure.SAMPLES
+
+
+def is_of_one(value: Value) -> bool:
+    """Whether it is of one sample because the batches are: a mean over them, too."""
+    batches = value.dep(Kind.BATCH)
+    return value.measure is Measure.ENTRY and all(measure_of(b) is Measure.ENTRY for b in batches)
+
+
+def part_of(batch: Thing, axis: int = 0) -> Value:
+    """What a batch has for each of its samples."""
+    return Value((), frozenset({batch}), measure_of(batch), rows=True, axis=axis)
 
 
 @dataclass(frozen=True, eq=False)

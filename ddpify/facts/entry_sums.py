@@ -46,7 +46,7 @@ def reduced_after(
     found: dict[bool, list[str]] = {True: [], False: []}
     others: list[str] = []
     made: set[Site] = set()
-    for thing, events in _stores(m, loop).items():
+    for thing, events in _stores(m, f, loop).items():
         names = set(_names(f, thing))
         read = [name for name in sorted(names) if _read_later(f, tree, node, name)]
         sums = len(names) == 1 and _is_own(f, *names) and holds_sums(m, thing)
@@ -62,13 +62,13 @@ def reduced_after(
     return LeftInEntries(dicts, lists, tuple(others), frozenset(made))
 
 
-def _stores(m: Machine, loop: Loop) -> dict[Thing, list[Bind]]:
+def _stores(m: Machine, f: Frame, loop: Loop) -> dict[Thing, list[Bind]]:
     """Dicts, and lists that do not grow, with the statements of a loop that bind their entries."""
     found: dict[Thing, list[Bind]] = {}
     grown: set[Thing] = set()
     for event in m.events.during(loop):
         if isinstance(event, Bind):
-            for thing in stored_in(event):
+            for thing in stored_in(event, f):
                 found.setdefault(thing, []).append(event)
         elif isinstance(event, Call) and event.receiver and event.name[1:] in MUTATES:
             grown.update(event.receiver.of(*LISTS))
@@ -132,11 +132,16 @@ def _reduced(thing: Thing) -> Thing:
     return made
 
 
-def stored_in(event: Bind) -> tuple[Thing, ...]:
-    """What a statement binds an entry of: ``totals["loss"]``, ``self._total[key]``."""
+def stored_in(event: Bind, f: Frame | None = None) -> tuple[Thing, ...]:
+    """What a statement binds an entry of: ``totals["loss"]``, ``self._total[key]``.
+
+    Of a function that runs again, what it is in this run, ``f``.
+    """
     owner, bracket, _ = event.target.partition("[")
     name, *attributes = owner.split(".")
-    value = event.where.frame.lookup(name) if bracket and event.target.endswith("]") else None
+    frame = event.where.frame
+    frame = f if f is not None and f.stack == frame.stack else frame
+    value = frame.lookup(name) if bracket and event.target.endswith("]") else None
     for attribute in attributes:
         value = value.things[0].attrs.get(attribute) if value and value.things else None
     made = value.of(Kind.DICT, *LISTS) if value is not None else ()

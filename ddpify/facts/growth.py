@@ -144,12 +144,12 @@ def filled(m: Machine, f: Frame, loop: Loop, node: ast.stmt, done: set[str]) -> 
     """The lists that a loop over a loader fills and that are read after it, by their names."""
     found: dict[str, list[str]] = defaultdict(list)
     tree = m.tree(loop.site.path)
-    trains = _trains(m, loop)
+    trains, single = _trains(m, loop), carried.deals_one(loop.over)
     for name in _grown_in(m, f, loop):
         value = f.lookup(name)
         if value is None or name in done or not tree.read_after(node, name):
             continue
-        usual = node if isinstance(node, ast.For) and not trains else None
+        usual = node if isinstance(node, ast.For) and not (trains and not single) else None
         begun = usual is not None and name in dict(_begun(m, f, loop))
         grown = growth(tree, usual, name) if usual is not None and begun else None
         which = _which(m, f, node, grown) if grown is not None else ""
@@ -211,6 +211,8 @@ def _which(m: Machine, f: Frame, node: ast.stmt, grown: Growth) -> str:
         over = m.values.get(m.site(f, grown.inner.iter))
         aligned = over is not None and per_sample(over) and grown.how == "append"
         return "samples" if aligned and flat_measure(value) in OF_ONE else ""
+    if grown.how == "append" and flat_measure(value) is Measure.ENTRY:  # of a batch of one
+        return "samples"
     if not has_rows(value) or value.of(Kind.BATCH):
         return ""
     return "samples" if grown.how == "extend" else "batches"

@@ -26,6 +26,8 @@ MADE = {
     "evaluation_share": Kind.SAMPLER,
     "order_share": Kind.SAMPLER,
 }
+# A rank's part of what they are given.
+SHARES = frozenset({"per_rank_accumulation", "per_rank_batch_size"})
 # What gives back what it is given.
 SAME = frozenset(
     "average_statistics without_module_prefix split_batches share_loading new_pass".split()
@@ -56,7 +58,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return combined
     made = m.make(MADE.get(tail, Kind.UNKNOWN), f, call.site, f"{INSTALLED}.{tail}")
     made_by(made, call)
-    return one(made, flat_deps(first) if tail == "per_rank_batch_size" else ())
+    return one(made, flat_deps(first) if tail in SHARES else ())
 
 
 def _routed(m: Machine, f: Frame, model: Value, call: Call) -> Value:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ddpify.facts import collating, torchtext
+from ddpify.facts.details import measure_of, part_of
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps, join
 from ddpify.facts.protocol import Machine
@@ -32,13 +33,13 @@ def _element(m: Machine, f: Frame, thing: Thing, depth: int) -> Value | None:
         collating.read(m, f, thing, f.statement or thing.born)
         batch = m.make(Kind.BATCH, f, f.statement or thing.born, f"{thing.serial}")
         batch.inner = one(thing)
-        return Value((batch,), frozenset(), Measure.SAMPLES)
+        return Value((batch,), frozenset(), measure_of(batch))
     if thing.kind is Kind.PROGRESS:
         if thing.inner is None or not thing.inner.all_deps():
             return NOTHING
         return element_of(m, f, thing.inner, depth + 1)
     if thing.kind is Kind.BATCH:
-        return Value((), frozenset({thing}), Measure.SAMPLES, rows=True)
+        return part_of(thing)
     if thing.items is not None or thing.kind is Kind.ITERATOR or thing.kind is Kind.TUPLE:
         return join(*(thing.items or ()), thing.inner)
     if thing.keys is not None:

@@ -37,7 +37,7 @@ from ddpify.facts.roles import models_of_optimizer
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.facts.standard_calls import STANDARD
 from ddpify.facts.tensor_calls import is_batch_size, on_tensors
-from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value, constant, one
+from ddpify.facts.values import MORE, NOTHING, REST, Kind, Measure, Thing, Value, constant, one
 from ddpify.names import INSTALLED
 from ddpify.python import words
 from ddpify.source import Site
@@ -258,6 +258,9 @@ def told(loader: Thing, call: Call) -> None:
     """Remember what a loader is given, by this call of its class or of the library's."""
     names = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler")
     given = {name: call.arg(position, name) for position, name in enumerate(names)}
+    for word in {MORE, REST} & call.kwargs.keys():  # whatever it is not given otherwise
+        rest = call.kwargs[word]
+        given = {name: rest if value is None else value for name, value in given.items()}
     loader.describe(LoaderArguments(**given, drop_last=call.kwargs.get("drop_last")))
 
 

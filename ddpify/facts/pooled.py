@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ddpify.facts import batch_objects, batch_order, measures, roles
 from ddpify.facts.coupling import certain
-from ddpify.facts.details import call_that_made
+from ddpify.facts.details import call_that_made, is_of_one
 from ddpify.facts.events import Call
 from ddpify.facts.functional import LAYERS
 from ddpify.facts.joining import computed, parts_of
@@ -61,7 +61,9 @@ def pooled(read: WholeReader, afresh: Callable[[], Machine]) -> tuple[tuple[Gath
 def followed(m: Machine) -> bool:
     """Whether each loss is a sum or a mean, perhaps over a count that differs between ranks."""
     known = (Measure.MEAN, Measure.SUM, Measure.RATIO)
-    return all(loss.measure in known or not loss.dep(Kind.BATCH) for loss in _losses(m))
+    return all(
+        loss.measure in known or is_of_one(loss) or not loss.dep(Kind.BATCH) for loss in _losses(m)
+    )
 
 
 def _right(m: Machine) -> bool:

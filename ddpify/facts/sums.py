@@ -76,7 +76,7 @@ def augmented(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
     if not isinstance(node.op, ast.Add) or not isinstance(array, (ast.Name, ast.Attribute)):
         return False
     loops = carried.entry_loops(m, f)
-    if not item and not loops:
+    if not item and (not loops or _begins_anew(m, f, array, loops)):
         return False
     before = m.evaluate(f, _load(array))
     kept = item and bool(before.things) and all(t.kind in CONTAINERS for t in before.things)
@@ -96,6 +96,16 @@ def augmented(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
     else:
         _store(m, f, array, Value((), deps, SUM))
     return True
+
+
+def _begins_anew(
+    m: Machine, f: Frame, array: ast.Name | ast.Attribute, loops: tuple[Loop, ...]
+) -> bool:
+    """Whether what is added up is of one sample alone: each pass begins with zero."""
+    if not isinstance(array, ast.Name) or array.id in f.globals_ | f.nonlocals:
+        return False
+    nodes = carried.nodes_of(m, loops[-1:])
+    return loops[-1].frame is not f or not any(array.id in carried.carried(n) for n in nodes)
 
 
 def _is_sum(value: Value, array: ast.expr | None) -> bool:

@@ -57,6 +57,7 @@ def _is_called_plainly(function: FunctionInfo, calls: Iterable[Call]) -> bool:
 
 def _only_shown(function: FunctionInfo, tree: Tree, places: Iterable[Site]) -> frozenset[str]:
     found: set[str] = set()
+    places = [*places, *_lines(tree, function, tuple(places))]
     for name in _parameters(function):
         names = _with_entries(tree, function, name)
         used = [n for n in tree.nodes(function.node) if isinstance(n, ast.Name) and n.id in names]
@@ -64,6 +65,16 @@ def _only_shown(function: FunctionInfo, tree: Tree, places: Iterable[Site]) -> f
         if used and all(n in heads or _is_within(tree, n, places) for n in used):
             found |= names
     return frozenset(found)
+
+
+def _lines(tree: Tree, function: FunctionInfo, places: tuple[Site, ...]) -> Iterator[Site]:
+    """The statements that put into words what is only shown: ``line = f"{loss:.3f}"``."""
+    for node in tree.nodes(function.node):
+        match node:
+            case ast.Assign([ast.Name(name)], value) if _is_text(value):
+                reads = [n for n in _named(function.node, name) if isinstance(n.ctx, ast.Load)]
+                if reads and all(_is_within(tree, n, places) for n in reads):
+                    yield tree.site(node)
 
 
 def _with_entries(tree: Tree, function: FunctionInfo, name: str) -> set[str]:

@@ -6,7 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 from ddpify.source import Site, Source, Span
 
@@ -209,7 +209,19 @@ class Tree:
             and self._begins(statement) >= limit
             and any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
         ]
-        return not all(any(self.precedes(s, read) for s in stores) for read in later)
+        unbound = [read for read in later if not self._is_of_own_loop(read, name, node)]
+        return not all(any(self.precedes(s, read) for s in stores) for read in unbound)
+
+    def _is_of_own_loop(self, read: ast.AST, name: str, other: ast.stmt) -> bool:
+        """Whether a loop around it, but not around the other statement, gives the name a value."""
+        around, known = [read, *self.ancestors(read)], set(self.ancestors(other))
+        return any(
+            isinstance(above, (ast.For, ast.AsyncFor))
+            and above not in known
+            and below in above.body
+            and name in _names_in(above.target)
+            for below, above in pairwise(around)
+        )
 
     def reads(self, scope: ast.AST, name: str) -> list[ast.AST]:
         """Where a name (or ``self.x``) is read in a scope."""
@@ -245,6 +257,10 @@ class Tree:
             return True
         parent = self._parent.get(store)
         return isinstance(parent, ast.With) and self.precedes(parent, read)
+
+
+def _names_in(target: ast.expr) -> set[str]:
+    return {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
 
 
 HIDDEN = frozenset({"vars", "__dict__", "attrgetter", "__getattribute__"})

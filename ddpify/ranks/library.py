@@ -26,7 +26,7 @@ from ddpify.ranks.buffers import has_buffers
 from ddpify.ranks.collective import collective
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import CLOCK, FILES, RANK
 from ddpify.ranks.passes import training_loops
 from ddpify.ranks.process_groups import (
@@ -170,12 +170,23 @@ def _backward(m: RankMachine, f: RankFrame, one: RankCall) -> None:
 
 
 def _reaches_wrapper(loss: RankValue, script: bool) -> bool:
-    """Through a wrapped model; in a part of a program also through one that is not seen made."""
+    """Through a wrapped model; in a part of a program also through one that is not seen made.
+
+    Not where its forwards ran under ``no_sync()``.
+    """
     sources = set(loss.sources())
-    if any(t.name in words.WRAPPERS or t.sharded is not None for t in sources):
-        return True
+    wrappers = [t for t in sources if t.name in words.WRAPPERS or t.sharded is not None]
+    if wrappers:
+        return not all(_is_alone(one, sources) for one in wrappers)
     models = [t for t in sources if t.kind == "instance" or t.name.startswith("torch.nn.")]
     return not script and not models and any(t.kind in ("parameter", "attribute") for t in sources)
+
+
+def _is_alone(wrapper: RankThing, sources: set[RankThing]) -> bool:
+    """Whether a wrapper was called, and each time such that the backward does not reduce."""
+    calls = [t.call for t in sources if t.call is not None and t.call.method == "__call__"]
+    mine = [c for c in calls if c.receiver is not None and wrapper in c.receiver.things]
+    return bool(mine) and all(wrapped.is_unsynced(call, wrapper) for call in mine)
 
 
 # -- methods ---------------------------------------------------------------------------------------

@@ -21,3 +21,15 @@ def modes(m: RankMachine, f: RankFrame, one: RankCall) -> None:
         if info is not None:
             bound = RankThing("function", info.qualname, info=info, receiver=thing)
             functions.enter(m, f, bound, (mode,), {}, one)
+
+
+def is_unsynced(forward: RankCall, wrapper: RankThing) -> bool:
+    """Whether a forward surely runs under the wrapper's ``no_sync()``: its backward is alone."""
+    entered = (value.things[0].call for value in forward.contexts if len(value.things) == 1)
+    return any(
+        call is not None
+        and call.method == "no_sync"
+        and call.receiver is not None
+        and wrapper in call.receiver.things
+        for call in entered
+    )

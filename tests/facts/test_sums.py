@@ -195,6 +195,9 @@ SHARED = [
     pytest.param("m = Meter()", "m.update(loss.item(), x.size(0))", "print(m.avg)", id="meter"),
     pytest.param("a = 0", f"a += {HITS}", "print(a, len(held))", id="batches-are-shown"),
     pytest.param("a = 0", f"a += {HITS}", "print(a / len(held.dataset))", id="by-the-data-set"),
+    pytest.param(
+        "a = {0: 0, 1: 0, 2: 0}", "for t in y:\n    a[t.item()] += 1", "print(a)", id="per-class"
+    ),
 ]
 WHOLE = [
     pytest.param("a = 0", f"a += {HITS}\nprint(out)", "print(a)", id="batch-shown"),
@@ -204,9 +207,6 @@ WHOLE = [
     pytest.param("a = 0.0", "a = max(a, loss.item())", "print(a)", id="largest"),
     pytest.param("m = Meter()", "m.update(loss.item())", "print(m.avg)", id="meter-of-batches"),
     pytest.param("a = torch.zeros(3, 3)", "a[y, out.argmax(1)] += 1", "print(a)", id="matrix"),
-    pytest.param(
-        "a = {0: 0, 1: 0, 2: 0}", "for t in y:\n    a[t.item()] += 1", "print(a)", id="per-class"
-    ),
     pytest.param(
         "import torchmetrics\na = torchmetrics.Accuracy()",
         "a.update(out, y)",

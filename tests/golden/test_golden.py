@@ -27,6 +27,7 @@ FIXTURES = {
     "text_classification": "text_classification",
     "language_model": "language_model",
     "toy_ladder": "ladder-full",
+    "ct_volumes": "ct_volumes",
 }
 FILE = re.compile(r"^(?=--- .*\n\+\+\+ )", re.MULTILINE)
 

@@ -43,7 +43,7 @@ def test_the_text_of_a_bar_is_of_all_ranks_or_named(tmp_path: Path) -> None:
     )
     entry = put_example(seldom, tmp_path / "seldom")
     migrated(entry)
-    assert "global_objective = reduce_mean(objective)\n" in entry.read_text()
+    assert "global_objective = reduce_mean(objective, weight=" in entry.read_text()
     assert 'bar.desc = "loss {:.3f}".format(global_objective)\n' in entry.read_text()
 
 

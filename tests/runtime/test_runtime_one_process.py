@@ -139,6 +139,7 @@ def test_numbers_in_one_process() -> None:
     numbers = (ddp.get_rank(), ddp.get_local_rank(), ddp.get_world_size())
     assert numbers == (0, 0, 1)
     assert ddp.per_rank_batch_size(50) == 50
+    assert ddp.per_rank_accumulation(5) == 5
     assert metrics.reduce_mean(3, 0.5) == (3, 0.5)
     assert isinstance(metrics.reduce_mean(3), int)
 
@@ -240,6 +241,14 @@ def test_batch_sizes(size: int, expected: str, monkeypatch: pytest.MonkeyPatch) 
     except SystemExit as stop:
         seen = str(stop)
     assert seen == expected
+
+
+@pytest.mark.usefixtures("launched")
+def test_accumulation(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    assert ddp.per_rank_accumulation(8) == 2
+    with pytest.raises(SystemExit, match="accumulation 6 cannot be split over 4 ranks: use 4 or 8"):
+        ddp.per_rank_accumulation(6)
 
 
 @pytest.mark.usefixtures("launched")

@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 
 from ddpify import cli
-from ddpify.pipeline import migrate
-from ddpify.settings import Settings
 from tests.projects import RUNGS, VISION, migrated, put_fixture
 from tests.training.projects import edit
 
@@ -116,6 +114,21 @@ WRITTEN_BLIND = [  # by people who knew no rule of ddpify: what it has to say of
     ),
     *[
         pytest.param(
+            "ct_volumes",
+            [f"--nproc={ranks}"],
+            f"--num-train={volumes} --num-val=26 --epochs=4 --print-every=8",
+            set(),
+            id=f"ct_volumes-{volumes}-on-{ranks}",
+            marks=marks,
+        )
+        for volumes, ranks, marks in (
+            (24, 2, ()),
+            (24, 4, pytest.mark.thorough),
+            (25, 2, pytest.mark.thorough),
+        )
+    ],
+    *[
+        pytest.param(
             "gan",
             ["--neutralise=all", f"--nproc={ranks}"],
             "--norm=none --epochs=1 --ngf=8 --ndf=8",
@@ -183,12 +196,6 @@ def test_a_fixture_of_the_seeds_trains_the_same_model(
     skipped = {c["name"] for c in report["checks"] if c["verdict"] == "skipped"}
     assert skipped - absent == {"overfit"}
     assert report["causes"] == []
-
-
-def test_volumes_without_a_label_would_leave_a_rank_behind(tmp_path: Path) -> None:
-    outcome = migrate([put_fixture("ct_volumes", tmp_path / "project")], Settings())
-    assert {refusal.message.split()[1] for refusal in outcome.refusals} == {"DDP404", "DDP401"}
-    assert outcome.changes == ()
 
 
 def test_rewrites_taken_back_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

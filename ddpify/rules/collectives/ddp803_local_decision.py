@@ -69,5 +69,17 @@ RULE = Rule(
             if total.item() < 0.1:
                 break
             """),
+        trained(loop="""
+            for number, (x, y) in enumerate(loader):
+                with model.no_sync():
+                    loss = F.cross_entropy(model(x), y)
+                    if loss.item() > 0.1:
+                        (loss / 4).backward()
+                if number % 4 == 3:
+                    for parameter in model.parameters():
+                        dist.all_reduce(parameter.grad)
+                    optimizer.step()
+                    optimizer.zero_grad()
+            """),
     ),
 )

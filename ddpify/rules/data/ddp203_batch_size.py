@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.values import Value
+from ddpify.names import INSTALLED
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data.derived import is_undivided
 from ddpify.rules.data.loaders import option_site, spread
@@ -23,10 +24,11 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.shared.apart import told_apart
+from ddpify.rules.shared.single_samples import PER_STEP, Shortened, deals_single, shortened_of
 from ddpify.rules.shared.undivided import has_batch_sampler
 from ddpify.settings import Settings
 
-SPLIT = "ddpify.runtime.per_rank_batch_size"
+SPLIT = f"{INSTALLED}.per_rank_batch_size"
 SINGLE_BATCH = (
     "a batch of one sample cannot be divided: make it as many samples as there are ranks, or a"
     " multiple, or keep one on each rank by --batch-size per-rank"
@@ -40,9 +42,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """
     yield from scaled_rates(facts, settings)
     for loader in facts.loaders:
-        if Role.TRAINING not in loader.roles or _is_split(loader):
+        if Role.TRAINING not in loader.roles or _is_split(facts, loader):
             continue
-        whole = any(map(has_batch_sampler, loader.things)) or not _is_single(facts, loader)
+        single = deals_single(loader.things)
+        whole = any(map(has_batch_sampler, loader.things)) or not single
         if whole and facts.whole_batches:
             continue  # each rank computes its rows of the batch, if it has several
         if whole and is_undivided(facts, loader, settings):
@@ -50,31 +53,32 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if settings.batch_size == "per-rank":
             yield _kept(loader, settings)
             continue
-        single = _is_single(facts, loader)
+        if single:
+            yield _single(facts, loader)
+            continue
         yield Finding(
             "DDP203",
             loader.call.site,
             "the batch size is not divided by the number of ranks: the global batch would grow",
             Severity.ERROR,
-            () if single else _fix(facts, loader),
-            SINGLE_BATCH if single else "divide the batch size by the number of ranks",
+            _fix(facts, loader),
+            "divide the batch size by the number of ranks",
         )
 
 
-def _is_single(facts: Facts, loader: Loader) -> bool:
-    """Whether the program says, here and not by a setting, that a batch is one sample."""
-    call = loader.call
-    tree = facts.tree(call.site)
-    node = tree.expression(call.site)
-    if not isinstance(node, ast.Call) or call.bound:
-        return False
-    if any(isinstance(given, ast.Starred) for given in node.args):
-        return False
-    site = call.arg_site(1, "batch_size")
-    if site is None:
-        return call.arg(1, "batch_size") is None and all(word.arg for word in node.keywords)
-    size = tree.expression(site)
-    return isinstance(size, ast.Constant) and size.value == 1
+def _single(facts: Facts, loader: Loader) -> Finding:
+    """Each rank takes a sample, where the batches of a step add up to as many as before."""
+    found = Shortened((), "") if facts.whole_batches else shortened_of(facts, loader)
+    why_not = SINGLE_BATCH if not found.edits else ""
+    why_not += f" ({found.why_not})" if found.why_not else ""
+    return Finding(
+        "DDP203",
+        loader.call.site,
+        "each rank takes a batch of one: a step would be of N times as many samples",
+        Severity.ERROR,
+        found.edits,
+        why_not,
+    )
 
 
 def _kept(loader: Loader, settings: Settings) -> Finding:
@@ -89,12 +93,13 @@ def _kept(loader: Loader, settings: Settings) -> Finding:
     )
 
 
-def _is_split(loader: Loader) -> bool:
-    return any(
-        t.name == SPLIT
-        for call in loader.calls
-        for t in (call.arg(1, "batch_size") or Value()).things
-    )
+def _is_split(facts: Facts, loader: Loader) -> bool:
+    """Whether it was divided before: the batch, or how many there are in a step."""
+    sizes = (call.arg(1, "batch_size") or Value() for call in loader.calls)
+    loops = [one.batch for one in facts.training if set(one.loaders) & set(loader.things)]
+    shares = facts.named(f"{INSTALLED}.{PER_STEP}")
+    shortened = any(loop in call.where.loops() for call in shares for loop in loops)
+    return shortened or any(t.name == SPLIT for size in sizes for t in size.things)
 
 
 def _fix(facts: Facts, loader: Loader) -> tuple[Edit, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.coupling import certain
+from ddpify.facts.details import is_of_one
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Gather, Share
 from ddpify.facts.roles import backwards
@@ -77,7 +78,7 @@ def _pooled(facts: Facts, gather: Gather, call: Site) -> Finding:
 
 def _is_unproven(loss: Value) -> bool:
     known = loss.measure is Measure.MEAN and not loss.dep(Kind.AVERAGED)
-    return not known and bool(loss.dep(Kind.BATCH))
+    return not known and not is_of_one(loss) and bool(loss.dep(Kind.BATCH))
 
 
 def _unproven(facts: Facts, call: Call) -> Finding:

@@ -9,9 +9,9 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT, LEARNER, SCRIPT, changed
 from ddpify.rules.gradients.accumulation import accumulations
-from ddpify.rules.gradients.micro_batches import saves_messages
 from ddpify.rules.gradients.rounds import is_the_same_in_all
-from ddpify.rules.gradients.step_conditions import steps_after
+from ddpify.rules.shared.micro_batches import averaged_by_hand, saves_messages
+from ddpify.rules.shared.step_conditions import steps_after
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -29,7 +29,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     if any(call.name in SKIPS for call in facts.calls):
         return
     for loop in facts.training:
-        if _accumulates(facts, loop):
+        if _accumulates(facts, loop) and not averaged_by_hand(facts, loop):
             static = settings.static_graph
             yield Finding(
                 "DDP402",

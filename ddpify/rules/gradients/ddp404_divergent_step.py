@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ddpify.facts.events import Call, Where
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Thing
+from ddpify.names import INSTALLED
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, is_whole_test
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
@@ -15,6 +16,7 @@ from ddpify.rules.gradients.agreed import agreed
 from ddpify.rules.gradients.rounds import EQUAL_ROUNDS, OWN_ROUNDS, uneven
 from ddpify.rules.gradients.swallowed import swallowed
 from ddpify.rules.shared.alone import Alone, spoken
+from ddpify.rules.shared.micro_batches import averaged_by_hand
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -27,7 +29,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         yield from part(facts)
     yield from swallowed(facts, ((where, site) for where, site, _ in _meetings(facts)))
     seen: set[Site] = set()
+    hands = {one.backward: averaged_by_hand(facts, one) for one in facts.training}
     for call in _collectives(facts):
+        fix = hands.get(call, ())
+        if call in hands and _is_averaged_by_hand(facts, call):
+            continue
         for guard in call.where.conditions():
             if guard.site not in seen and is_local(facts, guard.test):
                 seen.add(guard.site)
@@ -36,10 +42,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                     guard.site,
                     "each rank would decide this from its own samples; ranks that disagree hang",
                     Severity.ERROR,
-                    (),
+                    fix,
                     "make the condition the same everywhere: reduce the value on all ranks first",
                     ((call.site, "decides whether this runs"),),
                 )
+
+
+def _is_averaged_by_hand(facts: Facts, backward: Call) -> bool:
+    """Whether a helper averages what the rounds of its loop have added."""
+    averages = facts.named(f"{INSTALLED}.average_gradients")
+    loops = backward.where.loops()
+    return any(loop in loops for one in averages for loop in one.where.loops()[:1])
 
 
 def _alone(facts: Facts) -> Iterable[Finding]:

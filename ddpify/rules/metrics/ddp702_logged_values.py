@@ -27,6 +27,7 @@ from ddpify.rules.shared.last_batch import shown_of_parts
 from ddpify.settings import Settings
 from ddpify.source import Site
 
+_COPIES = frozenset({"global_meter", "global_copy"})
 _Groups = dict[Site | None, tuple[Part, ...]]
 
 
@@ -203,7 +204,7 @@ def lint(run: Run) -> Iterable[Finding]:
         some = _some_reduced(run, one)
         for call in shown_by_one(run):
             values = [v for given in call.given for v in _numbers(given) if one.gave(v)]
-            if not values or not _by_everyone(call, values):
+            if not values or not _by_everyone(call, values) or _is_of_copies(call):
                 continue
             # What is shown after a loop that reduces some of it is for other rules (DDP707).
             if some and not one.inside(call):
@@ -225,6 +226,21 @@ def _numbers(value: RankValue) -> Iterator[RankValue]:
         yield from _numbers(part)
     if not parts and not any(thing.name.startswith("wandb.") for thing in value.things):
         yield value
+
+
+def _is_of_copies(call: RankCall) -> bool:
+    """Whether it shows a copy of an object that has the numbers of all ranks."""
+    scope = call.function.node if call.function is not None else call.module.tree
+    copies = {
+        name.id
+        for one in ast.walk(scope)
+        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
+        if ast.unparse(one.value.func).rpartition(".")[2] in _COPIES
+        for target in one.targets
+        for name in ast.walk(target)
+        if isinstance(name, ast.Name)
+    }
+    return any(isinstance(n, ast.Name) and n.id in copies for n in ast.walk(call.node))
 
 
 def _some_reduced(run: Run, of: Evaluation) -> bool:

@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from ddpify.ranks.events import Store
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
+from ddpify.ranks.wrapped import is_unsynced
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
-from ddpify.rules.shared.wrapped import Wrap, comes_after, followed, parameters_of, rewrapped, wraps
+from ddpify.rules.shared.wrapped import (
+    Wrap,
+    comes_after,
+    followed,
+    forwards,
+    parameters_of,
+    rewrapped,
+    wraps,
+)
 
 ADVICE = (
     "freeze before the wrap, or wrap again (`model = DDP(model.module)`) when what is trained"
@@ -32,6 +41,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per change of what is trained that the wrapper does not see."""
     changes = list(_changes(run))
     for wrap in wraps(run) if changes else ():
+        if all(is_unsynced(call, wrap.wrapper) for call in forwards(run, wrap)):
+            continue  # its gradients are averaged elsewhere
         mine = [c for c in changes if c.owners and all(wrap.covers(t) for t in c.owners)]
         for change in mine:
             order = change.where.order
@@ -228,6 +239,27 @@ RULE = Rule(
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             """,
             top=NET,
+        ),
+        trained(  # what is averaged by hand does not ask the wrapper
+            """
+            net = Net()
+            net.body.requires_grad_(False)
+            model = DDP(net)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            """
+            if epoch == 1:
+                net.body.requires_grad_(True)
+            for x, y in loader:
+                optimizer.zero_grad()
+                with model.no_sync():
+                    F.cross_entropy(model(x), y).backward()
+                for parameter in net.parameters():
+                    if parameter.requires_grad:
+                        dist.all_reduce(parameter.grad)
+                optimizer.step()
+            """,
+            NET,
         ),
     ),
 )

@@ -35,6 +35,7 @@ TABLES = {  # whose lines are written otherwise, and where
     "text_program.txt": ("text.txt",),
     "series_program.txt": ("series.txt",),
     "gan_program.txt": ("gan.txt",),
+    "single_program.txt": ("singles.txt",),
 }
 
 

@@ -1,0 +1,263 @@
+"""Batches of one sample: a sample for each rank, in windows of as many as before, or a refusal.
+
+That those that are migrated train as one process does is shown in
+``tests/training/one_line/data.txt`` (``single_…``) and for the fixture ``ct_volumes``.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from ddpify.pipeline import migrate
+from ddpify.rules.shared.sample_counts import Counter
+from ddpify.settings import Settings
+from tests.projects import write
+
+PROGRAM = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+STEPS = 4
+
+
+def main():
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(16, 5), torch.randint(0, 3, (16,)))
+    model = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    criterion = nn.CrossEntropyLoss()
+    loader = DataLoader(data, batch_size=1, shuffle=True)
+    count = 0
+    for epoch in range(2):
+        total = 0.0
+        for i, (x, y) in enumerate(loader):
+            loss = criterion(model(x), y)
+            (loss / STEPS).backward()
+            if (i + 1) % STEPS == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+            total += loss.item()
+        print(epoch, total / len(loader))
+
+
+if __name__ == "__main__":
+    main()
+"""
+LOSS = "            loss = criterion(model(x), y)\n"
+GOES = "            (loss / STEPS).backward()\n"
+ASKS = "            if (i + 1) % STEPS == 0:\n"
+ADDS = "            total += loss.item()\n"
+ENDS = "        print(epoch, total / len(loader))\n"
+FOR = "        for i, (x, y) in enumerate(loader):\n"
+OWN = (
+    (FOR, "        for x, y in loader:\n"),
+    (ASKS, "            if (count + 1) % STEPS == 0:\n"),
+    (ADDS, f"{ADDS}            count += 1\n"),
+)
+SHARE = "per_rank_accumulation(STEPS)"
+# What a change makes of the lines that a step and what is shown depend on.
+SHORTENED = {
+    "as it is": ((), (f"(loss / {SHARE}).backward()", f"if (i + 1) % {SHARE} == 0:")),
+    "the default size": (
+        ((", batch_size=1", ""),),
+        (f"if (i + 1) % {SHARE} == 0:", "DataLoader(data, shuffle=train_sampler is None"),
+    ),
+    "the last of a window": (
+        ((ASKS, "            if i % STEPS == STEPS - 1:\n"),),
+        (f"if i % {SHARE} == {SHARE} - 1:",),
+    ),
+    "counted from 1": (
+        ((FOR, FOR.replace("(loader)", "(loader, 1)")), (ASKS, ASKS.replace("(i + 1)", "i"))),
+        (f"if i % {SHARE} == 0:",),
+    ),
+    "or the last batch": (
+        ((ASKS, "            if (i + 1) % STEPS == 0 or i + 1 == len(loader):\n"),),
+        (f"if (i + 1) % {SHARE} == 0 or",),
+    ),
+    "a flag": (
+        (
+            (LOSS, f"            last = (i + 1) % STEPS == 0\n{LOSS}"),
+            (ASKS, "            if last:\n"),
+        ),
+        (f"last = (i + 1) % {SHARE} == 0\n",),
+    ),
+    "divided before": (
+        (
+            (LOSS, f"{LOSS}            loss = loss / STEPS\n"),
+            (GOES, "            loss.backward()\n"),
+        ),
+        (f"loss = loss / {SHARE}\n",),
+    ),
+    "shown as it was before": (
+        (
+            (LOSS, f"{LOSS}            loss = loss / STEPS\n"),
+            (GOES, "            loss.backward()\n"),
+            (ADDS, ADDS.replace("loss.item()", "loss.item() * STEPS")),
+        ),
+        (f"total += loss.item() * {SHARE}\n",),
+    ),
+    "not divided": (
+        ((GOES, "            loss.backward()\n"),),
+        (f"(loss * STEPS / {SHARE}).backward()",),
+    ),
+    "a count of its own": (
+        OWN,
+        (
+            "if (count + get_world_size()) % STEPS < get_world_size():",
+            "count += get_world_size()\n",
+        ),
+    ),
+    "counted before it is asked": (
+        (
+            *OWN[:1],
+            (GOES, f"{GOES}            count += 1\n"),
+            (ASKS, "            if count % STEPS == 0:\n"),
+        ),
+        ("if count % STEPS < get_world_size():", "count += get_world_size()\n"),
+    ),
+    "a mean over all batches": ((), ("total / (len(loader) * get_world_size())",)),
+    "a running mean": (
+        (
+            (
+                ADDS,
+                f"{ADDS}            if i % 8 == 7:\n" "                print(i, total / (i + 1))\n",
+            ),
+        ),
+        (
+            "if (i + 1) * get_world_size() % 8 < get_world_size():",
+            "global_total / ((i + 1) * get_world_size())",
+        ),
+    ),
+    "a sample without a label": (
+        ((GOES, f"            if y.item() != 2:\n    {GOES}"),),
+        (
+            "with gradient_sync(model, sync=False):",
+            "average_gradients(model)\n                optimizer.step()\n",
+        ),
+    ),
+}
+REFUSED = {
+    "no window": (((ASKS, "            if True:\n"), (GOES, "            loss.backward()\n")), ""),
+    "a window that is moved": (
+        ((ASKS, "            if i % STEPS == 0:\n"),),
+        "the first window is shorter than the others",
+    ),
+    "a schedule of rounds": (
+        (
+            ("    count = 0\n", "    plan = torch.optim.lr_scheduler.StepLR(optimizer, 8)\n"),
+            (ADDS, f"{ADDS}            plan.step()\n"),
+        ),
+        "a schedule goes on in each round",
+    ),
+    "batch norm": (
+        (("nn.ReLU()", "nn.BatchNorm1d(8)"),),
+        "batch norm takes its statistics from each batch of one",
+    ),
+    "the rate by the round": (
+        ((LOSS, f"            optimizer.param_groups[0]['lr'] = 0.1 / (i + 1)\n{LOSS}"),),
+        "`i + 1` would be of fewer rounds",
+    ),
+    "an end by the round": (
+        ((LOSS, f"            if i > 7:\n                break\n{LOSS}"),),
+        "`i` would be of fewer rounds",
+    ),
+    "a weight by the round": (
+        ((LOSS, f"{LOSS}            loss = loss * min(1.0, i / 8)\n"),),
+        "`i` would be of fewer rounds",
+    ),
+    "a mean over an interval": (
+        (
+            (
+                ADDS,
+                f"{ADDS}            if i % 8 == 7:\n                print(total / 8)\n"
+                "                total = 0.0\n",
+            ),
+        ),
+        "`total / 8` would be of more samples",
+    ),
+    "a count of something else": (
+        (*OWN[:2], (ADDS, f"{ADDS}            if y.item() == 1:\n                count += 1\n")),
+        "",
+    ),
+    "a count that begins elsewhere": (
+        (*OWN, ("    count = 0\n", "    count = 3\n")),
+        "`count` is not known to begin at 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "lines"), SHORTENED.values(), ids=SHORTENED)
+def test_windows_are_of_as_many_samples(
+    changes: tuple[tuple[str, str], ...], lines: tuple[str, ...], tmp_path: Path
+) -> None:
+    script = put_program(tmp_path, changes)
+    outcome = migrate([script], Settings())
+    assert not outcome.refusals, outcome.refusals
+    write(outcome.changes, tmp_path)
+    text = script.read_text()
+    for line in lines:
+        assert line in text, text
+    again = migrate([script], Settings())
+    assert (again.changes, again.refusals, again.findings) == ((), (), ())
+
+
+@pytest.mark.parametrize(("changes", "why"), REFUSED.values(), ids=REFUSED)
+def test_or_it_is_said_why_not(
+    changes: tuple[tuple[str, str], ...], why: str, tmp_path: Path
+) -> None:
+    outcome = migrate([put_program(tmp_path, changes)], Settings())
+    assert not outcome.changes
+    assert any(why in refusal.message for refusal in outcome.refusals), outcome.refusals
+
+
+def put_program(folder: Path, changes: tuple[tuple[str, str], ...]) -> Path:
+    text = PROGRAM
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new, 1)
+    script = folder / "main.py"
+    script.write_text(text)
+    return script
+
+
+INDEX, FROM_1, COUNT = Counter("i", True), Counter("i", True, 1), Counter("n", False)
+
+
+@pytest.mark.parametrize(
+    ("counter", "rounds", "samples"),
+    [
+        (INDEX, "(i + 1) % k == 0", "(i + 1) * get_world_size() % k < get_world_size()"),
+        (INDEX, "i % 50 == 0", "i * get_world_size() % 50 < get_world_size()"),
+        (INDEX, "i % 50 == 49", "(i + 1) * get_world_size() % 50 < get_world_size()"),
+        (INDEX, "not (1 + i) % 50", "(1 + i) * get_world_size() % 50 < get_world_size()"),
+        (INDEX, "(i + 1) % 50 != 0", "(i + 1) * get_world_size() % 50 >= get_world_size()"),
+        (FROM_1, "i % 50 == 0", "i * get_world_size() % 50 < get_world_size()"),
+        (FROM_1, "i - 1", "(i - 1) * get_world_size()"),
+        (COUNT, "(n + 1) % 50 == 0", "(n + get_world_size()) % 50 < get_world_size()"),
+        (COUNT, "n % 50 == 50 - 1", "(n + get_world_size()) % 50 < get_world_size()"),
+        (COUNT, "x / (n + 1)", "x / (n + get_world_size())"),
+        (COUNT, "n % 50 == 0", "n % 50 < get_world_size()"),
+    ],
+)
+def test_rounds_are_said_in_samples(counter: Counter, rounds: str, samples: str) -> None:
+    found = counter.converted(ast.parse(rounds, mode="eval").body)
+    assert found == samples
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+def test_what_is_done_every_so_many_samples_is_done_as_often(ranks: int) -> None:
+    asked = INDEX.converted(ast.parse("(i + 1) % 50 == 0", mode="eval").body)
+    world = {"get_world_size": lambda: ranks}
+    rounds = [i for i in range(1200 // ranks) if eval(asked, {**world, "i": i})]
+    assert len(rounds) == 24
+    assert all((i + 1) * ranks - 50 * n < ranks for n, i in enumerate(rounds, 1))
+
+
+@pytest.mark.parametrize("rounds", ["i + 2", "i - 1", "2 * i % 50 == 0"])
+def test_what_is_no_number_of_samples_is_not_said(rounds: str) -> None:
+    with pytest.raises(ValueError, match="number of"):
+        INDEX.converted(ast.parse(rounds, mode="eval").body)
