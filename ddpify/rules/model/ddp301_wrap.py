@@ -20,6 +20,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -28,6 +29,7 @@ OPTIONS = {  # in the order in which they are written
     "broadcast_buffers": False,
     "find_unused_parameters": True,
     "static_graph": True,
+    "unfreezes": True,
 }
 RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
@@ -96,6 +98,8 @@ def _of_one(facts: Facts, model: Model, settings: Settings) -> Iterable[str]:
         yield "find_unused_parameters"
     if settings.static_graph:
         yield "static_graph"
+    elif unfreezes(facts, model):
+        yield "unfreezes"
 
 
 def _synchronised_by_hand(facts: Facts) -> bool:

@@ -23,7 +23,7 @@ from ddpify.rules.shared.wrapped import (
 
 ADVICE = (
     "freeze before the wrap, or wrap again (`model = DDP(model.module)`) when what is trained"
-    " changes; for freezing, find_unused_parameters=True works too"
+    " changes; with find_unused_parameters=True parts may be frozen later, and trained again"
 )
 
 
@@ -41,8 +41,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per change of what is trained that the wrapper does not see."""
     changes = list(_changes(run))
     for wrap in wraps(run) if changes else ():
-        if all(is_unsynced(call, wrap.wrapper) for call in forwards(run, wrap)):
-            continue  # its gradients are averaged elsewhere
+        if _is_told(wrap) or all(is_unsynced(c, wrap.wrapper) for c in forwards(run, wrap)):
+            continue  # or its gradients are averaged elsewhere
         mine = [c for c in changes if c.owners and all(wrap.covers(t) for t in c.owners)]
         for change in mine:
             order = change.where.order
@@ -52,6 +52,13 @@ def lint(run: Run) -> Iterable[Finding]:
                 continue
             if followed(wrap, order, change.where.loops, run):
                 yield _finding(wrap, change)
+
+
+def _is_told(wrap: Wrap) -> bool:
+    """``wrap_model(model, unfreezes=True)``"""
+    helper = next((c for c in wrap.call.stack if c.method == "wrap_model"), None)
+    told = helper.arg(2, "unfreezes") if helper is not None and helper.module is not None else None
+    return told is not None and told.constant is True
 
 
 def _matters(wrap: Wrap, change: Freezing, changes: list[Freezing]) -> bool:

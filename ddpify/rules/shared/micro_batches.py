@@ -27,6 +27,7 @@ from ddpify.rules.shared.gradient_reads import forwards_in, looked_at
 from ddpify.rules.shared.naming import named_in
 from ddpify.rules.shared.single_samples import deals_single, in_rounds, shortened
 from ddpify.rules.shared.step_conditions import asked_before, stored, window_of
+from ddpify.rules.shared.unfreezing import unfreezes
 
 _ONCE = (ast.Expr, ast.Assign, ast.AugAssign, ast.With)  # what is in them is done in each round
 
@@ -37,6 +38,8 @@ def saves_messages(facts: Facts, loop: TrainingLoop) -> tuple[Edit, ...]:
     window = window_of(facts, loop)
     if window is None or not models or facts.whole_batches:
         return ()
+    if any(unfreezes(facts, model) for model in models):
+        return ()  # perhaps within a window
     tree, block = window.tree, window.block
     first = _first(tree, block, [f.call for f in forwards_in(facts, loop)])
     last = _first(tree, block, [loop.backward])
