@@ -109,6 +109,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "share_loading",
     "split_batches",
     "through_wrapper",
+    "unfrozen",
     "unwrap",
     "warm_up",
     "whole_loader",

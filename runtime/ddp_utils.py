@@ -340,13 +340,8 @@ class _Share(Sampler[int]):
 
 
 # ---- Model
-def wrap_model(
-    model: M, sync_batchnorm: bool = False, unfreezes: bool = False, **ddp_kwargs: Any
-) -> M:
-    """``model`` in DistributedDataParallel, after ``.to(device)`` and freezing (*collective*).
-
-    ``unfreezes``: parts of it are frozen, or trained, as training goes on.
-    """
+def wrap_model(model: M, sync_batchnorm: bool = False, **ddp_kwargs: Any) -> M:
+    """``model`` in DistributedDataParallel, after ``.to(device)`` and freezing (*collective*)."""
     if get_world_size() == 1:
         return model
     if "broadcast_buffers" in ddp_kwargs and torch.__version__ >= "2.13":  # which renamed it
@@ -359,11 +354,6 @@ def wrap_model(
             ddp_kwargs.setdefault("device_ids", [devices.pop().index])
     for buffer in model.buffers():  # DDP fails to copy a lone one of other strides onto itself
         buffer.data = buffer.detach().clone(memory_format=torch.contiguous_format)
-    if unfreezes:
-        with _as_trained(model):
-            return DistributedDataParallel(  # type: ignore[return-value]
-                model, **{**ddp_kwargs, "find_unused_parameters": True}
-            )
     if any(parameter.requires_grad for parameter in model.parameters()):
         return DistributedDataParallel(model, **ddp_kwargs)  # type: ignore[return-value]
     for tensor in (*model.parameters(), *model.buffers()):  # frozen whole: nothing to average
@@ -372,8 +362,12 @@ def wrap_model(
 
 
 @contextlib.contextmanager
-def _as_trained(model: nn.Module) -> Iterator[None]:
-    """DDP averages, as long as it lives, what is trained when it is made."""
+def unfrozen(model: nn.Module) -> Iterator[None]:
+    """Around the wrapping of a model whose parts are frozen, or trained, as training goes on.
+
+    DistributedDataParallel averages, as long as it lives, what is trained when it is made; with
+    ``find_unused_parameters=True`` it does not wait for what is frozen.
+    """
     wanted = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     for parameter, _ in wanted:
         parameter.requires_grad_(parameter.is_floating_point())

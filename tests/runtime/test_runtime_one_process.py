@@ -135,6 +135,19 @@ def test_a_count_is_bounded_as_the_script_bounded_it(
     assert getattr(found, "dtype", None) == getattr(expected, "dtype", None)
 
 
+def test_what_is_frozen_is_frozen_again() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].requires_grad_(False)
+    with ddp.unfrozen(model):
+        assert all(parameter.requires_grad for parameter in model.parameters())
+    assert [parameter.requires_grad for parameter in model.parameters()] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
 def test_numbers_in_one_process() -> None:
     numbers = (ddp.get_rank(), ddp.get_local_rank(), ddp.get_world_size())
     assert numbers == (0, 0, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from ddpify.facts.joining import held
@@ -29,7 +30,6 @@ OPTIONS = {  # in the order in which they are written
     "broadcast_buffers": False,
     "find_unused_parameters": True,
     "static_graph": True,
-    "unfreezes": True,
 }
 RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
@@ -47,6 +47,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             unused = next((m.unused for m in alike if m.unused), "")
             unused = unused if settings.find_unused == "auto" else ""
             code += f"  # {unused}" if unused else ""
+            if any(unfreezes(facts, m) for m in alike) and not home.each:
+                code = f"with unfrozen({home.target}):\n{textwrap.indent(code, '    ')}"
             fix = (edit(facts, How.AFTER, home.statement, code),)
         if model.batch_norm and settings.sync_bn == "auto":
             yield from _without_sync(facts, model)
@@ -94,12 +96,11 @@ def _of_one(facts: Facts, model: Model, settings: Settings) -> Iterable[str]:
         yield "sync_batchnorm"
     if model.repeated and model.buffers:  # a broadcast between forwards would change the graph
         yield "broadcast_buffers"
-    if settings.find_unused == "on" or (model.unused and settings.find_unused == "auto"):
+    unused = model.unused or unfreezes(facts, model)
+    if settings.find_unused == "on" or (unused and settings.find_unused == "auto"):
         yield "find_unused_parameters"
     if settings.static_graph:
         yield "static_graph"
-    elif unfreezes(facts, model):
-        yield "unfreezes"
 
 
 def _synchronised_by_hand(facts: Facts) -> bool:

@@ -55,10 +55,10 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _is_told(wrap: Wrap) -> bool:
-    """``wrap_model(model, unfreezes=True)``"""
-    helper = next((c for c in wrap.call.stack if c.method == "wrap_model"), None)
-    told = helper.arg(2, "unfreezes") if helper is not None and helper.module is not None else None
-    return told is not None and told.constant is True
+    """``with unfrozen(model): model = wrap_model(model, find_unused_parameters=True)``"""
+    entered = (thing.info for value in wrap.call.contexts for thing in value.things)
+    told = any(i is not None and i.module.ours and i.name == "unfrozen" for i in entered)
+    return told and wrap.flag("find_unused_parameters") is True
 
 
 def _matters(wrap: Wrap, change: Freezing, changes: list[Freezing]) -> bool:

@@ -1,7 +1,10 @@
 """Parts of a model that are frozen, or trained, as training goes on: the wrapper has to be told.
 
 DistributedDataParallel asks ``requires_grad`` once, when it is made. What it is to average later it
-has to know then, and may not wait for while it is frozen: ``wrap_model(model, unfreezes=True)``.
+has to know then, and may not wait for while it is frozen. ::
+
+    with unfrozen(model):
+        model = wrap_model(model, find_unused_parameters=True)
 """
 
 from __future__ import annotations
