@@ -179,6 +179,18 @@ REFUSED = {
         ),
         "`total / 8` would be of more samples",
     ),
+    "a sample that decides whether there is a step": (
+        ((LOSS, f"            if y.item() == 2:\n                continue\n{LOSS}"),),
+        "each rank would decide this from its own samples",
+    ),
+    "a loss that goes on": (
+        (
+            (LOSS, "            loss = criterion(model(x), y) + 0.1 * old\n"),
+            (ADDS, f"{ADDS}            old = loss.detach()\n"),
+            ("    count = 0\n", "    old = 0.0\n"),
+        ),
+        "the loss goes on from what the batch before has left",
+    ),
     "a count of something else": (
         (*OWN[:2], (ADDS, f"{ADDS}            if y.item() == 1:\n                count += 1\n")),
         "",
@@ -212,6 +224,27 @@ def test_or_it_is_said_why_not(
     outcome = migrate([put_program(tmp_path, changes)], Settings())
     assert not outcome.changes
     assert any(why in refusal.message for refusal in outcome.refusals), outcome.refusals
+
+
+RUNNING = (
+    ADDS,
+    f"{ADDS}            if i % 8 == 7:\n                print(total / (i + 1))\n",
+)
+
+
+def test_one_on_each_rank_leaves_means_of_all(tmp_path: Path) -> None:
+    script = put_program(tmp_path, (RUNNING,))
+    settings = Settings(batch_size="per-rank")
+    outcome = migrate([script], settings)
+    assert not outcome.refusals
+    write(outcome.changes, tmp_path)
+    text = script.read_text()
+    assert "sync=(i + 1) % STEPS == 0" in text
+    assert "global_total / ((i + 1) * get_world_size())" in text
+    assert "total / (len(loader) * get_world_size())" in text
+    script.write_text(PROGRAM.replace(ENDS, ENDS.replace("len(loader)", "16")))
+    outcome = migrate([script], settings)
+    assert any("`total / 16` would be of more samples" in r.message for r in outcome.refusals)
 
 
 def put_program(folder: Path, changes: tuple[tuple[str, str], ...]) -> Path:

@@ -24,7 +24,13 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.shared.apart import told_apart
-from ddpify.rules.shared.single_samples import PER_STEP, Shortened, deals_single, shortened_of
+from ddpify.rules.shared.single_samples import (
+    PER_STEP,
+    Shortened,
+    deals_single,
+    kept_of,
+    shortened_of,
+)
 from ddpify.rules.shared.undivided import has_batch_sampler
 from ddpify.settings import Settings
 
@@ -52,6 +58,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             continue  # of what is shared out once made, DDP202 says both
         if settings.batch_size == "per-rank":
             yield _kept(loader, settings)
+            if single:
+                yield from _means(facts, loader)
             continue
         if single:
             yield _single(facts, loader)
@@ -79,6 +87,16 @@ def _single(facts: Facts, loader: Loader) -> Finding:
         found.edits,
         why_not,
     )
+
+
+def _means(facts: Facts, loader: Loader) -> Iterable[Finding]:
+    """What a loop adds up of batches of one is a sum over samples."""
+    found = kept_of(facts, loader)
+    if found.edits or found.why_not:
+        message = "a sum over the samples of all ranks is divided by one rank's number of batches"
+        yield Finding(
+            "DDP203", loader.call.site, message, Severity.ERROR, found.edits, found.why_not
+        )
 
 
 def _kept(loader: Loader, settings: Settings) -> Finding:

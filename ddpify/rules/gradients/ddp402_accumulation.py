@@ -29,14 +29,14 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     if any(call.name in SKIPS for call in facts.calls):
         return
     for loop in facts.training:
-        if _accumulates(facts, loop) and not averaged_by_hand(facts, loop):
+        if _accumulates(facts, loop) and not averaged_by_hand(facts, settings, loop):
             static = settings.static_graph
             yield Finding(
                 "DDP402",
                 loop.backward.site,
                 "gradients are accumulated, and every micro-batch is all-reduced: right but slower",
                 Severity.NOTE,
-                fix := () if static else saves_messages(facts, loop),
+                fix := () if static else saves_messages(facts, settings, loop),
                 "" if fix else _STATIC if static else _ADVICE,
             )
 

@@ -29,7 +29,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         yield from part(facts)
     yield from swallowed(facts, ((where, site) for where, site, _ in _meetings(facts)))
     seen: set[Site] = set()
-    hands = {one.backward: averaged_by_hand(facts, one) for one in facts.training}
+    hands = {one.backward: averaged_by_hand(facts, settings, one) for one in facts.training}
     for call in _collectives(facts):
         fix = hands.get(call, ())
         if call in hands and _is_averaged_by_hand(facts, call):

@@ -28,11 +28,12 @@ from ddpify.rules.shared.naming import named_in
 from ddpify.rules.shared.single_samples import deals_single, in_rounds, shortened
 from ddpify.rules.shared.step_conditions import asked_before, stored, window_of
 from ddpify.rules.shared.unfreezing import unfreezes
+from ddpify.settings import Settings
 
 _ONCE = (ast.Expr, ast.Assign, ast.AugAssign, ast.With)  # what is in them is done in each round
 
 
-def saves_messages(facts: Facts, loop: TrainingLoop) -> tuple[Edit, ...]:
+def saves_messages(facts: Facts, settings: Settings, loop: TrainingLoop) -> tuple[Edit, ...]:
     """The edits after which the last micro-batch of a window alone is averaged; none if unsure."""
     models = _models(facts, loop)
     window = window_of(facts, loop)
@@ -53,7 +54,8 @@ def saves_messages(facts: Facts, loop: TrainingLoop) -> tuple[Edit, ...]:
     names = _called(facts, loop, tree, held)
     if sync is None or names is None or len(names) != len(models):
         return ()
-    return _held(facts, tree, held, names, in_rounds(facts, loop, sync))
+    sync = sync if settings.batch_size == "per-rank" else in_rounds(facts, loop, sync)
+    return _held(facts, tree, held, names, sync)
 
 
 def _held(
@@ -63,15 +65,20 @@ def _held(
     return tuple(edit(facts, How.INDENT, tree.site(one), f"with {code}:") for one in held)
 
 
-def averaged_by_hand(facts: Facts, loop: TrainingLoop) -> tuple[Edit, ...]:
+def averaged_by_hand(facts: Facts, settings: Settings, loop: TrainingLoop) -> tuple[Edit, ...]:
     """The edits after which no backward is averaged, and what a window has added is, at its end.
 
     So a rank may have no backward where its sample decides so: a batch is one sample. None if
     unsure, or where no sample decides.
     """
     guards = [g for g in loop.backward.where.guards if is_local(facts, g.test)]
+    steps = [step for step in facts.steps if loop.batch in step.where.loops()]
+    if any(is_local(facts, g.test) for step in steps for g in step.where.guards):
+        return ()  # a sample would decide whether its rank steps, too
     single = deals_single(loop.loaders) and all(g.test.measure is Measure.ENTRY for g in guards)
-    if not guards or not single or shortened(facts, loop).why_not:
+    if not guards or not single or settings.batch_size == "per-rank":
+        return ()
+    if shortened(facts, loop).why_not:
         return ()
     window, models = window_of(facts, loop), _models(facts, loop)
     if window is None or window.leftover or not models or facts.whole_batches:

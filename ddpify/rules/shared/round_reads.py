@@ -34,20 +34,19 @@ class WrongRead(Exception):
 class RoundReads:
     """The places where a loop's counter and its length are read."""
 
-    def __init__(
-        self, facts: Facts, loop: TrainingLoop, window: StepWindow, counter: Counter, steps: str
-    ) -> None:
-        self.facts, self.loop, self.window = facts, loop, window
-        self.counter, self.steps = counter, steps
+    def __init__(self, facts: Facts, loop: TrainingLoop, counter: Counter) -> None:
+        self.facts, self.loop, self.counter = facts, loop, counter
         self.tree: Tree = facts.tree(loop.batch.site)
         self.node = self.tree.statement(loop.batch.site) or self.tree.module
 
-    def edits(self) -> Iterator[Edit]:
-        """What makes numbers of rounds numbers of samples.
+    def edits(self, window: StepWindow, steps: str) -> Iterator[Edit]:
+        """What makes numbers of rounds numbers of samples, but for the step's own condition.
 
         Raises `WrongRead` where one decides something, or a sum is divided by another number.
         """
-        self._check_quotients()
+        self.window, self.steps = window, steps
+        for _ in self.quotients():
+            pass  # what they are divided by is of samples, as all numbers of rounds are
         asked = {id(n) for one in self.window.block[-1:] for n in ast.walk(_test(one))}
         try:
             found = [pair for one in self._body() for pair in self.counter.conversions(one)]
@@ -135,14 +134,20 @@ class RoundReads:
 
     # -- what sums over samples are divided by
 
-    def _check_quotients(self) -> None:
+    def quotients(self) -> Iterator[Site]:
+        """The numbers of rounds that sums over samples are divided by.
+
+        Raises `WrongRead` where another number divides one.
+        """
         for tree in self.facts.trees.values():
             for node in tree.nodes():
                 if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
                     continue
                 if not self._is_sum(tree, node.left) or self._is_sum(tree, node.right):
                     continue
-                if not self._is_of_all(tree, node.right):
+                if self._has_rounds(tree, node.right):
+                    yield tree.site(node.right)
+                elif not self._is_of_all(tree, node.right):
                     text = self.facts.text(tree.site(node))
                     raise WrongRead(f"`{text}` would be of more samples ({tree.site(node)})")
 
@@ -173,14 +178,20 @@ class RoundReads:
         dotted = {name.rpartition(".")[2] for name in self._sums if "." in name}
         return dotted | {name for end in self._ends for _, name in end.owned}
 
+    def _has_rounds(self, tree: Tree, node: ast.expr) -> bool:
+        own = tree is self.tree and self.counter.names(node)
+        return own or self._is_length_of(tree, node, Kind.LOADER, Kind.PROGRESS)
+
     def _is_of_all(self, tree: Tree, node: ast.expr) -> bool:
-        """Numbers of rounds, which will be of samples, ``len(data)``, and what ranks count."""
+        """``len(data)``, and what ranks count."""
         value = self.facts.values.get(tree.site(node), NOTHING)
-        if value.measure is not Measure.UNIFORM or (tree is self.tree and self.counter.names(node)):
-            return True
+        known = value.measure is not Measure.UNIFORM
+        return known or self._is_length_of(tree, node, Kind.DATASET)
+
+    def _is_length_of(self, tree: Tree, node: ast.expr, *kinds: Kind) -> bool:
         sites = {tree.site(one) for one in ast.walk(node) if isinstance(one, ast.Call)}
         lengths = (c for c in self.facts.calls if c.name == "builtins.len" and c.site in sites)
-        return any(call.args and call.args[0].of(Kind.DATASET, Kind.LOADER) for call in lengths)
+        return any(call.args and call.args[0].of(*kinds) for call in lengths)
 
 
 def _test(statement: ast.stmt) -> ast.expr:

@@ -16,6 +16,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ddpify.facts import carried
 from ddpify.facts.details import loader_arguments
 from ddpify.facts.model import Facts, Loader, TrainingLoop
 from ddpify.facts.roles import whole
@@ -26,7 +27,7 @@ from ddpify.rules.edits import edit
 from ddpify.rules.shared.batch_numbers import counted
 from ddpify.rules.shared.gradient_reads import looked_at
 from ddpify.rules.shared.round_reads import RoundReads, WrongRead
-from ddpify.rules.shared.sample_counts import Counter, every
+from ddpify.rules.shared.sample_counts import WORLD, Counter, every
 from ddpify.rules.shared.step_conditions import StepWindow, asked_before, stored, window_of
 from ddpify.source import Site
 
@@ -64,6 +65,22 @@ def shortened(facts: Facts, loop: TrainingLoop) -> Shortened:
         return Shortened((), str(wrong))
 
 
+def kept_of(facts: Facts, loader: Loader) -> Shortened:
+    """What is left to do where each rank takes as many of them as one process does: the means of
+    what the loops add up are over all ranks' samples."""
+    edits: dict[Edit, None] = {}
+    try:
+        for loop in facts.training:
+            if set(loop.loaders) & set(loader.things):
+                numbers = counted(facts, loop)
+                reads = RoundReads(facts, loop, Counter(numbers[1] if numbers else "", True))
+                for site in reads.quotients():
+                    edits[edit(facts, How.REPLACE, site, f"{{}} * {WORLD}")] = None
+    except WrongRead as wrong:
+        return Shortened((), str(wrong))
+    return Shortened(tuple(edits))
+
+
 def in_rounds(facts: Facts, loop: TrainingLoop, asked: str) -> str:
     """A window's condition as it is once the window is shorter."""
     if not deals_single(loop.loaders) or shortened(facts, loop).why_not:
@@ -97,7 +114,7 @@ class _Counted:
 def _edits(facts: Facts, loop: TrainingLoop) -> Iterator[Edit]:
     found = _window(facts, loop)
     _stays_alike(facts, loop, found.window)
-    yield from RoundReads(facts, loop, found.window, found.counter, found.steps).edits()
+    yield from RoundReads(facts, loop, found.counter).edits(found.window, found.steps)
     tree, receiver = found.window.tree, loop.backward.receiver_site
     if receiver is None:
         raise WrongRead("it is not known what goes backward")
@@ -231,3 +248,7 @@ def _stays_alike(facts: Facts, loop: TrainingLoop, window: StepWindow) -> None:
             raise WrongRead(f"a schedule goes on in each round ({call.site})")
     if looked_at(facts, loop, window):
         raise WrongRead("a round may look at the gradients, or change the model")
+    tree, receiver = window.tree, loop.backward.receiver_site
+    node, loss = tree.statement(loop.batch.site), receiver and tree.expression(receiver)
+    if not isinstance(node, ast.For) or not loss or carried.depends([node], [loss]):
+        raise WrongRead("the loss goes on from what the batch before has left")
