@@ -7,7 +7,7 @@ takes over from the pass before depends on who came before.
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from ddpify.facts.details import loader_arguments
 from ddpify.facts.protocol import Machine
@@ -85,6 +85,17 @@ def depends(nodes: list[ast.For], expressions: Iterable[ast.expr]) -> bool:
         return True
     kept = {text for node in nodes for text in _attributes(node, ast.Store)}
     return any(text in kept for source in sources for text in _attributes(source, ast.Load))
+
+
+def feeds(node: ast.For, expression: ast.expr) -> Iterator[ast.Name]:
+    """What a pass changes of what an expression is computed from: ``bank.append(x)``."""
+    used = {name for source in _sources_of([node], [expression]) for name in _names(source)}
+    for inner in ast.walk(node):
+        match inner:
+            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name) as owner))) if name in used:
+                yield owner
+            case ast.Subscript(ast.Name(name) as owner, ctx=ast.Store()) if name in used:
+                yield owner
 
 
 def _sources_of(nodes: list[ast.For], expressions: Iterable[ast.expr]) -> list[ast.expr]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ddpify.facts import texts, trackers
+from ddpify.facts.details import is_of_one
 from ddpify.facts.effects import Effect, EffectKind
 from ddpify.facts.events import Access, Call, KeptSums
 from ddpify.facts.joining import flat_deps, flat_measure
@@ -31,6 +32,8 @@ TILED = frozenset(("torchvision.utils.save_image", ".add_images"))
 SUMS = (Measure.SUM, Measure.COUNT)
 # How a count of samples is that of all ranks: of a loader that trains they have equally many.
 COUNTED = "get_world_size()"
+# How a number of a batch of one is that of the sample that is last of those of all ranks.
+LAST = "gather_objects"
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,8 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
         ]
     if isinstance(node, COMPREHENSIONS) and is_of_meters(tree, node, values, local.meters):
         return []  # these are put together themselves
-    whole = [Part(tree.site(node), tree.text(node), _how(value, local.trained))]
+    how = _how(value, local.trained) or (LAST if is_item(node) and is_of_one(value) else "")
+    whole = [Part(tree.site(node), tree.text(node), how)]
     kept = [] if whole[0].how else _of_object(tree, node, values, local)
     if kept:
         return kept

@@ -88,6 +88,8 @@ def augmented(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
     added = [v for v in (index, m.evaluate(f, node.value)) if v is not None]
     if not _adds(added, index) and not _adds_entry(m, f, node, added, loops):
         return False
+    if not item and loops and _counts_rounds(m, f, added, loops[-1]):
+        return False
     over = [loop.over for loop in loops]
     tests = [guard.test for guard in f.guards if guard.test.measure is ENTRY]
     deps = starts.deps.union(*(flat_deps(v) for v in (*added, *over, *tests)))
@@ -96,6 +98,16 @@ def augmented(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
     else:
         _store(m, f, array, Value((), deps, SUM))
     return True
+
+
+def _counts_rounds(m: Machine, f: Frame, added: list[Value], loop: Loop) -> bool:
+    """Whether it is a number of rounds, as all ranks have, of a loop that trains on single
+    samples."""
+    if loop.frame is not f or not carried.deals_one(loop.over):
+        return False
+    told = [*added, *(guard.test for guard in f.guards[loop.held :])]
+    trains = (e for e in m.events.during(loop) if isinstance(e, Call) and e.name == ".backward")
+    return all(flat_measure(v) is U for v in told) and any(trains)
 
 
 def _begins_anew(

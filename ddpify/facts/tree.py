@@ -209,10 +209,10 @@ class Tree:
             and self._begins(statement) >= limit
             and any(isinstance(t, ast.Name) and t.id == name for t in statement.targets)
         ]
-        unbound = [read for read in later if not self._is_of_own_loop(read, name, node)]
+        unbound = [read for read in later if not self.is_of_own_loop(read, name, node)]
         return not all(any(self.precedes(s, read) for s in stores) for read in unbound)
 
-    def _is_of_own_loop(self, read: ast.AST, name: str, other: ast.stmt) -> bool:
+    def is_of_own_loop(self, read: ast.AST, name: str, other: ast.stmt) -> bool:
         """Whether a loop around it, but not around the other statement, gives the name a value."""
         around, known = [read, *self.ancestors(read)], set(self.ancestors(other))
         return any(

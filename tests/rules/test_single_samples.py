@@ -90,7 +90,7 @@ SHORTENED = {
             (LOSS, f"{LOSS}            loss = loss / STEPS\n"),
             (GOES, "            loss.backward()\n"),
         ),
-        (f"loss = loss / {SHARE}\n",),
+        ("loss = loss / STEPS\n", "(loss * get_world_size()).backward()"),
     ),
     "shown as it was before": (
         (
@@ -98,16 +98,16 @@ SHORTENED = {
             (GOES, "            loss.backward()\n"),
             (ADDS, ADDS.replace("loss.item()", "loss.item() * STEPS")),
         ),
-        (f"total += loss.item() * {SHARE}\n",),
+        ("total += loss.item() * STEPS\n",),
     ),
     "not divided": (
         ((GOES, "            loss.backward()\n"),),
-        (f"(loss * STEPS / {SHARE}).backward()",),
+        ("(loss * get_world_size()).backward()",),
     ),
     "a count of its own": (
         OWN,
         (
-            "if (count + get_world_size()) % STEPS < get_world_size():",
+            "if (count + get_world_size()) % STEPS // get_world_size() == 0:",
             "count += get_world_size()\n",
         ),
     ),
@@ -117,7 +117,7 @@ SHORTENED = {
             (GOES, f"{GOES}            count += 1\n"),
             (ASKS, "            if count % STEPS == 0:\n"),
         ),
-        ("if count % STEPS < get_world_size():", "count += get_world_size()\n"),
+        ("if count % STEPS // get_world_size() == 0:", "count += get_world_size()\n"),
     ),
     "a mean over all batches": ((), ("total / (len(loader) * get_world_size())",)),
     "a running mean": (
@@ -128,9 +128,38 @@ SHORTENED = {
             ),
         ),
         (
-            "if (i + 1) * get_world_size() % 8 < get_world_size():",
+            "if (i + 1) * get_world_size() % 8 // get_world_size() == 0:",
             "global_total / ((i + 1) * get_world_size())",
         ),
+    ),
+    "one sample is shown, as it is at the end": (
+        ((ADDS, f"{ADDS}            if i % 8 == 7:\n                print(i, loss.item())\n"),),
+        (
+            "global_loss = gather_objects(loss.item())[-1]\n",
+            "print((i + 1) * get_world_size() - 1, global_loss)",
+        ),
+    ),
+    "or at the beginning": (
+        ((ADDS, f"{ADDS}            if i % 8 == 0:\n                print(i, loss.item())\n"),),
+        (
+            "if i * get_world_size() % 8 // get_world_size() == 0:",
+            "print(i * get_world_size(), loss.item())",
+        ),
+    ),
+    "how many there were": (
+        ((ENDS, "        print(i + 1)\n"),),
+        ("print((i + 1) * get_world_size())",),
+    ),
+    "steps are counted": (
+        (
+            ("                optimizer.zero_grad()\n", "                count += 1\n"),
+            (ENDS, "        print(count)\n"),
+        ),
+        ("                count += 1\n", "print(count)"),
+    ),
+    "a second count": (
+        ((ADDS, f"{ADDS}            count += 1\n"), (ENDS, "        print(total / count)\n")),
+        ("            count += get_world_size()\n", "print(total / count)"),
     ),
     "a sample without a label": (
         ((GOES, f"            if y.item() != 2:\n    {GOES}"),),
@@ -190,6 +219,14 @@ REFUSED = {
             ("    count = 0\n", "    old = 0.0\n"),
         ),
         "the loss goes on from what the batch before has left",
+    ),
+    "a bank of samples": (
+        (
+            (LOSS, f"{LOSS}            loss = loss + 0.1 * torch.stack(bank or [x]).mean()\n"),
+            (ADDS, f"{ADDS}            bank.append(x)\n"),
+            ("    count = 0\n", "    bank = []\n"),
+        ),
+        "the loss is of what `bank` has of batches before",
     ),
     "a count of something else": (
         (*OWN[:2], (ADDS, f"{ADDS}            if y.item() == 1:\n                count += 1\n")),
@@ -263,17 +300,17 @@ INDEX, FROM_1, COUNT = Counter("i", True), Counter("i", True, 1), Counter("n", F
 @pytest.mark.parametrize(
     ("counter", "rounds", "samples"),
     [
-        (INDEX, "(i + 1) % k == 0", "(i + 1) * get_world_size() % k < get_world_size()"),
-        (INDEX, "i % 50 == 0", "i * get_world_size() % 50 < get_world_size()"),
-        (INDEX, "i % 50 == 49", "(i + 1) * get_world_size() % 50 < get_world_size()"),
-        (INDEX, "not (1 + i) % 50", "(1 + i) * get_world_size() % 50 < get_world_size()"),
-        (INDEX, "(i + 1) % 50 != 0", "(i + 1) * get_world_size() % 50 >= get_world_size()"),
-        (FROM_1, "i % 50 == 0", "i * get_world_size() % 50 < get_world_size()"),
+        (INDEX, "(i + 1) % k == 0", "(i + 1) * get_world_size() % k // get_world_size() == 0"),
+        (INDEX, "i % 50 == 0", "i * get_world_size() % 50 // get_world_size() == 0"),
+        (INDEX, "i % 50 == 49", "(i + 1) * get_world_size() % 50 // get_world_size() == 0"),
+        (INDEX, "not (1 + i) % 50", "not (1 + i) * get_world_size() % 50 // get_world_size()"),
+        (INDEX, "(i + 1) % 50 != 0", "(i + 1) * get_world_size() % 50 // get_world_size() != 0"),
+        (FROM_1, "i % 50 == 0", "i * get_world_size() % 50 // get_world_size() == 0"),
         (FROM_1, "i - 1", "(i - 1) * get_world_size()"),
-        (COUNT, "(n + 1) % 50 == 0", "(n + get_world_size()) % 50 < get_world_size()"),
-        (COUNT, "n % 50 == 50 - 1", "(n + get_world_size()) % 50 < get_world_size()"),
+        (COUNT, "(n + 1) % 50 == 0", "(n + get_world_size()) % 50 // get_world_size() == 0"),
+        (COUNT, "n % 50 == 50 - 1", "(n + get_world_size()) % 50 // get_world_size() == 0"),
         (COUNT, "x / (n + 1)", "x / (n + get_world_size())"),
-        (COUNT, "n % 50 == 0", "n % 50 < get_world_size()"),
+        (COUNT, "n % 50 == 0", "n % 50 // get_world_size() == 0"),
     ],
 )
 def test_rounds_are_said_in_samples(counter: Counter, rounds: str, samples: str) -> None:

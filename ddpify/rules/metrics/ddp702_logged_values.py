@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
-from ddpify.facts.sinks import COUNTED, Part
+from ddpify.facts.sinks import COUNTED, LAST, Part
 from ddpify.facts.tree import FUNCTIONS
 from ddpify.facts.values import Kind
 from ddpify.names import METRICS_NAMES
@@ -24,6 +24,7 @@ from ddpify.rules.examples.single import METER
 from ddpify.rules.metrics.kept import BOARD, TRACKED, TRACKER, WEIGHED, kept
 from ddpify.rules.metrics.metrics import Evaluation, learned, reduces, shown_by_one
 from ddpify.rules.shared.last_batch import shown_of_parts
+from ddpify.rules.shared.last_sample import shown_of_one
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -52,6 +53,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             continue  # it was said when it was migrated
         if not _is_redrawn(facts, call):
             parts = tuple(shown_of_parts(facts, settings, call, part) for part in parts)
+            parts = tuple(each for part in parts for each in shown_of_one(facts, call, part))
+        if not parts:
+            continue
         groups = _groups(facts, call, parts)
         why_not = _why_not(facts, call, parts, None not in groups)
         made = (_fix(facts, at, of, known) for at, of in groups.items() if at is not None)
@@ -160,6 +164,9 @@ def _new_name(facts: Facts, place: Site, text: str, known: _Reductions) -> str:
 
 def _line(how: str, parts: list[Part], names: dict[str, str]) -> str:
     targets = ", ".join(names[p.text] for p in parts)
+    if how == LAST:
+        given = [f"gather_objects({p.text})[-1]" for p in parts]
+        return f"{targets} = {', '.join(given)}"
     return f"{targets} = {how}({', '.join(p.text for p in parts)}{parts[0].given})"
 
 

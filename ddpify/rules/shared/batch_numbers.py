@@ -60,8 +60,8 @@ def _loader(
     while True:
         bar = facts.values.get(tree.site(over), NOTHING).of(Kind.PROGRESS)
         match over:
-            case ast.Call(ast.Name("enumerate"), [inner, *given], []) if first is None:
-                first, over = given, inner
+            case ast.Call(ast.Name("enumerate"), [inner, *given], words) if first is None:
+                first, over = [*given, *(word.value for word in words)], inner
             case ast.Call(args=[inner, *_]) if bar:
                 over = inner
             case ast.Name() if bar and (made := _made(facts, loop, tree, over)) is not None:

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from ddpify.facts import carried
 from ddpify.facts.events import Call, LoopEnd
 from ddpify.facts.model import Facts, TrainingLoop
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Measure, Thing, Value
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit
-from ddpify.rules.shared.sample_counts import WORLD, Counter, every
+from ddpify.rules.shared.sample_counts import WORLD, Counter, Every, every
 from ddpify.rules.shared.step_conditions import StepWindow, stored
 from ddpify.source import Site
 
@@ -36,6 +37,7 @@ class RoundReads:
 
     def __init__(self, facts: Facts, loop: TrainingLoop, counter: Counter) -> None:
         self.facts, self.loop, self.counter = facts, loop, counter
+        self.counters = [counter]
         self.tree: Tree = facts.tree(loop.batch.site)
         self.node = self.tree.statement(loop.batch.site) or self.tree.module
 
@@ -45,29 +47,113 @@ class RoundReads:
         Raises `WrongRead` where one decides something, or a sum is divided by another number.
         """
         self.window, self.steps = window, steps
+        yield from self._of_counts()
         for _ in self.quotients():
             pass  # what they are divided by is of samples, as all numbers of rounds are
+        for counter in self.counters:
+            yield from self._of_counter(counter)
+        yield from self._of_lengths()
+
+    def _of_counter(self, counter: Counter) -> Iterator[Edit]:
         asked = {id(n) for one in self.window.block[-1:] for n in ast.walk(_test(one))}
         try:
-            found = [pair for one in self._body() for pair in self.counter.conversions(one)]
+            later = self._later() if counter.index else []
+            found = [pair for one in (*self._body(), *later) for pair in counter.conversions(one)]
         except ValueError as wrong:
             raise WrongRead(str(wrong)) from None
         for node, code in found:
-            period = every(node)
-            own = period is not None and ast.unparse(period.period) == self.steps
-            if self.counter.index and (own or id(node) in asked):
+            period = self._asked(node)
+            own = period is not None and ast.unparse(period.rest.right) == self.steps
+            if counter.index and (own or id(node) in asked):
                 continue  # the step's own condition
+            if counter.index and self._is_redrawn(self.tree, node):
+                continue
             if not isinstance(node, _COUNTED) and not self._is_told(self.tree, node, period):
                 raise self._wrong(self.tree, node)
             value = node
             if isinstance(node, _COUNTED):  # `step += 1`
                 value, code = node.value, re.split(r" \+?= ", code)[1]
+            elif self._is_before(counter, value) and self._is_after(counter, value):
+                code = f"{counter.after} - 1"  # the number of the round that completes so many
             if code != ast.unparse(value):
                 yield edit(self.facts, How.REPLACE, self.tree.site(value), code)
-        yield from self._of_lengths()
+
+    def _is_before(self, counter: Counter, node: ast.AST) -> bool:
+        return isinstance(node, ast.expr) and counter.first + counter.offset(node) == 0
+
+    def _is_after(self, counter: Counter, node: ast.AST) -> bool:
+        """Whether it is said where the next number is asked: ``if (i + 1) % 50 == 0: print(i)``."""
+        for above in self.tree.ancestors(node):
+            test = above.test if isinstance(above, ast.If) else None
+            if test is None or node in ast.walk(test):
+                continue
+            asked = next((one for each in ast.walk(test) if (one := every(each))), None)
+            if asked is not None and counter.names(asked.rest):
+                number = counter.first + counter.offset(asked.rest.left)
+                return number + (asked.last is not None) == 1
+        return False
+
+    def _asked(self, node: ast.AST) -> Every | None:
+        """The condition that a part of it, ``i % 50``, is asked in."""
+        above = self.tree.parent(node)
+        return every(above) if above is not None and isinstance(node, ast.expr) else None
+
+    def _of_counts(self) -> Iterator[Edit]:
+        """Other names to which each round adds the same: of samples, too.
+
+        What is added once a step, or as often as something is shown, is what it was.
+        """
+        for node in ast.walk(self.node):
+            if not isinstance(node, ast.AugAssign) or not self._is_count(node):
+                continue
+            name, above = ast.unparse(node.target), self.tree.parent(node)
+            if name == self.counter.name or node in self.window.synced:
+                continue
+            if isinstance(above, ast.If):
+                if above is not self.window.block[-1] and every(above.test) is None:
+                    raise self._wrong(self.tree, node)
+                continue
+            if above is not self.node or not isinstance(node.op, ast.Add):
+                raise self._wrong(self.tree, node)
+            bound = [one for one in self.facts.binds if one.target == name and one.value.known]
+            if {one.value.const for one in bound} != {0}:
+                raise WrongRead(f"`{name}` is not known to begin at 0")
+            self.counters.append(Counter(name, False))
+            if not isinstance(node.value, ast.Constant) or node.value.value != 1:
+                site = self.tree.site(node.value)
+                yield edit(self.facts, How.REPLACE, site, f"{{}} * {WORLD}")
+
+    def _is_count(self, node: ast.AugAssign) -> bool:
+        """Whether what it adds, in which rounds, is the same on all ranks, and goes on."""
+        tests = [a.test for a in self.tree.ancestors(node) if isinstance(a, ast.If)]
+        sites = [self.tree.site(one) for one in (node.value, *tests)]
+        inside = [site for site in sites if site.within(self.loop.batch.site)]
+        told = (self.facts.values.get(site, NOTHING) for site in inside)
+        name = ast.unparse(node.target)
+        goes_on = isinstance(node.target, ast.Attribute) or name in self._carried
+        return goes_on and all(value.measure is Measure.UNIFORM for value in told)
+
+    @cached_property
+    def _carried(self) -> set[str]:
+        return carried.carried(self.node) if isinstance(self.node, ast.For) else set()
 
     def _body(self) -> list[ast.stmt]:
         return getattr(self.node, "body", [])
+
+    def _later(self) -> list[ast.stmt]:
+        """The statements that read the loop's own counter when it has ended."""
+        name, tree = self.counter.name, self.tree
+        if not isinstance(self.node, ast.stmt):
+            return []
+        reads = [
+            node
+            for node in tree.reads(tree.function(self.node), name)
+            if tree.site(self.node) < tree.site(node)
+            and not tree.site(node).within(tree.site(self.node))
+            and not tree.is_of_own_loop(node, name, self.node)
+        ]
+        found = (tree.statement(tree.site(node)) for node in reads)
+        return list(dict.fromkeys(one for one in found if one is not None))
 
     def _wrong(self, tree: Tree, node: ast.AST) -> WrongRead:
         site = tree.site(node)
@@ -81,11 +167,22 @@ class RoundReads:
             node = tree.expression(site)
             test = _test(self.window.block[-1])
             own = self.counter.index and any(one is node for one in ast.walk(test))
-            if node is None or own or self._is_of_bar(tree, node):
+            if node is None or own or self._is_of_bar(tree, node) or self._is_redrawn(tree, node):
                 continue
             if isinstance(tree.parent(node), ast.Call) and not self._is_told(tree, node, None):
                 raise self._wrong(tree, node)
             yield edit(self.facts, How.REPLACE, site, f"{{}} * {WORLD}")
+
+    def _is_redrawn(self, tree: Tree, node: ast.AST) -> bool:
+        """``bar.set_postfix(loss=total / (i + 1))`` in each round: of rank 0's rounds, as it is."""
+        statement = tree.statement(tree.site(node))
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if statement is None or not isinstance(call, ast.Call):
+            return False
+        if tree.parent(statement) is not self.node:
+            return False
+        bars = (c.receiver for c in self.facts.calls if c.site == tree.site(call))
+        return any(value is not None and value.of(Kind.PROGRESS) for value in bars)
 
     def _is_of_bar(self, tree: Tree, node: ast.AST) -> bool:
         """``tqdm(loader, total=len(loader))``"""
@@ -93,7 +190,7 @@ class RoundReads:
         values = (self.facts.values.get(tree.site(bar), NOTHING) for bar in bars)
         return any(value.of(Kind.PROGRESS) for value in values)
 
-    def _is_told(self, tree: Tree, node: ast.AST, asked: object) -> bool:
+    def _is_told(self, tree: Tree, node: ast.AST, asked: Every | None) -> bool:
         """Whether it is asked for the step, or goes into what is shown alone.
 
         What is done every so many samples may be anything but a part of the training.
@@ -147,7 +244,7 @@ class RoundReads:
                     continue
                 if self._has_rounds(tree, node.right):
                     yield tree.site(node.right)
-                elif not self._is_of_all(tree, node.right):
+                elif not self._is_length_of(tree, node.right, Kind.DATASET):
                     text = self.facts.text(tree.site(node))
                     raise WrongRead(f"`{text}` would be of more samples ({tree.site(node)})")
 
@@ -176,17 +273,12 @@ class RoundReads:
     def _kept(self) -> set[str]:
         """Attributes that the loop adds to."""
         dotted = {name.rpartition(".")[2] for name in self._sums if "." in name}
-        return dotted | {name for end in self._ends for _, name in end.owned}
+        meters = {"sum", "count"} if any(end.keep for end in self._ends) else set()
+        return dotted | meters | {name for end in self._ends for _, name in end.owned}
 
     def _has_rounds(self, tree: Tree, node: ast.expr) -> bool:
-        own = tree is self.tree and self.counter.names(node)
+        own = tree is self.tree and any(one.names(node) for one in self.counters)
         return own or self._is_length_of(tree, node, Kind.LOADER, Kind.PROGRESS)
-
-    def _is_of_all(self, tree: Tree, node: ast.expr) -> bool:
-        """``len(data)``, and what ranks count."""
-        value = self.facts.values.get(tree.site(node), NOTHING)
-        known = value.measure is not Measure.UNIFORM
-        return known or self._is_length_of(tree, node, Kind.DATASET)
 
     def _is_length_of(self, tree: Tree, node: ast.expr, *kinds: Kind) -> bool:
         sites = {tree.site(one) for one in ast.walk(node) if isinstance(one, ast.Call)}

@@ -1,6 +1,6 @@
 """Numbers of rounds that become numbers of samples, where each rank takes one sample a round. ::
 
-    if (step + get_world_size()) % 50 < get_world_size():       # (step + 1) % 50 == 0
+    if (step + get_world_size()) % 50 // get_world_size() == 0:       # (step + 1) % 50 == 0
         print(step + get_world_size(), total / (step + get_world_size()))
     step += get_world_size()
 
@@ -16,7 +16,6 @@ from dataclasses import dataclass
 
 WORLD = "get_world_size()"
 _SIGNS = {ast.Add: 1, ast.Sub: -1}
-_SIDES: tuple[tuple[type[ast.cmpop], str], ...] = ((ast.Eq, "<"), (ast.NotEq, ">="))
 
 
 @dataclass(frozen=True)
@@ -27,11 +26,24 @@ class Counter:
     index: bool
     first: int = 0
 
+    @property
+    def after(self) -> str:
+        """How many samples ranks have come by when a round has ended."""
+        if not self.index:
+            return f"{self.name} + {WORLD}"
+        return f"{self.name} * {WORLD}" if self.first else f"({self.name} + 1) * {WORLD}"
+
     def conversions(self, root: ast.AST) -> Iterator[tuple[ast.AST, str]]:
         """The expressions and statements in ``root`` that are otherwise now, and how.
 
         Raises ValueError for what cannot be said of samples.
         """
+        asked = every(root)
+        if asked is not None and self.names(asked.rest.left):
+            yield asked.rest, self._crossed(asked)
+            if asked.last is not None:
+                yield asked.last, "0"
+            return
         code = self._code(root)
         if code is not None:
             yield root, code
@@ -45,13 +57,10 @@ class Counter:
         return ast.unparse(_Otherwise(codes).visit(test))
 
     def _code(self, node: ast.AST) -> str | None:
-        asked = every(node)
-        if asked is not None and self.names(asked.number):
-            return self._crossed(asked)
         match node:
             case ast.BinOp() if self._offset(node) is not None:
                 return self._samples(node, self._offset(node) or 0)
-            case ast.AugAssign(target=target) if self._is(target):
+            case ast.AugAssign(target, ast.Add(), ast.Constant(1)) if self._is(target):
                 return f"{self.name} += {WORLD}"
             case ast.Assign([target], value) if self._is(target) and self._offset(value) == 1:
                 return f"{self.name} = {self.name} + {WORLD}"
@@ -69,14 +78,14 @@ class Counter:
         raise ValueError(f"`{text}` is no number of samples that ranks have come by")
 
     def _crossed(self, asked: Every) -> str:
-        offset = self._offset(asked.number)
+        number, more = asked.rest.left, int(asked.last is not None)
+        offset = self._offset(number)
         if offset is None:
-            raise ValueError(f"`{ast.unparse(asked.number)}` is not a number of rounds")
-        after = ast.BinOp(asked.number, ast.Add(), ast.Constant(asked.more))
-        number = after if asked.more else asked.number  # `i % 4 == 3`: after round 3
-        samples = self._samples(number, offset + asked.more)
-        asks = ast.BinOp(_parsed(samples), ast.Mod(), asked.period)
-        return f"{ast.unparse(asks)} {asked.side} {WORLD}"
+            raise ValueError(f"`{ast.unparse(number)}` is not a number of rounds")
+        after = ast.BinOp(number, ast.Add(), ast.Constant(1))  # `i % 4 == 3`: after round 3
+        samples = _parsed(self._samples(after if more else number, offset + more))
+        left = ast.BinOp(samples, ast.Mod(), asked.rest.right)
+        return ast.unparse(ast.BinOp(left, ast.FloorDiv(), _parsed(WORLD)))
 
     def offset(self, number: ast.expr) -> int:
         """What is added to the counter in an expression, which is that and nothing else."""
@@ -105,23 +114,23 @@ class Counter:
 
 @dataclass(frozen=True)
 class Every:
-    """``(number + more) % period == 0``, or ``!= 0`` where ``side`` is ``>=``."""
+    """``number % period``, which is asked for 0 or, if it is there, for the ``last`` before it."""
 
-    number: ast.expr
-    period: ast.expr
-    more: int
-    side: str
+    rest: ast.BinOp
+    last: ast.expr | None
+    equal: bool
 
 
 def every(node: ast.AST) -> Every | None:
-    """``i % 50 == 0``, ``i % 50 == 50 - 1``, ``not i % 50``; None for something else."""
+    """``i % 50 == 0``, ``i % 50 != 50 - 1``, ``not i % 50``; None for something else."""
     match node:
-        case ast.UnaryOp(ast.Not(), ast.BinOp(number, ast.Mod(), period)):
-            return Every(number, period, 0, "<")
-        case ast.Compare(ast.BinOp(number, ast.Mod(), period), [op], [rest]):
-            side = next((side for kind, side in _SIDES if isinstance(op, kind)), "")
-            more = 0 if _is_number(rest, 0) else 1 if _is_last(rest, period) else -1
-            return Every(number, period, more, side) if side and more >= 0 else None
+        case ast.UnaryOp(ast.Not(), ast.BinOp(op=ast.Mod()) as rest):
+            return Every(rest, None, True)
+        case ast.Compare(ast.BinOp(op=ast.Mod()) as rest, [ast.Eq() | ast.NotEq() as op], [other]):
+            equal = isinstance(op, ast.Eq)
+            if _is_number(other, 0):
+                return Every(rest, None, equal)
+            return Every(rest, other, equal) if _is_last(other, rest.right) else None
     return None
 
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 from ddpify.facts import carried
 from ddpify.facts.details import loader_arguments
+from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.model import Facts, Loader, TrainingLoop
 from ddpify.facts.roles import whole
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind, Thing
+from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit
 from ddpify.rules.shared.batch_numbers import counted
@@ -29,9 +30,9 @@ from ddpify.rules.shared.gradient_reads import looked_at
 from ddpify.rules.shared.round_reads import RoundReads, WrongRead
 from ddpify.rules.shared.sample_counts import WORLD, Counter, every
 from ddpify.rules.shared.step_conditions import StepWindow, asked_before, stored, window_of
-from ddpify.source import Site
 
 PER_STEP = "per_rank_accumulation"
+_KEPT = (*CONTAINERS, Kind.INSTANCE, Kind.UNKNOWN)
 _TEXTS = (ast.Name, ast.Attribute, ast.Constant)
 
 
@@ -123,16 +124,14 @@ def _edits(facts: Facts, loop: TrainingLoop) -> Iterator[Edit]:
         test = getattr(found.window.block[-1], "test", found.window.asked)
         own = [n for n in places if _is_inside(tree, n, test) or _is_period(tree, n)]
         yield from (edit(facts, How.REPLACE, tree.site(n), f"{PER_STEP}({{}})") for n in own)
-    divisors = [n for n in places if _divides(tree, n, receiver)]
-    if len(divisors) > 1:
-        raise WrongRead(f"`{found.steps}` divides the loss more than once")
+    given = tree.expression(receiver)
+    divisors = [n for n in places if given is not None and _divides(tree, n, given)]
     if divisors:
-        times = [n for n in places if _is_shown_times(tree, n)]
-        shares = (*divisors, *times)
-        yield from (edit(facts, How.REPLACE, tree.site(n), f"{PER_STEP}({{}})") for n in shares)
-    else:  # a sum over the window
-        code = f"{{}} * {found.steps} / {PER_STEP}({found.steps})"
-        yield edit(facts, How.REPLACE, receiver, code)
+        yield from (edit(facts, How.REPLACE, tree.site(n), f"{PER_STEP}({{}})") for n in divisors)
+    else:  # a sum over the window, or divided before, as it may be shown
+        times = f"{found.steps} / {PER_STEP}({found.steps})"
+        times = WORLD if found.counter.index else times  # the window's length is asked there
+        yield edit(facts, How.REPLACE, receiver, f"{{}} * {times}")
 
 
 def _statement(tree: Tree, loop: TrainingLoop) -> ast.stmt:
@@ -151,30 +150,15 @@ def _is_inside(tree: Tree, node: ast.AST, test: ast.AST) -> bool:
 def _is_period(tree: Tree, node: ast.AST) -> bool:
     """``last = (i + 1) % 4 == 0``"""
     asked = (every(above) for above in tree.ancestors(node))
-    return any(one is not None and (one.period is node or one.more) for one in asked)
+    return any(one is not None and (one.rest.right is node or one.last) for one in asked)
 
 
-def _divides(tree: Tree, node: ast.AST, receiver: Site) -> bool:
-    """``(loss / 4).backward()``, ``loss = loss / 4``, ``loss /= 4``"""
-    above = tree.parent(node)
-    divides = isinstance(above, (ast.BinOp, ast.AugAssign)) and isinstance(above.op, ast.Div)
-    given = tree.expression(receiver)
-    if above is None or given is None or not divides or node is getattr(above, "left", None):
-        return False
-    if any(one is above for one in ast.walk(given)):
-        return True
-    names = {ast.unparse(n) for n in ast.walk(given) if isinstance(n, (ast.Name, ast.Attribute))}
-    statement = tree.statement(tree.site(above))
-    whole = isinstance(statement, ast.AugAssign) or getattr(statement, "value", None) is above
-    return statement is not None and whole and bool(stored(statement) & names)
-
-
-def _is_shown_times(tree: Tree, node: ast.AST) -> bool:
-    """``loss.item() * 4``: what was divided before."""
-    above = tree.parent(node)
-    times = isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult)
-    items = (n for n in ast.walk(above) if isinstance(n, ast.Attribute)) if above else ()
-    return times and any(n.attr == "item" for n in items)
+def _divides(tree: Tree, node: ast.AST, loss: ast.expr) -> bool:
+    """``(loss / 4).backward()``"""
+    match tree.parent(node):
+        case ast.BinOp(op=ast.Div(), right=right) as above if right is node:
+            return any(one is above for one in ast.walk(loss))
+    return False
 
 
 def _window(facts: Facts, loop: TrainingLoop) -> _Counted:
@@ -186,13 +170,13 @@ def _window(facts: Facts, loop: TrainingLoop) -> _Counted:
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and len(test.values) == 2:
         test = test.values[0] if "len(" in ast.unparse(test.values[1]) else test  # the last round
     asked = every(test)
-    counted_by = _counter_of(asked.number) if asked is not None else ""
-    if asked is None or asked.side != "<" or not counted_by:
+    counted_by = _counter_of(asked.rest.left) if asked is not None else ""
+    if asked is None or not asked.equal or not counted_by:
         raise WrongRead(f"it is not known in which rounds `{text}` holds")
     counter = _counter(facts, loop, counted_by)
-    if counter.first + counter.offset(asked.number) + asked.more != 1:
+    if counter.first + counter.offset(asked.rest.left) + (asked.last is not None) != 1:
         raise WrongRead("the first window is shorter than the others")
-    return _Counted(window, ast.unparse(asked.period), counter)
+    return _Counted(window, ast.unparse(asked.rest.right), counter)
 
 
 def _counter_of(number: ast.expr) -> str:
@@ -252,3 +236,6 @@ def _stays_alike(facts: Facts, loop: TrainingLoop, window: StepWindow) -> None:
     node, loss = tree.statement(loop.batch.site), receiver and tree.expression(receiver)
     if not isinstance(node, ast.For) or not loss or carried.depends([node], [loss]):
         raise WrongRead("the loss goes on from what the batch before has left")
+    for owner in carried.feeds(node, loss):
+        if facts.values.get(tree.site(owner), NOTHING).of(*_KEPT):
+            raise WrongRead(f"the loss is of what `{owner.id}` has of batches before")

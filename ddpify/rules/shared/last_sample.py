@@ -1,0 +1,39 @@
+"""What a loop shows of the one sample that a batch is: of the sample that it would be shown of.
+
+Every so many samples that is the one that completes them, which the last rank has, or the first of
+the next, which rank 0 has.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts, TrainingLoop
+from ddpify.facts.sinks import LAST, Part
+from ddpify.rules.shared.batch_numbers import counted
+from ddpify.rules.shared.sample_counts import Counter, every
+from ddpify.source import Site
+
+
+def shown_of_one(facts: Facts, call: Call, part: Part) -> Iterator[Part]:
+    """A part of what is shown, if not rank 0 has it anyhow."""
+    loops = [one for one in facts.training if one.batch in call.where.loops()]
+    if part.how != LAST or not loops or not _comes_first(facts, loops[0], call.site):
+        yield part
+
+
+def _comes_first(facts: Facts, loop: TrainingLoop, site: Site) -> bool:
+    """``if i % 50 == 0``: shown of the sample that comes after so many."""
+    tree, numbers = facts.tree(site), counted(facts, loop)
+    node = tree.statement(site)
+    if numbers is None or numbers[2] or node is None:
+        return False
+    name, _, first = numbers[1].partition(" - ")
+    counter = Counter(name, True, int(first or 0))
+    for above in tree.ancestors(node):
+        asked = every(above.test) if isinstance(above, ast.If) else None
+        if asked is not None and counter.names(asked.rest):
+            return counter.first + counter.offset(asked.rest.left) == 0 and asked.last is None
+    return False
