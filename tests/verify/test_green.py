@@ -29,7 +29,7 @@ BEGUN = """    logging.basicConfig(format="%(asctime)s %(message)s")
     with open("log.csv", "w") as file:
         file.write("epoch,loss,accuracy,seconds\\n")
 """
-LIBRARIES = "from torch.utils.tensorboard import SummaryWriter\nfrom tqdm import tqdm\n"
+LIBRARIES = "from torch.utils.tensorboard import SummaryWriter\nfrom tqdm.auto import tqdm\n"
 PROGRAM = changed(
     ORIGINAL,
     ("import argparse\n", "import argparse\nimport json\nimport logging\nimport time\n"),

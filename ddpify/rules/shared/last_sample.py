@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts, TrainingLoop
+from ddpify.facts.model import Facts, Status, TrainingLoop
 from ddpify.facts.sinks import LAST, Part
 from ddpify.rules.shared.batch_numbers import counted
 from ddpify.rules.shared.sample_counts import Counter, every
@@ -18,7 +18,9 @@ from ddpify.source import Site
 
 
 def shown_of_one(facts: Facts, call: Call, part: Part) -> Iterator[Part]:
-    """A part of what is shown, if not rank 0 has it anyhow."""
+    """A part of what is shown, if not rank 0 has it anyhow, or that was decided before."""
+    if part.how == LAST and facts.status is Status.MIGRATED:
+        return
     loops = [one for one in facts.training if one.batch in call.where.loops()]
     if part.how != LAST or not loops or not _comes_first(facts, loops[0], call.site):
         yield part

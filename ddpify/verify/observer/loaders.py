@@ -54,6 +54,12 @@ class LoaderWatch:
             if "_reset" in vars(kind):
                 patcher.replace(kind, "_reset", self._watch_reset)
 
+    def _begun(self, iterator: Any) -> None:
+        """Note a pass once it draws or gives something: ``tqdm.auto`` makes an iterator that does
+        not."""
+        if iterator._observed is None:
+            self._begin(iterator, iterator._observed_loader)
+
     def _begin(self, iterator: Any, loader: Any) -> None:
         if loader not in self._known:
             self._known[loader] = self._seen, 0
@@ -75,7 +81,7 @@ class LoaderWatch:
     def _watch_init(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def init(iterator: Any, loader: Any) -> None:
-            self._begin(iterator, loader)
+            iterator._observed, iterator._observed_loader = None, loader
             original(iterator, loader)
 
         return init
@@ -85,8 +91,7 @@ class LoaderWatch:
 
         @functools.wraps(original)
         def reset(iterator: Any, loader: Any, first_iter: bool = False) -> None:
-            if not first_iter:
-                self._begin(iterator, loader)
+            iterator._observed, iterator._observed_loader = None, loader
             original(iterator, loader, first_iter)
 
         return reset
@@ -94,6 +99,7 @@ class LoaderWatch:
     def _watch_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def next_index(iterator: Any) -> Any:
+            self._begun(iterator)
             indices = self._limited(original(iterator))
             iterator._observed_indices.append(indices)
             return indices
@@ -110,6 +116,7 @@ class LoaderWatch:
     def _watch_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def next_batch(iterator: Any) -> Any:
+            self._begun(iterator)
             grad = torch.is_grad_enabled()
             self.batch = None
             _watch_collate(iterator, self._recorder)
