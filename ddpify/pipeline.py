@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddpify import accepting, discover, launching, siblings, unbound, vendor
-from ddpify.advice.lone import lone_starts
+from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.model import Facts, Status
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -88,7 +88,9 @@ def _migrated(
     if any(f.rule == "DDP302" for f in findings):
         mended = {f.site for f in findings if f.rule in ("DDP302", "DDP603") and f.fix}
         findings += siblings.findings(found.root, _files(reads), mended)
-    outcome = _outcome(found.root, reads, findings, (*others, *accepted))
+    single = (note for read in reads if whole for note in single_batches(read.facts))
+    notes = (*others, *accepted, *dict.fromkeys(single))
+    outcome = _outcome(found.root, reads, findings, notes)
     if refusals:
         outcome = replace(outcome, refusals=_unique(refusals))
     else:

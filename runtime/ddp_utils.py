@@ -422,13 +422,9 @@ def average_gradients(model: nn.Module) -> None:
                 parameter.grad = torch.zeros_like(parameter)
             alike.setdefault((parameter.dtype, parameter.device), []).append(parameter.grad)
     for gradients in alike.values():  # one message for all of them
-        flat = torch.cat([gradient.flatten() for gradient in gradients]) / ranks
+        flat = nn.utils.parameters_to_vector(gradients) / ranks
         dist.all_reduce(flat)
-        begin = 0
-        for gradient in gradients:
-            end = begin + gradient.numel()
-            gradient.copy_(flat[begin:end].view_as(gradient))
-            begin = end
+        nn.utils.vector_to_parameters(flat, gradients)
 
 
 # ---- Learning rates

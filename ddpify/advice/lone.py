@@ -11,7 +11,9 @@ from ddpify.advice.model import BatchSizeOrigin, Start
 from ddpify.advice.modes import switches, training_modes
 from ddpify.advice.origins import origins
 from ddpify.advice.starts import starts
+from ddpify.facts.details import loader_arguments
 from ddpify.facts.model import Facts
+from ddpify.outcome import Note
 
 
 def lone_starts(facts: Facts, split: bool) -> Iterator[tuple[str, str]]:
@@ -36,6 +38,17 @@ def lone_starts(facts: Facts, split: bool) -> Iterator[tuple[str, str]]:
                 option = max(origin.options, key=len)
                 why = "a batch of one sample stays on one rank"
                 yield start.place, f"{why}: for more, give {option} a multiple of them"
+
+
+def single_batches(facts: Facts) -> Iterator[Note]:
+    """Where a batch is one sample unless a launcher says something else: nothing is divided."""
+    things = (thing for loader in facts.loaders for thing in loader.things)
+    dealt = {thing.born for thing in things if loader_arguments(thing).of_one}
+    for origin in origins(facts):
+        if origin.size == 1 and origin.site and origin.loader not in dealt:
+            told = "the batch size is 1 unless another one is given: several ranks end at once"
+            way = "where gradients are accumulated, `batch_size=1` at the DataLoader gives each one"
+            yield Note(origin.site, f"{told}; {way}")
 
 
 def _size(origin: BatchSizeOrigin, start: Start) -> str | None:

@@ -233,7 +233,6 @@ def test_the_batch_size_can_be_said_again(size: str, tmp_path: Path) -> None:
         pytest.param("rows, 2, True", id="shuffled-by-position"),
         pytest.param("rows, 2, shuffle=bool(size)", id="perhaps-shuffled"),
         pytest.param("rows, 2, drop_last=True", id="drops-the-last"),
-        pytest.param("rows", id="no-size"),
         pytest.param("rows, None", id="no-batches"),
         pytest.param("rows, **options", id="options"),
         pytest.param("rows, pick()", id="called-for-a-size"),

@@ -261,7 +261,7 @@ ROWS = [
     ("entry-of-the-turned", "loss = out.t()[range(len(y)), y].mean()", MIXED),
     ("entry-along-the-second-axis", "loss = out[y, range(len(y))].mean()", MIXED),
     ("as-before-python-3", "x = iter(DataLoader(rows, 2)).next()[0]\nloss = net(x).mean()", MEAN),
-    ("batch-by-method", "x = iter(DataLoader(rows)).__next__()[0]\nloss = net(x).mean()", MEAN),
+    ("batch-by-method", "x = iter(DataLoader(rows, 2)).__next__()[0]\nloss = net(x).mean()", MEAN),
     ("grams", "loss = torch.bmm(out, out.transpose(2, 1)).mean()", MEAN),
     ("grams-of-the-turned", "loss = torch.bmm(out, out.transpose(1, 0)).mean()", MIXED),
     (

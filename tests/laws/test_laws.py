@@ -121,8 +121,8 @@ def _imports(lines: list[str]) -> bool:
 
 
 def _planned(change: Change, root: Path, old: list[str]) -> set[int]:
-    """The old lines that the edits are about and the imports of helpers, with the blank lines
-    around them."""
+    """The old lines that the edits are about and the imports of helpers, with the blank lines and
+    comments around them."""
     touched: set[int] = set()
     tree = Source.read(root / change.path, change.path).parse() if _is_python(change) else None
     for one in change.edits:
@@ -135,10 +135,14 @@ def _planned(change: Change, root: Path, old: list[str]) -> set[int]:
             touched |= set(range(node.lineno, (node.end_lineno or 0) + 1))
     for step in (-1, 1):
         for line in list(touched):
-            while 0 < line + step <= len(old) and not old[line + step - 1].strip():
+            while 0 < line + step <= len(old) and _says_nothing(old[line + step - 1]):
                 line += step
                 touched.add(line)
     return touched
+
+
+def _says_nothing(line: str) -> bool:
+    return not line.strip() or line.lstrip().startswith("#")
 
 
 def _is_python(change: Change) -> bool:

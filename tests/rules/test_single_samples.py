@@ -170,7 +170,14 @@ SHORTENED = {
     ),
 }
 REFUSED = {
-    "no window": (((ASKS, "            if True:\n"), (GOES, "            loss.backward()\n")), ""),
+    "no window": (
+        (
+            (ASKS, "            optimizer.step()\n"),
+            ("                optimizer.step()\n                optimizer.zero_grad()\n", ""),
+            (GOES, "            optimizer.zero_grad()\n            loss.backward()\n"),
+        ),
+        "each sample is a step of its own; a batch of one sample cannot be divided",
+    ),
     "a window that is moved": (
         ((ASKS, "            if i % STEPS == 0:\n"),),
         "the first window is shorter than the others",
@@ -261,6 +268,27 @@ def test_or_it_is_said_why_not(
     outcome = migrate([put_program(tmp_path, changes)], Settings())
     assert not outcome.changes
     assert any(why in refusal.message for refusal in outcome.refusals), outcome.refusals
+
+
+@pytest.mark.parametrize("size", ["ONE", "args.size"])
+def test_a_batch_that_is_one_as_it_stands_is_said(size: str, tmp_path: Path) -> None:
+    options = (
+        "    parser = argparse.ArgumentParser()\n"
+        '    parser.add_argument("--size", type=int, default=1)\n'
+        "    args = parser.parse_args()\n"
+    )
+    given = (
+        ("import torch\n", "import argparse\n\nimport torch\n"),
+        ("STEPS = 4\n", "STEPS = 4\nONE = 1\n"),
+        ("def main():\n", f"def main():\n{options}"),
+        ("batch_size=1", f"batch_size={size}"),
+    )
+    outcome = migrate([put_program(tmp_path, given)], Settings())
+    assert not outcome.refusals
+    (note,) = outcome.notes
+    assert note.message.startswith("the batch size is 1 unless another one is given")
+    kept = migrate([put_program(tmp_path, given)], Settings(batch_size="per-rank"))
+    assert not kept.notes
 
 
 RUNNING = (

@@ -77,8 +77,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def _single(facts: Facts, loader: Loader) -> Finding:
     """Each rank takes a sample, where the batches of a step add up to as many as before."""
     found = Shortened((), "") if facts.whole_batches else shortened_of(facts, loader)
-    why_not = SINGLE_BATCH if not found.edits else ""
-    why_not += f" ({found.why_not})" if found.why_not else ""
+    reasons = [found.why_not, *([] if found.edits else [SINGLE_BATCH])]
+    why_not = "; ".join(reason for reason in reasons if reason)
     return Finding(
         "DDP203",
         loader.call.site,

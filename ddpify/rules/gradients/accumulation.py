@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from ddpify.ranks.collective import collective
 from ddpify.ranks.events import Read, Store
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.run import Run
@@ -258,3 +260,10 @@ def disagrees(one: Accumulation) -> bool:
                 )
             )
     return any(answers) if not one.nested else all(answers)
+
+
+def reduced_by_hand(run: Run, one: Accumulation) -> bool:
+    """Whether gradients are reduced between the backward and the step."""
+    calls = (c for c in run.calls if one.backward.order < c.order < one.step.order)
+    reduced = (node for c in calls if collective(c) is not None for node in ast.walk(c.node))
+    return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in reduced)

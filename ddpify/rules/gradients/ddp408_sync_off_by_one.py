@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
-from ddpify.ranks.collective import collective
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.accumulation import (
-    Accumulation,
     accumulations,
     disagrees,
+    reduced_by_hand,
     skips,
 )
 
@@ -20,7 +18,7 @@ from ddpify.rules.gradients.accumulation import (
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per accumulation whose step and sync disagree."""
     for one in accumulations(run) if skips(run) else ():
-        if (one.holds or one.switches) and disagrees(one) and not _by_hand(run, one):
+        if (one.holds or one.switches) and disagrees(one) and not reduced_by_hand(run, one):
             yield Finding(
                 "DDP408",
                 one.site,
@@ -30,13 +28,6 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="decide once, before the forward, and use that for no_sync() and for step()",
                 because=((one.step.site, "the step"),),
             )
-
-
-def _by_hand(run: Run, one: Accumulation) -> bool:
-    """Whether gradients are reduced between the backward and the step."""
-    calls = (c for c in run.calls if one.backward.order < c.order < one.step.order)
-    reduced = (node for c in calls if collective(c) is not None for node in ast.walk(c.node))
-    return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in reduced)
 
 
 RULE = Rule(

@@ -165,6 +165,8 @@ def _window(facts: Facts, loop: TrainingLoop) -> _Counted:
     window = window_of(facts, loop)
     text = asked_before(facts, window, window.block) if window is not None else None
     if window is None or text is None or window.leftover or window.rounds != loop.batch.site:
+        if _steps_in_each(facts, loop):
+            raise WrongRead("each sample is a step of its own")
         raise WrongRead("no single condition on the number of a round decides over the step")
     test = ast.parse(text, mode="eval").body
     if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) and len(test.values) == 2:
@@ -177,6 +179,13 @@ def _window(facts: Facts, loop: TrainingLoop) -> _Counted:
     if counter.first + counter.offset(asked.rest.left) + (asked.last is not None) != 1:
         raise WrongRead("the first window is shorter than the others")
     return _Counted(window, ast.unparse(asked.rest.right), counter)
+
+
+def _steps_in_each(facts: Facts, loop: TrainingLoop) -> bool:
+    """Whether nothing is accumulated: where there is a backward there is a step."""
+    held = {guard.site for guard in loop.backward.where.guards}
+    steps = [step for step in facts.steps if loop.batch in step.where.loops()]
+    return bool(steps) and all({g.site for g in s.where.guards} <= held for s in steps)
 
 
 def _counter_of(number: ast.expr) -> str:
