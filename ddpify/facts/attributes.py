@@ -18,7 +18,7 @@ from ddpify.facts import (
     special,
     through,
 )
-from ddpify.facts.details import AnyAttribute, SharesBatches, loader_arguments
+from ddpify.facts.details import AnyAttribute, SharesBatches, is_of_one, loader_arguments
 from ddpify.facts.events import Access
 from ddpify.facts.gradients import without_graph
 from ddpify.facts.joining import computed, flat_deps, join
@@ -35,6 +35,8 @@ def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
     base = m.evaluate(f, node.value)
     m.record(Access(m.tick(), base, m.site(f, node.value), node.attr, m.where(f)))
     known = base.measure in measures.ENTRIES and not base.things and base.axis == 0
+    if node.attr == "shape" and is_of_one(base):
+        return counts.size(m, f, base, m.site(f, node))
     if node.attr == "shape" and known:
         return counts.shape(m, f, base, m.site(f, node))
     return keepers.told_again(base, attribute(m, f, base, node.attr, node))

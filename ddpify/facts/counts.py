@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 
 from ddpify.facts import matrices, measures, rows
-from ddpify.facts.details import Collated, CountMean, Divided, FirstEntry, Tally
+from ddpify.facts.details import Collated, CountMean, Divided, FirstEntry, Tally, is_of_one
 from ddpify.facts.events import Call
 from ddpify.facts.joining import computed, flat_deps
 from ddpify.facts.locality import is_shared_out
@@ -49,6 +49,8 @@ def size(m: Machine, f: Frame, value: Value, site: Site) -> Value:
     plain = without_gradient(computed(value))
     if value.measure is Measure.PICKED:
         return tally(m, f, plain.but(measure=Measure.SUM), site)
+    if is_of_one(value):  # each sample has its own
+        return plain.but(measure=Measure.ENTRY)
     measure = Measure.COUNT if value.measure is Measure.SAMPLES else Measure.MIXED
     return plain.but(measure=measure, rows=rows.has_rows(value))
 

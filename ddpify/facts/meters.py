@@ -6,6 +6,7 @@ import ast
 from collections.abc import Collection
 
 from ddpify.facts import joining
+from ddpify.facts.details import measure_of
 from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.locality import is_local
 from ddpify.facts.measures import ADDITIVE
@@ -75,10 +76,19 @@ def _is_meter(m: Machine, f: Frame, thing: Thing) -> bool:
     attrs = thing.attrs
     if not {"sum", "count"} <= attrs.keys() or not is_local(m, attrs["sum"]):
         return False
-    if attrs["sum"].measure not in ADDITIVE or attrs["count"].measure is not Measure.COUNT:
-        return False  # a sum of numbers of the whole batch, each times this rank's samples, is one
     mean = attrs["avg"] if "avg" in attrs else _property(m, f, thing, "avg")
-    return mean is not None and mean.measure is Measure.MEAN
+    if mean is None or attrs["sum"].measure not in ADDITIVE:
+        return False
+    if _of_single(attrs["sum"]):  # whatever was added for each of them
+        return attrs["count"].measure in ADDITIVE and mean.measure in (Measure.MEAN, Measure.RATIO)
+    # a sum of numbers of the whole batch, each times this rank's samples, is one
+    return attrs["count"].measure is Measure.COUNT and mean.measure is Measure.MEAN
+
+
+def _of_single(value: Value) -> bool:
+    """Whether it is a sum over batches of one sample."""
+    batches = value.dep(Kind.BATCH)
+    return bool(batches) and all(measure_of(one) is Measure.ENTRY for one in batches)
 
 
 def _property(m: Machine, f: Frame, thing: Thing, name: str) -> Value | None:

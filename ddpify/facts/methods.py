@@ -23,7 +23,7 @@ from ddpify.facts import (
     through,
 )
 from ddpify.facts.conditions import conditioned
-from ddpify.facts.details import Bypass, MakingCall, Optimized
+from ddpify.facts.details import Bypass, MakingCall, Optimized, is_of_one
 from ddpify.facts.effects import opens_path
 from ddpify.facts.events import Call
 from ddpify.facts.fresh import able, makes_anew
@@ -311,6 +311,8 @@ def _on_entries(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
 
 
 def _size(m: Machine, f: Frame, receiver: Value, call: Call) -> Value:
+    if is_of_one(receiver):  # each sample has its own
+        return counts.size(m, f, receiver, call.site)
     if not call.args:
         known = receiver.measure in measures.ENTRIES
         return counts.shape(m, f, receiver, call.site) if known else receiver

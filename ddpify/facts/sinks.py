@@ -165,7 +165,8 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
         return []  # these are put together themselves
     how = _how(value, local.trained) or (LAST if is_item(node) and is_of_one(value) else "")
     whole = [Part(tree.site(node), tree.text(node), how)]
-    kept = [] if whole[0].how else _of_object(tree, node, values, local)
+    kept = [] if how else _of_meter(tree, node, values, local)
+    kept = kept or ([] if how else _of_object(tree, node, values, local))
     if kept:
         return kept
     if _is_whole(node, bool(whole[0].how)):
@@ -180,6 +181,15 @@ def _visit(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) ->
     if _ratio(node) and len(known) > 1:
         return [replace(whole[0], how="")]  # one rank's part of all ranks' count is no mean
     return own
+
+
+def _of_meter(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:
+    """``losses.val`` and ``losses.avg``, where they are no means over batches."""
+    if not isinstance(node, ast.Attribute) or node.attr not in ("val", "avg"):
+        return []
+    things = values.get(tree.site(node.value), NOTHING).things
+    known = things and all(thing in local.meters for thing in things)
+    return [Part(tree.site(node.value), tree.text(node.value), "global_meter")] if known else []
 
 
 def _of_object(tree: Tree, node: ast.expr, values: dict[Site, Value], local: Own) -> list[Part]:

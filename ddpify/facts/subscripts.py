@@ -17,7 +17,7 @@ from ddpify.facts import (
     tables,
 )
 from ddpify.facts.containers import item_of
-from ddpify.facts.details import Divided, Factory, call_that_made
+from ddpify.facts.details import Divided, Factory, call_that_made, is_of_one
 from ddpify.facts.events import Access
 from ddpify.facts.joining import computed, flat_deps, flat_measure, join
 from ddpify.facts.protocol import Machine
@@ -150,6 +150,8 @@ def is_copied(node: ast.expr, over: ast.comprehension) -> bool:
 
 def shape_entry(m: Machine, f: Frame, base: Value, index: Value, site: Site) -> Value:
     """``x.shape[i]``: how many entries along the batch axis, or a constant."""
+    if is_of_one(base):
+        return counts.size(m, f, base, site)
     if base.measure in (Measure.SAMPLES, Measure.PICKED):
         return counts.length(m, f, base, index, site)
     if not (index.known and index.const == 0):

@@ -161,6 +161,30 @@ SHORTENED = {
         ((ADDS, f"{ADDS}            count += 1\n"), (ENDS, "        print(total / count)\n")),
         ("            count += get_world_size()\n", "print(total / count)"),
     ),
+    "a meter": (
+        (
+            (
+                "def main():\n",
+                "class Meter:\n    def __init__(self):\n"
+                "        self.val = self.sum = self.count = self.avg = 0\n\n"
+                "    def update(self, val, n=1):\n        self.val = val\n"
+                "        self.sum += val * n\n        self.count += n\n"
+                "        self.avg = self.sum / self.count\n\n\ndef main():\n",
+            ),
+            ("        total = 0.0\n", "        losses = Meter()\n"),
+            (
+                ADDS,
+                "            losses.update(loss.item(), x.size(0))\n            if i % 8 == 7:\n"
+                "                print(losses.val, losses.avg)\n",
+            ),
+            (ENDS, "        print(losses.avg)\n"),
+        ),
+        (
+            "weight=get_world_size() * (get_rank() == get_world_size() - 1)",
+            "print(global_losses.val, global_losses.avg)",
+            "reduce_meter(losses)\n",
+        ),
+    ),
     "a sample without a label": (
         ((GOES, f"            if y.item() != 2:\n    {GOES}"),),
         (

@@ -62,7 +62,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 yield from _means(facts, loader)
             continue
         if single:
-            yield _single(facts, loader)
+            yield _single(facts, loader, is_undivided(facts, loader, settings))
             continue
         yield Finding(
             "DDP203",
@@ -74,9 +74,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         )
 
 
-def _single(facts: Facts, loader: Loader) -> Finding:
+def _single(facts: Facts, loader: Loader, undivided: bool) -> Finding:
     """Each rank takes a sample, where the batches of a step add up to as many as before."""
     found = Shortened((), "") if facts.whole_batches else shortened_of(facts, loader)
+    if undivided and not found.why_not:
+        found = Shortened((), "no sampler can be made before the loader is")
     reasons = [found.why_not, *([] if found.edits else [SINGLE_BATCH])]
     why_not = "; ".join(reason for reason in reasons if reason)
     return Finding(
