@@ -185,6 +185,13 @@ SHORTENED = {
             "reduce_meter(losses)\n",
         ),
     ),
+    "a sum of sizes": (
+        (
+            (ADDS, "            total += x.size(1)\n"),
+            (ENDS, "        print(total / len(data))\n"),
+        ),
+        ("            total += x.size(1)\n", "total = reduce_sum(total)\n"),
+    ),
     "a sample without a label": (
         ((GOES, f"            if y.item() != 2:\n    {GOES}"),),
         (
@@ -258,6 +265,13 @@ REFUSED = {
             ("    count = 0\n", "    bank = []\n"),
         ),
         "the loss is of what `bank` has of batches before",
+    ),
+    "windows that a condition counts": (
+        (
+            (ADDS, f"{ADDS}            count += (i + 1) % STEPS == 0\n"),
+            (ENDS, "        print(total / count)\n"),
+        ),
+        "`count += (i + 1) % STEPS == 0` would be of fewer rounds",
     ),
     "a count of something else": (
         (*OWN[:2], (ADDS, f"{ADDS}            if y.item() == 1:\n                count += 1\n")),

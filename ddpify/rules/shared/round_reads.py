@@ -113,13 +113,14 @@ class RoundReads:
                 if above is not self.window.block[-1] and every(above.test) is None:
                     raise self._wrong(self.tree, node)
                 continue
-            if above is not self.node or not isinstance(node.op, ast.Add):
+            plain = isinstance(node.op, ast.Add) and isinstance(node.value, ast.Constant)
+            if above is not self.node or not plain:
                 raise self._wrong(self.tree, node)
             bound = [one for one in self.facts.binds if one.target == name and one.value.known]
             if {one.value.const for one in bound} != {0}:
                 raise WrongRead(f"`{name}` is not known to begin at 0")
             self.counters.append(Counter(name, False))
-            if not isinstance(node.value, ast.Constant) or node.value.value != 1:
+            if ast.unparse(node.value) != "1":
                 site = self.tree.site(node.value)
                 yield edit(self.facts, How.REPLACE, site, f"{{}} * {WORLD}")
 

@@ -82,6 +82,8 @@ class LoaderWatch:
         @functools.wraps(original)
         def init(iterator: Any, loader: Any) -> None:
             iterator._observed, iterator._observed_loader = None, loader
+            if isinstance(iterator, loaders._MultiProcessingDataLoaderIter):
+                self._begin(iterator, loader)  # its workers have to know the pass
             original(iterator, loader)
 
         return init
@@ -91,7 +93,8 @@ class LoaderWatch:
 
         @functools.wraps(original)
         def reset(iterator: Any, loader: Any, first_iter: bool = False) -> None:
-            iterator._observed, iterator._observed_loader = None, loader
+            if not first_iter:
+                self._begin(iterator, loader)
             original(iterator, loader, first_iter)
 
         return reset
