@@ -26,7 +26,14 @@ from ddpify.verify.options import NOISES, Options
 from ddpify.verify.pairing import CannotCompare, Pair, pair
 from ddpify.verify.processes import interruptible
 from ddpify.verify.read import Progress
-from ddpify.verify.recording import EndRecord, Fetch, Job, RunRecord, ShuffleRecord
+from ddpify.verify.recording import (
+    EndRecord,
+    EventRecord,
+    Fetch,
+    Job,
+    RunRecord,
+    ShuffleRecord,
+)
 from ddpify.verify.snapshot import ScratchError, Snapshot, snapshot
 from ddpify.verify.verdict import Verification
 
@@ -258,7 +265,7 @@ def _shuffles(run: RunRecord) -> list[_Told]:
     found: dict[int, _Told] = {}
     running: dict[int, tuple[int, int | None, int]] = {}
     through: Counter[tuple[int, int | None, int]] = Counter()
-    for event in run.events:
+    for event in _used(run):
         if isinstance(event, ShuffleRecord):
             key = running[event.loader] = (sizes[event.loader], event.seed, event.epoch)
             told: _Told = (*key[:2], [], event.loader not in dealt)
@@ -267,6 +274,20 @@ def _shuffles(run: RunRecord) -> list[_Told]:
             through[running[event.loader]] += 1
     drawn = [x for x in run.loaders if x.sampler == "RandomSampler" and x.number not in trained]
     return [*found.values(), *((loader.samples, None, [], True) for loader in drawn)]
+
+
+def _used(run: RunRecord) -> list[EventRecord]:
+    """What a rank did, without the iterators from which it took nothing: `tqdm.auto` makes one."""
+    found: list[EventRecord] = []
+    begun: dict[int, ShuffleRecord] = {}
+    for event in run.events:
+        if isinstance(event, ShuffleRecord):
+            begun[event.loader] = event
+            continue
+        if isinstance(event, (Fetch, EndRecord)) and event.loader in begun:
+            found.append(begun.pop(event.loader))
+        found.append(event)
+    return found
 
 
 def _batch_ratio(reference: Job, distributed: Job) -> int:

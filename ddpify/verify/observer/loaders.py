@@ -54,12 +54,6 @@ class LoaderWatch:
             if "_reset" in vars(kind):
                 patcher.replace(kind, "_reset", self._watch_reset)
 
-    def _begun(self, iterator: Any) -> None:
-        """Note a pass once it draws or gives something: ``tqdm.auto`` makes an iterator that does
-        not."""
-        if iterator._observed is None:
-            self._begin(iterator, iterator._observed_loader)
-
     def _begin(self, iterator: Any, loader: Any) -> None:
         if loader not in self._known:
             self._known[loader] = self._seen, 0
@@ -81,9 +75,7 @@ class LoaderWatch:
     def _watch_init(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def init(iterator: Any, loader: Any) -> None:
-            iterator._observed, iterator._observed_loader = None, loader
-            if isinstance(iterator, loaders._MultiProcessingDataLoaderIter):
-                self._begin(iterator, loader)  # its workers have to know the pass
+            self._begin(iterator, loader)
             original(iterator, loader)
 
         return init
@@ -102,7 +94,6 @@ class LoaderWatch:
     def _watch_index(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def next_index(iterator: Any) -> Any:
-            self._begun(iterator)
             indices = self._limited(original(iterator))
             iterator._observed_indices.append(indices)
             return indices
@@ -119,7 +110,6 @@ class LoaderWatch:
     def _watch_next(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def next_batch(iterator: Any) -> Any:
-            self._begun(iterator)
             grad = torch.is_grad_enabled()
             self.batch = None
             _watch_collate(iterator, self._recorder)
