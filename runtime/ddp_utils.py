@@ -422,9 +422,11 @@ def average_gradients(model: nn.Module) -> None:
                 parameter.grad = torch.zeros_like(parameter)
             alike.setdefault((parameter.dtype, parameter.device), []).append(parameter.grad)
     for gradients in alike.values():  # one message for all of them
-        flat = nn.utils.parameters_to_vector(gradients) / ranks
+        flat = torch.cat([gradient.flatten() for gradient in gradients]) / ranks
         dist.all_reduce(flat)
-        nn.utils.vector_to_parameters(flat, gradients)
+        for gradient in gradients:  # of any strides
+            gradient.copy_(flat[: gradient.numel()].view_as(gradient))
+            flat = flat[gradient.numel() :]
 
 
 # ---- Learning rates

@@ -87,15 +87,24 @@ def depends(nodes: list[ast.For], expressions: Iterable[ast.expr]) -> bool:
     return any(text in kept for source in sources for text in _attributes(source, ast.Load))
 
 
-def feeds(node: ast.For, expression: ast.expr) -> Iterator[ast.Name]:
-    """What a pass changes of what an expression is computed from: ``bank.append(x)``."""
-    used = {name for source in _sources_of([node], [expression]) for name in _names(source)}
+def feeds(node: ast.For, expression: ast.expr) -> Iterator[ast.expr]:
+    """What a pass may change of what an expression is computed from, and does not make itself:
+    ``bank.append(x)``, ``remember(self.bank, x)``."""
+    sources = _sources_of([node], [expression])
+    used = {name for source in sources for name in _names(source)}
+    used |= {text for source in sources for text in _attributes(source, ast.Load)}
+    bound = set(_names(node, ast.Store))
     for inner in ast.walk(node):
         match inner:
-            case ast.Expr(ast.Call(ast.Attribute(ast.Name(name) as owner))) if name in used:
-                yield owner
-            case ast.Subscript(ast.Name(name) as owner, ctx=ast.Store()) if name in used:
-                yield owner
+            case ast.Expr(ast.Call(ast.Attribute(owner), args)):
+                owners = [owner, *args]
+            case ast.Expr(ast.Call(args=args)):
+                owners = args
+            case ast.Subscript(owner, ctx=ast.Store()):
+                owners = [owner]
+            case _:
+                continue
+        yield from (o for o in owners if ast.unparse(o) in used and ast.unparse(o) not in bound)
 
 
 def _sources_of(nodes: list[ast.For], expressions: Iterable[ast.expr]) -> list[ast.expr]:

@@ -73,8 +73,13 @@ def measure_of(batch: Thing) -> Measure:
 
 def is_of_one(value: Value) -> bool:
     """Whether it is of one sample because the batches are: a mean over them, too."""
+    return value.measure is Measure.ENTRY and is_of_singles(value)
+
+
+def is_of_singles(value: Value) -> bool:
+    """Whether it comes from batches, and all of them are of one sample."""
     batches = value.dep(Kind.BATCH)
-    return value.measure is Measure.ENTRY and all(measure_of(b) is Measure.ENTRY for b in batches)
+    return bool(batches) and all(measure_of(batch) is Measure.ENTRY for batch in batches)
 
 
 def part_of(batch: Thing, axis: int = 0) -> Value:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 
 from ddpify.facts import joining
-from ddpify.facts.details import measure_of
+from ddpify.facts.details import is_of_singles
 from ddpify.facts.kinds import CONTAINERS
 from ddpify.facts.locality import is_local
 from ddpify.facts.measures import ADDITIVE
@@ -79,16 +79,10 @@ def _is_meter(m: Machine, f: Frame, thing: Thing) -> bool:
     mean = attrs["avg"] if "avg" in attrs else _property(m, f, thing, "avg")
     if mean is None or attrs["sum"].measure not in ADDITIVE:
         return False
-    if _of_single(attrs["sum"]):  # whatever was added for each of them
+    if is_of_singles(attrs["sum"]):  # whatever was added for each of them
         return attrs["count"].measure in ADDITIVE and mean.measure in (Measure.MEAN, Measure.RATIO)
     # a sum of numbers of the whole batch, each times this rank's samples, is one
     return attrs["count"].measure is Measure.COUNT and mean.measure is Measure.MEAN
-
-
-def _of_single(value: Value) -> bool:
-    """Whether it is a sum over batches of one sample."""
-    batches = value.dep(Kind.BATCH)
-    return bool(batches) and all(measure_of(one) is Measure.ENTRY for one in batches)
 
 
 def _property(m: Machine, f: Frame, thing: Thing, name: str) -> Value | None:

@@ -24,6 +24,7 @@ from ddpify.source import Site
 
 _SUMS = (Measure.SUM, Measure.COUNT)
 _TRAINS = (".backward", ".step", ".zero_grad")
+_STEERS = (Kind.OPTIMIZER, Kind.SCHEDULER)
 _READ = (ast.Name, ast.Attribute)
 _COUNTED = (ast.AugAssign, ast.Assign)
 
@@ -163,7 +164,11 @@ class RoundReads:
     def _of_lengths(self) -> Iterator[Edit]:
         mine = set(self.loop.loaders)
         calls = (c for c in self.facts.calls if c.name == "builtins.len" and c.args)
-        for site in sorted({c.site for c in calls if mine & set(_behind(c))}):
+        asked = [c for c in calls if mine & set(_behind(c))]
+        for call in asked:
+            if not set(call.args[0].of(Kind.LOADER)) <= mine:
+                raise self._wrong(self.facts.tree(call.site), self._expression(call.site))
+        for site in sorted({call.site for call in asked}):
             tree = self.facts.tree(site)
             node = tree.expression(site)
             test = _test(self.window.block[-1])
@@ -173,6 +178,9 @@ class RoundReads:
             if isinstance(tree.parent(node), ast.Call) and not self._is_told(tree, node, None):
                 raise self._wrong(tree, node)
             yield edit(self.facts, How.REPLACE, site, f"{{}} * {WORLD}")
+
+    def _expression(self, site: Site) -> ast.AST:
+        return self.facts.tree(site).expression(site) or self.node
 
     def _is_redrawn(self, tree: Tree, node: ast.AST) -> bool:
         """``bar.set_postfix(loss=total / (i + 1))`` in each round: of rank 0's rounds, as it is."""
@@ -227,6 +235,9 @@ class RoundReads:
         site = tree.site(statement)
         forwards = {forward.call for forward in self.facts.training_forwards}
         calls = (c for c in self.facts.calls if c.name in _TRAINS or c in forwards)
+        steered = (one for one in self.facts.accesses if one.base.of(*_STEERS))
+        if any(s.within(site) for one in steered for s in (*one.where.stack, one.where.statement)):
+            return True
         cut = any(isinstance(n, (ast.Break, ast.Continue, ast.Return)) for n in ast.walk(statement))
         return cut or any(_runs_in(call, site) for call in calls)
 
@@ -242,6 +253,8 @@ class RoundReads:
                 if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div):
                     continue
                 if not self._is_sum(tree, node.left) or self._is_sum(tree, node.right):
+                    continue
+                if self._is_redrawn(tree, node):
                     continue
                 if self._has_rounds(tree, node.right):
                     yield tree.site(node.right)

@@ -247,4 +247,5 @@ def _stays_alike(facts: Facts, loop: TrainingLoop, window: StepWindow) -> None:
         raise WrongRead("the loss goes on from what the batch before has left")
     for owner in carried.feeds(node, loss):
         if facts.values.get(tree.site(owner), NOTHING).of(*_KEPT):
-            raise WrongRead(f"the loss is of what `{owner.id}` has of batches before")
+            text = ast.unparse(owner)
+            raise WrongRead(f"the loss is of what `{text}` has of batches before")
