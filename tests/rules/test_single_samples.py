@@ -273,6 +273,36 @@ REFUSED = {
         ),
         "`count += (i + 1) % STEPS == 0` would be of fewer rounds",
     ),
+    "a bank that a function fills": (
+        (
+            (LOSS, f"{LOSS}            loss = loss + 0.1 * torch.stack(bank or [x]).mean()\n"),
+            (ADDS, f"{ADDS}            keep(bank, x)\n"),
+            ("    count = 0\n", "    bank = []\n"),
+            ("def main():\n", "def keep(bank, x):\n    bank.append(x)\n\n\ndef main():\n"),
+        ),
+        "the loss is of what `bank` has of batches before",
+    ),
+    "a rate that a function sets and prints": (
+        (
+            (LOSS, f"            slow(optimizer, i)\n{LOSS}"),
+            (
+                "def main():\n",
+                "def slow(optimizer, i):\n    for group in optimizer.param_groups:\n"
+                "        group['lr'] = 0.1 / (i + 1)\n    print(i)\n\n\ndef main():\n",
+            ),
+        ),
+        "`i` would be of fewer rounds",
+    ),
+    "lengths of several loaders": (
+        (
+            (
+                "    count = 0\n",
+                "    other = DataLoader(data, batch_size=4)\n"
+                "    for one in (loader, other):\n        print(len(one))\n",
+            ),
+        ),
+        "would be of fewer rounds",
+    ),
     "a count of something else": (
         (*OWN[:2], (ADDS, f"{ADDS}            if y.item() == 1:\n                count += 1\n")),
         "",

@@ -573,7 +573,12 @@ def kept_graphs() -> Any:
     if ddp.get_rank() == 0:
         some.weight.grad = torch.ones(1, 1)
     ddp.average_gradients(some)
-    return [*seen, weight.grad.item(), some.weight.grad.item(), some.bias.grad]
+    wide = nn.Conv2d(2, 3, 2, bias=False)  # a gradient with the strides of channels_last
+    own = torch.full((3, 2, 2, 2), float(ddp.get_rank()))
+    wide.weight.grad = own.to(memory_format=torch.channels_last)
+    ddp.average_gradients(wide)
+    spread = wide.weight.grad.unique().tolist()
+    return [*seen, weight.grad.item(), some.weight.grad.item(), some.bias.grad, spread]
 
 
 def adversaries(given: bool) -> list[torch.Tensor]:
