@@ -408,10 +408,7 @@ def gradient_sync(model: nn.Module, sync: bool) -> contextlib.AbstractContextMan
 
 @torch.no_grad()
 def average_gradients(model: nn.Module) -> None:
-    """Average what backwards added that did not average it themselves (*collective*).
-
-    What was averaged before is the same on all ranks, and stays what it is.
-    """
+    """Average what backwards added that did not average it themselves (*collective*)."""
     ranks = get_world_size()
     parameters = list(model.parameters()) if ranks > 1 else []
     own = [parameter.grad is not None for parameter in parameters]

@@ -8,9 +8,10 @@ from ddpify.facts import carried, containers
 from ddpify.facts.events import Bind, Call
 from ddpify.facts.joining import computed, flat_deps, flat_measure, is_zero, join, parts_of
 from ddpify.facts.kinds import CONTAINERS
+from ddpify.facts.locality import loaders_in
 from ddpify.facts.protocol import Machine
 from ddpify.facts.scopes import Frame, Loop
-from ddpify.facts.values import ZEROS, Kind, Measure, Value, constant
+from ddpify.facts.values import ZEROS, Kind, Measure, Thing, Value, constant
 
 U, ENTRY, SUM = Measure.UNIFORM, Measure.ENTRY, Measure.SUM
 ENTRIES = (Measure.SAMPLES, Measure.PICKED)
@@ -92,12 +93,23 @@ def augmented(m: Machine, f: Frame, node: ast.AugAssign) -> bool:
         return False
     over = [loop.over for loop in loops]
     tests = [guard.test for guard in f.guards if guard.test.measure is ENTRY]
-    deps = starts.deps.union(*(flat_deps(v) for v in (*added, *over, *tests)))
+    deps = starts.deps.union(
+        *(flat_deps(v) for v in (*added, *over, *tests)), _batches_of(m, loops)
+    )
     if kept and isinstance(node.target, ast.Subscript) and index is not None:
         _store_entry(m, f, node.target, index, Value((), deps, SUM))
     else:
         _store(m, f, array, Value((), deps, SUM))
     return True
+
+
+def _batches_of(m: Machine, loops: tuple[Loop, ...]) -> frozenset[Thing]:
+    """The batches of one that a loop goes through: what it counts is of this rank's."""
+    if not loops or not carried.deals_one(loops[-1].over):
+        return frozenset()
+    loaders = set(loaders_in(loops[-1].over))
+    made = m.made(Kind.BATCH)
+    return frozenset(b for b in made if b.inner and not loaders.isdisjoint(b.inner.things))
 
 
 def _counts_rounds(m: Machine, f: Frame, added: list[Value], loop: Loop) -> bool:

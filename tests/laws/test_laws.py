@@ -121,8 +121,8 @@ def _imports(lines: list[str]) -> bool:
 
 
 def _planned(change: Change, root: Path, old: list[str]) -> set[int]:
-    """The old lines that the edits are about and the imports of helpers, with the blank lines and
-    comments around them."""
+    """The old lines that the edits are about and the imports of helpers, with the blank lines
+    around them and the comments above."""
     touched: set[int] = set()
     tree = Source.read(root / change.path, change.path).parse() if _is_python(change) else None
     for one in change.edits:
@@ -135,14 +135,15 @@ def _planned(change: Change, root: Path, old: list[str]) -> set[int]:
             touched |= set(range(node.lineno, (node.end_lineno or 0) + 1))
     for step in (-1, 1):
         for line in list(touched):
-            while 0 < line + step <= len(old) and _says_nothing(old[line + step - 1]):
+            while 0 < line + step <= len(old) and _goes_with(old[line + step - 1], step):
                 line += step
                 touched.add(line)
     return touched
 
 
-def _says_nothing(line: str) -> bool:
-    return not line.strip() or line.lstrip().startswith("#")
+def _goes_with(line: str, step: int) -> bool:
+    """Blank lines around a statement, and the comment above it, which moves with it."""
+    return not line.strip() or (step < 0 and line.lstrip().startswith("#"))
 
 
 def _is_python(change: Change) -> bool:

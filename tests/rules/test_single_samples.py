@@ -58,6 +58,17 @@ OWN = (
     (ASKS, "            if (count + 1) % STEPS == 0:\n"),
     (ADDS, f"{ADDS}            count += 1\n"),
 )
+FIT = "        count = fit(model, optimizer, criterion, loader, count)\n"
+FITS = """\
+def fit(model, optimizer, criterion, loader, n):
+    for x, y in loader:
+        (criterion(model(x), y) / STEPS).backward()
+        if (n + 1) % STEPS == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        n += 1
+    return n
+"""
 SHARE = "per_rank_accumulation(STEPS)"
 # What a change makes of the lines that a step and what is shown depend on.
 SHORTENED = {
@@ -185,6 +196,26 @@ SHORTENED = {
             "reduce_meter(losses)\n",
         ),
     ),
+    "a count that a dict keeps": (
+        (
+            *OWN[:2],
+            ("        total = 0.0\n", "        seen = {'n': 0}\n"),
+            (ADDS, "            seen['n'] += 1\n            count += 1\n"),
+            (ENDS, "        print(seen['n'])\n"),
+        ),
+        ("            seen['n'] += 1\n", "seen = reduce_entries(seen)\n"),
+    ),
+    "a sample at the beginning, by a count": (
+        (
+            *OWN[:2],
+            (
+                ADDS,
+                f"{ADDS}            if count % 8 == 0:\n                print(loss.item())\n"
+                "            count += 1\n",
+            ),
+        ),
+        ("print(loss.item())\n",),
+    ),
     "a sum of sizes": (
         (
             (ADDS, "            total += x.size(1)\n"),
@@ -302,6 +333,21 @@ REFUSED = {
             ),
         ),
         "would be of fewer rounds",
+    ),
+    "a count that is written out": (
+        (
+            (ADDS, f"{ADDS}            count = count + 1\n"),
+            (ENDS, "        print(count)\n"),
+        ),
+        "`count = count + 1` would be of fewer rounds",
+    ),
+    "a count that a caller begins elsewhere": (
+        (
+            (PROGRAM[PROGRAM.index(FOR) : PROGRAM.index("\n\nif __name__")], FIT),
+            ("    count = 0\n", "    count = 3\n"),
+            ("STEPS = 4\n", f"STEPS = 4\nn = 0\n\n\n{FITS}"),
+        ),
+        "`n` is not known to begin at 0",
     ),
     "a count of something else": (
         (*OWN[:2], (ADDS, f"{ADDS}            if y.item() == 1:\n                count += 1\n")),

@@ -28,7 +28,6 @@ from ddpify.rules.shared.last_sample import shown_of_one
 from ddpify.settings import Settings
 from ddpify.source import Site
 
-_COPIES = frozenset({"global_meter", "global_copy"})
 _Groups = dict[Site | None, tuple[Part, ...]]
 
 
@@ -236,18 +235,24 @@ def _numbers(value: RankValue) -> Iterator[RankValue]:
 
 
 def _is_of_copies(call: RankCall) -> bool:
-    """Whether it shows a copy of an object that has the numbers of all ranks."""
+    """Whether it shows copies of objects that have the numbers of all ranks, and of what loops
+    bind nothing that no helper put together."""
     scope = call.function.node if call.function is not None else call.module.tree
-    copies = {
-        name.id
-        for one in ast.walk(scope)
-        if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call)
-        if ast.unparse(one.value.func).rpartition(".")[2] in _COPIES
-        for target in one.targets
-        for name in ast.walk(target)
-        if isinstance(name, ast.Name)
-    }
-    return any(isinstance(n, ast.Name) and n.id in copies for n in ast.walk(call.node))
+    copies, others = set[str](), set[str]()
+    for loop in (n for n in ast.walk(scope) if isinstance(n, (ast.For, ast.While))):
+        for one in ast.walk(loop):
+            if isinstance(one, (ast.Assign, ast.AugAssign)):
+                made = one.value.func if isinstance(one.value, ast.Call) else one.value
+                reduced = ast.unparse(made).rpartition(".")[2] or ast.unparse(made)
+                (copies if reduced in METRICS_NAMES else others).update(_bound(one))
+    shown = {n.id for n in ast.walk(call.node) if isinstance(n, ast.Name)}
+    return bool(shown & copies) and not shown & (others - copies)
+
+
+def _bound(statement: ast.Assign | ast.AugAssign) -> Iterator[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    names = (n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name))
+    yield from (name.id for name in names)
 
 
 def _some_reduced(run: Run, of: Evaluation) -> bool:

@@ -13,9 +13,8 @@ from dataclasses import replace
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status, TrainingLoop
 from ddpify.facts.sinks import LAST, Part
-from ddpify.rules.shared.batch_numbers import counted
-from ddpify.rules.shared.sample_counts import Counter, every
-from ddpify.rules.shared.single_samples import deals_single
+from ddpify.rules.shared.sample_counts import every
+from ddpify.rules.shared.single_samples import counter_of, deals_single
 from ddpify.source import Site
 
 _FIRST = "get_world_size() * is_main_process()"  # all weight is on the rank that has it
@@ -40,12 +39,10 @@ def shown_of_one(facts: Facts, call: Call, part: Part) -> Iterator[Part]:
 
 def _comes_first(facts: Facts, loop: TrainingLoop, site: Site) -> bool:
     """``if i % 50 == 0``: shown of the sample that comes after so many."""
-    tree, numbers = facts.tree(site), counted(facts, loop)
+    tree, counter = facts.tree(site), counter_of(facts, loop)
     node = tree.statement(site)
-    if numbers is None or numbers[2] or node is None:
+    if counter is None or node is None:
         return False
-    name, _, first = numbers[1].partition(" - ")
-    counter = Counter(name, True, int(first or 0))
     for above in tree.ancestors(node):
         asked = every(above.test) if isinstance(above, ast.If) else None
         if asked is not None and counter.names(asked.rest):

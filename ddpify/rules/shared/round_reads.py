@@ -105,6 +105,8 @@ class RoundReads:
         What is added once a step, or as often as something is shown, is what it was.
         """
         for node in ast.walk(self.node):
+            if isinstance(node, ast.Assign) and self._goes_on(node):
+                raise self._wrong(self.tree, node)
             if not isinstance(node, ast.AugAssign) or not self._is_count(node):
                 continue
             name, above = ast.unparse(node.target), self.tree.parent(node)
@@ -117,13 +119,20 @@ class RoundReads:
             plain = isinstance(node.op, ast.Add) and isinstance(node.value, ast.Constant)
             if above is not self.node or not plain:
                 raise self._wrong(self.tree, node)
-            bound = [one for one in self.facts.binds if one.target == name and one.value.known]
-            if {one.value.const for one in bound} != {0}:
+            if not begins_at_zero(self.facts, self.loop, name):
                 raise WrongRead(f"`{name}` is not known to begin at 0")
             self.counters.append(Counter(name, False))
             if ast.unparse(node.value) != "1":
                 site = self.tree.site(node.value)
                 yield edit(self.facts, How.REPLACE, site, f"{{}} * {WORLD}")
+
+    def _goes_on(self, node: ast.Assign) -> bool:
+        """``n = n + 1``: a count that is not said as one, but for the window's own."""
+        names = stored(node) - {self.counter.name}
+        value = self.facts.values.get(self.tree.site(node.value), NOTHING)
+        numbers = isinstance(node.value, ast.BinOp) and value.measure is Measure.UNIFORM
+        read = {ast.unparse(n) for n in ast.walk(node.value) if isinstance(n, _READ)}
+        return numbers and bool(names & read) and node not in self.window.synced
 
     def _is_count(self, node: ast.AugAssign) -> bool:
         """Whether what it adds, in which rounds, is the same on all ranks, and goes on."""
@@ -298,6 +307,17 @@ class RoundReads:
         sites = {tree.site(one) for one in ast.walk(node) if isinstance(one, ast.Call)}
         lengths = (c for c in self.facts.calls if c.name == "builtins.len" and c.site in sites)
         return any(call.args and call.args[0].of(*kinds) for call in lengths)
+
+
+def begins_at_zero(facts: Facts, loop: TrainingLoop, name: str) -> bool:
+    """Whether what counts is 0 before the first round, or what a checkpoint says."""
+    given = loop.batch.frame.parameters.get(name)
+    value = facts.values.get(given, NOTHING) if given is not None else NOTHING
+    if given is not None and value.known:
+        return bool(value.const == 0)
+    last = (facts.text(given) if given is not None else name).rpartition(".")[2]
+    bound = [one for one in facts.binds if one.target.rpartition(".")[2] == last]
+    return {one.value.const for one in bound if one.value.known} == {0}
 
 
 def _test(statement: ast.stmt) -> ast.expr:

@@ -27,7 +27,7 @@ from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit
 from ddpify.rules.shared.batch_numbers import counted
 from ddpify.rules.shared.gradient_reads import looked_at
-from ddpify.rules.shared.round_reads import RoundReads, WrongRead
+from ddpify.rules.shared.round_reads import RoundReads, WrongRead, begins_at_zero
 from ddpify.rules.shared.sample_counts import WORLD, Counter, every
 from ddpify.rules.shared.step_conditions import StepWindow, asked_before, stored, window_of
 
@@ -80,6 +80,14 @@ def kept_of(facts: Facts, loader: Loader) -> Shortened:
     except WrongRead as wrong:
         return Shortened((), str(wrong))
     return Shortened(tuple(edits))
+
+
+def counter_of(facts: Facts, loop: TrainingLoop) -> Counter | None:
+    """What counts the rounds of a loop whose window is known."""
+    try:
+        return _window(facts, loop).counter
+    except WrongRead:
+        return None
 
 
 def in_rounds(facts: Facts, loop: TrainingLoop, asked: str) -> str:
@@ -204,9 +212,7 @@ def _counter(facts: Facts, loop: TrainingLoop, name: str) -> Counter:
     if name in stored(getattr(tree.statement(loop.batch.site), "target", ast.Pass())):
         raise WrongRead(f"`{name}` is not known to count the batches of one loader")
     _counts_rounds(tree, loop, name)
-    last = name.rpartition(".")[2]
-    bound = [one for one in facts.binds if one.target.rpartition(".")[2] == last]
-    if {one.value.const for one in bound if one.value.known} != {0}:
+    if not begins_at_zero(facts, loop, name):
         raise WrongRead(f"`{name}` is not known to begin at 0")
     return Counter(name, False)
 
