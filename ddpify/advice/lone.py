@@ -46,7 +46,7 @@ def single_batches(facts: Facts) -> Iterator[Note]:
     dealt = {thing.born for thing in things if loader_arguments(thing).of_one}
     for origin in origins(facts):
         if origin.size == 1 and origin.site and origin.loader not in dealt:
-            told = "the batch size is 1 unless another one is given: several ranks end at once"
+            told = "the batch size is 1 unless another one is given: a job of several ends at start"
             way = "where gradients are accumulated, `batch_size=1` at the DataLoader gives each one"
             yield Note(origin.site, f"{told}; {way}")
 

@@ -147,6 +147,13 @@ class Grown(Net):
 
 """
 
+FROZEN = """
+net = Net()
+net.body.requires_grad_(False)
+model = DDP(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+
 RULE = Rule(
     "DDP307",
     "requires-grad-after-wrap",
@@ -159,12 +166,7 @@ RULE = Rule(
     words=("requires_grad",),
     bad=(
         trained(
-            """
-            net = Net()
-            net.body.requires_grad_(False)
-            model = DDP(net)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            """,
+            FROZEN,
             """
             if epoch == 1:
                 model.module.body.requires_grad_(True)  # DDP307
@@ -222,12 +224,7 @@ RULE = Rule(
     ),
     good=(
         trained(
-            """
-            net = Net()
-            net.body.requires_grad_(False)
-            model = DDP(net)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            """,
+            FROZEN,
             """
             if epoch == 1:
                 net.body.requires_grad_(True)
@@ -248,12 +245,7 @@ RULE = Rule(
             top=NET,
         ),
         trained(  # what is averaged by hand does not ask the wrapper
-            """
-            net = Net()
-            net.body.requires_grad_(False)
-            model = DDP(net)
-            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-            """,
+            FROZEN,
             """
             if epoch == 1:
                 net.body.requires_grad_(True)

@@ -73,8 +73,7 @@ def kept_of(facts: Facts, loader: Loader) -> Shortened:
     try:
         for loop in facts.training:
             if set(loop.loaders) & set(loader.things):
-                numbers = counted(facts, loop)
-                reads = RoundReads(facts, loop, Counter(numbers[1] if numbers else "", True))
+                reads = RoundReads(facts, loop, _index(facts, loop) or Counter("", True))
                 for site in reads.quotients():
                     edits[edit(facts, How.REPLACE, site, f"{{}} * {WORLD}")] = None
     except WrongRead as wrong:
@@ -205,9 +204,9 @@ def _counter_of(number: ast.expr) -> str:
 
 def _counter(facts: Facts, loop: TrainingLoop, name: str) -> Counter:
     """What counts the rounds: the loop's own begins again in each pass of it."""
-    numbers = counted(facts, loop)
-    if numbers is not None and not numbers[2] and numbers[1].split(" - ")[0] == name:
-        return Counter(name, True, int(numbers[1].removeprefix(name).removeprefix(" - ") or 0))
+    index = _index(facts, loop)
+    if index is not None and index.name == name:
+        return index
     tree = facts.tree(loop.batch.site)
     if name in stored(getattr(tree.statement(loop.batch.site), "target", ast.Pass())):
         raise WrongRead(f"`{name}` is not known to count the batches of one loader")
@@ -215,6 +214,15 @@ def _counter(facts: Facts, loop: TrainingLoop, name: str) -> Counter:
     if not begins_at_zero(facts, loop, name):
         raise WrongRead(f"`{name}` is not known to begin at 0")
     return Counter(name, False)
+
+
+def _index(facts: Facts, loop: TrainingLoop) -> Counter | None:
+    """The number of a batch that ``for`` binds."""
+    numbers = counted(facts, loop)
+    if numbers is None or numbers[2]:
+        return None
+    name, _, first = numbers[1].partition(" - ")
+    return Counter(name, True, int(first or 0))
 
 
 def _counts_rounds(tree: Tree, loop: TrainingLoop, counter: str) -> None:
