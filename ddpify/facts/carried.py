@@ -87,6 +87,15 @@ def depends(nodes: list[ast.For], expressions: Iterable[ast.expr]) -> bool:
     return any(text in kept for source in sources for text in _attributes(source, ast.Load))
 
 
+def makers(node: ast.For, expression: ast.expr) -> list[ast.AST]:
+    """The statements of a pass in which an expression is computed, and the expression."""
+    used = {name for source in _sources_of([node], [expression]) for name in _names(source)}
+    stores = (
+        n for n in ast.walk(node) if isinstance(n, (ast.Assign, ast.AugAssign, ast.AnnAssign))
+    )
+    return [expression, *(one for one in stores if used & set(_names(one, ast.Store)))]
+
+
 def feeds(node: ast.For, expression: ast.expr) -> Iterator[ast.expr]:
     """What a pass may change of what an expression is computed from, and does not make itself:
     ``bank.append(x)``, ``remember(self.bank, x)``."""

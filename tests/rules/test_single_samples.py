@@ -69,6 +69,27 @@ def fit(model, optimizer, criterion, loader, n):
         n += 1
     return n
 """
+SMOOTH = """\
+class Smooth:
+    def __init__(self):
+        self.mean = 0.0
+
+    def loss(self, loss):
+        self.mean = 0.9 * self.mean + 0.1 * loss.item()
+        return loss * self.mean
+
+
+"""
+FILLED = """\
+SEEN = []
+
+
+def beside(x):
+    SEEN.append(x)
+    return torch.stack(SEEN).mean()
+
+
+"""
 SHARE = "per_rank_accumulation(STEPS)"
 # What a change makes of the lines that a step and what is shown depend on.
 SHORTENED = {
@@ -348,6 +369,21 @@ REFUSED = {
             ("STEPS = 4\n", f"STEPS = 4\nn = 0\n\n\n{FITS}"),
         ),
         "`n` is not known to begin at 0",
+    ),
+    "a mean that a loss keeps": (
+        (
+            ("def main():\n", f"{SMOOTH}def main():\n"),
+            ("    count = 0\n", "    smooth = Smooth()\n"),
+            (LOSS, "            loss = smooth.loss(criterion(model(x), y))\n"),
+        ),
+        "what makes the loss keeps something of this batch for others (main.py:13)",
+    ),
+    "a list that a loss fills": (
+        (
+            ("def main():\n", f"{FILLED}def main():\n"),
+            (LOSS, f"{LOSS}            loss = loss + beside(x)\n"),
+        ),
+        "what makes the loss keeps something of this batch for others",
     ),
     "a count of something else": (
         (*OWN[:2], (ADDS, f"{ADDS}            if y.item() == 1:\n                count += 1\n")),

@@ -29,6 +29,7 @@ from ddpify.rules.shared.batch_numbers import counted
 from ddpify.rules.shared.gradient_reads import looked_at
 from ddpify.rules.shared.round_reads import RoundReads, WrongRead, begins_at_zero
 from ddpify.rules.shared.sample_counts import WORLD, Counter, every
+from ddpify.rules.shared.states import kept_by
 from ddpify.rules.shared.step_conditions import StepWindow, asked_before, stored, window_of
 
 PER_STEP = "per_rank_accumulation"
@@ -263,3 +264,6 @@ def _stays_alike(facts: Facts, loop: TrainingLoop, window: StepWindow) -> None:
         if facts.values.get(tree.site(owner), NOTHING).of(*_KEPT):
             text = ast.unparse(owner)
             raise WrongRead(f"the loss is of what `{text}` has of batches before")
+    within = [tree.site(one) for one in carried.makers(node, loss)]
+    for site in kept_by(facts, within):
+        raise WrongRead(f"what makes the loss keeps something of this batch for others ({site})")
