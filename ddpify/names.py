@@ -16,6 +16,7 @@ INSTALLED: Final[str] = "ddpify.runtime"
 # The files, and what the second one holds; all others are in the first.
 CORE: Final[str] = "ddp_utils"
 METRICS: Final[str] = "ddp_metrics"
+SHARDS: Final[str] = "fsdp_utils"  # a part of the first file, in a copy
 METRICS_NAMES: Final[frozenset[str]] = frozenset(
     {
         "average_statistics",
@@ -40,6 +41,10 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
     }
 )
 
+SHARDS_NAMES: Final[frozenset[str]] = frozenset(
+    {"even_batches", "ready_to_shard", "unsharded", "whole_tensor"}
+)
+
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
 COLLECTIVES: Final[frozenset[str]] = (
@@ -60,14 +65,18 @@ COLLECTIVES: Final[frozenset[str]] = (
     "cleanup_distributed",
     "distributed_sampler",
     "distributed_session",
+    "even_batches",
     "gather_objects",
     "main_process_first",
     "map_style",
+    "ready_to_shard",
     "same_draws",
     "save_on_main",
     "setup_distributed",
     "share_random_streams",
     "sync_buffers",
+    "unsharded",
+    "whole_tensor",
     "with_rank_streams",
     "wrap_model",
 }
@@ -79,6 +88,8 @@ MEANS: Final = frozenset({"reduce_mean"})
 OWN: Final = frozenset({"own_share"})
 # What gives each rank its part of a loader's batches.
 OF_LOADERS: Final = "share_batches"
+# What wraps a model for DDP.
+OF_REPLICAS: Final = "wrap_model"
 # What makes a wrapped model divide the batches that it is given.
 OF_MODELS: Final = "split_batches"
 
@@ -110,6 +121,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "split_batches",
     "through_wrapper",
     "unfrozen",
+    "unsharded",
     "unwrap",
     "warm_up",
     "whole_loader",

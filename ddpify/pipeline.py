@@ -16,6 +16,7 @@ from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.registry import OF_SHARES, all_rules
 from ddpify.settings import Settings
 from ddpify.source import Source, UnreadableSource
+from ddpify.strategies import of
 
 
 def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
@@ -25,8 +26,6 @@ def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
 
 def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[Facts, ...]]:
     """What ``migrate`` gives, and the facts of its entries, for who advises on them."""
-    if settings.strategy == "fsdp":
-        return _refused("--strategy fsdp is not there yet: ddpify migrates to DDP for now"), ()
     found = discover.entries(paths)
     if isinstance(found, Refusal):
         return Outcome(Path.cwd(), (), refusals=(found,)), ()
@@ -37,6 +36,7 @@ def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[F
         whole = _migrated(found, *again, settings)
         outcome, reads = (outcome, reads) if whole.refusals else (whole, again[0])
     wanted = settings.whole_batches and settings.batch_size == "global"
+    wanted &= not of(settings).shards
     if outcome.refusals and wanted and _train(reads):
         outcome = _with_whole_batches(found, settings, outcome) or outcome
     return outcome, tuple(r.facts for r in reads if r.facts.entry.path in outcome.entries)
@@ -76,7 +76,7 @@ def _migrated(
     found: discover.Entries, reads: list[ReadEntry], refusals: list[Refusal], settings: Settings
 ) -> Outcome:
     reads, others = _training(found, reads)
-    refusals += [r for read in reads for r in why_not(read)]
+    refusals += [r for read in reads for r in why_not(read, settings)]
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals), files=_files(reads))
     findings = [f for read in reads for f in _judge(read.facts, settings)]
@@ -238,7 +238,3 @@ def _files(reads: Sequence[ReadEntry]) -> tuple[str, ...]:
 
 def _unique(refusals: Iterable[Refusal]) -> tuple[Refusal, ...]:
     return tuple(dict.fromkeys(refusals))
-
-
-def _refused(message: str) -> Outcome:
-    return Outcome(Path.cwd(), (), refusals=(Refusal(message),))

@@ -200,7 +200,9 @@ def _exclude_in_place(one: Edit, other: Edit) -> bool:
             return other.how in _CHANGING - {How.FIRST}
         case How.REPLACE if other.how in _NAMED:
             return "{}" not in one.code
-        case How.REPLACE | How.GATE | How.INDENT:
+        case How.REPLACE if other.how is How.REPLACE:  # what is around goes around what is new
+            return other.code != one.code and ("{}" in one.code) is ("{}" in other.code)
+        case How.GATE | How.INDENT:
             return other.how is one.how and other.code != one.code
         case How.ARGUMENT | How.ENTRY:
             return other.how is one.how and other.name == one.name

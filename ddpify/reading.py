@@ -8,10 +8,11 @@ from ddpify import discover, vendor
 from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere, never_called
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
-from ddpify.names import INSTALLED, OF_MODELS
+from ddpify.names import INSTALLED, OF_MODELS, OF_REPLICAS
 from ddpify.outcome import Refusal
 from ddpify.project import Files, Project
 from ddpify.settings import Settings
+from ddpify.strategies import of
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,23 @@ def _analyzed(
     project: Project, settings: Settings, whole_batches: bool, evaluation: bool
 ) -> Facts | None:
     """The facts of an entry, which may have been migrated so that ranks are given whole batches."""
-    axis = settings.batch_dim
-    facts = analyze(project, evaluation, axis, whole_batches)
+    axis, shards = settings.batch_dim, of(settings).shards
+    facts = analyze(project, evaluation, axis, whole_batches, shards)
     if facts is not None and not whole_batches and facts.named(f"{INSTALLED}.{OF_MODELS}"):
         return analyze(project, evaluation, axis, whole_batches=True)
     return facts
 
 
-def why_not(read: ReadEntry) -> list[Refusal]:
+def why_not(read: ReadEntry, settings: Settings) -> list[Refusal]:
     """The reasons not to migrate this entry; none when it can be."""
-    facts = read.facts
+    replicas = read.facts.named(f"{INSTALLED}.{OF_REPLICAS}") if of(settings).shards else ()
+    if replicas:
+        why = "is migrated to DDP already: take the script as it was before, then run again"
+        return [Refusal(f"{replicas[0].site}: {why}", replicas[0].site)]
+    return _unfit(read.facts)
+
+
+def _unfit(facts: Facts) -> list[Refusal]:
     path = facts.entry.path
     if facts.status is Status.DISTRIBUTED:
         site, name = facts.evidence[0]

@@ -36,7 +36,11 @@ class Settings:
     come from no loader; ``whole_batches``: rather than refuse, let ranks have whole batches of
     which models compute its rows; ``sync_bn`` "auto" means: where one process saw the whole batch,
     ``find_unused`` "auto": where the reading finds parameters that may get no gradient.
-    ``static_graph`` and ``bucket_cap`` (MiB) go to DistributedDataParallel. An empty ``select``
+    ``static_graph`` and ``bucket_cap`` (MiB) go to DistributedDataParallel. ``fsdp_wrap`` are the
+    classes of what is sharded alone, empty for those that repeat in a list; ``fsdp_bf16``: compute
+    in bfloat16, reduce in float32; ``fsdp_offload``: keep shards on the CPU; ``fsdp_hybrid``: shard
+    within a node, replicate over nodes; ``fsdp_recompute``: forget activations of these modules
+    until the backward. An empty ``select``
     means every rule. Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
     ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
@@ -54,6 +58,11 @@ class Settings:
     find_unused: Literal["auto", "on", "off"] = "auto"
     static_graph: bool = False
     bucket_cap: int | None = None
+    fsdp_wrap: tuple[str, ...] = ()
+    fsdp_bf16: bool = False
+    fsdp_offload: bool = False
+    fsdp_hybrid: bool = False
+    fsdp_recompute: bool = False
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -81,14 +90,14 @@ def _fit(rule: str, prefixes: tuple[str, ...]) -> int:
 
 
 def load(start: Path, flags: Mapping[str, object]) -> Settings:
-    """Settings of the project that holds ``start``; a flag that is None was not given.
+    """Settings of the project that holds ``start``; a flag that is None, or (), was not given.
 
     Raises:
         SettingsError: the project's ``pyproject.toml`` or a flag cannot be used.
     """
     found = _pyprojects(start)
     settings = _read(found) if found else Settings()
-    given = {name: value for name, value in flags.items() if value is not None}
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
     if "accept" in given:
         given["accept"] = (*settings.accept, *cast("tuple[str, ...]", given["accept"]))
     return checked(replace(settings, **given), "")  # type: ignore[arg-type]
@@ -173,6 +182,10 @@ def _is_codes(value: object) -> bool:
     return isinstance(value, tuple) and all(isinstance(code, str) and code for code in value)
 
 
+def _is_names(value: object) -> bool:
+    return _is_codes(value) and all(one.isidentifier() for one in cast("tuple[str]", value))
+
+
 def _is_ignores(value: object) -> bool:
     return isinstance(value, tuple) and all(
         isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) and _is_codes(one[1])
@@ -212,6 +225,11 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "find_unused": _SWITCH,
     "static_graph": ("true or false", lambda value: isinstance(value, bool)),
     "bucket_cap": ("a number of MiB from 1", lambda n: n is None or (_is_axis(n) and n != 0)),
+    **{
+        f"fsdp_{name}": ("true or false", lambda value: isinstance(value, bool))
+        for name in ("bf16", "offload", "hybrid", "recompute")
+    },
+    "fsdp_wrap": ("a list of names of classes", _is_names),
     "select": ("a list of rule codes", _is_codes),
     "ignore": ("a list of rule codes", _is_codes),
     "extend_select": ("a list of rule codes", _is_codes),

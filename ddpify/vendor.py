@@ -25,6 +25,8 @@ from ddpify.names import (
     METRICS,
     METRICS_NAMES,
     RUNTIME_NAMES,
+    SHARDS,
+    SHARDS_NAMES,
     metrics_beside,
 )
 from ddpify.placing import common_place
@@ -109,8 +111,8 @@ def core_text(wanted: Collection[str] = _IMPORTABLE - METRICS_NAMES) -> str:
     The second one's are among them where a project imports them from here, as it once did.
     """
     sources = [_source(CORE)]
-    if METRICS_NAMES & set(wanted):
-        sources.append(_source(METRICS))
+    for names, more in ((METRICS_NAMES, METRICS), (SHARDS_NAMES, SHARDS)):
+        sources += [_source(more)] if names & set(wanted) else []
     return _sealed(assemble(sources, wanted))
 
 

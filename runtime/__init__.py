@@ -70,6 +70,7 @@ from .ddp_utils import (
     wrap_model,
 )
 from .ddp_utils import set_epoch as set_epoch
+from .fsdp_utils import even_batches, ready_to_shard, unsharded, whole_tensor
 
 __all__ = [
     "NullWriter",
@@ -84,6 +85,7 @@ __all__ = [
     "distributed_session",
     "evaluation_sampler",
     "evaluation_share",
+    "even_batches",
     "fork_random_streams",
     "gather_batches",
     "gather_objects",
@@ -108,6 +110,7 @@ __all__ = [
     "per_rank_batch_size",
     "per_rank_count",
     "print_on_main",
+    "ready_to_shard",
     "reduce_entries",
     "reduce_mean",
     "reduce_meter",
@@ -124,10 +127,12 @@ __all__ = [
     "sync_buffers",
     "through_wrapper",
     "unfrozen",
+    "unsharded",
     "unwrap",
     "warm_up",
     "whole_batch",
     "whole_loader",
+    "whole_tensor",
     "with_rank_streams",
     "without_module_prefix",
     "wrap_model",

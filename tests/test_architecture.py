@@ -21,7 +21,7 @@ RULES = ROOT / "ddpify" / "rules"
 FAMILIES = sorted(p.name for p in RULES.iterdir() if p.is_dir() and p.name[0] != "_")
 FAMILIES = [name for name in FAMILIES if name not in ("examples", "shared")]
 TOOLBOX = (
-    {"source", "site", "facts", "names", "ranks", "settings"}
+    {"source", "site", "facts", "names", "ranks", "settings", "strategies"}
     | {
         "python.choices",
         "python.writers",
@@ -53,8 +53,11 @@ OURS: dict[str, set[str]] = {
     | {"advice.advise", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
     "pipeline": set(),  # see JOINS
-    "reading": {"discover", "vendor", "facts", "names", "outcome", "project", "settings"},
+    "reading": {"discover", "vendor", "facts", "names", "outcome", "project", "settings"}
+    | {"strategies"},
     "settings": set(),
+    # What differs between DDP and FSDP, as data.
+    "strategies": {"settings", "strategies"},
     "names": set(),
     "site": set(),
     "roots": {"installs", "python"},
@@ -115,7 +118,8 @@ OURS: dict[str, set[str]] = {
         for name in ("plan", "plan_json", "plan_sections")
     },
     # What a migration means for batch and memory; the model and its arithmetic read no facts.
-    "advice": {"advice", "discover", "facts", "launchers", "outcome", "settings", "source"},
+    "advice": {"advice", "discover", "facts", "launchers", "outcome", "settings", "source"}
+    | {"strategies"},
     "advice.model": {"source"},
     "advice.memory": {"advice.model"},
     "advice.split": set(),

@@ -18,6 +18,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.values import Kind
 from ddpify.outcome import Outcome
 from ddpify.settings import Settings
+from ddpify.strategies import of
 
 AMP = ("torch.autocast", "torch.cuda.amp.autocast", "torch.amp.autocast", "torch.cpu.amp.autocast")
 
@@ -44,22 +45,25 @@ def advise(
         begun = (replace(asked(arguments, spelled), gpus=listed(begun)),)
     table = rows(setup, found, begun, nproc, measured)
     first = next((row for row in table if row.after), table[0] if table else None)
-    fits = [fit(row, bool(parallel), measured) for row in table] if measured else []
+    shards = of(settings).shards
+    kept = measured if not shards else None  # how large a block is, is not measured
+    fits = [fit(row, bool(parallel), kept) for row in table] if kept else []
     return Advice(
         entry=facts.entry.path,
         status=facts.status.value,
         data_parallel=tuple(call.site for call in parallel),
         split="global" if setup.whole else "per-rank",
-        strategy=tuple(_strategy(facts, parallel)),
+        strategy=tuple(_strategy(facts, parallel, shards)),
         origins=found,
         starts=begun,
         rows=table,
         states=states(facts),
-        memory=memory(first, bool(parallel), measured) if first else (),
+        memory=memory(first, bool(parallel), measured, shards) if first else (),
         memory_of=first,
         fits=tuple(one for one in fits if one is not None),
         measured=measured,
         notes=tuple(_notes(facts, setup, found, table, measured)),
+        shards=shards,
     )
 
 
@@ -109,12 +113,19 @@ def _replicas(call: Call) -> int:
     return 0
 
 
-def _strategy(facts: Facts, parallel: tuple[Call, ...]) -> Iterator[str]:
+def _strategy(facts: Facts, parallel: tuple[Call, ...], shards: bool) -> Iterator[str]:
     if facts.status is Status.MIGRATED:
         yield "DistributedDataParallel: migrated already"
         return
     models = len(facts.models)
     what = "the model" if models == 1 else f"each of the {models} trained models"
+    if shards:
+        yield (
+            f"FSDP: every GPU gets a process of its own that keeps 1/N of the weights of {what}, of"
+            " their gradients and of the optimizer's state, takes its share of each batch, and"
+            " gathers weights, and reduces gradients, block by block"
+        )
+        return
     yield (
         f"DistributedDataParallel: every GPU gets a process of its own that holds {what} whole,"
         " takes its share of each batch, and averages gradients with the others during backward"

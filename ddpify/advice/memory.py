@@ -13,12 +13,15 @@ from ddpify.advice.model import Cell, Fit, Measured, MemoryRow, Row
 _Part = Callable[[Measured], int]
 
 
-def memory(row: Row, parallel: bool, measured: Measured | None) -> tuple[MemoryRow, ...]:
+def memory(
+    row: Row, parallel: bool, measured: Measured | None, shards: bool = False
+) -> tuple[MemoryRow, ...]:
     """The table for one batch; without ``measured`` it has formulas only.
 
-    ``b`` stands for the samples of one GPU: ``b1`` and ``b2`` before, ``b`` after.
+    ``b`` stands for the samples of one GPU: ``b1`` and ``b2`` before, ``b`` after. ``shards``: each
+    rank keeps 1/N of parameters, gradients and optimizer state, and has those of one block whole.
     """
-    return tuple(_Table(row, parallel, measured).rows())
+    return tuple(_Table(row, parallel, measured, shards).rows())
 
 
 def total(rows: tuple[MemoryRow, ...]) -> tuple[int, int | None, int] | None:
@@ -59,14 +62,15 @@ def _per_sample(measured: Measured) -> int:
 
 
 class _Table:
-    def __init__(self, row: Row, parallel: bool, measured: Measured | None) -> None:
+    def __init__(self, row: Row, parallel: bool, measured: Measured | None, shards: bool) -> None:
         self._row = row
+        self._shards = shards
         self._parallel = parallel
         self._measured = measured
 
     def rows(self) -> Iterator[MemoryRow]:
         yield self._fixed("parameters", "P", lambda m: m.parameters, replica=True)
-        yield self._fixed("buffers", "F", lambda m: m.buffers, replica=True)
+        yield self._fixed("buffers", "F", lambda m: m.buffers, replica=True, whole=True)
         yield self._fixed("gradients", "G", lambda m: m.gradients, replica=True)
         yield self._fixed("optimizer state", "S", lambda m: m.state, replica=False)
         yield self._second_copy()
@@ -75,10 +79,19 @@ class _Table:
         yield self._outputs()
         yield self._batch("kept by the loss", "L", lambda m: m.loss, whole=True, others=False)
 
-    def _fixed(self, what: str, letter: str, part: _Part, *, replica: bool) -> MemoryRow:
+    def _fixed(
+        self, what: str, letter: str, part: _Part, *, replica: bool, whole: bool = False
+    ) -> MemoryRow:
         cell = self._cell(letter, part)
         others = (cell if replica else Cell()) if self._parallel else None
-        return MemoryRow(what, cell, others, cell)
+        return MemoryRow(what, cell, others, cell if whole else self._share(cell))
+
+    def _share(self, cell: Cell) -> Cell:
+        """What a rank keeps of something, if it is sharded."""
+        if not self._shards:
+            return cell
+        size = None if cell.size is None else -(-cell.size // self._row.ranks)
+        return Cell(f"{cell.formula}/N", size)
 
     def _batch(
         self, what: str, letter: str, part: _Part, *, whole: bool, others: bool
@@ -95,8 +108,11 @@ class _Table:
         return MemoryRow(what, on_first, on_others if self._parallel else None, after)
 
     def _second_copy(self) -> MemoryRow:
-        """Of the gradients: DDP's buckets; of DataParallel, the first replica's own."""
-        buckets = self._cell("T", lambda m: m.trainable)
+        """Of the gradients: DDP's buckets; of DataParallel, the first replica's own.
+
+        Of a sharded model weights and gradients of the largest block, while they are whole.
+        """
+        buckets = Cell("2U") if self._shards else self._cell("T", lambda m: m.trainable)
         if not self._parallel:
             return MemoryRow("gradients, again", Cell(), None, buckets)
         own = self._cell("G", lambda m: m.gradients)

@@ -164,3 +164,4 @@ class Advice:
     fits: tuple[Fit, ...] = ()
     measured: Measured | None = None
     notes: tuple[str, ...] = field(default=())
+    shards: bool = False

@@ -53,7 +53,8 @@ def project_options(command: _Command) -> _Command:
         click.option(
             "--strategy",
             type=click.Choice(("ddp", "fsdp")),
-            help="How to distribute the model: ddp (default); fsdp is not there yet.",
+            help="How to distribute the model: a replica on each rank (ddp, default) or a shard "
+            "of each weight (fsdp).",
         ),
         click.option(
             "--runtime",
@@ -120,6 +121,34 @@ def project_options(command: _Command) -> _Command:
             help="The size of the buckets in which gradients are averaged (torch's default: 25).",
         ),
         click.option(
+            "--fsdp-wrap",
+            multiple=True,
+            metavar="CLASS",
+            help="With --strategy fsdp: shard the modules of this class each alone (repeatable; "
+            "default: those that repeat in a list).",
+        ),
+        click.option(
+            "--fsdp-bf16/--no-fsdp-bf16",
+            default=None,
+            help="With --strategy fsdp: compute in bfloat16; weights, sums of gradients and the "
+            "optimizer stay as they are.",
+        ),
+        click.option(
+            "--fsdp-offload/--no-fsdp-offload",
+            default=None,
+            help="With --strategy fsdp: keep shards and the optimizer's state on the CPU.",
+        ),
+        click.option(
+            "--fsdp-hybrid/--no-fsdp-hybrid",
+            default=None,
+            help="With --strategy fsdp: shard within each node, replicate over nodes.",
+        ),
+        click.option(
+            "--fsdp-recompute/--no-fsdp-recompute",
+            default=None,
+            help="With --strategy fsdp: compute activations of these modules anew in the backward.",
+        ),
+        click.option(
             "--accept",
             multiple=True,
             metavar="RULE@FILE:LINE",
@@ -135,12 +164,9 @@ def settings_of(paths: Sequence[Path], flags: dict[str, object]) -> Settings:
     from ddpify.settings import SettingsError, load
 
     try:
-        settings = load(paths[0], flags)
+        return load(paths[0], flags)
     except SettingsError as error:
         raise Stop(str(error)) from error
-    if settings.strategy == "fsdp":
-        raise Stop("--strategy fsdp is not there yet; ddp is the only strategy so far.")
-    return settings
 
 
 def refuse(outcome: Outcome, form: str) -> int:

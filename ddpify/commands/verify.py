@@ -27,6 +27,11 @@ if TYPE_CHECKING:
     "a migrated copy; the last commit if the script is migrated already).",
 )
 @click.option(
+    "--strategy",
+    type=click.Choice(("ddp", "fsdp")),
+    help="How the migrated copy distributes the model (default: as pyproject.toml says, or ddp).",
+)
+@click.option(
     "--distributed-only", is_flag=True, help="Compare a distributed script with itself on 1 rank."
 )
 @click.option("--steps", type=click.IntRange(min=1), help="Stop after so many optimizer steps.")
@@ -82,6 +87,7 @@ if TYPE_CHECKING:
 @color_flag
 def verify(
     script: Path,
+    strategy: str | None,
     html: str | None,
     json: str | None,
     markdown: str | None,
@@ -96,7 +102,7 @@ def verify(
 
     Example: ddpify verify main.py --nproc 2 -- --epochs 2 --batch-size 16
     """
-    settings = settings_of((script,), {})
+    settings = settings_of((script,), {"strategy": strategy})
     reports = {"html": html, "json": json, "markdown": markdown}
     verification = _verified(script, flags, settings)
     shown = wants_color(color)

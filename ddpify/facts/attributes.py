@@ -17,6 +17,7 @@ from ddpify.facts import (
     own_optimizers,
     special,
     through,
+    wrapping,
 )
 from ddpify.facts.details import AnyAttribute, SharesBatches, is_of_one, loader_arguments
 from ddpify.facts.events import Access
@@ -110,7 +111,7 @@ def _known_attribute(
     if name == "__dict__" and thing.kind is Kind.INSTANCE:
         return one(Thing(Kind.DICT, thing.born, keys=cast("dict[object, Value]", thing.attrs)))
     if thing.kind is Kind.WRAPPED and name == "module" and thing.inner is not None:
-        return thing.inner
+        return wrapping.unwrapped(m, one(thing))
     if thing.kind is Kind.LOADER and name == "dataset":
         return loader_arguments(thing).dataset or NOTHING
     if thing.kind is Kind.LOADER and name == "batch_size" and _says_share(m, thing):

@@ -55,7 +55,7 @@ def evaluate(m: Machine, f: Frame, node: ast.expr) -> Value:
         value = objective.averaged(m, f, value, m.site(f, node))
     m.remember(f, node, value)
     if m.unwraps and m.site(f, node) in m.unwraps:
-        return wrapping.unwrapped(value)
+        return wrapping.unwrapped(m, value)
     if m.again and m.site(f, node) in m.again:
         return helper_calls.whole_loader(m, f, value, m.site(f, node))
     return value
@@ -206,7 +206,7 @@ def _ifexp(m: Machine, f: Frame, node: ast.IfExp) -> Value:
         value = m.evaluate(f, model)
         if value.of(Kind.MODEL, Kind.WRAPPED):
             m.record(Access(m.tick(), value, m.site(f, model), "module", m.where(f)))
-            return wrapping.unwrapped(value)
+            return wrapping.unwrapped(m, value)
     with m.guarded(f, test, m.site(f, node.test), True):
         body = m.evaluate(f, node.body)
     with m.guarded(f, test, m.site(f, node.test), False):

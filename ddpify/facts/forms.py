@@ -23,7 +23,8 @@ class Target:
     of batches of the loaders ``trained``, ``summed`` the sums in such losses that will be
     multiplied by the number of ranks, and ``agreed`` the means over a batch in conditions that
     will be those of all ranks. ``whole_batches``: nothing is divided but what models compute.
-    ``routes``: calls of methods that go through the wrapper.
+    ``routes``: calls of methods that go through the wrapper. ``shards``: nothing is wrapped, and
+    evaluation calls what trains.
     """
 
     wraps: tuple[tuple[Site, tuple[Home, ...]], ...] = ()
@@ -43,6 +44,7 @@ class Target:
     agreed: frozenset[Site] = frozenset()
     whole_batches: bool = False
     routes: frozenset[Site] = frozenset()
+    shards: bool = False
 
 
 AS_IT_STANDS = Target()

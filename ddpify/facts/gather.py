@@ -189,7 +189,7 @@ def models_of(
     parallel = tuple(c for c in roles.calls_of(first) if c.name.endswith(".DataParallel"))
     asked = (a for name in ("children", "named_children") for a in first.events.accesses(name))
     listed = tuple(a.base_site for a in asked if parallel and a.base.of(Kind.WRAPPED))
-    wrapped = groups.wrapped(bare)
+    wrapped, sharded = groups.wrapped(bare), groups.sharded(bare)
     again = graph.repeated(bare)
     optimizers = dict(groups.groups(bare))
     normed = {things: any(has_norms(t, layers, calls) for t in things) for things in homes}
@@ -206,6 +206,7 @@ def models_of(
             parallel,
             listed,
             made_late(bare, graph.classes(bare, things), calls),
+            bool(set(things) & sharded),
         )
         for things, home in homes.items()
     )

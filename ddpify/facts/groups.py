@@ -8,6 +8,7 @@ from ddpify.facts.details import Wrapper
 from ddpify.facts.events import Bind
 from ddpify.facts.protocol import Machine
 from ddpify.facts.values import Kind, Thing
+from ddpify.python.words import FULLY_SHARD
 
 
 def groups(m: Machine) -> list[tuple[tuple[Thing, ...], tuple[Thing, ...]]]:
@@ -73,11 +74,17 @@ def _merged_sets(sets: list[set[Thing]]) -> list[set[Thing]]:
 
 
 def wrapped(m: Machine) -> set[Thing]:
-    """Models the program itself wraps."""
-    found: set[Thing] = set()
+    """Models the program itself wraps, or shards."""
+    found = sharded(m)
     for call in roles.calls_of(m):
         for outer in call.result.of(Kind.WRAPPED):
             wrapper = outer.detail(Wrapper)
             if outer.inner or (wrapper is not None and wrapper.name.endswith("DataParallel")):
                 found.add(roles.whole(outer))
     return found
+
+
+def sharded(m: Machine) -> set[Thing]:
+    """Models the program itself shards, in place."""
+    given = (c.args[0] for c in roles.calls_of(m) if c.name == FULLY_SHARD and c.args)
+    return {roles.whole(thing) for value in given for thing in value.of(Kind.MODEL)}

@@ -30,7 +30,8 @@ MADE = {
 SHARES = frozenset({"per_rank_accumulation", "per_rank_batch_size"})
 # What gives back what it is given.
 SAME = frozenset(
-    "average_statistics without_module_prefix split_batches share_loading new_pass".split()
+    """average_statistics without_module_prefix split_batches share_loading new_pass even_batches
+    whole_tensor""".split()
 )
 
 
@@ -40,7 +41,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
     if tail == "wrap_model":
         return wrapping.wrap(m, f, first, call.site, DDP)
     if tail == "unwrap":
-        return wrapping.unwrapped(first)
+        return wrapping.unwrapped(m, first)
     if tail == "own_share":
         return _own_share(m, f, call)
     if tail == "whole_loader":

@@ -45,10 +45,13 @@ _CASTS = f"{APEX_AMP}initialize"  # which refuses a model that is wrapped
 Event = Access | Bind | Call
 
 
-def home_of(m: Machine, things: tuple[Thing, ...], trained: frozenset[Thing]) -> Home | None:
+def home_of(
+    m: Machine, things: tuple[Thing, ...], trained: frozenset[Thing], early: bool = False
+) -> Home | None:
     """The home of a model that may be any of ``things``; None when it never has a name.
 
     ``trained`` are all models that are: who holds nothing else is wrapped entry by entry.
+    ``early``: before its optimizer is made, whatever comes later.
     """
     binds = [b for b in _binds(m, things) if not is_of_rounds(m, b)]
     lists = holders(m, things, trained)
@@ -56,22 +59,26 @@ def home_of(m: Machine, things: tuple[Thing, ...], trained: frozenset[Thing]) ->
         binds = [b for b in binds if not is_taken(m, b)]
     names = [b for b in binds if is_namable(b.target)]
     entries = [b for b in binds if is_entry(b.target)]
-    found = _home(m, things, names) or _home(m, things, entries)
+    found = _home(m, things, names, early) or _home(m, things, entries, early)
     if found is None and lists:
-        found = _home(m, things, [held.bind for held in lists], added(m, things))
+        found = _home(m, things, [held.bind for held in lists], early, added(m, things))
         each = next((held.each for held in lists if found and held.bind.target == found.target), "")
         found = replace(found, each=each) if found is not None else None
     return found
 
 
 def _home(
-    m: Machine, things: tuple[Thing, ...], names: list[Bind], more: list[Call] | None = None
+    m: Machine,
+    things: tuple[Thing, ...],
+    names: list[Bind],
+    early: bool,
+    more: list[Call] | None = None,
 ) -> Home | None:
     first_use = _first_use(m, things)
     rounds, steps = _rounds(m, things), _steps(m, things)
     names = [b for b in names if not _is_in(b, rounds)]
     names = [b for b in names if not _is_missed(b, steps)] or names
-    called = _first_call(m, things)
+    called = first_use if early else _first_call(m, things)
     made = [b for b in names if b.order < first_use]
     made = made or [b for b in names if b.order < called]  # around one that has an optimizer
     if not made:

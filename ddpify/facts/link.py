@@ -56,24 +56,30 @@ def analyze(
     shard_evaluation: bool = True,
     batch_dim: int | None = None,
     whole_batches: bool = False,
+    shards: bool = False,
 ) -> Facts | None:
     """The facts of one entry, or None when the entry itself cannot be read.
 
     ``shard_evaluation``: let each rank evaluate a share where only sums are kept. ``batch_dim``:
     the axis of samples, where the user has named it. ``whole_batches``: every rank makes whole
-    batches, and computes its rows of them.
+    batches, and computes its rows of them. ``shards``: models are not wrapped but sharded, before
+    their optimizers are made, and have no inner module.
 
     Raises:
         TooLarge: the program cannot be followed whole.
     """
     try:
-        return _analyzed(project, shard_evaluation, batch_dim, whole_batches)
+        return _analyzed(project, shard_evaluation, batch_dim, whole_batches, shards)
     except OutOfBudget:  # by what is asked after a reading
         raise TooLarge(f"{project.relative(project.entry)}{_TOO_LARGE}") from None
 
 
 def _analyzed(
-    project: Project, shard_evaluation: bool, batch_dim: int | None, whole_batches: bool
+    project: Project,
+    shard_evaluation: bool,
+    batch_dim: int | None,
+    whole_batches: bool,
+    shards: bool,
 ) -> Facts | None:
     readings = _Readings(project)
     first = readings.first
@@ -84,7 +90,7 @@ def _analyzed(
     if status is Status.DISTRIBUTED:  # refused: what several processes would change, they do
         return replace(gather(project, first, (), status), evidence=evidence)
     bare = readings.of(Target(drop_data_parallel=True))
-    homes = _homes(bare)
+    homes = _homes(bare, shards)
     models = models_of(first, bare, homes)
     if whole_batches:
         wrapped = Target(_wraps(homes), True, whole_batches=True)
@@ -102,6 +108,7 @@ def _analyzed(
     wrapped = Target(
         _wraps(homes), True, _sharded(bare), divisions=divisions, routes=frozenset(through)
     )
+    wrapped = replace(wrapped, shards=shards)
     facts = _as_migrated(readings, bare, wrapped, models, status, shard_evaluation)
     facts = replace(facts, routes=frozenset(through))
     return replace(facts, evidence=evidence, divisions=divisions, undivided=undivided)
@@ -159,7 +166,7 @@ def _as_migrated(
     scaled = replace(wrapped, summed=objective.sums(bare, trained))
     wrapped = scaled if scaled.summed and followed(readings.of(scaled)) else wrapped
     trial = readings.of(wrapped)
-    unwraps = evaluation.unwraps(trial)
+    unwraps = () if wrapped.shards else evaluation.unwraps(trial)
     shared_out = sharding.shardable(trial, wanted) if shard_evaluation else frozenset()
     terms = _terms(readings, wrapped)
     wrapped = replace(wrapped, agreed=frozenset(site for one in terms for site in one.means))
@@ -347,13 +354,13 @@ def _mentions(m: Machine) -> list[tuple[Site, str]]:
     ]
 
 
-def _homes(m: Machine) -> dict[tuple[Thing, ...], Home | None]:
+def _homes(m: Machine, early: bool) -> dict[tuple[Thing, ...], Home | None]:
     found: dict[tuple[Thing, ...], Home | None] = {}
     wrapped = groups.wrapped(m)
     together = groups.groups(m)
     trained = frozenset(thing for things, _ in together for thing in things)
     for things, _ in together:
-        found[things] = None if set(things) & wrapped else home_of(m, things, trained)
+        found[things] = None if set(things) & wrapped else home_of(m, things, trained, early)
     return found
 
 

@@ -61,7 +61,7 @@ class ProgramReader(ReadingRecord):
     def __init__(self, project: Project, target: Target = AS_IT_STANDS) -> None:
         super().__init__(project)
         self.wraps = dict(target.wraps)
-        self.drop_data_parallel = target.drop_data_parallel
+        self.drop_data_parallel, self.shards = target.drop_data_parallel, target.shards
         self.whole_batches, self.routes = target.whole_batches, target.routes
         self.sharded, self.spared, self.summed = target.sharded, target.spared, target.summed
         self.unwraps, self.shares, self.agreed = target.unwraps, target.shares, target.agreed

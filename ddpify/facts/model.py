@@ -76,6 +76,7 @@ class Model:
     data_parallel: tuple[Call, ...]
     listed: tuple[Site, ...] = ()  # nn.DataParallel, where it is asked for its `children()`
     late: tuple[Site, ...] = ()  # where it makes parameters after it is built
+    sharded: bool = False  # by the program itself, in place
 
 
 @dataclass(frozen=True, eq=False)

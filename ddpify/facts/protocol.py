@@ -28,6 +28,7 @@ class Machine(Protocol):
     spared: frozenset[tuple[Site, ...]]
     unwraps: frozenset[Site]
     routes: frozenset[Site]
+    shards: bool
     again: frozenset[Site]
     shares: frozenset[Site]
     dealt: frozenset[Site]

@@ -229,6 +229,11 @@ def _state(state: OptimizerState) -> str:
 
 def _difference(advice: Advice) -> str:
     """What the table comes to."""
+    if advice.shards:
+        return (
+            "so each GPU holds 1/N of P, G and S, F as before, weights and gradients of one block"
+            " whole at a time (U), and 1/N of what grows with B"
+        )
     if advice.data_parallel:
         return (
             "so the first GPU is rid of X, O and L of the others' samples, and each of the others"
@@ -238,7 +243,9 @@ def _difference(advice: Advice) -> str:
 
 
 def _limits(advice: Advice) -> Iterator[str]:
-    if advice.data_parallel:
+    if advice.shards:
+        yield "b: samples of each rank after; U: the weights of the largest unit that is sharded"
+    elif advice.data_parallel:
         yield (
             "b1, b2: samples of the first GPU and of the others before; b: of each rank after."
             " Replicas hold gradients until they are added up on the first GPU, whose own replica's"

@@ -64,6 +64,7 @@ class Rewriter(cst.CSTTransformer):
             if edit.how is How.FIRST and isinstance(new, cst.Call):
                 new = replaced(new.args[0].value, "{}", old, place.parent, place.is_tight)
         codes = [edit.code for edit in edits if edit.how is How.REPLACE]
+        codes.sort(key=lambda code: "{}" in code)  # what takes its place, then what goes around it
         for code in (*with_entries(edits), *codes):
             code = quoted_for(code, place.quote)
             new = replaced(new, code, old, place.parent, place.is_tight)

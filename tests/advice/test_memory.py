@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddpify.advice import memory
 from ddpify.advice.model import Measured, Row
 
@@ -86,3 +88,26 @@ def test_data_parallel_may_leave_gpus_without_samples() -> None:
     assert (kept.first.size, kept.others.size, kept.after.size) == (500, 0, None)
     assert memory.total(rows) is None
     assert memory.fit(short, True, MEASURED) is None
+
+
+def test_shards_by_hand() -> None:
+    """A quarter of what every replica has, and one block whole, whose size is not measured."""
+    rows = memory.memory(ROW, False, MEASURED, shards=True)
+    after = {row.what: (row.after.formula, row.after.size) for row in rows}
+    assert after["parameters"] == ("P/N", 250)
+    assert after["buffers"] == ("F", 10)
+    assert after["gradients"] == ("G/N", 200)
+    assert after["optimizer state"] == ("S/N", 400)
+    assert after["gradients, again"] == ("2U", None)
+    assert after["kept for backward"] == ("A(b)", 1000)
+    assert memory.total(rows) is None
+
+
+def test_the_example_of_seed_003() -> None:
+    """7 billion parameters, float32, Adam: 112 GB on each replica, 14 GB on each of 8 shards."""
+    billion = 10**9
+    seven = replace(MEASURED, parameters=28 * billion, gradients=28 * billion, state=56 * billion)
+    kept = ("parameters", "gradients", "optimizer state")
+    for shards, expected in ((False, 112 * billion), (True, 14 * billion)):
+        rows = memory.memory(replace(ROW, ranks=8), False, seven, shards)
+        assert sum(row.after.size or 0 for row in rows if row.what in kept) == expected

@@ -29,6 +29,7 @@ FIXTURES = {
     "toy_ladder": "ladder-full",
     "ct_volumes": "ct_volumes",
 }
+SHARDED = ("text_classification", "vision_project")  # with --strategy fsdp, too
 FILE = re.compile(r"^(?=--- .*\n\+\+\+ )", re.MULTILINE)
 
 
@@ -36,16 +37,26 @@ FILE = re.compile(r"^(?=--- .*\n\+\+\+ )", re.MULTILINE)
 def test_the_diff_is_the_approved_one(name: str, tmp_path: Path) -> None:
     entry = put_fixture(FIXTURES[name], tmp_path / name)
     whole = name == "vision_project"  # its three scripts at once
-    found = shown(tmp_path / name if whole else entry)
+    found = shown(tmp_path / name if whole else entry, Settings())
     golden = HERE / f"{name}.diff"
     if os.environ.get("GOLDEN") == "write":
         golden.write_text(found)
     assert found == golden.read_text(), "if it is meant: make golden"
 
 
-def shown(project: Path) -> str:
+@pytest.mark.parametrize("name", SHARDED)
+def test_the_diff_that_shards_is_the_approved_one(name: str, tmp_path: Path) -> None:
+    entry = put_fixture(FIXTURES[name], tmp_path / name)
+    found = shown(entry, Settings(strategy="fsdp"))
+    golden = HERE / f"{name}.fsdp.diff"
+    if os.environ.get("GOLDEN") == "write":
+        golden.write_text(found)
+    assert found == golden.read_text(), "if it is meant: make golden"
+
+
+def shown(project: Path, settings: Settings) -> str:
     """The diff of every file but the copy of the helpers, which is from runtime/."""
-    outcome = migrate([project], Settings())
+    outcome = migrate([project], settings)
     assert not outcome.refusals, [refusal.message for refusal in outcome.refusals]
     files = FILE.split(diff.render(outcome, ""))
     return "".join(text for text in files if not text.startswith("--- /dev/null\n"))

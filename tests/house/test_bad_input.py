@@ -122,11 +122,6 @@ def test_a_read_only_target(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "engine.py: is read-only" in refused(entry, capsys, "--force")
 
 
-def test_fsdp_is_not_there_yet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    entry = put_fixture("classification", tmp_path / "project")
-    assert "fsdp is not there yet" in refused(entry, capsys, "--strategy", "fsdp")
-
-
 def test_a_link_to_a_file_outside_is_read_and_not_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -23,7 +23,16 @@ SETTINGS_FLAGS = (
     "--batch-size",
     "--bucket-cap",
     "--find-unused",
+    "--fsdp-bf16",
+    "--fsdp-hybrid",
+    "--fsdp-offload",
+    "--fsdp-recompute",
+    "--fsdp-wrap",
     "--lr-scale",
+    "--no-fsdp-bf16",
+    "--no-fsdp-hybrid",
+    "--no-fsdp-offload",
+    "--no-fsdp-recompute",
     "--no-static-graph",
     "--no-whole-batches",
     "--runtime",
@@ -49,7 +58,7 @@ FLAGS = {
     "verify": sorted(
         "--baseline --color --distributed-only --dtype --full --html --ignore-output --json --keep "
         "--markdown --neutralise --neutralize --no-color --nproc --overfit --python --steps "
-        "--timeout --tolerance".split()
+        "--strategy --timeout --tolerance".split()
     ),
 }
 
@@ -135,7 +144,8 @@ CLEAN = {"changes": (), "findings": (), "clashes": (), "notes": ()}
         pytest.param(["diff", "--format=json", "main.py"], CLEAN, 0, id="json-nothing"),
         pytest.param(["diff", "main.py"], {**CLEAN, "findings": (HAND,)}, 0, id="diff-advice-only"),
         pytest.param(["migrate", "--inplace", "-o", "out", "main.py"], {}, 2, id="two-targets"),
-        pytest.param(["migrate", "--strategy=fsdp", "main.py"], {}, 2, id="fsdp"),
+        pytest.param(["migrate", "--strategy=zero", "main.py"], {}, 2, id="no-such-strategy"),
+        pytest.param(["migrate", "--fsdp-wrap=a-b", "main.py"], {}, 2, id="bad-class"),
         pytest.param(["migrate", "--runtime-module=a-b", "main.py"], {}, 2, id="bad-module"),
         pytest.param(["migrate"], {}, 2, id="no-paths"),
         pytest.param(["nonsense"], {}, 2, id="no-command"),

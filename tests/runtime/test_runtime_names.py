@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 
 import runtime
-from ddpify.names import COLLECTIVES, HEADER_PREFIX, METRICS_NAMES, RUNTIME_NAMES
+from ddpify.names import COLLECTIVES, HEADER_PREFIX, METRICS_NAMES, RUNTIME_NAMES, SHARDS_NAMES
 
 ROOT = Path(__file__).parents[2]
-CORE, METRICS = (
-    (ROOT / "runtime" / f"{name}.py").read_text("utf-8") for name in ("ddp_utils", "ddp_metrics")
+CORE, METRICS, SHARDS = (
+    (ROOT / "runtime" / f"{name}.py").read_text("utf-8")
+    for name in ("ddp_utils", "ddp_metrics", "fsdp_utils")
 )
 
 
 def definitions(text: str = "") -> dict[str, str]:
-    """Public functions and classes of one file of the runtime, or of both, with docstrings."""
+    """Public functions and classes of one file of the runtime, or of all, with docstrings."""
     if not text:
-        return {**definitions(CORE), **definitions(METRICS)}
+        return {**definitions(CORE), **definitions(METRICS), **definitions(SHARDS)}
     tree = ast.parse(text)
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return {n.name: ast.get_docstring(n) or "" for n in found if not n.name.startswith("_")}
@@ -28,6 +29,7 @@ def definitions(text: str = "") -> dict[str, str]:
 def test_names_are_the_public_definitions() -> None:
     assert set(definitions()) == RUNTIME_NAMES
     assert set(definitions(METRICS)) == METRICS_NAMES
+    assert set(definitions(SHARDS)) == SHARDS_NAMES
 
 
 def test_the_package_exports_them() -> None:

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from ddpify import vendor
 from runtime import ddp_metrics as metrics
 from runtime import ddp_utils as ddp
+from runtime import fsdp_utils as shards
 
 ROOT = Path(__file__).parents[2]
 LAUNCHED = {"RANK": "2", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}
@@ -82,6 +83,10 @@ SAME: list[Any] = [
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
     pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),
     pytest.param(lambda: ddp.whole_loader(LOADER), LOADER, id="whole_loader"),
+    pytest.param(lambda: shards.even_batches(LOADER, MODEL), LOADER, id="even_batches"),
+    pytest.param(lambda: shards.ready_to_shard(MODEL), None, id="ready_to_shard"),
+    pytest.param(lambda: shards.unsharded(MODEL), MODEL, id="unsharded"),
+    pytest.param(lambda: shards.whole_tensor(TENSOR), TENSOR, id="whole_tensor"),
     pytest.param(lambda: ddp.new_pass(LOADER), LOADER, id="new_pass"),
     pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
     pytest.param(lambda: ddp.is_main_process(), True, id="is_main_process"),

@@ -484,3 +484,27 @@ def test_ranks_load_whole_batches_together(job: Job) -> None:
     for rank in (first, *others):
         assert rank["batches"] == first["batches"]  # and all draw alike between them
         assert rank["draws"] == 11
+
+
+def test_a_sharded_model_trains_as_a_whole_one(job: Job) -> None:
+    for rank, seen in enumerate(job["sharding"]):
+        assert seen["norms"][::2] == seen["norms"][1::2], "a norm is of all shards"
+        assert seen["trained"] < 1e-12
+        assert seen["moments"] < 1e-12
+        assert seen["loaded"] == [0.0, 0.0]
+        assert set(seen["kept"]) == {rank > 0}, "a file is rank 0's"
+        assert seen["versions"]
+
+
+def test_each_rank_keeps_a_share_of_the_weights(job: Job) -> None:
+    shares = [seen["share"] for seen in job["sharding"]]
+    assert sum(shares) == 4 * 6 + 6 + 2 * 6 + 6 * 2 + 2
+    assert max(shares) < 0.7 * sum(shares)
+
+
+def test_an_uneven_evaluation_of_a_sharded_model_ends_on_all_ranks(job: Job) -> None:
+    evaluated = [seen["evaluated"] for seen in job["sharding"]]
+    assert [each["uneven"][0] for each in evaluated] == [3, *[2] * (job.size - 1)]
+    assert {each["uneven"][2] for each in evaluated} == {3}, "the last one is computed again"
+    few = f"ValueError: 1 of {job.size} ranks have no sample to evaluate"
+    assert all(each["few"][1].startswith(few) for each in evaluated)

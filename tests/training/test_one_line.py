@@ -26,9 +26,9 @@ SELDOM = [name for name in WANTED if name not in OFTEN]
 PARTS = 8
 
 
-def judged(names: list[str]) -> dict[str, tuple[str, str]]:
+def judged(names: list[str], *flags: str) -> dict[str, tuple[str, str]]:
     """What became of each, and what was told of it: in one process, which imports torch once."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.training.one_line.runs", *names]
+    command = [sys.executable, "-W", "ignore", "-m", "tests.training.one_line.runs", *flags, *names]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(results) == len(names), done.stderr[-2000:]
@@ -63,3 +63,21 @@ def test_no_program_is_trained_otherwise_without_a_word(names: list[str]) -> Non
     others = {n: one for n, one in judged(names).items() if not _is_right(*one, WANTED[n])}
 
     assert not others
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(OFTEN[::4], id="some"),
+        *(
+            pytest.param([*WANTED][part::PARTS], id=f"all-{part}", marks=pytest.mark.thorough)
+            for part in range(PARTS)
+        ),
+    ],
+)
+def test_no_program_is_sharded_otherwise_without_a_word(names: list[str]) -> None:
+    """With ``--strategy fsdp`` more is refused; where DDP is not the same, FSDP need not be."""
+    ends = {name for name in names if WANTED[name] in ("known", "named", "drawn")}
+    found = judged(names, "--fsdp")
+    assert not {n: one for n, one in found.items() if one[0] == "known" and n not in ends}
+    assert "same" in {word for word, _ in found.values()}

@@ -198,6 +198,53 @@ def test_a_fixture_of_the_seeds_trains_the_same_model(
     assert report["causes"] == []
 
 
+_GAN = "--norm=none --epochs=1 --ngf=8 --ndf=8"
+_TRAINER = "--epochs=2 --num_train=200 --num_valid=99 --save_dir=out --run_id=quick"
+SHARDED = [
+    ("text_classification", ["--neutralise=dropout"], "", set()),
+    ("classification", ["--neutralise=all"], " ".join(CLASSIFICATION), set()),
+    ("classification_dataparallel", [], " ".join((*DATAPARALLEL, "--arch=mlp")), set()),
+    ("gan", ["--neutralise=all"], _GAN, {"evaluation"}),
+    ("vae", ["--neutralise=all"], "--epochs=1 --batch-size=100", {"checkpoints"}),
+    ("trainer_class", [], _TRAINER, set()),
+    *((f"vision-{task}", ["--neutralise=all"], " ".join(VISION_RUN), set()) for task in VISION),
+    *((rung, [], "", _NO_FILES) for rung in RUNGS),
+    ("ladder-full", ["--steps=60"], "", {"evaluation"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "arguments", "absent", "ranks"),
+    [
+        pytest.param(
+            *one,
+            ranks,
+            id=f"{one[0]}-on-{ranks}",
+            marks=() if (number, ranks) == (0, 2) else pytest.mark.thorough,
+        )
+        for number, one in enumerate(SHARDED)
+        for ranks in (2, 4)
+    ],
+)
+def test_a_sharded_fixture_trains_the_same_model(
+    name: str,
+    flags: list[str],
+    arguments: str,
+    absent: set[str],
+    ranks: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("EPOCHS", "1")
+    script = put_fixture(name, tmp_path / "project")
+    flags = [*flags, f"--nproc={ranks}", "--strategy=fsdp"]
+    report = verified(cli.CLEAN, script, [*flags, TIGHT], arguments.split(), capsys)
+    skipped = {c["name"] for c in report["checks"] if c["verdict"] == "skipped"}
+    assert skipped - absent == {"overfit", "probe"}
+    assert report["causes"] == []
+
+
 def test_rewrites_taken_back_are_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Four that do not hide each other."""
     original, broken = (put_fixture("classification", tmp_path / n) for n in ("one", "many"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.effects import EffectKind
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
@@ -27,32 +27,49 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.shared.saving import is_distributed, is_only_written, saves_of
 from ddpify.settings import Settings
 from ddpify.source import Site
+from ddpify.strategies import of
+from ddpify.strategies.base import Strategy
+
+_PREFIXED = "its keys would begin with `module.`"
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per ``state_dict()`` or whole-model save of a wrapped model."""
-    states = tuple(c for c in facts.calls if c.name == ".state_dict")
-    for calls in once(states).values():
+    strategy = of(settings)
+    for calls in once(facts.named(".state_dict")).values():
         site = calls[0].receiver_site
-        if site is not None and any(c.receiver and c.receiver.of(Kind.WRAPPED) for c in calls):
-            yield _finding(facts, site, "its keys would begin with `module.`")
-    saves = tuple(e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT)
-    ours = tuple(c for c in facts.calls if c.name == "ddpify.runtime.save_on_main")
-    for calls in once((*saves, *ours)).values():
+        if site is not None and any(is_distributed(c.receiver, strategy) for c in calls):
+            message = "its tensors would be shards" if strategy.shards else _PREFIXED
+            yield _finding(facts, site, message, _state_of(facts, calls[0], strategy))
+    if not strategy.shards:  # see DDP904
+        yield from _pickled(facts)
+
+
+def _state_of(facts: Facts, call: Call, strategy: Strategy) -> str:
+    """Whose state one process has: tensors are wanted on rank 0, where they all go into a file."""
+    if not strategy.shards or is_only_written(facts, call):
+        return strategy.state
+    return f"{strategy.state.removesuffix(')')}, everywhere=True)"
+
+
+def _pickled(facts: Facts) -> Iterable[Finding]:
+    saves = saves_of(facts)
+    for calls in once(saves).values():
         site = calls[0].arg_site(0, "obj")
         value = calls[0].arg(0, "obj")
         if site is not None and value is not None and value.of(Kind.WRAPPED):
             yield _finding(facts, site, "the wrapper itself would be pickled")
-    written = frozenset(call.site for call in (*saves, *ours))
-    entries = (site for call in (*saves, *ours) for site in wrapped_entries(facts, call, written))
+    written = frozenset(call.site for call in saves)
+    entries = (site for call in saves for site in wrapped_entries(facts, call, written))
     for site in dict.fromkeys(entries):
         yield _finding(facts, site, "the wrapper itself would be pickled, in a dict")
 
 
-def _finding(facts: Facts, site: Site, message: str) -> Finding:
-    fix = (edit(facts, How.REPLACE, site, "unwrap({})"),)
+def _finding(facts: Facts, site: Site, message: str, code: str = "unwrap({})") -> Finding:
+    fix = (edit(facts, How.REPLACE, site, code),)
     return Finding("DDP602", site, message, Severity.ERROR, fix)
 
 

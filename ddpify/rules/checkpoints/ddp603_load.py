@@ -18,19 +18,24 @@ from ddpify.rules.checkpoints.states import (
 )
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, TRAINER, changed, marked
+from ddpify.rules.shared.saving import is_distributed
 from ddpify.settings import Settings
 from ddpify.source import Site
+from ddpify.strategies import of
+from ddpify.strategies.base import Strategy
+
+_SHARDS = "a checkpoint has whole tensors, of which each rank takes its shards"
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per load into a wrapped model and per ``torch.load`` without a device."""
     for calls in once(tuple(c for c in facts.calls if c.name == ".load_state_dict")).values():
-        edits = _into_inner(facts, calls)
+        edits = _into_inner(facts, calls, of(settings))
         if edits:
             yield Finding(
                 "DDP603",
                 calls[0].site,
-                "a checkpoint's keys must fit the inner module",
+                _SHARDS if of(settings).shards else "a checkpoint's keys must fit the inner module",
                 Severity.ERROR,
                 edits,
             )
@@ -58,14 +63,14 @@ def _loaded_states(facts: Facts) -> set[Site]:
     }
 
 
-def _into_inner(facts: Facts, calls: list[Call]) -> tuple[Edit, ...]:
+def _into_inner(facts: Facts, calls: list[Call], strategy: Strategy) -> tuple[Edit, ...]:
     call = calls[0]
     edits: list[Edit] = []
     receiver = call.receiver
     if receiver is None or call.receiver_site is None:
         return ()
-    if any(one.receiver is not None and one.receiver.of(Kind.WRAPPED) for one in calls):
-        edits.append(edit(facts, How.REPLACE, call.receiver_site, "unwrap({})"))
+    if any(is_distributed(one.receiver, strategy) for one in calls):
+        edits.append(edit(facts, How.REPLACE, call.receiver_site, strategy.state))
     site = call.arg_site(0, "state_dict")
     prefixed = [one for one in calls if _may_have_prefix(facts, one)]
     if site is not None and prefixed:

@@ -2,20 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts
+from ddpify.facts.roles import whole
+from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
+from ddpify.rules.edits import once
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import shard_of
+from ddpify.rules.frameworks.weights import LayerUse, method_of, owner_of, part_of, use_of
 from ddpify.rules.shared.fields import computing, holds_parameters
 from ddpify.rules.shared.wrapped import receives
 from ddpify.rules.shared.written import attribute_called
+from ddpify.settings import Settings
+from ddpify.strategies import of
 
+_FROM = "torch.distributed.fsdp"
 _REGISTER = "register_fsdp_forward_method"
 _SUMMON = "torch.distributed.fsdp.FullyShardedDataParallel.summon_full_params"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per method or layer of a model that computes beside its forward."""
+    if not of(settings).shards:
+        return
+    for calls in once(facts.calls).values():
+        for call in calls:
+            info, owner = method_of(call), owner_of(call)
+            if info is not None and owner is not None and call.name != ".forward":
+                yield from _beside(facts, call, use_of(info, owner))
+                break
+            if part_of(call) or call.name == ".forward":
+                yield _refused(facts, call, "runs without gathering the weights of the model")
+                break
+
+
+def _beside(facts: Facts, call: Call, use: LayerUse) -> Iterable[Finding]:
+    if use is LayerUse.UNCLEAR:
+        yield _refused(facts, call, "looks at the model's weights, which are shards here")
+    homes = [m.home for m in facts.models if m.home and any(map(_is_of(call), m.things))]
+    if use is not LayerUse.LAYERS:
+        return
+    if len(homes) != 1 or homes[0].each or homes[0].optional:
+        yield _refused(facts, call, "runs without gathering the weights of the model")
+        return
+    name = call.name.rpartition(".")[2]
+    code = f'{_REGISTER}({homes[0].target}, "{name}")'
+    made = Edit(How.AFTER, homes[0].statement, code, imports=(Import(_FROM, _REGISTER),))
+    yield Finding(
+        "DDP901",
+        call.callee,
+        f"`{name}` computes beside the model's forward: the weights that it uses are shards",
+        Severity.ERROR,
+        (made,),
+    )
+
+
+def _is_of(call: Call) -> Callable[[Thing], bool]:
+    made = {whole(thing).born for thing in (call.receiver or NOTHING).of(Kind.WRAPPED)}
+    return lambda thing: thing.born in made
+
+
+def _refused(facts: Facts, call: Call, why: str) -> Finding:
+    return Finding(
+        "DDP901",
+        call.callee,
+        f"`{facts.text(call.callee)}` {why}",
+        Severity.ERROR,
+        advice="do it in the model's forward(), for example with a mode argument",
+    )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -108,6 +168,7 @@ RULE = Rule(
     " DTensor', or, once a regular forward has run, gradients that differ between ranks (measured:"
     " 1 and 2) and no error.",
     "torch.distributed.fsdp.fully_shard, register_fsdp_forward_method; BUGS G02",
+    check,
     lint=lint,
     bad=(
         changed(SHARDED, ("= loss_of(model(x), y)", "= loss_of(model.forward(x), y)  # DDP901")),

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.details import Optimized
+from ddpify.facts.joining import flat_deps
+from ddpify.facts.model import Facts
+from ddpify.facts.roles import whole
+from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import FSDP
@@ -11,8 +16,40 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import FLAT, SHARDED
 from ddpify.rules.frameworks.sharded import shards_of, steps
+from ddpify.settings import Settings
+from ddpify.strategies import of
 
 _MADE = "    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per optimizer that would hold what a model had before it was sharded."""
+    if not of(settings).shards:
+        return
+    sharded = {whole(f.model).born: f.model.serial for f in facts.forwards if _is_wrapped(f.model)}
+    optimizers = (t for step in facts.steps for t in (step.receiver or NOTHING).of(Kind.OPTIMIZER))
+    for one in dict.fromkeys(optimizers):
+        given = one.detail(Optimized)
+        held = flat_deps(given.parameters) if given is not None else ()
+        taken = [(whole(o).born, dep.serial) for dep in held for o in _owners_of(dep)]
+        if any(serial < sharded.get(born, 0) for born, serial in taken):
+            yield Finding(
+                "DDP903",
+                one.born,
+                "the model would be sharded after this: the optimizer would step parameters that"
+                " are no longer used",
+                Severity.ERROR,
+                advice="make the optimizer once the model has its name, then run again",
+            )
+
+
+def _is_wrapped(model: Thing) -> bool:
+    return model.kind is Kind.WRAPPED
+
+
+def _owners_of(dep: Thing) -> tuple[Thing, ...]:
+    """The modules whose parameters something is."""
+    return dep.inner.things if dep.kind is Kind.PARAMETERS and dep.inner is not None else ()
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -60,6 +97,7 @@ RULE = Rule(
     " made before holds the old ones: the model never changes, zero_grad() clears nothing, and"
     " there is no error.",
     "torch.distributed.fsdp.fully_shard; accelerate#3256, pytorch#149205; BUGS G18",
+    check,
     lint=lint,
     bad=(
         changed(

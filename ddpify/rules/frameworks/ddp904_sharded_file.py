@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.model import Facts
+from ddpify.facts.values import Kind
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
@@ -11,10 +13,30 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import sharded_here
+from ddpify.rules.shared.saving import saves_of
 from ddpify.rules.shared.wrapped import exclusive
+from ddpify.settings import Settings
+from ddpify.strategies import of
 
 _GETTERS = frozenset({"get_model_state_dict", "get_optimizer_state_dict", "get_state_dict"})
 _END = "    dist.destroy_process_group()\n"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per model that would be pickled: with its shards."""
+    if not of(settings).shards:
+        return
+    for call in saves_of(facts):
+        value = call.arg(0, "obj")
+        held = [value, *(v for t in value.things for v in (t.keys or {}).values())] if value else ()
+        if any(one.of(Kind.WRAPPED) for one in held):
+            yield Finding(
+                "DDP904",
+                call.site,
+                "the model itself would be pickled, with this rank's shards",
+                Severity.ERROR,
+                advice="save its state_dict(), then run again",
+            )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -61,6 +83,8 @@ def _shard(payload: RankValue) -> RankCall | None:
 def _gives_shards(thing: RankThing) -> bool:
     call = thing.call
     assert call is not None
+    if call.module.ours:  # `unsharded`, which gathers them
+        return False
     if call.method in _GETTERS:
         model = call.arg(0, "model")
         return model is not None and sharded_here(model, call.order) and not _is_full(call)
@@ -74,7 +98,7 @@ def _is_sharded(owner: RankThing, order: int) -> bool:
     if owner.sharded is not None:
         return owner.sharded.order < order
     made = owner.call
-    if made is None or not owner.name.startswith("torch.optim."):
+    if made is None or not owner.name.startswith("torch.optim.") or "lr_sched" in owner.name:
         return False
     given = made.arg(0, "params")
     return given is not None and sharded_here(given, made.order)
@@ -101,6 +125,7 @@ RULE = Rule(
     " this rank's part of them. The file of rank 0 has half of the rows (measured: 4 of 8) and"
     " loads into no plain model: 'got mixed torch.Tensor and DTensor'.",
     "torch.distributed.checkpoint.state_dict; pytorch#136336, lightning#17702; BUGS K07",
+    check,
     lint=lint,
     bad=(
         changed(

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.model import Facts
+from ddpify.facts.values import NOTHING, Kind
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import AGREEING_OPS
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import parameters_after
+from ddpify.rules.frameworks.weights import BY_ENTRY, shown_norms, stored, used
+from ddpify.settings import Settings
+from ddpify.site import Site
+from ddpify.strategies import of
 
 _REDUCTIONS = frozenset("norm vector_norm sum mean max min amax amin std var prod median".split())
 # What stays a tensor of shards.
@@ -22,7 +29,73 @@ _FUNCTIONS = frozenset(
     "torch.norm torch.sum torch.mean torch.sqrt torch.stack torch.cat torch.abs torch.max"
     " torch.linalg.vector_norm".split()
 )
+_CHOSEN = "torch.optim.Optimizer"  # getattr(torch.optim, name)
 _END = "    dist.destroy_process_group()\n"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per use of weights, outside the forward, that goes wrong with shards."""
+    if not of(settings).shards:
+        return
+    calls = once(tuple(used(facts)))
+    for site, alike in calls.items():
+        if not any(other.within(site) and other != site for other in calls):  # `p.pow(2).sum()`
+            yield _of_shards(site, f"`{facts.text(alike[0].callee)}` is given weights of the model")
+    for access in stored(facts):
+        yield _of_shards(access.base_site, f"`{access.attribute}` of the model is replaced")
+    yield from _compiled(facts)
+    yield from _optimizers(facts)
+    yield from _norms(facts)
+
+
+def _compiled(facts: Facts) -> Iterable[Finding]:
+    for call in facts.named("torch.compile", ".compile"):
+        given = [value for value in (call.receiver, *call.args) if value is not None]
+        if any(value.of(Kind.MODEL, Kind.WRAPPED) for value in given):
+            yield Finding(
+                "DDP907",
+                call.site,
+                "a compiled model is not sharded yet: its blocks are compiled one by one, before",
+                Severity.ERROR,
+                advice="leave torch.compile out, or use --strategy ddp",
+            )
+
+
+def _optimizers(facts: Facts) -> Iterable[Finding]:
+    """Those that need more of a weight than the entries that a rank has."""
+    optimizers = (t for step in facts.steps for t in (step.receiver or NOTHING).of(Kind.OPTIMIZER))
+    for optimizer in dict.fromkeys(optimizers):
+        if optimizer.name == _CHOSEN:
+            yield Finding(
+                "DDP907",
+                optimizer.born,
+                "which optimizer this is cannot be told: on shards, Muon trains something else",
+                Severity.NOTE,
+                advice="choose one that steps entry by entry, as SGD, Adam and AdamW do",
+            )
+        elif optimizer.name not in BY_ENTRY:
+            yield _of_shards(optimizer.born, f"`{optimizer.name}` may compute with whole weights")
+
+
+def _norms(facts: Facts) -> Iterable[Finding]:
+    for call in shown_norms(facts):
+        yield Finding(
+            "DDP907",
+            call.site,
+            "the norm comes as a distributed tensor, which no format string takes",
+            Severity.WARNING,
+            (edit(facts, How.REPLACE, call.site, "whole_tensor({})"),),
+        )
+
+
+def _of_shards(site: Site, what: str) -> Finding:
+    return Finding(
+        "DDP907",
+        site,
+        f"{what}, which are this rank's shards outside of its forward",
+        Severity.ERROR,
+        advice="do it before the optimizer is made, in the forward, or with --strategy ddp",
+    )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -96,6 +169,7 @@ RULE = Rule(
     " part of this rank (measured: norms .767 and .658 where 1.011 is right) without an error. Only"
     " .full_tensor() finishes them. What clip_grad_norm_ returns is complete.",
     "pytorch#170862, torchtitan#766; BUGS M06",
+    check,
     lint=lint,
     bad=(
         changed(

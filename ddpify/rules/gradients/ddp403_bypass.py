@@ -17,6 +17,7 @@ from ddpify.rules.examples import BY_HAND, CORRECT, PROJECT, SCRIPT, SINGLE, cha
 from ddpify.rules.gradients.bypass import bypasses
 from ddpify.settings import Settings
 from ddpify.source import Site
+from ddpify.strategies import of
 
 ADVICE = "route the call through forward() (for example with a mode argument), then run again"
 
@@ -37,8 +38,9 @@ _HALVES = """class Halves(nn.Module):
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per method, part or raw alias of a trained model that is differentiated."""
-    yield from _methods(facts)
-    yield from _routed(facts)
+    if of(settings).inner:
+        yield from _methods(facts)
+        yield from _routed(facts)
     seen: set[Site] = set(facts.routes)
     for call in facts.bypasses:
         receiver = call.receiver.of(Kind.MODEL, Kind.WRAPPED) if call.receiver is not None else ()
@@ -124,7 +126,7 @@ def _class_of(facts: Facts, asked: Call, calls: list[Call]) -> str:
 
 
 def _is_trained(facts: Facts, born: Site) -> bool:
-    return any(t.born == born for model in facts.models for t in model.things)
+    return any(t.born == born for model in facts.models for t in model.things if not model.sharded)
 
 
 def _finding(site: Site, message: str) -> Finding:

@@ -17,11 +17,16 @@ from ddpify.rules.gradients.again import Again, again, names, stepped_between
 from ddpify.rules.gradients.hooked import hooked
 from ddpify.settings import Settings
 from ddpify.source import Site
+from ddpify.strategies import of
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per construct that has no data-parallel equivalent."""
-    yield from dict.fromkeys(found for one in again(facts) for found in _averaged(facts, one))
+    shards = of(settings).shards  # of which each backward averages
+    for one in again(facts) if not shards else ():
+        yield from dict.fromkeys(_averaged(facts, one))
+    if shards:
+        yield from _twice(facts)
     yield from dict.fromkeys(_without_forward(facts))
     yield from hooked(facts)
     yield from _replaced(facts)
@@ -48,6 +53,21 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             (),
             "write one loop for each, or give each its own loader by a call of its own",
         )
+
+
+def _twice(facts: Facts) -> Iterable[Finding]:
+    """Gradients of gradients: the weights that they are made of are gone by then."""
+    for call in facts.named("torch.autograd.grad", ".backward", "torch.autograd.backward"):
+        given = call.kwargs.get("create_graph")
+        if given is not None and not (given.known and not given.const):
+            yield Finding(
+                "DDP405",
+                call.site,
+                "a backward through gradients needs weights that a sharded model has given away"
+                " (torch 2.13 ends with a RuntimeError)",
+                Severity.ERROR,
+                advice="use --strategy ddp",
+            )
 
 
 def _replaced(facts: Facts) -> Iterable[Finding]:

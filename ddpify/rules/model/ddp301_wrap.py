@@ -21,9 +21,11 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.model.sharding import sharded
 from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
 from ddpify.source import Site
+from ddpify.strategies import of
 
 OPTIONS = {  # in the order in which they are written
     "sync_batchnorm": True,
@@ -43,13 +45,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         fix: tuple[Edit, ...] = ()
         if home is not None:
             alike = [m for m in facts.models if m.home == home and not m.wrapped]
-            code = _written(facts, home, _options(facts, alike, settings))
-            unused = next((m.unused for m in alike if m.unused), "")
-            unused = unused if settings.find_unused == "auto" else ""
-            code += f"  # {unused}" if unused else ""
-            if any(unfreezes(facts, m) for m in alike) and not home.each:
-                code = f"with unfrozen({home.target}):\n{textwrap.indent(code, '    ')}"
-            fix = (edit(facts, How.AFTER, home.statement, code),)
+            if of(settings).shards:
+                normed = any("sync_batchnorm" in _of_one(facts, m, settings) for m in alike)
+                fix = (sharded(facts, home, alike, settings, normed),)
+            else:
+                fix = (_wrapped(facts, home, alike, settings),)
         if model.batch_norm and settings.sync_bn == "auto":
             yield from _without_sync(facts, model)
         yield Finding(
@@ -61,6 +61,17 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             "" if fix else "give the model a name before its optimizer is built, then run again",
             proof(model.things),
         )
+
+
+def _wrapped(facts: Facts, home: Home, alike: list[Model], settings: Settings) -> Edit:
+    """The edit that wraps what has a home."""
+    code = _written(facts, home, _options(facts, alike, settings))
+    unused = next((m.unused for m in alike if m.unused), "")
+    unused = unused if settings.find_unused == "auto" else ""
+    code += f"  # {unused}" if unused else ""
+    if any(unfreezes(facts, m) for m in alike) and not home.each:
+        code = f"with unfrozen({home.target}):\n{textwrap.indent(code, '    ')}"
+    return edit(facts, How.AFTER, home.statement, code)
 
 
 def _written(facts: Facts, home: Home, options: str) -> str:

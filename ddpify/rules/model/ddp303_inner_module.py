@@ -21,6 +21,7 @@ from ddpify.rules.model.asking import ASKED_FIRST, asks_what_it_is
 from ddpify.rules.model.overrides import OVERRIDDEN, asked_of_inner, has, of_parallel
 from ddpify.settings import Settings
 from ddpify.source import Site
+from ddpify.strategies import of
 
 # What DistributedDataParallel answers as the inner module would.
 SAME = frozenset(
@@ -51,9 +52,10 @@ LOOKS_INSIDE = frozenset({"builtins.print", "builtins.str", "builtins.repr"})
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per attribute, method or hand-over that needs the inner module."""
     yield from of_parallel(facts)
-    yield from _attributes(facts)
     yield from _module_attribute(facts)
-    yield from _handed_over(facts)
+    if of(settings).inner:
+        yield from _attributes(facts)
+        yield from _handed_over(facts)
 
 
 def _attributes(facts: Facts) -> Iterable[Finding]:

@@ -4,12 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.model import Facts
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.model.submodules import Layers
 from ddpify.rules.shared.wrapped import Wrap, forwards, wraps
+from ddpify.settings import Settings
 from ddpify.site import Site
+from ddpify.strategies import of
+
+_ALIKE = ("not every output", "a part runs", "`train` freezes", "nothing reads", "of `", "methods")
+_NEVER = "is never used"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per model that is to be sharded and of which ranks may use other parts."""
+    for model in facts.models if of(settings).shards else ():
+        if model.unused and not _is_alike(model.unused):
+            yield Finding(
+                "DDP308",
+                model.things[0].born,
+                f"{model.unused}: ranks that use other layers in one step would hang, or average"
+                " what does not belong together, as sharded weights are averaged in groups",
+                Severity.ERROR,
+                advice="let each forward use all layers, or use --strategy ddp",
+            )
+
+
+def _is_alike(reason: str) -> bool:
+    """Whether the same parameters get no gradient on each rank."""
+    return reason.startswith(_ALIKE) or reason.endswith(_NEVER)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -64,6 +89,7 @@ RULE = Rule(
     " loss never comes: the first iteration is silently not averaged, the second stops with"
     " 'Expected to have finished reduction in the prior iteration'.",
     "pytorch#112152, accelerate#2017; DistributedDataParallel(find_unused_parameters); BUGS G05",
+    check,
     lint=lint,
     bad=(
         trained(

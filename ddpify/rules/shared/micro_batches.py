@@ -8,13 +8,15 @@
 
 DistributedDataParallel decides in the forward whether its backward averages, and averages all that
 was added since the last time (``DistributedDataParallel.no_sync``). So the step's own condition is
-asked before the forward, where it must be what it is later.
+asked before the forward, where it must be what it is later. A sharded model keeps what was added
+and not averaged whatever clears the gradients, so that the last batch of a pass is averaged, too.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Model, TrainingLoop
@@ -29,6 +31,7 @@ from ddpify.rules.shared.single_samples import deals_single, in_rounds, shortene
 from ddpify.rules.shared.step_conditions import asked_before, stored, window_of
 from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
+from ddpify.strategies import of
 
 _ONCE = (ast.Expr, ast.Assign, ast.AugAssign, ast.With)  # what is in them is done in each round
 
@@ -39,7 +42,9 @@ def saves_messages(facts: Facts, settings: Settings, loop: TrainingLoop) -> tupl
     window = window_of(facts, loop)
     if window is None or not models or facts.whole_batches:
         return ()
-    if any(unfreezes(facts, model) for model in models):
+    if of(settings).shards:  # where nothing clears what was not averaged: the last batch is
+        window = replace(window, leftover=True)
+    elif any(unfreezes(facts, model) for model in models):
         return ()  # perhaps within a window
     tree, block = window.tree, window.block
     first = _first(tree, block, [f.call for f in forwards_in(facts, loop)])
@@ -76,7 +81,8 @@ def averaged_by_hand(facts: Facts, settings: Settings, loop: TrainingLoop) -> tu
     if any(is_local(facts, g.test) for step in steps for g in step.where.guards):
         return ()  # a sample would decide whether its rank steps, too
     single = deals_single(loop.loaders) and all(g.test.measure is Measure.ENTRY for g in guards)
-    if not guards or not single or settings.batch_size == "per-rank":
+    shards = of(settings).shards  # of which no backward goes without the other ranks
+    if not guards or not single or shards or settings.batch_size == "per-rank":
         return ()
     if shortened(facts, loop).why_not:
         return ()

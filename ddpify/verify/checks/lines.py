@@ -15,6 +15,7 @@ from ddpify.verify.checks.clocks import clocked_columns, without_clocks
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])")
 _NUMBER = re.compile(r"(?<![\w.])([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\w|\.\d)")
+_SHARDED = re.compile(r"\bFSDP(?=[A-Z]\w*\()")  # fully_shard renames a class: `FSDPNet(` for `Net(`
 _ENOUGH = 2  # digits from which on a number may differ in the last: with fewer it says much
 _MORE = 4  # the same, where the other number has fewer
 _MANY = 4000  # lines above which texts are compared in order only, because matching is quadratic
@@ -57,7 +58,7 @@ class Difference:
 
 def lines(text: str, ignore: Sequence[str] = (), folder: str = "") -> tuple[ShownLine, ...]:
     """The lines to compare; ``folder`` is where the run took place, its copy of the project."""
-    plain = _ANSI.sub("", text).replace("\b", "")
+    plain = _SHARDED.sub("", _ANSI.sub("", text).replace("\b", ""))
     plain = plain.replace(folder, "<project>") if folder else plain
     shown = (last_state(line) for line in plain.split("\n"))
     rows = _without_clock_columns([row for row in shown if row.strip()])

@@ -6,9 +6,11 @@ imported lies in the working folder, as in a migrated project.
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import logging
+import math
 import os
 import random
 import sys
@@ -25,6 +27,7 @@ import ddp_utils as ddp
 import numpy as np
 import torch
 from torch import nn
+from torch.distributed.fsdp import fully_shard
 from torch.utils.data import DataLoader, RandomSampler, TensorDataset
 
 warnings.simplefilter("error", FutureWarning)  # what torch deprecates must not be used
@@ -768,6 +771,90 @@ def streams_of_ranks() -> Any:
     return {"then": then, "again": again, "other": other, "silent": silent, "told": told}
 
 
+def sharding() -> Any:
+    """Three steps of a sharded model on shares of a batch, and of its copy on the whole batch."""
+    rank, ranks = ddp.get_rank(), ddp.get_world_size()
+    torch.manual_seed(rank)  # ready_to_shard makes them alike
+    net = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2)).double().eval()
+    ddp.ready_to_shard(net, sync_batchnorm=True)
+    whole = copy.deepcopy(net)
+    for layer in (net[0], net[2]):
+        fully_shard(layer)
+    fully_shard(net, reshard_after_forward=True)
+    adam, one = (torch.optim.AdamW(each.parameters(), lr=0.1) for each in (net, whole))
+    rows = torch.arange(16.0 * ranks, dtype=torch.float64).sin().view(2, 2 * ranks, 4)
+    norms = []
+    for step in range(3):
+        for half, part in enumerate(rows):
+            with ddp.gradient_sync(net, sync=half == 1):
+                (net(part[rank::ranks]) - step).square().mean().backward()
+            (whole(part) - step).square().mean().backward()
+        for each in (net, whole):
+            norm = nn.utils.clip_grad_norm_(each.parameters(), 1.0)
+            norms.append(f"{ddp.whole_tensor(norm):.9f}")
+        for optimizer in (adam, one):
+            optimizer.step()
+            optimizer.zero_grad()
+        with torch.no_grad():
+            net(rows[0])  # a forward between steps leaves no weights behind
+    return {
+        "norms": norms,
+        "trained": _distance(ddp.unsharded(net, everywhere=True).state_dict(), whole.state_dict()),
+        "moments": _distance(ddp.unsharded(adam, everywhere=True).state_dict(), one.state_dict()),
+        "kept": [value is None for value in ddp.unsharded(net).state_dict().values()],
+        "versions": ddp.unsharded(net).state_dict()._metadata == whole.state_dict()._metadata,
+        "share": sum(p.to_local().numel() for p in net.parameters()),
+        "loaded": _loaded(net, adam, whole, one),
+        "evaluated": _evaluated(net, rows.view(-1, 4)),
+    }
+
+
+def _distance(some: Any, others: Any) -> float:
+    """The largest difference of two nests of tensors; infinite where one lacks what one has."""
+    if isinstance(others, torch.Tensor):
+        return float((some - others).abs().max()) if some.shape == others.shape else math.inf
+    if isinstance(others, (dict, list)):
+        keys = others if isinstance(others, dict) else range(len(others))
+        if len(some) != len(others):
+            return math.inf
+        return max((_distance(some[key], others[key]) for key in keys), default=0.0)
+    return 0.0 if some == others else math.inf
+
+
+def _loaded(net: Any, adam: Any, whole: Any, one: Any) -> list[float]:
+    """What a model and an optimizer have after they loaded a file of one process."""
+    for owner, file in ((net, whole), (adam, one)):
+        state = copy.deepcopy(file.state_dict())
+        for value in state.values():
+            for entry in [value] if isinstance(value, torch.Tensor) else []:
+                entry.add_(1) if entry.is_floating_point() else None
+        file.load_state_dict(state)
+        ddp.unsharded(owner).load_state_dict(state)
+    pairs = ((net, whole), (adam, one))
+    return [
+        _distance(ddp.unsharded(own, everywhere=True).state_dict(), file.state_dict())
+        for own, file in pairs
+    ]
+
+
+def _evaluated(net: Any, rows: Any) -> Any:
+    """Samples of which rank 0 has one more, and fewer than there are ranks."""
+    rank, ranks = ddp.get_rank(), ddp.get_world_size()
+    seen: dict[str, Any] = {}
+    for name, count in (("uneven", 2 * ranks + 1), ("few", ranks - 1)):
+        share = range(rank, count, ranks)
+        loader = ddp.even_batches(DataLoader(TensorDataset(rows[:count]), sampler=share), net)
+        calls: list[int] = []
+        net.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+
+        def summed(loader: Any = loader) -> float:
+            with torch.no_grad():
+                return float(sum(net(row).sum() for (row,) in loader))
+
+        seen[name] = [len(loader), attempt(summed), len(calls)]
+    return seen
+
+
 CHECKS = (
     identity,
     draws,
@@ -801,6 +888,7 @@ CHECKS = (
     streams,
     streams_of_ranks,
     unequal,
+    sharding,
 )
 
 

@@ -1,6 +1,6 @@
 """Trains each variant as one process and, migrated, on two ranks; says what both did, as JSON.
 
-    python -m tests.training.one_line.runs NAME ...
+    python -m tests.training.one_line.runs [--fsdp] NAME ...
 
 Processes are forked from this one, which has imported torch once. Samples are in order, so that a
 step of one process and of two ranks is of the same ones, and all is computed in float64. What each
@@ -26,6 +26,8 @@ from pathlib import Path
 import numpy as np  # noqa: F401  (once for all that are forked)
 import torch
 import torch.distributed
+import torch.distributed.fsdp
+import torch.distributed.tensor
 import torch.nn.parallel
 import torch.utils.data
 from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -56,14 +58,14 @@ class Result:
     told: str = ""
 
 
-def judge(name: str, text: str) -> Result:
+def judge(name: str, text: str, settings: Settings) -> Result:
     """What migrating a program does to it."""
     with tempfile.TemporaryDirectory() as folder:
         one, two = Path(folder, "one"), Path(folder, "two")
         for copy in (one, two):
             copy.mkdir()
             (copy / "train.py").write_text(text)
-        outcome = migrate([two / "train.py"], Settings())
+        outcome = migrate([two / "train.py"], settings)
         if outcome.refusals:
             return Result(name, "refused", told=outcome.refusals[0].message)
         for change in outcome.changes:
@@ -124,7 +126,8 @@ def _fork(folder: Path, rank: int, env: Mapping[str, str]) -> int:
 
 def _note(path: Path, optimizer: torch.optim.Optimizer) -> None:
     """Add what a step has made of the parameters, bit for bit."""
-    of = [p.detach().double() for group in optimizer.param_groups for p in group["params"]]
+    given = [p.detach() for group in optimizer.param_groups for p in group["params"]]
+    of = [(p.full_tensor() if hasattr(p, "full_tensor") else p).double() for p in given]
     with path.open("a") as file:
         print(*(float(p.sum()).hex() + float(p.square().sum()).hex() for p in of), file=file)
 
@@ -211,6 +214,7 @@ def _equal(one: object, two: object) -> bool:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    programs = variants()
-    for wanted in sys.argv[1:]:
-        print(json.dumps(asdict(judge(wanted, programs[wanted]))), flush=True)
+    programs, names = variants(), [name for name in sys.argv[1:] if name != "--fsdp"]
+    chosen = Settings(strategy="fsdp" if "--fsdp" in sys.argv else "ddp")
+    for wanted in names:
+        print(json.dumps(asdict(judge(wanted, programs[wanted], chosen))), flush=True)

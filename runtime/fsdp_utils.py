@@ -1,0 +1,138 @@
+"""What a fully sharded model (FSDP2, ``fully_shard``) needs beside plain PyTorch.
+
+In a project these helpers are part of its one ``ddp_utils``. Each is the identity in one process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.tensor import DTensor, distribute_tensor
+
+from .ddp_utils import gather_objects, get_world_size, is_main_process
+
+
+# ---- Sharded models
+@torch.no_grad()
+def ready_to_shard(model: nn.Module, sync_batchnorm: bool = False) -> None:
+    """Give every rank rank 0's weights and buffers, of which each then keeps shards (*collective*).
+
+    ``fully_shard`` takes what a rank has for right; DistributedDataParallel does this by itself.
+    """
+    if sync_batchnorm and torch.cuda.is_available():
+        nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    for tensor in (*model.parameters(), *model.buffers()) if get_world_size() > 1 else ():
+        whole = tensor.detach().contiguous()
+        dist.broadcast(whole, src=0)
+        tensor.copy_(whole)
+
+
+def unsharded(owner: Any, everywhere: bool = False) -> Any:
+    """A sharded model, or its optimizer, whose states are those of one process (*collective*).
+
+    What ``.state_dict()`` gives is on the CPU, its tensors on rank 0 alone unless ``everywhere``.
+    ``.load_state_dict(state)`` takes its shards out of a state that every rank has whole.
+    """
+    return _Unsharded(owner, everywhere) if get_world_size() > 1 else owner
+
+
+class _Unsharded:
+    def __init__(self, owner: Any, everywhere: bool) -> None:
+        self.owner, self.wanted = owner, everywhere or is_main_process()
+
+    def state_dict(self) -> Any:
+        shards = self.owner.state_dict()
+        whole = _whole(shards, self.wanted)
+        if hasattr(shards, "_metadata"):  # versions of modules, by which old files are read
+            whole._metadata = shards._metadata
+        return whole
+
+    def load_state_dict(self, state: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(self.owner, torch.optim.Optimizer):
+            shards = {**state, "state": dict(_moments(self.owner, state))}
+        else:
+            own, shards = self.owner.state_dict(), type(state)(state)
+            shards.update((key, _like(own.get(key), value)) for key, value in state.items())
+            if hasattr(state, "_metadata"):
+                shards._metadata = state._metadata
+        return self.owner.load_state_dict(shards, *args, **kwargs)
+
+
+def _whole(value: Any, wanted: bool) -> Any:
+    if isinstance(value, DTensor):
+        value = value.full_tensor()
+    if isinstance(value, torch.Tensor):
+        return value.detach().cpu().clone() if wanted else None
+    if isinstance(value, dict):
+        return type(value)((key, _whole(one, wanted)) for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return type(value)(_whole(one, wanted) for one in value)
+    return value
+
+
+def _moments(optimizer: torch.optim.Optimizer, state: Any) -> Iterator[tuple[Any, Any]]:
+    """What an optimizer keeps of each parameter, as shards; the file numbers the parameters."""
+    groups = zip(optimizer.param_groups, state["param_groups"], strict=True)
+    both = (zip(kept["params"], own["params"], strict=True) for own, kept in groups)
+    parameters = dict(pair for pairs in both for pair in pairs)
+    for number, kept in state["state"].items():
+        parameter = parameters.get(number)
+        yield number, {name: _like(parameter, value) for name, value in kept.items()}
+
+
+def _like(own: Any, value: Any) -> Any:
+    """This rank's shard of ``value``, cut as ``own`` is; itself where that is no shard of it."""
+    if not isinstance(own, DTensor) or isinstance(value, DTensor) or own.shape != value.shape:
+        return value
+    whole = value.to(own.device)
+    return distribute_tensor(whole, own.device_mesh, own.placements, src_data_rank=None)
+
+
+def whole_tensor(value: Any) -> Any:
+    """A distributed tensor as one process has it; anything else as it is (*collective*)."""
+    return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+def even_batches(loader: Any, *models: nn.Module) -> Any:
+    """``loader`` for an evaluation by sharded ``models``, whose forwards wait for all ranks.
+
+    A rank whose share has fewer batches than another's computes its last one again, for nothing,
+    until all have computed as many. No pass may end early (*collective*).
+    """
+    return _Even(loader, models) if get_world_size() > 1 else loader
+
+
+class _Even:
+    def __init__(self, loader: Any, models: tuple[nn.Module, ...]) -> None:
+        self.loader, self.models = loader, models
+
+    def __len__(self) -> int:
+        return len(self.loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.loader, name)
+
+    def __iter__(self) -> Iterator[Any]:
+        numbers = gather_objects(len(self.loader))
+        if not min(numbers):
+            few = f"{numbers.count(0)} of {len(numbers)} ranks have no sample to evaluate"
+            raise ValueError(f"{few}: a sharded model needs all of them; use fewer ranks")
+        calls: list[Any] = []
+
+        def keep(model: nn.Module, args: Any, kwargs: Any) -> None:
+            calls.append((model, args, kwargs))
+
+        hooks = [m.register_forward_pre_hook(keep, with_kwargs=True) for m in self.models]
+        for batch in self.loader:
+            calls.clear()
+            yield batch
+        for hook in hooks:
+            hook.remove()
+        with torch.no_grad():
+            for _ in range(len(self.loader), max(numbers)):
+                for model, args, kwargs in calls:
+                    model(*args, **kwargs)
