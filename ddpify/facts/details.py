@@ -139,9 +139,10 @@ class Bypass(Detail):
 
 @dataclass(frozen=True, eq=False)
 class Wrapper(Detail):
-    """The qualified name of what wraps a model."""
+    """The qualified name of what wraps a model, and when it does."""
 
     name: str
+    order: int = 0
 
 
 class Divided(Detail):

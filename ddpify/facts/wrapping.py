@@ -26,7 +26,7 @@ def wrap(m: Machine, f: Frame, value: Value, site: Site, name: str) -> Value:
             thing.kind = Kind.MODEL
         outer = m.make(Kind.WRAPPED, f, site, f"{name}#{thing.serial}")
         outer.inner = one(thing)
-        outer.describe(Wrapper(name))
+        outer.describe(Wrapper(name, m.now))
         wrapped.append(outer)
     return Value(tuple(dict.fromkeys(wrapped)), value.deps)
 

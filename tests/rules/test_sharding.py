@@ -242,6 +242,27 @@ def test_states_that_are_kept_are_whole_everywhere(tmp_path: Path) -> None:
     assert "unsharded(model).load_state_dict(best)" in text
 
 
+ALIAS = (
+    (MADE, "    net = Net(8, 2)\n    model = nn.DataParallel(net)\n"),
+    ('"model": model.state_dict()', '"model": net.state_dict()'),
+)
+
+
+def test_a_name_from_before_is_of_the_same_shards(tmp_path: Path) -> None:
+    text = migrated(tmp_path, *ALIAS, (ADAM, f"    net.load_state_dict(net.state_dict())\n{ADAM}"))
+    assert '"model": unsharded(net).state_dict()' in text
+
+
+def test_what_is_asked_of_a_setting_is_the_same_on_each_rank(tmp_path: Path) -> None:
+    """A layer that a rank may leave out is refused; one that no rank uses, or all, is not."""
+    asked = "        x = self.stem(x) if {} else x\n"
+    changes = [("        x = self.stem(x)\n", asked.format(test)) for test in _ASKED]
+    by_setting, by_sample = (outcome(tmp_path / str(n), change) for n, change in enumerate(changes))
+    assert not by_setting.refusals
+    assert any(" DDP308 " in one.message for one in by_sample.refusals)
+
+
+_ASKED = ("self.head is not None", "x.sum() > 0")
 FINE = [
     pytest.param((ADAM, f"    print(model.size())\n{ADAM}"), id="numbers-of-weights"),
     pytest.param(

@@ -41,7 +41,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     strategy = of(settings)
     for calls in once(facts.named(".state_dict")).values():
         site = calls[0].receiver_site
-        if site is not None and any(is_distributed(c.receiver, strategy) for c in calls):
+        if site is not None and any(is_distributed(facts, c, strategy) for c in calls):
             message = "its tensors would be shards" if strategy.shards else _PREFIXED
             yield _finding(facts, site, message, _state_of(facts, calls[0], strategy))
     if not strategy.shards:  # see DDP904

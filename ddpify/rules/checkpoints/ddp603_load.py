@@ -69,7 +69,7 @@ def _into_inner(facts: Facts, calls: list[Call], strategy: Strategy) -> tuple[Ed
     receiver = call.receiver
     if receiver is None or call.receiver_site is None:
         return ()
-    if any(is_distributed(one.receiver, strategy) for one in calls):
+    if any(is_distributed(facts, one, strategy) for one in calls):
         edits.append(edit(facts, How.REPLACE, call.receiver_site, strategy.state))
     site = call.arg_site(0, "state_dict")
     prefixed = [one for one in calls if _may_have_prefix(facts, one)]

@@ -17,6 +17,7 @@ from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import FLAT, SHARDED
 from ddpify.rules.frameworks.sharded import shards_of, steps
 from ddpify.settings import Settings
+from ddpify.site import Site
 from ddpify.strategies import of
 
 _MADE = "    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)\n"
@@ -26,7 +27,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per optimizer that would hold what a model had before it was sharded."""
     if not of(settings).shards:
         return
-    sharded = {whole(f.model).born: f.model.serial for f in facts.forwards if _is_wrapped(f.model)}
+    sharded: dict[Site, int] = {}
+    for wrapper in (f.model for f in facts.forwards if f.model.kind is Kind.WRAPPED):
+        born = whole(wrapper).born
+        sharded[born] = min(wrapper.serial, sharded.get(born, wrapper.serial))
     optimizers = (t for step in facts.steps for t in (step.receiver or NOTHING).of(Kind.OPTIMIZER))
     for one in dict.fromkeys(optimizers):
         given = one.detail(Optimized)
@@ -41,10 +45,6 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 Severity.ERROR,
                 advice="make the optimizer once the model has its name, then run again",
             )
-
-
-def _is_wrapped(model: Thing) -> bool:
-    return model.kind is Kind.WRAPPED
 
 
 def _owners_of(dep: Thing) -> tuple[Thing, ...]:

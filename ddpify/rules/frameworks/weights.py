@@ -10,7 +10,8 @@ from typing import Final
 from ddpify.facts.events import Access, Call
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo, FunctionInfo, Loop
-from ddpify.facts.values import NOTHING, Kind, Thing, Value
+from ddpify.facts.values import NOTHING, Kind, Value
+from ddpify.rules.shared.shards import Shards
 
 # What is the same of shards: it asks for names, shapes and numbers, or goes entry by entry.
 _ASKS: Final = frozenset(
@@ -31,6 +32,7 @@ BY_ENTRY: Final = frozenset(
 )
 CLIPS: Final = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
 _FUNCTIONS: Final = (
+    "builtins.",
     *CLIPS,
     "torch.optim.",
     "torch.nn.utils.clip_grad_value_",
@@ -44,12 +46,6 @@ _FUNCTIONS: Final = (
     "collections.",
     "ddpify.runtime.",
 )
-_BUILTINS: Final = frozenset(
-    f"builtins.{name}"
-    for name in """len list tuple set dict filter map zip enumerate iter next sum isinstance id
-    hasattr getattr type sorted print reversed str any all range int float format max min
-    round""".split()
-)
 _WEIGHTS: Final = frozenset({"weight", "bias", "data", "grad"})
 # What makes numbers of weights that a method has got from `parameters()`.
 _OF_TENSORS: Final = frozenset(
@@ -58,39 +54,33 @@ _OF_TENSORS: Final = frozenset(
 _STORED: Final = frozenset({"requires_grad", "training"})
 
 
-def is_shard(value: Value | None) -> bool:
-    """Whether it is a sharded model, a weight of one, its gradient, or computed from these."""
-    if value is None or value.dep(Kind.FORWARD, Kind.BATCH, Kind.STATE):  # states: see DDP602
-        return False
-    return any(_of_wrapped(thing) for thing in value.dep(Kind.WRAPPED, Kind.PARAMETERS))
-
-
-def _of_wrapped(thing: Thing) -> bool:
-    owners = thing.inner.things if thing.kind is Kind.PARAMETERS and thing.inner else (thing,)
-    return any(owner.kind is Kind.WRAPPED for owner in owners)
-
-
 def used(facts: Facts) -> Iterator[Call]:
     """Calls that are given weights, and for which shards are something else."""
     others = {forward.call.site for forward in facts.forwards}
     others |= {effect.call.site for effect in facts.effects}  # what is made of weights is asked
     others |= {call.site for call, _ in facts.sinks}
     norms = {thing for call in facts.named(*CLIPS) for thing in call.result.things}
+    shards = Shards.of(facts)
     for call in facts.calls:
-        given = [v for v in (call.receiver, *call.args, *call.kwargs.values()) if is_shard(v)]
+        values = (call.receiver, *call.args, *call.kwargs.values())
+        given = [v for v in values if v is not None and shards.are(v, call.order)]
         if call.site in others or call.target is not None or not given:
             continue
-        if all(v is not None and not norms.isdisjoint(v.all_deps()) for v in given):
+        if all(not norms.isdisjoint(v.all_deps()) for v in given):
             continue  # a norm of all, which is whole
-        if not (_is_known(call) or method_of(call) or part_of(call)):
+        if not (_is_read(facts, call) or _is_known(call) or method_of(call) or part_of(call)):
             yield call
 
 
+def _is_read(facts: Facts, call: Call) -> bool:
+    """Whether it makes, or calls, an object of the project, and is entered."""
+    called = facts.values.get(call.callee, NOTHING).of(Kind.CLASS, Kind.INSTANCE)
+    return any(isinstance(thing.ref, ClassInfo) for thing in called)
+
+
 def _is_known(call: Call) -> bool:
-    if any(isinstance(thing.ref, ClassInfo) for thing in call.result.of(Kind.INSTANCE)):
-        return True  # of the project, and read
     name = call.name.rpartition(".")[2]
-    if call.name in _BUILTINS or call.name.startswith(_FUNCTIONS):
+    if call.name.startswith(_FUNCTIONS):
         return True
     if call.receiver is None or not call.name.startswith("."):
         return False
@@ -98,8 +88,8 @@ def _is_known(call: Call) -> bool:
 
 
 def _is_number(value: Value) -> bool:
-    """Whether it goes with shards entry by entry: a number, or a shard itself."""
-    return is_shard(value) or not value.dep(Kind.FORWARD, Kind.BATCH, Kind.RANDOM)
+    """Whether it goes with shards entry by entry: a number, or another shard."""
+    return not value.dep(Kind.FORWARD, Kind.BATCH, Kind.RANDOM)
 
 
 def shown_norms(facts: Facts) -> Iterator[Call]:
@@ -113,8 +103,10 @@ def shown_norms(facts: Facts) -> Iterator[Call]:
 
 def stored(facts: Facts) -> Iterator[Access]:
     """Assignments to what weights are: ``p.data = …``, ``p.grad = …``."""
+    shards = Shards.of(facts)
     for access in facts.accesses:
-        if access.stored and is_shard(access.base) and access.attribute not in _STORED:
+        known = not access.stored or access.attribute in _STORED
+        if not known and shards.are(access.base, access.order):
             yield access
 
 
@@ -128,11 +120,12 @@ def method_of(call: Call) -> FunctionInfo | None:
 
 
 def owner_of(call: Call) -> ClassInfo | None:
-    """The class of the sharded model that a method is called on."""
-    for thing in (call.receiver or NOTHING).of(Kind.WRAPPED):
-        for inner in thing.inner.things if thing.inner is not None else ():
-            if isinstance(inner.ref, ClassInfo):
-                return inner.ref
+    """The class of the sharded model, or of a part of one, that has the method that is called."""
+    name = call.name.rpartition(".")[2]
+    for thing in (call.receiver or NOTHING).of(Kind.WRAPPED, Kind.MODEL):
+        for one in (thing, *(thing.inner.things if thing.inner is not None else ())):
+            if isinstance(one.ref, ClassInfo) and next(_methods(one.ref, name), None) is not None:
+                return one.ref
     return None
 
 

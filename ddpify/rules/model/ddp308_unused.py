@@ -8,20 +8,30 @@ from ddpify.facts.model import Facts
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
+from ddpify.rules.model.conditions import is_a_setting
 from ddpify.rules.model.submodules import Layers
 from ddpify.rules.shared.wrapped import Wrap, forwards, wraps
 from ddpify.settings import Settings
 from ddpify.site import Site
 from ddpify.strategies import of
 
-_ALIKE = ("not every output", "a part runs", "`train` freezes", "nothing reads", "of `", "methods")
-_NEVER = "is never used"
+# Why parameters get no gradient, where the same ones get none on each rank.
+_ALIKE = (
+    "layers are looked up",
+    "not every output",
+    "a part runs",
+    "`train` freezes",
+    "nothing reads",
+    "of `",
+    "methods are called",
+)
+_NEVER, _AT_TIMES = "is never used", "is used under a condition only"
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per model that is to be sharded and of which ranks may use other parts."""
     for model in facts.models if of(settings).shards else ():
-        if model.unused and not _is_alike(model.unused):
+        if model.unused and not _is_alike(facts, model.unused):
             yield Finding(
                 "DDP308",
                 model.things[0].born,
@@ -32,8 +42,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             )
 
 
-def _is_alike(reason: str) -> bool:
+def _is_alike(facts: Facts, reason: str) -> bool:
     """Whether the same parameters get no gradient on each rank."""
+    if reason.endswith(_AT_TIMES):
+        return is_a_setting(facts, reason.split("`")[1])
     return reason.startswith(_ALIKE) or reason.endswith(_NEVER)
 
 

@@ -7,7 +7,8 @@ import ast
 from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import NOTHING, Kind
+from ddpify.rules.shared.shards import Shards
 from ddpify.strategies.base import Strategy
 
 
@@ -17,10 +18,14 @@ def saves_of(facts: Facts) -> tuple[Call, ...]:
     return (*saves, *facts.named("ddpify.runtime.save_on_main"))
 
 
-def is_distributed(owner: Value | None, strategy: Strategy) -> bool:
-    """Whether it is a model that is wrapped, or sharded as its optimizers are."""
-    kinds = (Kind.WRAPPED, Kind.OPTIMIZER) if strategy.shards else (Kind.WRAPPED,)
-    return owner is not None and bool(owner.of(*kinds))
+def is_distributed(facts: Facts, call: Call, strategy: Strategy) -> bool:
+    """Whether a method is one of a model that is wrapped, or sharded as its optimizers are."""
+    owner = call.receiver or NOTHING
+    if not strategy.shards:
+        return bool(owner.of(Kind.WRAPPED))
+    shards = Shards.of(facts)
+    models = owner.of(Kind.WRAPPED, Kind.MODEL)
+    return bool(owner.of(Kind.OPTIMIZER)) or any(shards.is_sharded(t, call.order) for t in models)
 
 
 def is_only_written(facts: Facts, call: Call) -> bool:
