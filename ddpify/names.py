@@ -42,7 +42,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 )
 
 SHARDS_NAMES: Final[frozenset[str]] = frozenset(
-    {"even_batches", "ready_to_shard", "unsharded", "whole_tensor"}
+    {"class_of", "even_batches", "ready_to_shard", "unsharded", "whole_tensor"}
 )
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
@@ -98,6 +98,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "average_statistics",
     "batch_weight",
     "begin_epoch",
+    "class_of",
     "evaluation_sampler",
     "evaluation_share",
     "fork_random_streams",

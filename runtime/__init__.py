@@ -70,7 +70,7 @@ from .ddp_utils import (
     wrap_model,
 )
 from .ddp_utils import set_epoch as set_epoch
-from .fsdp_utils import even_batches, ready_to_shard, unsharded, whole_tensor
+from .fsdp_utils import class_of, even_batches, ready_to_shard, unsharded, whole_tensor
 
 __all__ = [
     "NullWriter",
@@ -80,6 +80,7 @@ __all__ = [
     "batch_weight",
     "begin_epoch",
     "broadcast",
+    "class_of",
     "cleanup_distributed",
     "distributed_sampler",
     "distributed_session",

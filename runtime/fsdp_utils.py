@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from .ddp_utils import gather_objects, get_world_size, is_main_process
@@ -29,6 +30,12 @@ def ready_to_shard(model: nn.Module, sync_batchnorm: bool = False) -> None:
         whole = tensor.detach().contiguous()
         dist.broadcast(whole, src=0)
         tensor.copy_(whole)
+
+
+def class_of(model: nn.Module) -> type[nn.Module]:
+    """``type(model)`` as it was before ``fully_shard`` made one of it that is sharded, too."""
+    kind = type(model)
+    return kind.__mro__[2] if issubclass(kind, FSDPModule) else kind
 
 
 def unsharded(owner: Any, everywhere: bool = False) -> Any:
@@ -101,7 +108,8 @@ def even_batches(loader: Any, *models: nn.Module) -> Any:
     """``loader`` for an evaluation by sharded ``models``, whose forwards wait for all ranks.
 
     A rank whose share has fewer batches than another's computes its last one again, for nothing,
-    until all have computed as many. No pass may end early (*collective*).
+    until all have computed as many; one that has none, what another rank computes. No pass may end
+    early (*collective*).
     """
     return _Even(loader, models) if get_world_size() > 1 else loader
 
@@ -117,22 +125,42 @@ class _Even:
         return getattr(self.loader, name)
 
     def __iter__(self) -> Iterator[Any]:
-        numbers = gather_objects(len(self.loader))
-        if not min(numbers):
-            few = f"{numbers.count(0)} of {len(numbers)} ranks have no sample to evaluate"
-            raise ValueError(f"{few}: a sharded model needs all of them; use fewer ranks")
+        own = self._batches()
+        most, telling = max(numbers := gather_objects(own)), not min(numbers)
         calls: list[Any] = []
 
         def keep(model: nn.Module, args: Any, kwargs: Any) -> None:
-            calls.append((model, args, kwargs))
+            calls.append((self.models.index(model), args, kwargs))
+            if telling:  # a rank without a batch
+                gather_objects(calls[-1])
 
-        hooks = [m.register_forward_pre_hook(keep, with_kwargs=True) for m in self.models]
-        for batch in self.loader:
+        hooks = [
+            model.register_forward_pre_hook(keep, prepend=True, with_kwargs=True)
+            for model in (self.models if own else ())
+        ]
+        for batch in self.loader if own else ():
             calls.clear()
             yield batch
+            self._told() if telling else None
+        with torch.no_grad():
+            for _ in range(own, most):
+                again, calls[:] = [*calls], []
+                for number, args, kwargs in again:
+                    self.models[number](*args, **kwargs)
+                while telling and (call := self._told()):  # which a rank with batches is not
+                    self.models[call[0]](*call[1], **call[2])
         for hook in hooks:
             hook.remove()
-        with torch.no_grad():
-            for _ in range(len(self.loader), max(numbers)):
-                for model, args, kwargs in calls:
-                    model(*args, **kwargs)
+
+    @staticmethod
+    def _told() -> Any:
+        """What others are about to compute; None at the end of a batch."""
+        return next((call for call in gather_objects(None) if call), None)
+
+    def _batches(self) -> int:
+        """Of this rank: a share of whole batches is as long as all of them."""
+        if self.loader.batch_size is None:
+            return len(self.loader)
+        sampler, size = self.loader.sampler, int(self.loader.batch_size)
+        samples = len(getattr(sampler, "indices", sampler))
+        return samples // size if self.loader.drop_last else -(-samples // size)

@@ -346,6 +346,11 @@ REFUSED = [
         id="pickled",
     ),
     pytest.param(
+        "DDP904",
+        (SAVE, "    torch.save([p.detach().clone() for p in model.parameters()], 'mean.pt')\n"),
+        id="copies-in-a-file",
+    ),
+    pytest.param(
         "DDP901",
         (BACK, f"            loss = loss + model.penalty()\n{BACK}"),
         id="method-on-weights",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind
+from ddpify.facts.values import Kind, Value
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
@@ -13,30 +13,47 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import sharded_here
+from ddpify.rules.frameworks.weights import names_of_classes
 from ddpify.rules.shared.saving import saves_of
+from ddpify.rules.shared.shards import Shards
 from ddpify.rules.shared.wrapped import exclusive
 from ddpify.settings import Settings
 from ddpify.strategies import of
 
 _GETTERS = frozenset({"get_model_state_dict", "get_optimizer_state_dict", "get_state_dict"})
+_HOLDERS = (Kind.TUPLE, Kind.DICT, Kind.ITERATOR)
 _END = "    dist.destroy_process_group()\n"
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
-    """Yield one finding per model that would be pickled: with its shards."""
+    """Yield one finding per file that would get a model, or weights, as they are: shards."""
     if not of(settings).shards:
         return
+    shards, named = Shards.of(facts), names_of_classes(facts)
     for call in saves_of(facts):
         value = call.arg(0, "obj")
-        held = [value, *(v for t in value.things for v in (t.keys or {}).values())] if value else ()
-        if any(one.of(Kind.WRAPPED) for one in held):
+        leaves = _leaves(value) if value is not None else ()
+        if any(shards.are(v, call.order) and not any(v is n for n in named) for v in leaves):
             yield Finding(
                 "DDP904",
                 call.site,
-                "the model itself would be pickled, with this rank's shards",
+                "this rank's shards would be written, of a model or of copies of its weights",
                 Severity.ERROR,
-                advice="save its state_dict(), then run again",
+                advice="save the model's state_dict(), then run again",
             )
+
+
+def _leaves(value: Value, depth: int = 4) -> Iterator[Value]:
+    """A value, or what it holds."""
+    for thing in value.things:
+        held = [*(thing.items or ()), *(thing.keys or {}).values()]
+        held += [thing.inner] if thing.inner is not None and thing.kind in _HOLDERS else []
+        for one in held if depth else ():
+            yield from _leaves(one, depth - 1)
+        if not held:
+            yield value
+    if not value.things:
+        yield value
 
 
 def lint(run: Run) -> Iterable[Finding]:

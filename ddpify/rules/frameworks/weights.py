@@ -101,6 +101,18 @@ def shown_norms(facts: Facts) -> Iterator[Call]:
             yield call
 
 
+def names_of_classes(facts: Facts) -> list[Value]:
+    """What ``type(net).__name__`` gives: a text, though it is asked of a model."""
+    found = []
+    for access in facts.accesses:
+        tree = facts.tree(access.base_site)
+        node = tree.expression(access.base_site)
+        outer = tree.parent(node) if node is not None else None
+        if access.attribute in ("__name__", "__qualname__") and outer is not None:
+            found.append(facts.values.get(tree.site(outer), NOTHING))
+    return found
+
+
 def stored(facts: Facts) -> Iterator[Access]:
     """Assignments to what weights are: ``p.data = …``, ``p.grad = …``."""
     shards = Shards.of(facts)

@@ -19,6 +19,7 @@ from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, PROJECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.model.asking import ASKED_FIRST, asks_what_it_is
 from ddpify.rules.model.overrides import OVERRIDDEN, asked_of_inner, has, of_parallel
+from ddpify.rules.shared.shards import Shards
 from ddpify.settings import Settings
 from ddpify.source import Site
 from ddpify.strategies import of
@@ -56,6 +57,33 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     if of(settings).inner:
         yield from _attributes(facts)
         yield from _handed_over(facts)
+    else:
+        yield from _classes(facts)
+
+
+def _classes(facts: Facts) -> Iterable[Finding]:
+    """``type(net).__name__``: to shard a model is to give it a class of its own, `FSDPNet`."""
+    shards = Shards.of(facts)
+    asked = [
+        (c.callee, c.args[0], c.order, "class_of") for c in facts.named("builtins.type") if c.args
+    ]
+    for access in facts.accesses:
+        node = facts.tree(access.base_site).expression(access.base_site)
+        outer = facts.tree(access.base_site).parent(node) if node is not None else None
+        if access.attribute == "__class__" and outer is not None:
+            code = f"class_of({facts.text(access.base_site)})"
+            asked.append(
+                (facts.tree(access.base_site).site(outer), access.base, access.order, code)
+            )
+    for site, value, order, code in dict.fromkeys(asked):
+        if any(shards.is_sharded(t, order) for t in value.of(Kind.WRAPPED, Kind.MODEL)):
+            yield Finding(
+                "DDP303",
+                site,
+                "a sharded model is of another class, which is made for it",
+                Severity.WARNING,
+                (edit(facts, How.REPLACE, site, code),),
+            )
 
 
 def _attributes(facts: Facts) -> Iterable[Finding]:

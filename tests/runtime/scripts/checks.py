@@ -803,9 +803,10 @@ def sharding() -> Any:
         "moments": _distance(ddp.unsharded(adam, everywhere=True).state_dict(), one.state_dict()),
         "kept": [value is None for value in ddp.unsharded(net).state_dict().values()],
         "versions": ddp.unsharded(net).state_dict()._metadata == whole.state_dict()._metadata,
+        "class": ddp.class_of(net).__name__,
         "share": sum(p.to_local().numel() for p in net.parameters()),
         "loaded": _loaded(net, adam, whole, one),
-        "evaluated": _evaluated(net, rows.view(-1, 4)),
+        "evaluated": _evaluated(net, whole, rows.view(-1, 4)),
     }
 
 
@@ -837,21 +838,20 @@ def _loaded(net: Any, adam: Any, whole: Any, one: Any) -> list[float]:
     ]
 
 
-def _evaluated(net: Any, rows: Any) -> Any:
+def _evaluated(net: Any, whole: Any, rows: Any) -> Any:
     """Samples of which rank 0 has one more, and fewer than there are ranks."""
-    rank, ranks = ddp.get_rank(), ddp.get_world_size()
-    seen: dict[str, Any] = {}
-    for name, count in (("uneven", 2 * ranks + 1), ("few", ranks - 1)):
-        share = range(rank, count, ranks)
-        loader = ddp.even_batches(DataLoader(TensorDataset(rows[:count]), sampler=share), net)
+    ranks, seen = ddp.get_world_size(), dict[str, Any]()
+    for name, count, size in (("uneven", 2 * ranks + 1, 1), ("few", ranks - 1, 1), ("one", 2, 2)):
+        data = TensorDataset(rows[:count])
+        share = ddp.evaluation_sampler(data, size if size > 1 else None)
+        loader = ddp.even_batches(DataLoader(data, size, sampler=share), net)
         calls: list[int] = []
-        net.register_forward_hook(lambda *_, calls=calls: calls.append(1))
-
-        def summed(loader: Any = loader) -> float:
-            with torch.no_grad():
-                return float(sum(net(row).sum() for (row,) in loader))
-
-        seen[name] = [len(loader), attempt(summed), len(calls)]
+        hook = net.register_forward_hook(lambda *_, calls=calls: calls.append(1))
+        with torch.no_grad():
+            outputs = [[net(row).sum(), net(2 * row).sum()] for (row,) in loader]
+        hook.remove()
+        total = metrics.reduce_sum(sum(float(first) for first, _ in outputs))
+        seen[name] = [len(outputs), len(calls), abs(total - float(whole(rows[:count]).sum()))]
     return seen
 
 
