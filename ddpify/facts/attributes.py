@@ -31,6 +31,8 @@ from ddpify.facts.values import NO_CONST, NOTHING, Kind, Measure, Thing, Value, 
 
 STEPS = (Kind.OPTIMIZER, Kind.SCHEDULER, Kind.SCALER)
 
+_NAMES = ("__name__", "__qualname__")  # texts, whatever they are of
+
 
 def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
     base = m.evaluate(f, node.value)
@@ -54,7 +56,7 @@ def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Va
 def _plain_attribute(base: Value, name: str) -> Value:
     if name == "shape":
         return base.but(const=NO_CONST)
-    if name in measures.TRAITS:
+    if name in measures.TRAITS or name in _NAMES:
         return NOTHING
     keep = name in measures.KEEPS_ANY or name in ("T", "mT")
     plain = computed(base, measure=base.measure if keep else None)
@@ -92,6 +94,8 @@ def _named_attribute(m: Machine, f: Frame, thing: Thing, name: str, node: ast.AS
     """What every object of a class has, or is made up when it is asked for."""
     if name == "__name__" and isinstance(thing.ref, (ClassInfo, FunctionInfo)):
         return constant(thing.ref.name)
+    if name in _NAMES and thing.kind is Kind.UNKNOWN:
+        return NOTHING
     if thing.kind not in (Kind.INSTANCE, Kind.MODEL) or not isinstance(thing.ref, ClassInfo):
         return None
     if name == "__class__":

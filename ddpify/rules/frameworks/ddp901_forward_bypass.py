@@ -17,6 +17,7 @@ from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import shard_of
 from ddpify.rules.frameworks.weights import LayerUse, method_of, owner_of, part_of, use_of
 from ddpify.rules.shared.fields import computing, holds_parameters
+from ddpify.rules.shared.shards import Shards
 from ddpify.rules.shared.wrapped import receives
 from ddpify.rules.shared.written import attribute_called
 from ddpify.settings import Settings
@@ -31,8 +32,12 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per method or layer of a model that computes beside its forward."""
     if not of(settings).shards:
         return
+    shards = Shards.of(facts)
     for calls in once(facts.calls).values():
         for call in calls:
+            owners = (call.receiver or NOTHING).of(Kind.WRAPPED, Kind.MODEL)
+            if not any(shards.is_sharded(owner, call.order) for owner in owners):
+                continue  # nor is one that is not sharded yet
             info, owner = method_of(call), owner_of(call)
             if info is not None and owner is not None and call.name != ".forward":
                 yield from _beside(facts, call, use_of(info, owner))

@@ -13,7 +13,6 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import sharded_here
-from ddpify.rules.frameworks.weights import names_of_classes
 from ddpify.rules.shared.saving import saves_of
 from ddpify.rules.shared.shards import Shards
 from ddpify.rules.shared.wrapped import exclusive
@@ -29,11 +28,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per file that would get a model, or weights, as they are: shards."""
     if not of(settings).shards:
         return
-    shards, named = Shards.of(facts), names_of_classes(facts)
+    shards = Shards.of(facts)
     for call in saves_of(facts):
         value = call.arg(0, "obj")
         leaves = _leaves(value) if value is not None else ()
-        if any(shards.are(v, call.order) and not any(v is n for n in named) for v in leaves):
+        if any(shards.are(one, call.order) for one in leaves):
             yield Finding(
                 "DDP904",
                 call.site,

@@ -35,6 +35,7 @@ _FUNCTIONS: Final = (
     "builtins.",
     *CLIPS,
     "torch.optim.",
+    "torch.utils.data.",
     "torch.nn.utils.clip_grad_value_",
     "torch.nn.utils.clip_grad.clip_grad_value_",
     "torch.no_grad",
@@ -51,7 +52,6 @@ _WEIGHTS: Final = frozenset({"weight", "bias", "data", "grad"})
 _OF_TENSORS: Final = frozenset(
     "norm pow square abs item sum mean std var copy_ add_ sub_ lerp_ numpy cpu tolist".split()
 )
-_STORED: Final = frozenset({"requires_grad", "training"})
 
 
 def used(facts: Facts) -> Iterator[Call]:
@@ -101,25 +101,20 @@ def shown_norms(facts: Facts) -> Iterator[Call]:
             yield call
 
 
-def names_of_classes(facts: Facts) -> list[Value]:
-    """What ``type(net).__name__`` gives: a text, though it is asked of a model."""
-    found = []
-    for access in facts.accesses:
-        tree = facts.tree(access.base_site)
-        node = tree.expression(access.base_site)
-        outer = tree.parent(node) if node is not None else None
-        if access.attribute in ("__name__", "__qualname__") and outer is not None:
-            found.append(facts.values.get(tree.site(outer), NOTHING))
-    return found
-
-
 def stored(facts: Facts) -> Iterator[Access]:
     """Assignments to what weights are: ``p.data = …``, ``p.grad = …``."""
     shards = Shards.of(facts)
-    for access in facts.accesses:
-        known = not access.stored or access.attribute in _STORED
-        if not known and shards.are(access.base, access.order):
+    for access in facts.accesses if shards.since else ():
+        weight = access.attribute in _WEIGHTS or _is_layer(access)
+        if access.stored and weight and shards.are(access.base, access.order):
             yield access
+
+
+def _is_layer(access: Access) -> bool:
+    """Whether a model has a layer of that name."""
+    models = access.base.of(Kind.WRAPPED, Kind.MODEL)
+    inner = [one for t in models for one in (t, *(t.inner.things if t.inner is not None else ()))]
+    return any(one.attrs.get(access.attribute, NOTHING).of(Kind.MODEL) for one in inner)
 
 
 # -- methods and parts of a sharded model --------------------------------------------------------
