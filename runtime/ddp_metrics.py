@@ -109,7 +109,7 @@ def _shown(meter: Any, weight: float) -> Any:
 def global_copy(owner: Any, sums: tuple[str, ...] = (), means: tuple[str, ...] = ()) -> Any:
     """A copy of an object to show, with attributes summed, or averaged, over ranks (*collective*).
 
-    They are numbers, arrays, or lists or dicts of numbers.
+    They are numbers, arrays, or lists, deques or dicts of numbers.
     """
     if get_world_size() == 1:
         return owner
@@ -121,7 +121,13 @@ def global_copy(owner: Any, sums: tuple[str, ...] = (), means: tuple[str, ...] =
             for key in whole if name in means else ():
                 whole[key] /= get_world_size()
         else:
-            whole = reduce_mean(value) if name in means else reduce_sum(value)
+            held = list(value) if isinstance(value, collections.deque) else value
+            whole = reduce_mean(held) if name in means else reduce_sum(held)
+            whole = (
+                collections.deque(whole, value.maxlen)
+                if isinstance(value, collections.deque)
+                else whole
+            )
         setattr(shown, name, whole)
     return shown
 

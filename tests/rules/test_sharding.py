@@ -346,6 +346,11 @@ REFUSED = [
         id="pickled",
     ),
     pytest.param(
+        "DDP907",
+        (STEP, f"{STEP}            add = getattr(loader, 'add')\n{EACH}                add(p)\n"),
+        id="by-another-name",
+    ),
+    pytest.param(
         "DDP904",
         (SAVE, "    torch.save([p.detach().clone() for p in model.parameters()], 'mean.pt')\n"),
         id="copies-in-a-file",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 from enum import Enum
 from typing import Final
@@ -32,7 +33,7 @@ BY_ENTRY: Final = frozenset(
 )
 CLIPS: Final = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
 _FUNCTIONS: Final = (
-    "builtins.",
+    *(f"builtins.{name}" for name in dir(builtins)),
     *CLIPS,
     "torch.optim.",
     "torch.utils.data.",

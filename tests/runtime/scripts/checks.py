@@ -15,7 +15,7 @@ import os
 import random
 import sys
 import warnings
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -180,9 +180,10 @@ def meters() -> Any:
     entries = metrics.reduce_entries(table)
     entries["missing"] += 1
     scores = SimpleNamespace(hits=[rank, 1], seen={"a": rank}, loss=float(rank), how={"a": rank})
-    copied = metrics.global_copy(scores, sums=("hits", "seen"), means=("loss", "how"))
+    scores.last = deque([rank, 1], maxlen=3)
+    copied = metrics.global_copy(scores, sums=("hits", "seen"), means=("loss", "how", "last"))
     kept = kept and [scores.hits, scores.loss] == [[rank, 1], float(rank)]
-    copies = [copied.hits, copied.seen["a"], copied.loss, copied.how["a"]]
+    copies = [copied.hits, copied.seen["a"], copied.loss, copied.how["a"], str(copied.last)]
     same = {"loss": [loss.sum, loss.count], "averages": averages, "shown": shown.avg, "kept": kept}
     return {**same, "copies": copies, "entries": entries, "table": len(table)}
 
