@@ -170,12 +170,23 @@ def checked(settings: Settings, where: str) -> Settings:
         if not valid(value):
             key = name.replace("_", "-")
             raise SettingsError(f"{where}{key} must be {sentence}, not {value!r}")
+    _of_the_strategy(settings, where)
     if settings.lr_scale != "none" and settings.batch_size == "global":
         why = "the global batch, and with it the learning rate, stay what they were"
         raise SettingsError(f"{where}lr-scale goes with batch-size per-rank: else {why}")
     if settings.warmup_steps is not None and settings.lr_scale == "none":
         raise SettingsError(f"{where}warmup-steps goes with lr-scale: the rate grows up to that")
     return settings
+
+
+def _of_the_strategy(settings: Settings, where: str) -> None:
+    """Options of the other strategy would do nothing: that is said. Raises SettingsError."""
+    theirs = {"ddp": [f.name for f in fields(Settings) if f.name.startswith("fsdp_")]}
+    theirs["fsdp"] = ["static_graph", "bucket_cap"]
+    for name in theirs[settings.strategy]:
+        if getattr(settings, name) not in (False, None, ()):
+            other = "fsdp" if settings.strategy == "ddp" else "ddp"
+            raise SettingsError(f"{where}{name.replace('_', '-')} goes with strategy {other}")
 
 
 def _is_codes(value: object) -> bool:

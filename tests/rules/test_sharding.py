@@ -12,7 +12,7 @@ import pytest
 
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
-from ddpify.settings import Settings
+from ddpify.settings import Settings, SettingsError, checked
 from tests.projects import write
 
 PROGRAM = """\
@@ -207,6 +207,24 @@ def test_classes_may_be_named(tmp_path: Path) -> None:
     assert f'{loop}            if type(block).__name__ in ("Block",):\n' in text
 
 
+def test_a_class_that_nobody_has_is_named(tmp_path: Path) -> None:
+    found = outcome(tmp_path, fsdp_wrap=("Blok",))
+    assert any("has a class Blok" in one.message for one in found.findings)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"strategy": "ddp", "fsdp_bf16": True},
+        {"strategy": "ddp", "fsdp_wrap": ("Block",)},
+        {"strategy": "fsdp", "bucket_cap": 5},
+    ],
+)
+def test_an_option_of_the_other_strategy_is_refused(chosen: dict[str, object]) -> None:
+    with pytest.raises(SettingsError, match="goes with strategy"):
+        checked(Settings(**chosen), "")  # type: ignore[arg-type]
+
+
 def test_the_last_batch_is_averaged_too(tmp_path: Path) -> None:
     """What was added and not averaged outlives zero_grad(): ratio 2.0 measured with torch 2.13."""
     text = migrated(
@@ -264,6 +282,7 @@ def test_what_is_asked_of_a_setting_is_the_same_on_each_rank(tmp_path: Path) -> 
 
 _ASKED = ("self.head is not None", "x.sum() > 0")
 FINE = [
+    pytest.param((FIRST, f"{EACH}                p.grad = None\n"), id="cleared-by-hand"),
     pytest.param((ADAM, f"    print(model.size())\n{ADAM}"), id="numbers-of-weights"),
     pytest.param(
         (

@@ -107,8 +107,15 @@ def stored(facts: Facts) -> Iterator[Access]:
     shards = Shards.of(facts)
     for access in facts.accesses if shards.since else ():
         weight = access.attribute in _WEIGHTS or _is_layer(access)
-        if access.stored and weight and shards.are(access.base, access.order):
+        cleared = access.attribute == "grad" and _is_none(facts, access)
+        if access.stored and weight and not cleared and shards.are(access.base, access.order):
             yield access
+
+
+def _is_none(facts: Facts, access: Access) -> bool:
+    """``p.grad = None``."""
+    made = facts.tree(access.base_site).statement(access.base_site)
+    return isinstance(made, ast.Assign) and ast.unparse(made.value) == "None"
 
 
 def _is_layer(access: Access) -> bool:

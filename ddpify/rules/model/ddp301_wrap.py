@@ -21,7 +21,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
-from ddpify.rules.model.sharding import sharded
+from ddpify.rules.model.sharding import sharded, unknown_classes
 from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -38,6 +38,9 @@ RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per trained model that nothing wraps."""
+    for name in unknown_classes(facts, settings) if facts.models else ():
+        message = f"no file that was read has a class {name}: one that does not fit shards nothing"
+        yield Finding("DDP301", facts.models[0].things[0].born, message, Severity.NOTE)
     for model in facts.models:
         if model.wrapped:
             continue

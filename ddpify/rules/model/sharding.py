@@ -13,6 +13,7 @@ before that step (measured with torch 2.13: losses of 0.024 more, without an err
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -62,6 +63,13 @@ def sharded(
     imports = {Import(_FSDP, "fully_shard"), *wanted, *(i for one in extras for i in one.imports)}
     made = edit(facts, How.AFTER, home.statement, code)
     return replace(made, imports=(*helpers(facts, code), *sorted(imports)))
+
+
+def unknown_classes(facts: Facts, settings: Settings) -> list[str]:
+    """What is to be sharded one by one and is no class of the project: a library's, or a slip."""
+    nodes = (node for tree in facts.trees.values() for node in ast.walk(tree.module))
+    own = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
+    return [name for name in settings.fsdp_wrap if name not in own]
 
 
 def _extras(facts: Facts, home: Home, settings: Settings) -> Iterator[_Extra]:
