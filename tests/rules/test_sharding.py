@@ -365,6 +365,14 @@ REFUSED = [
         id="pickled",
     ),
     pytest.param(
+        "DDP901",
+        ("        return self.head(x)\n", "        return SimpleNamespace(out=self.head(x))\n"),
+        ("import copy\n", "import copy\nfrom types import SimpleNamespace\n"),
+        ("(model(x), y)", "(model(x).out, y)"),
+        ("(model(x).argmax(1)", "(model(x).out.argmax(1)"),
+        id="outputs-in-an-object",
+    ),
+    pytest.param(
         "DDP907",
         (STEP, f"{STEP}            add = getattr(loader, 'add')\n{EACH}                add(p)\n"),
         id="by-another-name",

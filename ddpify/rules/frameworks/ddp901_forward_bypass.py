@@ -15,7 +15,14 @@ from ddpify.rules.edits import once
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import shard_of
-from ddpify.rules.frameworks.weights import LayerUse, method_of, owner_of, part_of, use_of
+from ddpify.rules.frameworks.weights import (
+    LayerUse,
+    is_closed,
+    method_of,
+    owner_of,
+    part_of,
+    use_of,
+)
 from ddpify.rules.shared.fields import computing, holds_parameters
 from ddpify.rules.shared.shards import Shards
 from ddpify.rules.shared.wrapped import receives
@@ -32,6 +39,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per method or layer of a model that computes beside its forward."""
     if not of(settings).shards:
         return
+    yield from _hidden(facts)
     shards = Shards.of(facts)
     for calls in once(facts.calls).values():
         for call in calls:
@@ -45,6 +53,20 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             if part_of(call) or call.name == ".forward":
                 yield _refused(facts, call, "runs without gathering the weights of the model")
                 break
+
+
+def _hidden(facts: Facts) -> Iterable[Finding]:
+    """Outputs in objects that are not looked into: no backward is told to gather the weights."""
+    for forwards in once(tuple(f.call for f in facts.training_forwards)).values():
+        if any(map(is_closed, forwards[0].result.of(Kind.INSTANCE))):
+            yield Finding(
+                "DDP901",
+                forwards[0].site,
+                "the model's tensors come in an object that torch does not look into: the backward"
+                " would find no weights (RuntimeError: setStorage)",
+                Severity.ERROR,
+                advice="return a tensor, tuple, dict, named tuple or data class",
+            )
 
 
 def _beside(facts: Facts, call: Call, use: LayerUse) -> Iterable[Finding]:

@@ -11,7 +11,7 @@ from typing import Final
 from ddpify.facts.events import Access, Call
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo, FunctionInfo, Loop
-from ddpify.facts.values import NOTHING, Kind, Value
+from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.rules.shared.shards import Shards
 
 # What is the same of shards: it asks for names, shapes and numbers, or goes entry by entry.
@@ -222,3 +222,13 @@ def ends_early(facts: Facts, loop: Loop) -> bool:
     """Whether a loop may end before it has gone over all."""
     node = facts.tree(loop.site).statement(loop.site)
     return node is None or any(isinstance(n, (ast.Break, ast.Return)) for n in ast.walk(node))
+
+
+def is_closed(thing: Thing) -> bool:
+    """Whether an object is of a kind that ``torch.utils._pytree`` does not look into."""
+    if not isinstance(thing.ref, ClassInfo):
+        return thing.name == "types.SimpleNamespace"
+    bases = {base.rpartition(".")[2] for base in thing.ref.external_bases()}
+    decorated = (ast.unparse(one) for one in thing.ref.node.decorator_list)
+    open_ = any("dataclass" in one for one in decorated) or bases & {"NamedTuple", "ModelOutput"}
+    return not open_
