@@ -115,19 +115,13 @@ def global_copy(owner: Any, sums: tuple[str, ...] = (), means: tuple[str, ...] =
         return owner
     shown = copy.copy(owner)
     for name in (*sums, *means):
-        value = getattr(owner, name)
+        value = [*v] if hasattr(v := getattr(owner, name), "maxlen") else v  # a deque is a list
         if isinstance(value, dict):
             whole = reduce_entries(value)
             for key in whole if name in means else ():
                 whole[key] /= get_world_size()
         else:
-            held = list(value) if isinstance(value, collections.deque) else value
-            whole = reduce_mean(held) if name in means else reduce_sum(held)
-            whole = (
-                collections.deque(whole, value.maxlen)
-                if isinstance(value, collections.deque)
-                else whole
-            )
+            whole = reduce_mean(value) if name in means else reduce_sum(value)
         setattr(shown, name, whole)
     return shown
 

@@ -402,8 +402,7 @@ def without_module_prefix(state_dict: dict[str, Any], *parts: str) -> dict[str, 
 def gradient_sync(model: nn.Module, sync: bool) -> contextlib.AbstractContextManager[None]:
     """Around forward *and* backward of a micro-batch: average the gradients only if ``sync``."""
     inner: Any = getattr(model, "_orig_mod", model)
-    if hasattr(inner, "set_requires_gradient_sync"):  # of fully_shard: until it is set again
-        inner.set_requires_gradient_sync(sync)
+    getattr(inner, "set_requires_gradient_sync", bool)(sync)  # of fully_shard: until set again
     skip = isinstance(inner, DistributedDataParallel) and not sync
     return inner.no_sync() if skip else contextlib.nullcontext()
 

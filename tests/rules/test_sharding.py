@@ -349,6 +349,12 @@ REFUSED = [
         ),
         id="stored",
     ),
+    pytest.param(
+        "DDP907",
+        ("def main():\n", "class Own(torch.optim.SGD):\n    pass\n\n\ndef main():\n"),
+        ("torch.optim.AdamW(", "Own("),
+        id="own-optimizer",
+    ),
     pytest.param("DDP907", ("torch.optim.AdamW(", "torch.optim.Adafactor("), id="optimizer"),
     pytest.param(
         "DDP907",

@@ -160,7 +160,7 @@ def test_meters(job: Job) -> None:
         assert seen["shown"] == (10.0 if count else 0.0)
         assert seen["kept"]
         ranks = {f"of {rank}": 1 for rank in range(job.size)}
-        last = f"deque([{mean}, 1.0], maxlen=3)"
+        last = f"[{mean}, 1.0]"
         assert seen["copies"] == [[count, job.size], count, mean, mean, last]
         assert seen["entries"] == {"all": count, **ranks, "missing": 1}
         assert seen["table"] == 2

@@ -14,7 +14,7 @@ from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import parameters_after
-from ddpify.rules.frameworks.weights import BY_ENTRY, shown_norms, stored, used
+from ddpify.rules.frameworks.weights import BY_ENTRY, own_optimizers, shown_norms, stored, used
 from ddpify.settings import Settings
 from ddpify.site import Site
 from ddpify.strategies import of
@@ -63,6 +63,8 @@ def _compiled(facts: Facts) -> Iterable[Finding]:
 
 def _optimizers(facts: Facts) -> Iterable[Finding]:
     """Those that need more of a weight than the entries that a rank has."""
+    for call in own_optimizers(facts):
+        yield _of_shards(call.site, f"`{facts.text(call.callee)}` may compute with whole weights")
     optimizers = (t for step in facts.steps for t in (step.receiver or NOTHING).of(Kind.OPTIMIZER))
     for optimizer in dict.fromkeys(optimizers):
         if optimizer.name == _CHOSEN:

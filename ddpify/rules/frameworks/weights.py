@@ -93,6 +93,15 @@ def _is_number(value: Value) -> bool:
     return not value.dep(Kind.FORWARD, Kind.BATCH, Kind.RANDOM)
 
 
+def own_optimizers(facts: Facts) -> Iterator[Call]:
+    """Where an optimizer of a class of the project's own is made: SAM looks at a norm of all."""
+    for call in facts.calls:
+        for thing in facts.values.get(call.callee, NOTHING).of(Kind.CLASS):
+            bases = thing.ref.external_bases() if isinstance(thing.ref, ClassInfo) else ()
+            if any(base.endswith(".Optimizer") for base in bases):
+                yield call
+
+
 def shown_norms(facts: Facts) -> Iterator[Call]:
     """Calls that clip gradients and whose norm goes on."""
     for call in facts.named(*CLIPS):
