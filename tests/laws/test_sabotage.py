@@ -27,6 +27,7 @@ def put(name: str, folder: Path) -> Path:
     return put_fixture(name, folder) if example is None else put_example(example, folder)
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_what_is_hidden_is_named(name: str, tmp_path: Path) -> None:
     entry = put(name, tmp_path / "whole")

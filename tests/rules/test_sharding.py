@@ -379,6 +379,32 @@ REFUSED = [
         id="outputs-in-an-object",
     ),
     pytest.param(
+        "DDP901",
+        (
+            "        return sum(p.numel() for",
+            "        return next(self.parameters()).new_zeros(3)\n"
+            "        return sum(p.numel() for",
+        ),
+        (ADAM, f"{ADAM}    print(model.size())\n"),
+        id="made-like-a-weight",
+    ),
+    *(
+        pytest.param(
+            "DDP907",
+            (
+                "        self.head = nn",
+                f"        self.more = nn.Parameter({made})\n        self.head = nn",
+            ),
+            ("        return self.head(x)\n", "        return self.head(x) * self.more.mean()\n"),
+            id=name,
+        )
+        for name, made in (
+            ("no-dimension", "torch.tensor(0.5)"),
+            ("none-either", "torch.ones([]) * 2.0"),
+            ("a-view", "self.stem.weight.t()"),
+        )
+    ),
+    pytest.param(
         "DDP907",
         (STEP, f"{STEP}            add = getattr(loader, 'add')\n{EACH}                add(p)\n"),
         id="by-another-name",

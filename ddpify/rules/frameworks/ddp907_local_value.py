@@ -14,7 +14,14 @@ from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import parameters_after
-from ddpify.rules.frameworks.weights import BY_ENTRY, own_optimizers, shown_norms, stored, used
+from ddpify.rules.frameworks.weights import (
+    BY_ENTRY,
+    own_optimizers,
+    shown_norms,
+    stored,
+    unshardable,
+    used,
+)
 from ddpify.settings import Settings
 from ddpify.site import Site
 from ddpify.strategies import of
@@ -43,6 +50,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             yield _of_shards(site, f"`{facts.text(alike[0].callee)}` is given weights of the model")
     for access in stored(facts):
         yield _of_shards(access.base_site, f"`{access.attribute}` of the model is replaced")
+    for site, what in unshardable(facts):
+        advice = "give it one dimension of its own, or use --strategy ddp"
+        yield Finding("DDP907", site, f"{what} cannot be sharded", Severity.ERROR, advice=advice)
     yield from _compiled(facts)
     yield from _optimizers(facts)
     yield from _norms(facts)

@@ -13,6 +13,7 @@ from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo, FunctionInfo, Loop
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.rules.shared.shards import Shards
+from ddpify.source import Site
 
 # What is the same of shards: it asks for names, shapes and numbers, or goes entry by entry.
 _ASKS: Final = frozenset(
@@ -51,7 +52,8 @@ _FUNCTIONS: Final = (
 _WEIGHTS: Final = frozenset({"weight", "bias", "data", "grad"})
 # What makes numbers of weights that a method has got from `parameters()`.
 _OF_TENSORS: Final = frozenset(
-    "norm pow square abs item sum mean std var copy_ add_ sub_ lerp_ numpy cpu tolist".split()
+    """norm pow square abs item sum mean std var copy_ add_ sub_ lerp_ numpy cpu tolist new_zeros
+    new_ones new_full new_empty new_tensor new""".split()
 )
 
 
@@ -100,6 +102,31 @@ def own_optimizers(facts: Facts) -> Iterator[Call]:
             bases = thing.ref.external_bases() if isinstance(thing.ref, ClassInfo) else ()
             if any(base.endswith(".Optimizer") for base in bases):
                 yield call
+
+
+def unshardable(facts: Facts) -> Iterator[tuple[Site, str]]:
+    """Parameters that ``fully_shard`` does not take, and why."""
+    for tree in facts.trees.values():
+        for node in ast.walk(tree.module):
+            made = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Parameter")
+            if not made or not isinstance(node, ast.Call) or not node.args:
+                continue
+            if any(getattr(n, "attr", "") in ("weight", "bias") for n in ast.walk(node.args[0])):
+                yield tree.site(node), "a parameter that is a view of another"
+            elif _is_scalar(node.args[0]):
+                yield tree.site(node), "a parameter without a dimension"
+
+
+def _is_scalar(node: ast.expr) -> bool:
+    """``torch.tensor(0.07)``, ``torch.ones([]) * 2``."""
+    if isinstance(node, ast.BinOp):
+        return _is_scalar(node.left) or _is_scalar(node.right)
+    if not isinstance(node, ast.Call) or not node.args:
+        return False
+    name, first = ast.unparse(node.func), node.args[0]
+    empty = isinstance(first, (ast.List, ast.Tuple)) and not first.elts
+    number = isinstance(first, (ast.Constant, ast.UnaryOp)) and name.endswith(".tensor")
+    return number or (empty and name.startswith("torch."))
 
 
 def shown_norms(facts: Facts) -> Iterator[Call]:
