@@ -182,9 +182,9 @@ def checked(settings: Settings, where: str) -> Settings:
 def _of_the_strategy(settings: Settings, where: str) -> None:
     """Options of the other strategy would do nothing: that is said. Raises SettingsError."""
     theirs = {"ddp": [f.name for f in fields(Settings) if f.name.startswith("fsdp_")]}
-    theirs["fsdp"] = ["static_graph", "bucket_cap"]
+    theirs["fsdp"] = ["static_graph", "bucket_cap", "find_unused"]
     for name in theirs[settings.strategy]:
-        if getattr(settings, name) not in (False, None, ()):
+        if getattr(settings, name) != getattr(Settings(), name):
             other = "fsdp" if settings.strategy == "ddp" else "ddp"
             raise SettingsError(f"{where}{name.replace('_', '-')} goes with strategy {other}")
 

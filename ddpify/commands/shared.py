@@ -47,115 +47,119 @@ def format_flag(*names: str) -> Callable[[_Command], _Command]:
 _SWITCH = ("auto", "on", "off")
 
 
+_OPTIONS = (
+    click.option(
+        "--strategy",
+        type=click.Choice(("ddp", "fsdp")),
+        help="How to distribute the model: a replica on each rank (ddp, default) or a shard "
+        "of each weight (fsdp).",
+    ),
+    click.option(
+        "--runtime",
+        type=click.Choice(("vendor", "import")),
+        help="Copy the helper module into the project (default), or import it from ddpify.",
+    ),
+    click.option(
+        "--runtime-module",
+        metavar="NAME",
+        help="Dotted name of the copied helper module, for example core.ddp_utils.",
+    ),
+    click.option(
+        "--batch-size",
+        type=click.Choice(("global", "per-rank")),
+        help="The script's batch size is split over the ranks (global, default) "
+        "or kept on each (per-rank).",
+    ),
+    click.option(
+        "--lr-scale",
+        type=click.Choice(("none", "linear", "sqrt")),
+        help="With --batch-size per-rank: multiply learning rates by the number of ranks, or "
+        "by its root (none: default).",
+    ),
+    click.option(
+        "--warmup-steps",
+        type=click.IntRange(1),
+        metavar="N",
+        help="With --lr-scale: let the rate grow from the script's own in the first N steps.",
+    ),
+    click.option(
+        "--batch-dim",
+        type=click.IntRange(0),
+        metavar="AXIS",
+        help="The axis of samples, for batches that come from no loader: every rank makes "
+        "them and takes its share.",
+    ),
+    click.option(
+        "--whole-batches/--no-whole-batches",
+        default=None,
+        help="Where not all can be followed: each rank has whole batches, of which models "
+        "compute its rows (default); or refuse.",
+    ),
+    click.option(
+        "--sync-bn",
+        type=click.Choice(_SWITCH),
+        help="Convert BatchNorm to SyncBatchNorm on CUDA (auto, default: unless DataParallel "
+        "was used).",
+    ),
+    click.option(
+        "--find-unused",
+        type=click.Choice(_SWITCH),
+        help="Let DistributedDataParallel look for parameters that get no gradient (auto, "
+        "default: where the reading finds some).",
+    ),
+    click.option(
+        "--static-graph/--no-static-graph",
+        default=None,
+        help="Tell DistributedDataParallel that each step uses the same parameters.",
+    ),
+    click.option(
+        "--bucket-cap",
+        type=click.IntRange(1),
+        metavar="MIB",
+        help="The size of the buckets in which gradients are averaged (torch's default: 25).",
+    ),
+    click.option(
+        "--accept",
+        multiple=True,
+        metavar="RULE@FILE:LINE",
+        help="Migrate though this rule refuses to at this line, which is said (repeatable).",
+    ),
+)
+_OF_SHARDS = (
+    click.option(
+        "--fsdp-wrap",
+        multiple=True,
+        metavar="CLASS",
+        help="With --strategy fsdp: shard the modules of this class each alone (repeatable; "
+        "default: those that repeat in a list).",
+    ),
+    click.option(
+        "--fsdp-bf16/--no-fsdp-bf16",
+        default=None,
+        help="With --strategy fsdp: compute in bfloat16; weights, sums of gradients and the "
+        "optimizer stay as they are.",
+    ),
+    click.option(
+        "--fsdp-offload/--no-fsdp-offload",
+        default=None,
+        help="With --strategy fsdp: keep shards and the optimizer's state on the CPU.",
+    ),
+    click.option(
+        "--fsdp-hybrid/--no-fsdp-hybrid",
+        default=None,
+        help="With --strategy fsdp: shard within each node, replicate over nodes.",
+    ),
+    click.option(
+        "--fsdp-recompute/--no-fsdp-recompute",
+        default=None,
+        help="With --strategy fsdp: compute activations of these modules anew in the backward.",
+    ),
+)
+
+
 def project_options(command: _Command) -> _Command:
     """Flags that set the same-named field of ``Settings``; absent ones leave it alone."""
-    choices = (
-        click.option(
-            "--strategy",
-            type=click.Choice(("ddp", "fsdp")),
-            help="How to distribute the model: a replica on each rank (ddp, default) or a shard "
-            "of each weight (fsdp).",
-        ),
-        click.option(
-            "--runtime",
-            type=click.Choice(("vendor", "import")),
-            help="Copy the helper module into the project (default), or import it from ddpify.",
-        ),
-        click.option(
-            "--runtime-module",
-            metavar="NAME",
-            help="Dotted name of the copied helper module, for example core.ddp_utils.",
-        ),
-        click.option(
-            "--batch-size",
-            type=click.Choice(("global", "per-rank")),
-            help="The script's batch size is split over the ranks (global, default) "
-            "or kept on each (per-rank).",
-        ),
-        click.option(
-            "--lr-scale",
-            type=click.Choice(("none", "linear", "sqrt")),
-            help="With --batch-size per-rank: multiply learning rates by the number of ranks, or "
-            "by its root (none: default).",
-        ),
-        click.option(
-            "--warmup-steps",
-            type=click.IntRange(1),
-            metavar="N",
-            help="With --lr-scale: let the rate grow from the script's own in the first N steps.",
-        ),
-        click.option(
-            "--batch-dim",
-            type=click.IntRange(0),
-            metavar="AXIS",
-            help="The axis of samples, for batches that come from no loader: every rank makes "
-            "them and takes its share.",
-        ),
-        click.option(
-            "--whole-batches/--no-whole-batches",
-            default=None,
-            help="Where not all can be followed: each rank has whole batches, of which models "
-            "compute its rows (default); or refuse.",
-        ),
-        click.option(
-            "--sync-bn",
-            type=click.Choice(_SWITCH),
-            help="Convert BatchNorm to SyncBatchNorm on CUDA (auto, default: unless DataParallel "
-            "was used).",
-        ),
-        click.option(
-            "--find-unused",
-            type=click.Choice(_SWITCH),
-            help="Let DistributedDataParallel look for parameters that get no gradient (auto, "
-            "default: where the reading finds some).",
-        ),
-        click.option(
-            "--static-graph/--no-static-graph",
-            default=None,
-            help="Tell DistributedDataParallel that each step uses the same parameters.",
-        ),
-        click.option(
-            "--bucket-cap",
-            type=click.IntRange(1),
-            metavar="MIB",
-            help="The size of the buckets in which gradients are averaged (torch's default: 25).",
-        ),
-        click.option(
-            "--fsdp-wrap",
-            multiple=True,
-            metavar="CLASS",
-            help="With --strategy fsdp: shard the modules of this class each alone (repeatable; "
-            "default: those that repeat in a list).",
-        ),
-        click.option(
-            "--fsdp-bf16/--no-fsdp-bf16",
-            default=None,
-            help="With --strategy fsdp: compute in bfloat16; weights, sums of gradients and the "
-            "optimizer stay as they are.",
-        ),
-        click.option(
-            "--fsdp-offload/--no-fsdp-offload",
-            default=None,
-            help="With --strategy fsdp: keep shards and the optimizer's state on the CPU.",
-        ),
-        click.option(
-            "--fsdp-hybrid/--no-fsdp-hybrid",
-            default=None,
-            help="With --strategy fsdp: shard within each node, replicate over nodes.",
-        ),
-        click.option(
-            "--fsdp-recompute/--no-fsdp-recompute",
-            default=None,
-            help="With --strategy fsdp: compute activations of these modules anew in the backward.",
-        ),
-        click.option(
-            "--accept",
-            multiple=True,
-            metavar="RULE@FILE:LINE",
-            help="Migrate though this rule refuses to at this line, which is said (repeatable).",
-        ),
-    )
-    for option in reversed(choices):
+    for option in reversed((*_OPTIONS, *_OF_SHARDS)):
         command = option(command)
     return command
 

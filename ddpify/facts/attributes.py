@@ -47,6 +47,8 @@ def attribute_node(m: Machine, f: Frame, node: ast.Attribute) -> Value:
 
 def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Value:
     """``base.name``: heap attributes, methods, modules' globals, external names."""
+    if m.shards and name == "shape" and not base.dep(Kind.BATCH, Kind.FORWARD):
+        return NOTHING  # of a shard, too, it is that of the whole weight
     if not base.things:
         return _plain_attribute(base, name)
     things = lookups.holding(base, name)

@@ -38,6 +38,7 @@ from ddpify.python.words import PATH_TESTS, RETURNS_SELF
 PARAMETERS = frozenset(
     "parameters named_parameters buffers children named_children modules named_modules".split()
 )
+_OF_SHAPES = frozenset("numel nelement dim ndimension size stride element_size".split())
 NEXT = frozenset({"next", "__next__"})  # `batches.next()`, as `next(batches)` was before Python 3
 OF_DISTRIBUTIONS = frozenset({"log_prob", "rsample", "sample", "entropy"})
 MODULES = (Kind.MODEL, Kind.WRAPPED, Kind.CRITERION)
@@ -47,6 +48,8 @@ def call_method(m: Machine, f: Frame, receiver: Value, name: str, call: Call) ->
     """The result of ``receiver.name(...)``."""
     if opens_path(call):
         return one(m.make(Kind.FILE, f, call.site, "open"))
+    if m.shards and name in _OF_SHAPES and not receiver.dep(Kind.BATCH, Kind.FORWARD):
+        return NOTHING  # of a shard, too, it is that of the whole weight
     value = _method(m, f, receiver, by_sample.of_part(m, name, call), call)
     if opens_path(call):
         return one(m.make(Kind.FILE, f, call.site, name))

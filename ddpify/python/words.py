@@ -10,6 +10,8 @@ from typing import Final
 DIST: Final = "torch.distributed."
 DDP: Final = "torch.nn.parallel.DistributedDataParallel"
 FSDP: Final = "torch.distributed.fsdp.FullyShardedDataParallel"
+# What scales gradients down, and gives their norm.
+CLIPS: Final = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
 FULLY_SHARD: Final = "torch.distributed.fsdp.fully_shard"
 DATA_PARALLEL: Final = "torch.nn.DataParallel"
 LOADER: Final = "torch.utils.data.DataLoader"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from ddpify.python import words
+from ddpify.python.words import CLIPS as CLIPS
 from ddpify.python.words import CUDA as CUDA
 from ddpify.python.words import DATA_PARALLEL as DATA_PARALLEL
 from ddpify.python.words import DDP as DDP

@@ -11,12 +11,14 @@ class Strategy:
 
     ``inner``: the model inside a wrapper, "" where nothing is wrapped: then forwards, be it in an
     evaluation, are collectives, weights are shards outside of them, and what backwards add without
-    averaging it outlives ``zero_grad()``. ``state``: whose ``state_dict()`` is that of one process.
+    averaging it outlives ``zero_grad()``. ``state``: whose ``state_dict()`` is that of one process,
+    where it goes into a file; ``kept``: where the program does something else with it.
     """
 
     name: str
     inner: str
     state: str
+    kept: str
 
     @property
     def shards(self) -> bool:

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ddpify.strategies.base import Strategy
 
-DDP = Strategy("ddp", inner="unwrap({})", state="unwrap({})")
+DDP = Strategy("ddp", inner="unwrap({})", state="unwrap({})", kept="unwrap({})")

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from ddpify.strategies.base import Strategy
 
-FSDP = Strategy("fsdp", inner="", state="unsharded({})")
+FSDP = Strategy("fsdp", inner="", state="unsharded({})", kept="unsharded({}, everywhere=True)")

@@ -95,6 +95,36 @@ OVER = "        for block in self.blocks:\n"
 EACH = "            for p in model.parameters():\n"
 AGAIN = "                    x = x - model(x).mean()\n"
 BEST = "    best = copy.deepcopy(model.state_dict())\n"
+OWN = """\
+class Own(torch.optim.Optimizer):
+    def __init__(self, weights, lr):
+        super().__init__(weights, dict(lr=lr))
+        self.base = torch.optim.SGD(self.param_groups, lr=lr)
+        self.param_groups = self.base.param_groups
+
+    @torch.no_grad()
+    def climb(self):
+        norm = self._norm()
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.add_(p.grad / norm)
+
+    @torch.no_grad()
+    def descend(self):
+        self.base.step()
+
+    def _norm(self):
+        held = [p.grad.norm() for group in self.param_groups for p in group["params"]]
+        return torch.norm(torch.stack(held))
+
+
+"""
+HEAD = "        self.head = nn"
+COPY = "self.stem.weight.detach().clone()"
+COUNTED = "    size = sum(p.numel() for p in model.parameters())\n    print(f'{size / 1e6:.2f}')\n"
+SWA = "    mean = torch.optim.swa_utils.AveragedModel(model)\n"
+PICKLES = ("import copy\n", "import copy\nimport pickle\n")
+WRITER = "from torch.utils.tensorboard import SummaryWriter\n\nwriter = SummaryWriter()\n"
 SHARDS = """\
     if is_distributed():
         ready_to_shard(model)
@@ -242,6 +272,30 @@ def test_a_method_that_computes_is_registered(tmp_path: Path) -> None:
     assert f'{SHARDS}    register_fsdp_forward_method(model, "features")\n' in text
 
 
+_FEATURES = "    def features(self, x):\n        return self.stem(x)\n"
+_BODIES = {
+    "a-loop": "        for block in self.blocks:\n            x = block(x)\n        return x\n",
+    "a-name": "        first = self.stem\n        return first(x)\n",
+    "given-away": "        return torch.utils.checkpoint.checkpoint(self.stem, x)\n",
+    "a-parameter": "        return x + self.shift\n",
+}
+
+
+@pytest.mark.parametrize("body", _BODIES.values(), ids=_BODIES)
+def test_however_it_computes(body: str, tmp_path: Path) -> None:
+    text = migrated(
+        tmp_path,
+        (_FEATURES, f"    def features(me, x):\n{body.replace('self', 'me')}"),
+        (
+            "        self.head = nn",
+            f"        self.shift = nn.Parameter(torch.zeros(5))\n{HEAD}",
+        ),
+        ("        x = self.stem(x)\n", "        x = self.stem(x + self.shift)\n"),
+        (HITS, f"{HITS}                model.features(x)\n"),
+    )
+    assert f'{SHARDS}    register_fsdp_forward_method(model, "features")\n' in text
+
+
 def test_a_norm_that_is_shown_is_whole(tmp_path: Path) -> None:
     clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
     text = migrated(tmp_path, (STEP, f"            norm = {clip}\n            {clip}\n{STEP}"))
@@ -282,6 +336,20 @@ def test_what_is_asked_of_a_setting_is_the_same_on_each_rank(tmp_path: Path) -> 
 
 _ASKED = ("self.head is not None", "x.sum() > 0")
 FINE = [
+    pytest.param(
+        (
+            MADE,
+            f"{MADE}{COUNTED}",
+        ),
+        id="counted-and-shown",
+    ),
+    pytest.param(
+        (
+            "        self.head = nn",
+            f"        self.more = nn.Parameter({COPY})\n{HEAD}",
+        ),
+        id="a-copy-is-no-view",
+    ),
     pytest.param((FIRST, f"{EACH}                p.grad = None\n"), id="cleared-by-hand"),
     pytest.param((ADAM, f"    print(model.size())\n{ADAM}"), id="numbers-of-weights"),
     pytest.param(
@@ -351,8 +419,9 @@ REFUSED = [
     ),
     pytest.param(
         "DDP907",
-        ("def main():\n", "class Own(torch.optim.SGD):\n    pass\n\n\ndef main():\n"),
+        ("def main():\n", f"{OWN}def main():\n"),
         ("torch.optim.AdamW(", "Own("),
+        (STEP, f"            optimizer.climb()\n{LOSS}{BACK}            optimizer.descend()\n"),
         id="own-optimizer",
     ),
     pytest.param("DDP907", ("torch.optim.AdamW(", "torch.optim.Adafactor("), id="optimizer"),
@@ -403,6 +472,50 @@ REFUSED = [
             ("none-either", "torch.ones([]) * 2.0"),
             ("a-view", "self.stem.weight.t()"),
         )
+    ),
+    pytest.param(
+        "DDP907",
+        ("import copy\n", f"import copy\n{WRITER}"),
+        (STEP, f"{STEP}{EACH}                writer.add_histogram('p', p, epoch)\n"),
+        id="histograms",
+    ),
+    pytest.param("DDP907", (STEP, f"{STEP}            print(model.head.bias)\n"), id="shown"),
+    pytest.param(
+        "DDP907", (STEP, f"{STEP}            y = float(model.head.bias[0])\n"), id="a-number"
+    ),
+    pytest.param(
+        "DDP907",
+        (SAVE, "    pickle.dump(model, open('m', 'wb'))\n"),
+        ("import copy\n", "import copy\nimport pickle\n"),
+        id="pickled-otherwise",
+    ),
+    pytest.param(
+        "DDP907",
+        (ADAM, f"{ADAM}{SWA}"),
+        id="averaged",
+    ),
+    pytest.param(
+        "DDP405",
+        (
+            LOSS,
+            "            x.requires_grad_(True)\n            out = model(x)\n"
+            "            slope = torch.autograd.grad(out.sum(), x, None, True, True)[0]\n"
+            "            loss = nn.functional.cross_entropy(out, y) + slope.pow(2).sum(1).mean()\n",
+        ),
+        id="gradient-of-gradients-by-place",
+    ),
+    pytest.param(
+        "DDP308",
+        (
+            "        self.head = nn",
+            f"        self.aux = nn.Linear(width, width)\n{HEAD}",
+        ),
+        (
+            "        x = self.stem(x)\n",
+            "        x = self.stem(x)\n        if x.sum() > 0:\n            return self.head(x)\n"
+            "        if self.training:\n            x = self.aux(x)\n",
+        ),
+        id="a-setting-after-a-sample",
     ),
     pytest.param(
         "DDP907",

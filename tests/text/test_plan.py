@@ -9,7 +9,7 @@ import pytest
 from ddpify.plan import Plan
 from ddpify.rules.base import Edit, Finding, How, Import
 from ddpify.source import Site, Span
-from tests.text.edits import START, edit, finding, source_of
+from tests.text.edits import START, changes, edit, finding, source_of
 
 TEXT = "model = wrap(net(args.gpu), device=pick('cuda:0'))\nprint(model)\nif x:\n    print(x)\n"
 SOURCE = source_of(TEXT)
@@ -35,6 +35,7 @@ def new_file(code: str, path: str = "ddp.py") -> Edit:
 
 
 TOGETHER = [
+    pytest.param(at("replace", WRAP, "ddp({})"), at("replace", WRAP, "net"), id="around-another"),
     pytest.param(
         at("replace", WRAP, "ddp({})"), at("replace", "net(args.gpu)", "f({})"), id="nested"
     ),
@@ -160,3 +161,11 @@ def test_findings_without_a_fix_plan_nothing() -> None:
 def test_long_code_is_shortened_in_a_clash() -> None:
     made = plan(at("gate", PRINT, "a" * 60), at("gate", PRINT, "b()"))
     assert "a" * 37 + "..." in made.clashes[0].message
+
+
+def test_what_goes_around_goes_around_what_is_new() -> None:
+    around, new = at("replace", WRAP, "ddp({})"), at("replace", WRAP, "unwrap(net)")
+    for both in ((around, new), (new, around)):
+        assert (
+            changes(SOURCE, list(both))[0].after.decode().startswith("model = ddp(unwrap(net))\n")
+        )

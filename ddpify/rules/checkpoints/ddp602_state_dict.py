@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.ranks.run import Run
@@ -31,7 +30,6 @@ from ddpify.rules.shared.saving import is_distributed, is_only_written, saves_of
 from ddpify.settings import Settings
 from ddpify.source import Site
 from ddpify.strategies import of
-from ddpify.strategies.base import Strategy
 
 _PREFIXED = "its keys would begin with `module.`"
 
@@ -43,16 +41,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         site = calls[0].receiver_site
         if site is not None and any(is_distributed(facts, c, strategy) for c in calls):
             message = "its tensors would be shards" if strategy.shards else _PREFIXED
-            yield _finding(facts, site, message, _state_of(facts, calls[0], strategy))
+            written = is_only_written(facts, calls[0])  # its tensors are wanted on rank 0 alone
+            yield _finding(facts, site, message, strategy.state if written else strategy.kept)
     if not strategy.shards:  # see DDP904
         yield from _pickled(facts)
-
-
-def _state_of(facts: Facts, call: Call, strategy: Strategy) -> str:
-    """Whose state one process has: tensors are wanted on rank 0, where they all go into a file."""
-    if not strategy.shards or is_only_written(facts, call):
-        return strategy.state
-    return f"{strategy.state.removesuffix(')')}, everywhere=True)"
 
 
 def _pickled(facts: Facts) -> Iterable[Finding]:

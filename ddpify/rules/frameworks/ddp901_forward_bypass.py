@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ddpify.facts.events import Call
-from ddpify.facts.model import Facts
+from ddpify.facts.model import Facts, Home
 from ddpify.facts.roles import whole
+from ddpify.facts.scopes import FunctionInfo
 from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
@@ -19,7 +20,6 @@ from ddpify.rules.frameworks.weights import (
     LayerUse,
     is_closed,
     method_of,
-    owner_of,
     part_of,
     use_of,
 )
@@ -46,13 +46,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             owners = (call.receiver or NOTHING).of(Kind.WRAPPED, Kind.MODEL)
             if not any(shards.is_sharded(owner, call.order) for owner in owners):
                 continue  # nor is one that is not sharded yet
-            info, owner = method_of(call), owner_of(call)
-            if info is not None and owner is not None and call.name != ".forward":
-                yield from _beside(facts, call, use_of(info, owner))
-                break
-            if part_of(call) or call.name == ".forward":
+            methods = method_of(call) if call.name != ".forward" else []
+            if methods:
+                yield from _beside(facts, call, methods)
+            elif part_of(call) or call.name == ".forward":
                 yield _refused(facts, call, "runs without gathering the weights of the model")
-                break
 
 
 def _hidden(facts: Facts) -> Iterable[Finding]:
@@ -69,25 +67,38 @@ def _hidden(facts: Facts) -> Iterable[Finding]:
             )
 
 
-def _beside(facts: Facts, call: Call, use: LayerUse) -> Iterable[Finding]:
-    if use is LayerUse.UNCLEAR:
-        yield _refused(facts, call, "looks at the model's weights, which are shards here")
+def _beside(
+    facts: Facts, call: Call, methods: list[tuple[FunctionInfo, Thing]]
+) -> Iterable[Finding]:
+    uses = {use_of(*one) for one in methods}
     homes = [m.home for m in facts.models if m.home and any(map(_is_of(call), m.things))]
-    if use is not LayerUse.LAYERS:
+    if LayerUse.UNCLEAR in uses:
+        yield _refused(facts, call, "looks at the model's weights, which are shards here")
+    elif LayerUse.LAYERS not in uses:
         return
-    if len(homes) != 1 or homes[0].each or homes[0].optional:
+    elif len(homes) != 1 or homes[0].each or homes[0].optional or _is_of_some(call, methods):
         yield _refused(facts, call, "runs without gathering the weights of the model")
-        return
+    else:
+        yield _registered(call, homes[0])
+
+
+def _registered(call: Call, home: Home) -> Finding:
     name = call.name.rpartition(".")[2]
-    code = f'{_REGISTER}({homes[0].target}, "{name}")'
-    made = Edit(How.AFTER, homes[0].statement, code, imports=(Import(_FROM, _REGISTER),))
-    yield Finding(
+    code = f'{_REGISTER}({home.target}, "{name}")'
+    made = Edit(How.AFTER, home.statement, code, imports=(Import(_FROM, _REGISTER),))
+    return Finding(
         "DDP901",
         call.callee,
         f"`{name}` computes beside the model's forward: the weights that it uses are shards",
         Severity.ERROR,
         (made,),
     )
+
+
+def _is_of_some(call: Call, methods: list[tuple[FunctionInfo, Thing]]) -> bool:
+    """Whether a model may be one that has no such method: to register it would end the job."""
+    models = {whole(thing) for thing in (call.receiver or NOTHING).of(Kind.WRAPPED)}
+    return len({owner for _, owner in methods}) < len(models)
 
 
 def _is_of(call: Call) -> Callable[[Thing], bool]:

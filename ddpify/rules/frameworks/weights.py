@@ -6,12 +6,16 @@ import ast
 import builtins
 from collections.abc import Iterator
 from enum import Enum
+from itertools import zip_longest
 from typing import Final
 
+from ddpify.facts.constructed import stored as stored_names
+from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Access, Call
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo, FunctionInfo, Loop
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
+from ddpify.ranks.words import CLIPS
 from ddpify.rules.shared.shards import Shards
 from ddpify.source import Site
 
@@ -32,16 +36,13 @@ BY_ENTRY: Final = frozenset(
     f"torch.optim.{name}"
     for name in "SGD Adam AdamW NAdam RAdam Adamax Adagrad RMSprop Adadelta ASGD".split()
 )
-CLIPS: Final = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
 _FUNCTIONS: Final = (
-    *(f"builtins.{name}" for name in dir(builtins)),
     *CLIPS,
     "torch.optim.",
     "torch.utils.data.",
     "torch.nn.utils.clip_grad_value_",
     "torch.nn.utils.clip_grad.clip_grad_value_",
     "torch.no_grad",
-    "torch.save",
     "torch.amp.",
     "torch.cuda.amp.",
     "torch.autocast",
@@ -49,6 +50,18 @@ _FUNCTIONS: Final = (
     "collections.",
     "ddpify.runtime.",
 )
+_CONTAINS: Final = frozenset(
+    """len list tuple set dict filter map zip enumerate iter next isinstance issubclass id hasattr
+    getattr type sorted reversed any all range callable vars super""".split()
+)
+_COPIES: Final = "torch.optim.swa_utils."
+# What only looks at numbers made of weights, whose making is asked: as long as it is no weight.
+_OF_NUMBERS: Final = frozenset(
+    f"builtins.{name}"
+    for name in "int float bool abs min max round sum pow divmod str repr print format".split()
+)
+_SAYS: Final = frozenset("debug info warning error critical exception log write".split())
+_PLAIN: Final = (Kind.FUNCTION, Kind.EXTERNAL, Kind.CLASS, Kind.DEVICE, Kind.ARGUMENT, Kind.INDEX)
 _WEIGHTS: Final = frozenset({"weight", "bias", "data", "grad"})
 # What makes numbers of weights that a method has got from `parameters()`.
 _OF_TENSORS: Final = frozenset(
@@ -59,20 +72,50 @@ _OF_TENSORS: Final = frozenset(
 
 def used(facts: Facts) -> Iterator[Call]:
     """Calls that are given weights, and for which shards are something else."""
-    others = {forward.call.site for forward in facts.forwards}
-    others |= {effect.call.site for effect in facts.effects}  # what is made of weights is asked
-    others |= {call.site for call, _ in facts.sinks}
-    norms = {thing for call in facts.named(*CLIPS) for thing in call.result.things}
-    shards = Shards.of(facts)
+    forwards = {forward.call.site for forward in facts.forwards}
+    shown = {effect.call.site: effect.kind for effect in facts.effects}
+    for call, _ in facts.sinks:
+        says = call.name.rpartition(".")[2] in _SAYS
+        shown.setdefault(call.site, EffectKind.CONSOLE if says else EffectKind.FILE)
+    shards, names = Shards.of(facts), _names_of_weights(facts)
     for call in facts.calls:
-        values = (call.receiver, *call.args, *call.kwargs.values())
-        given = [v for v in values if v is not None and shards.are(v, call.order)]
-        if call.site in others or call.target is not None or not given:
+        given = [(v, s) for v, s in _given(call) if shards.are(v, call.order)]
+        if call.site in forwards or call.target is not None or not given:
             continue
-        if all(not norms.isdisjoint(v.all_deps()) for v in given):
-            continue  # a norm of all, which is whole
-        if not (_is_read(facts, call) or _is_known(call) or method_of(call) or part_of(call)):
+        kind = EffectKind.CONSOLE if call.name in _OF_NUMBERS else shown.get(call.site)
+        if kind is not None:
+            weights = any(_is_weight(facts, value, site, names) for value, site in given)
+            models = kind not in (EffectKind.CONSOLE, EffectKind.CHECKPOINT)  # see DDP904
+            if weights or (models and any(v.of(Kind.WRAPPED, Kind.MODEL) for v, _ in given)):
+                yield call
+        elif not (_is_read(facts, call) or _is_known(call) or method_of(call) or part_of(call)):
             yield call
+
+
+def _given(call: Call) -> Iterator[tuple[Value, Site | None]]:
+    """What a call is given, and where."""
+    if call.receiver is not None:
+        yield call.receiver, call.receiver_site
+    yield from zip_longest(call.args, call.arg_sites[: len(call.args)])
+    yield from ((value, call.kwarg_sites.get(name)) for name, value in call.kwargs.items())
+
+
+def _is_weight(facts: Facts, value: Value, site: Site | None, names: frozenset[str]) -> bool:
+    """Whether it is a weight or made of one, not of a number that a model keeps."""
+    node = facts.tree(site).expression(site) if site is not None else None
+    parts = ast.walk(node) if node is not None else ()
+    said = any(getattr(n, "attr", "") in names for n in parts)
+    return said or bool(value.dep(Kind.PARAMETERS))
+
+
+def _names_of_weights(facts: Facts) -> frozenset[str]:
+    """``weight``, and what classes of the project call parameters of their own."""
+    own = (facts.tree(call.site).statement(call.site) for call in facts.everywhere if _makes(call))
+    return _WEIGHTS.union(*(stored_names(one) for one in own if one is not None))
+
+
+def _makes(call: Call) -> bool:
+    return call.name in ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 
 
 def _is_read(facts: Facts, call: Call) -> bool:
@@ -83,11 +126,20 @@ def _is_read(facts: Facts, call: Call) -> bool:
 
 def _is_known(call: Call) -> bool:
     name = call.name.rpartition(".")[2]
+    if call.name.startswith("builtins."):
+        return _is_of_python(name)
     if call.name.startswith(_FUNCTIONS):
-        return True
+        return not call.name.startswith(_COPIES)
     if call.receiver is None or not call.name.startswith("."):
         return False
     return name in _ASKS or (name in _BY_ENTRY and all(map(_is_number, call.args)))
+
+
+def _is_of_python(name: str) -> bool:
+    """A container, an iterator or an exception: not a name that nobody binds."""
+    found = getattr(builtins, name, None)
+    is_error = isinstance(found, type) and issubclass(found, BaseException)
+    return is_error or name in _CONTAINS
 
 
 def _is_number(value: Value) -> bool:
@@ -106,15 +158,16 @@ def own_optimizers(facts: Facts) -> Iterator[Call]:
 
 def unshardable(facts: Facts) -> Iterator[tuple[Site, str]]:
     """Parameters that ``fully_shard`` does not take, and why."""
-    for tree in facts.trees.values():
-        for node in ast.walk(tree.module):
-            made = isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Parameter")
-            if not made or not isinstance(node, ast.Call) or not node.args:
-                continue
-            if any(getattr(n, "attr", "") in ("weight", "bias") for n in ast.walk(node.args[0])):
-                yield tree.site(node), "a parameter that is a view of another"
-            elif _is_scalar(node.args[0]):
-                yield tree.site(node), "a parameter without a dimension"
+    for call in facts.everywhere:
+        tree = facts.tree(call.site)
+        node = tree.expression(call.arg_sites[0]) if _makes(call) and call.arg_sites else None
+        if not isinstance(node, ast.expr):
+            continue
+        copied = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "clone"
+        if not copied and any(getattr(n, "attr", "") in _WEIGHTS for n in ast.walk(node)):
+            yield call.site, "a parameter that is a view of another"
+        elif _is_scalar(node):
+            yield call.site, "a parameter without a dimension"
 
 
 def _is_scalar(node: ast.expr) -> bool:
@@ -164,20 +217,17 @@ def _is_layer(access: Access) -> bool:
 # -- methods and parts of a sharded model --------------------------------------------------------
 
 
-def method_of(call: Call) -> FunctionInfo | None:
-    """The method of the project's class that is called on a sharded model."""
-    owner = owner_of(call)
-    return next(_methods(owner, call.name.rpartition(".")[2]), None) if owner is not None else None
+def method_of(call: Call) -> list[tuple[FunctionInfo, Thing]]:
+    """The methods of the project's classes that are called on a sharded model, or a part of one.
 
-
-def owner_of(call: Call) -> ClassInfo | None:
-    """The class of the sharded model, or of a part of one, that has the method that is called."""
+    Each with the model, of which there may be several to choose from.
+    """
     name = call.name.rpartition(".")[2]
+    found = []
     for thing in (call.receiver or NOTHING).of(Kind.WRAPPED, Kind.MODEL):
-        for one in (thing, *(thing.inner.things if thing.inner is not None else ())):
-            if isinstance(one.ref, ClassInfo) and next(_methods(one.ref, name), None) is not None:
-                return one.ref
-    return None
+        for one in thing.inner.things if thing.inner is not None else (thing,):
+            found += [(info, one) for info in _methods(one, name)]
+    return found
 
 
 def part_of(call: Call) -> bool:
@@ -198,57 +248,75 @@ class LayerUse(Enum):
     UNCLEAR = "looks at their weights, or both"
 
 
-def use_of(info: FunctionInfo, owner: ClassInfo) -> LayerUse:
+def use_of(info: FunctionInfo, owner: Thing, around: tuple[FunctionInfo, ...] = ()) -> LayerUse:
     """What a method does, by its text and that of the methods that it calls."""
-    return _use(info, owner, ())
-
-
-def _use(info: FunctionInfo, owner: ClassInfo, around: tuple[FunctionInfo, ...]) -> LayerUse:
-    uses, called = {LayerUse.NOTHING}, set[ast.AST]()
+    if not isinstance(info.node, ast.FunctionDef) or not info.node.args.args:
+        return LayerUse.NOTHING if isinstance(info.node, ast.FunctionDef) else LayerUse.UNCLEAR
+    me = info.node.args.args[0].arg
+    uses = {LayerUse.NOTHING}
+    parents = {inner: node for node in ast.walk(info.node) for inner in ast.iter_child_nodes(node)}
     for node in ast.walk(info.node):
-        if isinstance(node, ast.Call) and not isinstance(node.func, ast.Name):
-            called.add(node.func)
-            uses.add(_of_call(node.func, owner, (*around, info)))
-        elif _is_self_call(node) and around:
+        if isinstance(node, ast.Name) and node.id == me and isinstance(node.ctx, ast.Load):
+            uses.add(_of_name(node, parents, owner, (*around, info)))
+        elif isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and _asks(info.node):
             uses.add(LayerUse.UNCLEAR)
-    weights = (n for n in ast.walk(info.node) if isinstance(n, ast.Attribute) and n not in called)
-    if any(one.attr in _WEIGHTS and _from_self(one.value) for one in weights):
-        uses.add(LayerUse.UNCLEAR)
-    whole = any(_is_self_call(node) for node in ast.walk(info.node))
-    if LayerUse.UNCLEAR in uses or (LayerUse.LAYERS in uses and whole):
+    if LayerUse.UNCLEAR in uses or (LayerUse.LAYERS in uses and _calls_whole(info.node, me)):
         return LayerUse.UNCLEAR
     return LayerUse.LAYERS if LayerUse.LAYERS in uses else LayerUse.NOTHING
 
 
-def _of_call(function: ast.expr, owner: ClassInfo, around: tuple[FunctionInfo, ...]) -> LayerUse:
-    if not isinstance(function, ast.Attribute):
-        return LayerUse.LAYERS if _from_self(function) else LayerUse.NOTHING  # self.layers[0](x)
-    name = function.attr
-    if isinstance(function.value, ast.Name) and function.value.id == "self":
-        method = next(iter(_methods(owner, name)), None)
-        if method is not None:
-            return _use(method, owner, around) if method not in around else LayerUse.NOTHING
-        return LayerUse.NOTHING if name in _ASKS else LayerUse.LAYERS
-    if _from_self(function.value):
-        return LayerUse.NOTHING if name in _ASKS else LayerUse.LAYERS
-    return LayerUse.UNCLEAR if name in _OF_TENSORS else LayerUse.NOTHING
+def _of_name(
+    node: ast.Name,
+    parents: dict[ast.AST, ast.AST],
+    owner: Thing,
+    around: tuple[FunctionInfo, ...],
+) -> LayerUse:
+    """One ``self`` of a method: called, asked for an attribute, or given away."""
+    above = parents[node]
+    if isinstance(above, ast.Call) and above.func is node:
+        return LayerUse.UNCLEAR if len(around) > 1 else LayerUse.NOTHING
+    if not isinstance(above, ast.Attribute):
+        return LayerUse.UNCLEAR
+    if methods := list(_methods(owner, above.attr)):
+        found = {use_of(one, owner, around) for one in methods if one not in around}
+        return next(
+            (u for u in (LayerUse.UNCLEAR, LayerUse.LAYERS) if u in found), LayerUse.NOTHING
+        )
+    if above.attr in _ASKS | {"training"} or _is_plain(owner, above.attr):
+        return LayerUse.NOTHING
+    last: ast.AST = above
+    while isinstance(parents[last], (ast.Attribute, ast.Subscript)):
+        last = parents[last]
+        if isinstance(last, ast.Attribute) and last.attr in _ASKS:
+            return LayerUse.NOTHING
+        if isinstance(last, ast.Attribute) and last.attr in _WEIGHTS:
+            return LayerUse.UNCLEAR
+    return LayerUse.LAYERS
 
 
-def _from_self(node: ast.AST) -> bool:
-    """``self.encoder.layers[0]``."""
-    while isinstance(node, (ast.Attribute, ast.Subscript)):
-        if isinstance(node.value, ast.Name) and node.value.id == "self":
-            return True
-        node = node.value
-    return False
+def _is_plain(owner: Thing, name: str) -> bool:
+    """Whether what a model keeps under a name is no layer and no weight, for certain."""
+    kept = owner.attrs.get(name)
+    if kept is None:
+        return False
+    return bool(kept.known and not kept.things) or bool(
+        kept.things and all(thing.kind in _PLAIN for thing in kept.things)
+    )
 
 
-def _is_self_call(node: ast.AST) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "self"
+def _asks(node: ast.AST) -> bool:
+    """Whether a method goes over weights by itself."""
+    names = ("parameters", "named_parameters", "modules", "named_modules")
+    return any(getattr(n, "attr", "") in names for n in ast.walk(node))
 
 
-def _methods(owner: ClassInfo, name: str) -> Iterator[FunctionInfo]:
-    value = owner.lookup(name)
+def _calls_whole(node: ast.AST, me: str) -> bool:
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    return any(isinstance(n.func, ast.Name) and n.func.id == me for n in calls)
+
+
+def _methods(owner: Thing, name: str) -> Iterator[FunctionInfo]:
+    value = owner.ref.lookup(name) if isinstance(owner.ref, ClassInfo) else None
     for thing in value.things if value is not None else ():
         if isinstance(thing.ref, FunctionInfo):
             yield thing.ref

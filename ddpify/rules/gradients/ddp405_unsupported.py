@@ -19,6 +19,9 @@ from ddpify.settings import Settings
 from ddpify.source import Site
 from ddpify.strategies import of
 
+# Where `create_graph` is given.
+_GRAPHS = {"torch.autograd.grad": 4, ".backward": 2, "torch.autograd.backward": 3}
+
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per construct that has no data-parallel equivalent."""
@@ -57,8 +60,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _twice(facts: Facts) -> Iterable[Finding]:
     """Gradients of gradients: the weights that they are made of are gone by then."""
-    for call in facts.named("torch.autograd.grad", ".backward", "torch.autograd.backward"):
-        given = call.kwargs.get("create_graph")
+    for call in facts.named(*_GRAPHS):
+        given = call.arg(_GRAPHS[call.name], "create_graph")
         if given is not None and not (given.known and not given.const):
             yield Finding(
                 "DDP405",

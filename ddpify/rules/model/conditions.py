@@ -9,28 +9,29 @@ from ddpify.facts.model import Facts
 
 
 def is_a_setting(facts: Facts, layer: str) -> bool:
-    """Whether all conditions under which a layer is used ask the module, not what it is given. ::
+    """Whether all that is asked where a layer is used is asked of the module itself. ::
 
     out = self.down(x) if self.half else x
+
+    Any other condition of the same method may be a sample's, and skip other layers.
     """
-    tests = [test for tree in facts.trees.values() for test in _tests(tree.module, layer, ())]
+    tests = [t for tree in facts.trees.values() for t in _tests(tree.module, layer)]
     return bool(tests) and all(_asks_itself(test) for test in tests)
 
 
-def _tests(node: ast.AST, layer: str, above: tuple[ast.expr, ...]) -> Iterator[ast.expr]:
-    """What is asked before uses of ``self.layer`` in functions other than constructors."""
-    if isinstance(node, ast.FunctionDef):
-        above = ()
-        if node.name == "__init__":
-            return
-    if isinstance(node, ast.Attribute) and ast.unparse(node) == f"self.{layer}":
-        yield from above
-    if isinstance(node, (ast.If, ast.IfExp, ast.While)):
-        above = (*above, node.test)
-    elif isinstance(node, ast.BoolOp):
-        above = (*above, *node.values)
-    for inner in ast.iter_child_nodes(node):
-        yield from _tests(inner, layer, above)
+def _tests(module: ast.AST, layer: str) -> Iterator[ast.expr]:
+    """The conditions of methods, other than constructors, that use ``self.layer``."""
+    functions = (n for n in ast.walk(module) if isinstance(n, ast.FunctionDef))
+    for function in functions:
+        nodes = list(ast.walk(function))
+        used = any(
+            isinstance(n, ast.Attribute) and ast.unparse(n) == f"self.{layer}" for n in nodes
+        )
+        for node in nodes if used and function.name != "__init__" else ():
+            if isinstance(node, (ast.If, ast.IfExp, ast.While)):
+                yield node.test
+            elif isinstance(node, ast.BoolOp):
+                yield from node.values
 
 
 def _asks_itself(test: ast.expr) -> bool:
