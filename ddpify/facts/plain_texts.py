@@ -36,11 +36,10 @@ _NUMPY = frozenset(
     "abs ceil clip cos exp floor inf isnan log log2 maximum mean minimum pi power sign sin sqrt"
     " tanh".split()
 )
-_FROM = words.COPIES | {words.CHAIN, words.WARNS}
+_FROM = words.COPIES | {words.CHAIN, words.WARNS, *words.CLIPS}
 _FROM |= frozenset("""collections.OrderedDict collections.defaultdict functools.reduce operator.mul
-    torch.nn.utils.clip_grad_norm_ torch.nn.utils.clip_grad_value_
-    torch.nn.utils.clip_grad.clip_grad_norm_ torch.nn.Parameter torch.linalg.norm
-    torch.linalg.vector_norm torch.optim.optimizer.required""".split())
+    torch.nn.utils.clip_grad_value_ torch.nn.Parameter torch.linalg.norm torch.linalg.vector_norm
+    torch.optim.optimizer.required""".split())
 _LIBRARIES = {"torch": _TORCH, "numpy": _NUMPY}
 # What a method of a tensor does beyond computing: it draws, takes gradients, calls back, leaves
 # this process, or has what lay in memory.
