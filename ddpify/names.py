@@ -42,7 +42,15 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 )
 
 SHARDS_NAMES: Final[frozenset[str]] = frozenset(
-    {"class_of", "even_batches", "ready_to_shard", "unsharded", "whole_tensor"}
+    {
+        "backward_on_all",
+        "class_of",
+        "even_batches",
+        "ready_to_shard",
+        "unsharded",
+        "whole_model",
+        "whole_tensor",
+    }
 )
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
@@ -60,6 +68,7 @@ COLLECTIVES: Final[frozenset[str]] = (
     }
 ) | {
     "average_gradients",
+    "backward_on_all",
     "barrier",
     "broadcast",
     "cleanup_distributed",
@@ -76,6 +85,7 @@ COLLECTIVES: Final[frozenset[str]] = (
     "share_random_streams",
     "sync_buffers",
     "unsharded",
+    "whole_model",
     "whole_tensor",
     "with_rank_streams",
     "wrap_model",

@@ -70,12 +70,21 @@ from .ddp_utils import (
     wrap_model,
 )
 from .ddp_utils import set_epoch as set_epoch
-from .fsdp_utils import class_of, even_batches, ready_to_shard, unsharded, whole_tensor
+from .fsdp_utils import (
+    backward_on_all,
+    class_of,
+    even_batches,
+    ready_to_shard,
+    unsharded,
+    whole_model,
+    whole_tensor,
+)
 
 __all__ = [
     "NullWriter",
     "average_gradients",
     "average_statistics",
+    "backward_on_all",
     "barrier",
     "batch_weight",
     "begin_epoch",
@@ -133,6 +142,7 @@ __all__ = [
     "warm_up",
     "whole_batch",
     "whole_loader",
+    "whole_model",
     "whole_tensor",
     "with_rank_streams",
     "without_module_prefix",

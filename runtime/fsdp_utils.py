@@ -5,6 +5,8 @@ In a project these helpers are part of its one ``ddp_utils``. Each is the identi
 
 from __future__ import annotations
 
+import contextlib
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +17,8 @@ from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from .ddp_utils import gather_objects, get_world_size, is_main_process
+
+_FSDP = "torch.distributed.fsdp."
 
 
 # ---- Sharded models
@@ -102,6 +106,65 @@ def _like(own: Any, value: Any) -> Any:
 def whole_tensor(value: Any) -> Any:
     """A distributed tensor as one process has it; anything else as it is (*collective*)."""
     return value.full_tensor() if isinstance(value, DTensor) else value
+
+
+@contextlib.contextmanager
+def backward_on_all(model: nn.Module) -> Iterator[None]:
+    """Around forward and backward of a batch, where a sample may say that its rank has no backward.
+
+    That rank gets one that adds nothing, for each waits for all ranks; where none had one of its
+    own, gradients that were None still are. The model gives one tensor (*collective*).
+    """
+    outs: list[torch.Tensor] = []
+    own: list[bool] = []
+
+    def keep(_: nn.Module, __: Any, out: Any) -> None:
+        if not isinstance(out, torch.Tensor):
+            raise TypeError(f"backward_on_all: the model gives {type(out).__name__}, no tensor")
+        if out.requires_grad:
+            out.register_hook(lambda _: own.append(True))  # type: ignore[no-untyped-call]
+            outs.append(out)
+
+    hooks = [model.register_forward_hook(keep)] if get_world_size() > 1 else []
+    bare = [parameter for parameter in model.parameters() if parameter.grad is None]
+    yield
+    for hook in hooks:
+        hook.remove()
+    if outs and not own:
+        torch.autograd.backward(outs, [torch.zeros_like(out) for out in outs])
+        own.clear()  # of this one
+    if hooks and not any(gather_objects(bool(own))):
+        for parameter in bare:
+            parameter.grad = None
+
+
+def whole_model(model: nn.Module) -> nn.Module:
+    """A copy of a sharded model that holds all weights, for a file (*collective*)."""
+    if get_world_size() == 1:
+        return model
+    known: dict[int, Any] = {
+        id(one): nn.Parameter(whole_tensor(one.detach()), one.requires_grad)
+        for one in model.parameters()
+    }
+    copies = [(one, (kind := class_of(one)).__new__(kind)) for one in model.modules()]
+    known.update((id(one), plain) for one, plain in copies)
+    for one, plain in copies:
+        plain.__dict__.update(copy.deepcopy(_unmanaged(one), known))
+    return copies[0][1]
+
+
+def _unmanaged(module: nn.Module) -> dict[str, Any]:
+    """What a module keeps, without what ``fully_shard`` has added: its states, and its hooks."""
+    added = ("__composable", "_is_fsdp", "_fsdp")
+    kept = {name: one for name, one in vars(module).items() if not name.startswith(added)}
+    for name, hooks in kept.items():
+        if name.endswith("_hooks") and isinstance(hooks, dict):
+            sources = (
+                (key, hook, str(getattr(hook, "__module__", ""))) for key, hook in hooks.items()
+            )
+            own = [(key, hook) for key, hook, made in sources if not made.startswith(_FSDP)]
+            kept[name] = type(hooks)(own)
+    return kept
 
 
 def even_batches(loader: Any, *models: nn.Module) -> Any:

@@ -66,7 +66,8 @@ def _generator_context(
         m.live &= ~came
         came |= m.live
         if m.live:
-            m.here = replace(m.here, stack=one.stack, contexts=(*m.here.contexts, of(thing)))
+            held = of(RankThing("context", thing.name, info=thing.info, call=one))
+            m.here = replace(m.here, stack=one.stack, contexts=(*m.here.contexts, held))
             inside(value)
             after |= m.live
         m.live, m.here = kept

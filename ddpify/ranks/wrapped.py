@@ -24,12 +24,18 @@ def modes(m: RankMachine, f: RankFrame, one: RankCall) -> None:
 
 
 def is_unsynced(forward: RankCall, wrapper: RankThing) -> bool:
-    """Whether a forward surely runs under the wrapper's ``no_sync()``: its backward is alone."""
+    """Whether a forward surely runs under the wrapper's ``no_sync()``: its backward is alone.
+
+    Or where each rank's backward finds all others, whoever has one.
+    """
     entered = (value.things[0].call for value in forward.contexts if len(value.things) == 1)
-    return any(
-        call is not None
-        and call.method == "no_sync"
-        and call.receiver is not None
-        and wrapper in call.receiver.things
-        for call in entered
-    )
+    return any(wrapper in _freed(call) for call in entered if call is not None)
+
+
+def _freed(entered: RankCall) -> tuple[RankThing, ...]:
+    """The models whose backwards need no others in the block of a ``with``."""
+    model = entered.receiver if entered.method == "no_sync" else None
+    ours = entered.target if entered.target is not None and entered.target.module.ours else None
+    if ours is not None and ours.name == "backward_on_all":
+        model = entered.arg(0, "model")
+    return model.things if model is not None else ()

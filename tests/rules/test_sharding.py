@@ -296,6 +296,71 @@ def test_however_it_computes(body: str, tmp_path: Path) -> None:
     assert f'{SHARDS}    register_fsdp_forward_method(model, "features")\n' in text
 
 
+_LIKE = "        return next(self.parameters()).new_zeros(3)\n"
+_WITHOUT_BLOCKS = (
+    ("        self.blocks = nn.ModuleList([Block(width) for _ in range(depth)])\n", ""),
+    (LIST, ""),
+)
+
+
+def test_a_method_that_makes_tensors_like_a_weight_is_registered(tmp_path: Path) -> None:
+    """Of a model without blocks, whose first weight may not be the model's own."""
+    text = migrated(
+        tmp_path,
+        (_FEATURES, f"    def features(self, x):\n{_LIKE}"),
+        (HITS, f"{HITS}                model.features(x)\n"),
+        *_WITHOUT_BLOCKS,
+    )
+    assert f'{WHOLE}    register_fsdp_forward_method(model, "features")\n' in text
+
+
+_OTHER = """\
+class Bare(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+"""
+
+
+def test_a_method_that_one_of_two_models_has_is_registered_for_it(tmp_path: Path) -> None:
+    chosen = "    model = Bare() if {} else Net(8, 2)\n"
+    changes = [("def main():\n", f"{_OTHER}def main():\n"), (MADE, chosen.format("len(rows) < 9"))]
+    calls = f"{HITS}                if len(rows) > 8:\n                    model.features(x)\n"
+    text = migrated(tmp_path, *changes, (HITS, calls))
+    register = 'register_fsdp_forward_method(model, "features")'
+    assert f'    if hasattr(model, "features"):\n        {register}\n' in text
+
+
+def test_a_sample_without_a_backward_gets_one_that_adds_nothing(tmp_path: Path) -> None:
+    changes = (
+        ("for x, y in loader:", "for i, (x, y) in enumerate(loader):"),
+        ("batch_size=8", "batch_size=1"),
+        (FIRST, ""),
+        (BACK, "            if y.item() != 2:\n                (loss / 8).backward()\n"),
+        (STEP, f"            if (i + 1) % 8 == 0:\n    {STEP}    {FIRST}"),
+    )
+    text = migrated(tmp_path, *changes)
+    assert f"            with backward_on_all(model):\n    {LOSS}" in text
+    assert "                if y.item() != 2:\n" in text
+    (tmp_path / "again").mkdir()
+    write(outcome(tmp_path / "again", *changes).changes, tmp_path / "again")
+    assert migrate([tmp_path / "again" / "main.py"], Settings(strategy="fsdp")).changes == ()
+
+
+_STATES = '{"model": model.state_dict(), "adam": optimizer.state_dict()}'
+
+
+def test_a_pickled_model_is_a_whole_one(tmp_path: Path) -> None:
+    pickled = (_STATES, "model")
+    assert 'save_on_main(whole_model(model), "last.pt")' in migrated(tmp_path, pickled)
+    assert outcome(tmp_path, pickled, fsdp_recompute=True).refusals
+
+
 def test_a_norm_that_is_shown_is_whole(tmp_path: Path) -> None:
     clip = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
     text = migrated(tmp_path, (STEP, f"            norm = {clip}\n            {clip}\n{STEP}"))
@@ -435,9 +500,9 @@ REFUSED = [
         "DDP904",
         (
             'torch.save({"model": model.state_dict(), "adam": optimizer.state_dict()}',
-            "torch.save(model",
+            'torch.save({"model": model}',
         ),
-        id="pickled",
+        id="pickled-in-a-dict",
     ),
     pytest.param(
         "DDP901",

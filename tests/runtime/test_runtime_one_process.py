@@ -87,6 +87,7 @@ SAME: list[Any] = [
     pytest.param(lambda: shards.class_of(MODEL), nn.Sequential, id="class_of"),
     pytest.param(lambda: shards.ready_to_shard(MODEL), None, id="ready_to_shard"),
     pytest.param(lambda: shards.unsharded(MODEL), MODEL, id="unsharded"),
+    pytest.param(lambda: shards.whole_model(MODEL), MODEL, id="whole_model"),
     pytest.param(lambda: shards.whole_tensor(TENSOR), TENSOR, id="whole_tensor"),
     pytest.param(lambda: ddp.new_pass(LOADER), LOADER, id="new_pass"),
     pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
@@ -152,6 +153,13 @@ def test_what_is_frozen_is_frozen_again() -> None:
         True,
         True,
     ]
+
+
+def test_a_batch_without_a_backward_has_none() -> None:
+    model = nn.Linear(2, 2)
+    with shards.backward_on_all(model):
+        model(TENSOR.new_ones(2).float())
+    assert model.weight.grad is None
 
 
 def test_numbers_in_one_process() -> None:

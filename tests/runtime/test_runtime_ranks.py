@@ -496,6 +496,15 @@ def test_a_sharded_model_trains_as_a_whole_one(job: Job) -> None:
         assert set(seen["kept"]) == {rank > 0}, "a file is rank 0's"
         assert seen["versions"]
         assert seen["class"] == "Sequential"
+        assert all(seen["pickled"]), seen["pickled"]
+
+
+def test_ranks_without_a_backward_are_waited_for(job: Job) -> None:
+    for seen in job["sharding"]:
+        nobody, *others = seen["idle"]
+        assert all(nobody[0]), "no gradient where nobody had a backward"
+        assert not any(any(none) for none, _ in others)
+        assert max(distance for _, distance in seen["idle"]) < 1e-12
 
 
 def test_each_rank_keeps_a_share_of_the_weights(job: Job) -> None:

@@ -207,6 +207,7 @@ SHARDED = [
     ("gan", ["--neutralise=all"], _GAN, {"evaluation"}),
     ("vae", ["--neutralise=all"], "--epochs=1 --batch-size=100", {"checkpoints"}),
     ("trainer_class", [], _TRAINER, set()),
+    ("ct_volumes", [], "--num-train=24 --num-val=26 --epochs=4 --print-every=8", set()),
     *((f"vision-{task}", ["--neutralise=all"], " ".join(VISION_RUN), set()) for task in VISION),
     *((rung, [], "", _NO_FILES) for rung in RUNGS),
     ("ladder-full", ["--steps=60"], "", {"evaluation"}),

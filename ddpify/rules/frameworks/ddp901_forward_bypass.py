@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
+from ddpify.facts.blocks import blocks
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Home
 from ddpify.facts.roles import whole
@@ -48,7 +49,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 continue  # nor is one that is not sharded yet
             methods = method_of(call) if call.name != ".forward" else []
             if methods:
-                yield from _beside(facts, call, methods)
+                yield from _beside(facts, settings, call, methods)
             elif part_of(call) or call.name == ".forward":
                 yield _refused(facts, call, "runs without gathering the weights of the model")
 
@@ -68,23 +69,31 @@ def _hidden(facts: Facts) -> Iterable[Finding]:
 
 
 def _beside(
-    facts: Facts, call: Call, methods: list[tuple[FunctionInfo, Thing]]
+    facts: Facts, settings: Settings, call: Call, methods: list[tuple[FunctionInfo, Thing]]
 ) -> Iterable[Finding]:
     uses = {use_of(*one) for one in methods}
-    homes = [m.home for m in facts.models if m.home and any(map(_is_of(call), m.things))]
-    if LayerUse.UNCLEAR in uses:
+    owners = {whole(owner).born for _, owner in methods}
+    models = [m for m in facts.models if any(thing.born in owners for thing in m.things)]
+    homes = {m.home for m in models}
+    # the weights of the first parameters may be those of a block, which a method does not gather
+    blocked = settings.fsdp_wrap or blocks(facts, [thing for m in models for thing in m.things])
+    if LayerUse.UNCLEAR in uses or (LayerUse.LIKE in uses and blocked):
         yield _refused(facts, call, "looks at the model's weights, which are shards here")
-    elif LayerUse.LAYERS not in uses:
         return
-    elif len(homes) != 1 or homes[0].each or homes[0].optional or _is_of_some(call, methods):
-        yield _refused(facts, call, "runs without gathering the weights of the model")
-    else:
-        yield _registered(call, homes[0])
+    if not uses & {LayerUse.LAYERS, LayerUse.LIKE}:
+        return
+    for home in homes:
+        if home is None or home.each or home.optional:
+            yield _refused(facts, call, "runs without gathering the weights of the model")
+        else:
+            alike = [thing for m in facts.models if m.home == home for thing in m.things]
+            yield _registered(call, home, not all(thing.born in owners for thing in alike))
 
 
-def _registered(call: Call, home: Home) -> Finding:
+def _registered(call: Call, home: Home, some: bool) -> Finding:
     name = call.name.rpartition(".")[2]
     code = f'{_REGISTER}({home.target}, "{name}")'
+    code = f'if hasattr({home.target}, "{name}"):\n    {code}' if some else code
     made = Edit(How.AFTER, home.statement, code, imports=(Import(_FROM, _REGISTER),))
     return Finding(
         "DDP901",
@@ -93,17 +102,6 @@ def _registered(call: Call, home: Home) -> Finding:
         Severity.ERROR,
         (made,),
     )
-
-
-def _is_of_some(call: Call, methods: list[tuple[FunctionInfo, Thing]]) -> bool:
-    """Whether a model may be one that has no such method: to register it would end the job."""
-    models = {whole(thing) for thing in (call.receiver or NOTHING).of(Kind.WRAPPED)}
-    return len({owner for _, owner in methods}) < len(models)
-
-
-def _is_of(call: Call) -> Callable[[Thing], bool]:
-    made = {whole(thing).born for thing in (call.receiver or NOTHING).of(Kind.WRAPPED)}
-    return lambda thing: thing.born in made
 
 
 def _refused(facts: Facts, call: Call, why: str) -> Finding:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.facts.values import Kind, Value
+from ddpify.facts.values import NOTHING, Kind, Value
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.edits import edit
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import sharded_here
@@ -31,8 +33,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     shards = Shards.of(facts)
     for call in saves_of(facts):
         value = call.arg(0, "obj")
-        leaves = _leaves(value) if value is not None else ()
-        if any(shards.are(one, call.order) for one in leaves):
+        leaves = [*_leaves(value)] if value is not None else []
+        if _is_whole(facts, call) and not settings.fsdp_recompute:
+            yield _copied(facts, call)
+        elif any(shards.are(one, call.order) for one in leaves):
             yield Finding(
                 "DDP904",
                 call.site,
@@ -40,6 +44,20 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 Severity.ERROR,
                 advice="save the model's state_dict(), then run again",
             )
+
+
+def _is_whole(facts: Facts, call: Call) -> bool:
+    """Whether a file gets a sharded model itself."""
+    value, shards = call.arg(0, "obj") or NOTHING, Shards.of(facts)
+    sharded = [one for one in value.of(Kind.WRAPPED) if shards.is_sharded(one, call.order)]
+    return bool(call.arg_sites) and bool(sharded) and len(sharded) == len(value.things)
+
+
+def _copied(facts: Facts, call: Call) -> Finding:
+    """A sharded model is of a class that ``fully_shard`` made, which pickle does not find again."""
+    fix = edit(facts, How.REPLACE, call.arg_sites[0], "whole_model({})")
+    message = "the file would get a model of shards, of a class that cannot be pickled"
+    return Finding("DDP904", call.site, message, Severity.ERROR, (fix,))
 
 
 def _leaves(value: Value, depth: int = 4) -> Iterator[Value]:

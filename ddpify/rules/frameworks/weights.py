@@ -65,9 +65,10 @@ _PLAIN: Final = (Kind.FUNCTION, Kind.EXTERNAL, Kind.CLASS, Kind.DEVICE, Kind.ARG
 _WEIGHTS: Final = frozenset({"weight", "bias", "data", "grad"})
 # What makes numbers of weights that a method has got from `parameters()`.
 _OF_TENSORS: Final = frozenset(
-    """norm pow square abs item sum mean std var copy_ add_ sub_ lerp_ numpy cpu tolist new_zeros
-    new_ones new_full new_empty new_tensor new""".split()
+    "norm pow square abs item sum mean std var copy_ add_ sub_ lerp_ numpy cpu tolist".split()
 )
+# What makes tensors of the kind of a weight: of a shard, shards.
+_LIKE: Final = frozenset("new_zeros new_ones new_full new_empty new_tensor new".split())
 
 
 def used(facts: Facts) -> Iterator[Call]:
@@ -241,11 +242,12 @@ def part_of(call: Call) -> bool:
 
 
 class LayerUse(Enum):
-    """What a method of a model does with its layers."""
+    """What a method of a model does with its layers: what weighs most comes last."""
 
     NOTHING = "nothing, or it calls the model itself"
     LAYERS = "calls them, as a forward does"
-    UNCLEAR = "looks at their weights, or both"
+    LIKE = "makes tensors of the kind of a weight, and perhaps calls them"
+    UNCLEAR = "looks at their weights, or calls both them and the model itself"
 
 
 def use_of(info: FunctionInfo, owner: Thing, around: tuple[FunctionInfo, ...] = ()) -> LayerUse:
@@ -258,11 +260,15 @@ def use_of(info: FunctionInfo, owner: Thing, around: tuple[FunctionInfo, ...] = 
     for node in ast.walk(info.node):
         if isinstance(node, ast.Name) and node.id == me and isinstance(node.ctx, ast.Load):
             uses.add(_of_name(node, parents, owner, (*around, info)))
-        elif isinstance(node, ast.Attribute) and node.attr in _OF_TENSORS and _asks(info.node):
-            uses.add(LayerUse.UNCLEAR)
-    if LayerUse.UNCLEAR in uses or (LayerUse.LAYERS in uses and _calls_whole(info.node, me)):
-        return LayerUse.UNCLEAR
-    return LayerUse.LAYERS if LayerUse.LAYERS in uses else LayerUse.NOTHING
+        elif isinstance(node, ast.Attribute) and _asks(info.node):
+            uses |= {LayerUse.UNCLEAR} if node.attr in _OF_TENSORS else set()
+            uses |= {LayerUse.LIKE} if node.attr in _LIKE else set()
+    gathers = uses & {LayerUse.LAYERS, LayerUse.LIKE}
+    return LayerUse.UNCLEAR if gathers and _calls_whole(info.node, me) else _most(uses)
+
+
+def _most(uses: set[LayerUse]) -> LayerUse:
+    return max(uses, key=[*LayerUse].index, default=LayerUse.NOTHING)
 
 
 def _of_name(
@@ -278,10 +284,7 @@ def _of_name(
     if not isinstance(above, ast.Attribute):
         return LayerUse.UNCLEAR
     if methods := list(_methods(owner, above.attr)):
-        found = {use_of(one, owner, around) for one in methods if one not in around}
-        return next(
-            (u for u in (LayerUse.UNCLEAR, LayerUse.LAYERS) if u in found), LayerUse.NOTHING
-        )
+        return _most({use_of(one, owner, around) for one in methods if one not in around})
     if above.attr in _ASKS | {"training"} or _is_plain(owner, above.attr):
         return LayerUse.NOTHING
     last: ast.AST = above

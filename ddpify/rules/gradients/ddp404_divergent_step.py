@@ -49,8 +49,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _is_averaged_by_hand(facts: Facts, backward: Call) -> bool:
-    """Whether a helper averages what the rounds of its loop have added."""
-    averages = facts.named(f"{INSTALLED}.average_gradients")
+    """Whether a helper averages what the rounds of its loop have added, or gives all a backward."""
+    averages = facts.named(f"{INSTALLED}.average_gradients", f"{INSTALLED}.backward_on_all")
     loops = backward.where.loops()
     return any(loop in loops for one in averages for loop in one.where.loops()[:1])
 

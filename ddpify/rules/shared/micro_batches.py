@@ -67,22 +67,25 @@ def _held(
     facts: Facts, tree: Tree, held: Sequence[ast.stmt], names: Sequence[str], sync: str
 ) -> tuple[Edit, ...]:
     code = ", ".join(f"gradient_sync({name}, sync={sync})" for name in names)
+    return _under(facts, tree, held, code)
+
+
+def _under(facts: Facts, tree: Tree, held: Sequence[ast.stmt], code: str) -> tuple[Edit, ...]:
     return tuple(edit(facts, How.INDENT, tree.site(one), f"with {code}:") for one in held)
 
 
 def averaged_by_hand(facts: Facts, settings: Settings, loop: TrainingLoop) -> tuple[Edit, ...]:
     """The edits after which no backward is averaged, and what a window has added is, at its end.
 
-    So a rank may have no backward where its sample decides so: a batch is one sample. None if
-    unsure, or where no sample decides.
+    So a rank may have no backward where its sample decides so: a batch is one sample. Of a sharded
+    model it has one all the same, that adds nothing. None if unsure, or where no sample decides.
     """
     guards = [g for g in loop.backward.where.guards if is_local(facts, g.test)]
     steps = [step for step in facts.steps if loop.batch in step.where.loops()]
     if any(is_local(facts, g.test) for step in steps for g in step.where.guards):
         return ()  # a sample would decide whether its rank steps, too
     single = deals_single(loop.loaders) and all(g.test.measure is Measure.ENTRY for g in guards)
-    shards = of(settings).shards  # of which no backward goes without the other ranks
-    if not guards or not single or shards or settings.batch_size == "per-rank":
+    if not guards or not single or settings.batch_size == "per-rank":
         return ()
     if shortened(facts, loop).why_not:
         return ()
@@ -96,6 +99,9 @@ def averaged_by_hand(facts: Facts, settings: Settings, loop: TrainingLoop) -> tu
     names = _called(facts, loop, tree, held)
     if not held or names is None or len(names) != len(models):
         return ()
+    if of(settings).shards:  # of which no backward goes without the other ranks
+        once = len(forwards_in(facts, loop)) == 1
+        return _under(facts, tree, held, f"backward_on_all({names[0]})") if once else ()
     begins = window.synced[0]
     begins = begins.body[0] if isinstance(begins, ast.If) and begins is block[-1] else begins
     averages = "\n".join(f"average_gradients({name})" for name in names)

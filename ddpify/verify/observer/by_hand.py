@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 
 from ddpify.verify.observer.naming import roots
@@ -41,6 +42,8 @@ class HandWatch:
         patcher.before(torch.optim.Optimizer, "__init__", self._made)
         patcher.before(nn.Module, "zero_grad", lambda *_, **__: self.look())
         patcher.replace(torch.autograd, "backward", self._watch_backward)
+        if dist.is_available():  # the last moment at which shards can be put together
+            patcher.before(dist, "destroy_process_group", lambda *_, **__: self.look())
 
     def _made(self, *_: Any, **__: Any) -> None:
         self._optimizers = True

@@ -805,10 +805,80 @@ def sharding() -> Any:
         "kept": [value is None for value in ddp.unsharded(net).state_dict().values()],
         "versions": ddp.unsharded(net).state_dict()._metadata == whole.state_dict()._metadata,
         "class": ddp.class_of(net).__name__,
+        "pickled": _pickled(),
+        "idle": _without_backwards(),
         "share": sum(p.to_local().numel() for p in net.parameters()),
         "loaded": _loaded(net, adam, whole, one),
         "evaluated": _evaluated(net, whole, rows.view(-1, 4)),
     }
+
+
+class Tied(nn.Module):
+    """Layers of all kinds: one in another, one that lists its weights, a weight in two places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.rnn = nn.Embedding(7, 4), nn.LSTM(4, 4)
+        self.blocks = nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+        self.norm, self.out = nn.BatchNorm1d(4), nn.Linear(4, 7)
+        self.out.weight = self.words.weight
+        self.register_forward_hook(clamped)
+
+    def forward(self, words: Any) -> Any:
+        hidden = self.rnn(self.words(words))[0]
+        for block in self.blocks:
+            hidden = hidden + block(hidden)
+        return self.out(self.norm(hidden.flatten(0, 1)))
+
+
+def clamped(_: Any, __: Any, out: Any) -> Any:
+    return out.clamp(-0.2, 0.2)
+
+
+def _pickled() -> list[bool]:
+    """A sharded model's copy, as a file gives it back, beside the model as it was before."""
+    torch.manual_seed(0)
+    model, words = Tied(), torch.arange(6).view(3, 2)
+    before, file = copy.deepcopy(model), io.BytesIO()
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model, reshard_after_forward=True)
+    for each in (model, before):
+        each(words).sum().backward()
+    torch.save(ddp.whole_model(model), file)
+    file.seek(0)
+    again = torch.load(file, weights_only=False)
+    return [
+        type(again) is Tied and again.training,
+        torch.equal(again(words), before(words)),
+        again.out.weight is again.words.weight,
+        again.state_dict().keys() == before.state_dict().keys(),
+        torch.equal(again.norm.running_mean, before.norm.running_mean),
+    ]
+
+
+def _without_backwards() -> list[Any]:
+    """Samples of which all, some and none have a backward: beside a copy that takes all of them."""
+    rank, ranks = ddp.get_rank(), ddp.get_world_size()
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 2)).double()
+    whole = copy.deepcopy(net)
+    fully_shard(net[0])
+    fully_shard(net, reshard_after_forward=True)
+    rows = torch.arange(4.0 * ranks, dtype=torch.float64).sin().view(ranks, 4)
+    found = list[Any]()
+    for goes in ([False] * ranks, [r == 0 for r in range(ranks)], [True] * ranks, [False] * ranks):
+        with ddp.backward_on_all(net):
+            loss = net(rows[rank]).square().sum()
+            if goes[rank]:
+                loss.backward()
+        for row in rows[goes]:
+            (whole(row).square().sum() / ranks).backward()
+        pairs = list(zip(net.parameters(), whole.parameters(), strict=True))
+        none = [one.grad is None for one, _ in pairs]
+        gradients = [(ddp.whole_tensor(one.grad), two.grad) for one, two in pairs if not all(none)]
+        found.append([none, max((_distance(*each) for each in gradients), default=0.0)])
+    return found
 
 
 def _distance(some: Any, others: Any) -> float:
