@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SUDO := $(if $(filter 0,$(shell id -u)),,sudo)
 READY := $(VENV)/ready
 
-.PHONY: test lint types browser pytest golden demo clean
+.PHONY: test lint types browser pytest golden gpu demo clean
 
 test: lint types pytest
 
@@ -33,6 +33,10 @@ browser:
 
 pytest: $(READY) browser
 	$(BIN)/python -m pytest -n 2 --dist loadgroup $(PYTEST_ARGS)
+
+# What a CPU cannot show; without a GPU it says so, and that is all. docs/gpu.md has the results.
+gpu: $(READY)
+	$(BIN)/python -m pytest -s -m gpu tests/gpu
 
 # The diffs of the fixtures, after a change that is meant: read them before you commit them.
 golden: $(READY)

@@ -70,6 +70,7 @@ def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run
         probe=_probe(_last(lines, "probe"), signatures),
         wrapped=_wrapped(lines),
         data_parallel=any(line["k"] == "data parallel" for line in lines),
+        held=_held(_last(lines, "held")),
         stdout=stdout,
         stderr=stderr,
         stack=_text(out / f"rank{rank}.stack"),
@@ -192,8 +193,10 @@ def _forward(line: _Line) -> EventRecord:
 
 
 def _collective(line: _Line, left: set[int]) -> EventRecord:
-    done = line["i"] in left
-    return recording.CollectiveRecord(*_when(line), line["name"], line["site"], line["size"], done)
+    names = ("name", "site", "size", "ranks", "fsdp")
+    found = {name: line[name] for name in names}
+    steps, seconds = _when(line)
+    return recording.CollectiveRecord(steps, seconds, done=line["i"] in left, **found)
 
 
 def _file(line: _Line) -> EventRecord:
@@ -216,6 +219,11 @@ def _noise(lines: list[_Line]) -> recording.NoiseRecord:
         rows=tuple(line["detail"] for line in lines if line["k"] == "rows"),
         shared=tuple(line["detail"] for line in lines if line["k"] == "shared"),
     )
+
+
+def _held(line: _Line) -> recording.HeldRecord | None:
+    names = ("parameters", "gradients", "states", "groups")
+    return recording.HeldRecord(*(line[name] for name in names)) if line else None
 
 
 def _probe(line: _Line, signatures: _Signatures) -> recording.ProbeRecord | None:

@@ -119,6 +119,8 @@ class CollectiveRecord(EventRecord):
     site: str
     size: int  # bytes of the tensors given, 0 if there are none
     done: bool
+    ranks: int = 0  # of its group, 0 if that is all of them
+    fsdp: bool = False  # FSDP's own, for weights and gradients
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,23 @@ class LoaderRecord:
 
 
 @dataclass(frozen=True)
+class HeldRecord:
+    """Bytes that a process keeps from step to step: of sharded tensors its shards.
+
+    ``groups`` are FSDP's parameter groups that train: each is gathered and reduced as one.
+    """
+
+    parameters: int
+    gradients: int
+    states: int
+    groups: int
+
+    @property
+    def total(self) -> int:
+        return self.parameters + self.gradients + self.states
+
+
+@dataclass(frozen=True)
 class ProbeRecord:
     """What the trained model says, in eval mode, of the reference's first training batch."""
 
@@ -207,6 +226,7 @@ class RunRecord:
     probe: ProbeRecord | None = None
     wrapped: tuple[str, ...] = ()  # names of the parameters DDP or FSDP synchronises
     data_parallel: bool = False  # an nn.DataParallel was made
+    held: HeldRecord | None = None  # None: no step was taken
     stdout: str = ""
     stderr: str = ""
     stack: str = ""

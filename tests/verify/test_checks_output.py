@@ -6,10 +6,18 @@ from dataclasses import replace
 
 import pytest
 
+from ddpify.verify.checks import run_checks
 from ddpify.verify.checks.check_files import without_ids
 from ddpify.verify.checks.lines import differences, lines
 from ddpify.verify.evidence import CheckpointPair, Scalars, Text
-from ddpify.verify.recording import Backward, EventRecord, ForwardRecord, LoaderRecord, RunRecord
+from ddpify.verify.recording import (
+    Backward,
+    EventRecord,
+    ForwardRecord,
+    HeldRecord,
+    LoaderRecord,
+    RunRecord,
+)
 from ddpify.verify.verdict import Verdict
 from tests.verify.factories import (
     change,
@@ -314,6 +322,46 @@ def test_collectives_say_whether_accumulation_skipped_the_others() -> None:
     )
     all_reduced = checked(evidence(tuple(accumulated(r, True) for r in ranks())), "collectives")
     assert "4 all-reduced: none is skipped" in all_reduced.details[0]
+
+
+def _sharded(run: RunRecord, often: int = 1) -> RunRecord:
+    """Two groups, each reduced so often before each of the six steps."""
+    names = ("all_gather_single", "reduce_scatter_single")
+    own = [replace(collective(name), fsdp=True) for name in names for _ in range(2 * 6 * often)]
+    events = [e for e in run.events if not isinstance(e, ForwardRecord)]
+    events += [Backward(0, 0.0, 1.0) for _ in range(6 * 3)]
+    held = HeldRecord(parameters=60, gradients=30, states=120, groups=2)
+    return replace(_writing(replace(run, events=tuple(events)), *own), held=held)
+
+
+def test_collectives_are_counted_for_each_sharded_group() -> None:
+    check = checked(evidence(tuple(map(_sharded, ranks()))), "collectives")
+    each = "per optimizer step 0 of the script's, and for each of 2 sharded groups"
+    assert check.measured == f"24 calls; {each} 1 all-gather, 1 reduce-scatter"
+    assert check.details == (
+        "4 backwards per optimizer step, 1 reduced: accumulation skips the others",
+    )
+    often = checked(evidence(tuple(_sharded(run, 4) for run in ranks())), "collectives")
+    assert often.verdict is Verdict.PASS
+    assert often.measured.endswith("4 reduce-scatters; none of 4 backwards is skipped")
+
+
+def test_hybrid_sharding_names_how_many_ranks_take_part() -> None:
+    of_a_node = replace(collective("reduce_scatter_tensor"), fsdp=True, ranks=2)
+    runs = tuple(_writing(_sharded(run), of_a_node) for run in ranks())
+    assert "0.0833 reduce-scatters of 2 ranks" in checked(evidence(runs), "collectives").measured
+
+
+def test_what_a_rank_keeps_is_a_share_of_what_one_process_keeps() -> None:
+    whole = replace(reference(), held=HeldRecord(100, 50, 200, groups=0))
+    check = checked(evidence(tuple(map(_sharded, ranks())), whole), "sharding")
+    shares = "0.600 (parameters 0.600, gradients 0.600, optimizer 0.600)"
+    assert (check.verdict, check.measured) == (
+        Verdict.INFO,
+        f"at most {shares} of one process; 1/2 is 0.500",
+    )
+    assert checked(evidence(tuple(map(_sharded, ranks()))), "sharding").verdict is Verdict.SKIPPED
+    assert "sharding" not in [check.name for check in run_checks(evidence())]
 
 
 def test_a_crash_is_named_with_the_users_line() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,14 @@ import numpy as np
 import pytest
 
 from ddpify.verify.read import load_run
-from ddpify.verify.recording import Backward, ForwardRecord, RunRecord, ShuffleRecord, StepTaken
+from ddpify.verify.recording import (
+    Backward,
+    ForwardRecord,
+    HeldRecord,
+    RunRecord,
+    ShuffleRecord,
+    StepTaken,
+)
 from tests.verify.observing import (
     OBSERVE,
     PROGRAMS,
@@ -235,6 +243,18 @@ def test_sharded_parameters_are_seen_whole(sharded: list[RunRecord]) -> None:
     one, other = (run.steps for run in sharded)
     assert [step.digests for step in one] == [step.digests for step in other]
     assert [step.gradient_digests for step in one] == [step.gradient_digests for step in other]
+
+
+def test_what_a_rank_keeps_and_sends_is_counted(sharded: list[RunRecord]) -> None:
+    """24 + 6 + 6 + 1 numbers, of which rank 0 has rows 0 to 2 and the last layer's only row."""
+    held = [run.held for run in sharded]
+    assert held == [HeldRecord(4 * n, 4 * n, 0, groups=1) for n in (12 + 3 + 6 + 1, 12 + 3)]
+    for run in sharded:
+        names = [call.name for call in run.collectives if call.fsdp]
+        assert Counter(names) == {"all_gather_single": 2, "reduce_scatter_single": 2}
+        own = [call for call in run.collectives if not call.fsdp]
+        assert [call.name for call in own if call.name.startswith(("all_", "reduce_"))] == []
+        assert {call.ranks for call in run.collectives} == {0}
 
 
 def test_a_collective_that_failed_and_was_survived(sharded: list[RunRecord]) -> None:

@@ -15,6 +15,7 @@ from ddpify.verify.checks.check_measurements import overfit, speed
 from ddpify.verify.checks.check_output import console_once, metrics
 from ddpify.verify.checks.check_probe import probe
 from ddpify.verify.checks.check_samples import samples
+from ddpify.verify.checks.check_sharding import sharding
 from ddpify.verify.checks.check_training import (
     gradients,
     learning_rates,
@@ -50,6 +51,7 @@ ALL: Final[tuple[Callable[[Comparison], Check], ...]] = (
 
 
 def run_checks(evidence: Evidence) -> tuple[Check, ...]:
-    """All of them, whatever is missing in the evidence."""
+    """All of them, whatever is missing in the evidence; what is of FSDP only where it shards."""
     comparison = Comparison(evidence)
-    return tuple(check(comparison) for check in ALL)
+    checks = (*ALL, sharding) if comparison.groups else ALL
+    return tuple(check(comparison) for check in checks)

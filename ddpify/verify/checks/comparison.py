@@ -55,6 +55,11 @@ class Comparison:
         return len(self.ranks)
 
     @cached_property
+    def groups(self) -> int:
+        """Parameter groups that FSDP shards and trains, 0 if it shards nothing."""
+        return max((run.held.groups for run in self.ranks if run.held is not None), default=0)
+
+    @cached_property
     def finished(self) -> bool:
         """Both jobs came to their end: whatever is missing was never done."""
         return self.evidence.reference.finished and self.evidence.distributed.finished

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -33,8 +34,10 @@ def watch_collectives(recorder: Recorder, patcher: Patcher, places: Places) -> N
         def call(*args: Any, **kwargs: Any) -> Any:
             if recorder.quiet:
                 return original(*args, **kwargs)
-            size = _bytes((args, kwargs))
-            with recorder.waiting("collective", name=name, site=places.site(), size=size):
+            detail = {"size": _bytes((args, kwargs)), "ranks": _ranks((args, kwargs))}
+            by_fsdp = _called_by("torch.distributed.fsdp")
+            site = places.site()
+            with recorder.waiting("collective", name=name, site=site, fsdp=by_fsdp, **detail):
                 result = original(*args, **kwargs)
             if name == "init_process_group":
                 recorder.note("group", backend=backend())
@@ -85,6 +88,19 @@ def _bytes(given: Any) -> int:
     if isinstance(given, dict):
         given = tuple(given.values())
     return sum(map(_bytes, given)) if isinstance(given, (list, tuple)) else 0
+
+
+def _ranks(given: tuple[tuple[Any, ...], dict[str, Any]]) -> int:
+    """How many take part, 0 if that is all: groups of one kind differ from rank to rank."""
+    args, kwargs = given
+    found = (one for one in (*args, *kwargs.values()) if isinstance(one, dist.ProcessGroup))
+    group = next(found, None)
+    return 0 if group is None or group.size() == dist.get_world_size() else group.size()
+
+
+def _called_by(package: str) -> bool:
+    """Whether the caller of a replaced function, two frames up, is of ``package``."""
+    return str(sys._getframe(2).f_globals.get("__name__", "")).startswith(package)
 
 
 def backend() -> str:

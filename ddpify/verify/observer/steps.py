@@ -20,6 +20,7 @@ from torch.optim.optimizer import (
 from ddpify.verify.observer import streams
 from ddpify.verify.observer.collectives import backend
 from ddpify.verify.observer.gradients import GradientWatch
+from ddpify.verify.observer.held import HeldWatch
 from ddpify.verify.observer.naming import name_parameters
 from ddpify.verify.observer.noise import Noise
 from ddpify.verify.observer.record import Recorder, StopRun
@@ -56,6 +57,7 @@ class StepWatch:
         self._optimizers = 0
         self._running: list[Any] = []  # optimizers in step(), the outermost first
         self._before = _Signed()
+        self._held = HeldWatch()
         self._last = 0.0
 
     def start(self) -> None:
@@ -111,6 +113,7 @@ class StepWatch:
         with self._recorder.own(), torch.no_grad():
             scale = getattr(optimizer, "grad_scale", None)  # of a GradScaler, for fused steps
             self._before = self._signed((p.grad for p in _parameters(optimizer)), scale)
+            self._held.before(optimizer)
 
     def _leave(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if optimizer in self._running:
@@ -124,7 +127,10 @@ class StepWatch:
         seconds = self._recorder.now() - self._last
         with self._recorder.own(), torch.no_grad():
             step = self._describe(optimizer)
+            held = self._held.after(optimizer)
         self._recorder.note("step", seconds=seconds, **step)
+        if held:
+            self._recorder.note("held", **held)
         self._recorder.steps += 1
         self._last = self._recorder.now()
         if self._limit and self._recorder.steps >= self._limit:

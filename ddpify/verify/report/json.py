@@ -156,6 +156,7 @@ def _rank(row: tables.RankRow) -> dict[str, Any]:
         "collectives": row.collectives,
         "stdout_lines": row.lines,
         "peak_memory": row.memory,
+        "held": asdict(run.held) if run.held else None,
         "noise": asdict(run.noise),
         "loaders": [asdict(loader) for loader in run.loaders],
         "optimizers": [{"number": one.number, "kind": one.kind} for one in run.optimizers],

@@ -5,13 +5,15 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ddpify.verify.checks.passes import passes
-from ddpify.verify.recording import ForwardRecord, Job, RunRecord, Sample
+from ddpify.verify.recording import CollectiveRecord, ForwardRecord, Job, RunRecord, Sample
 from ddpify.verify.verdict import Verification
 
 MADE_ALL_REDUCE = "gradient all-reduce (DDP backward)"
 LEFT_ALL_REDUCE = "backward without all-reduce (no_sync)"
+_Place: TypeAlias = tuple[str, str, int, bool]  # name, site, ranks, whether it is FSDP's
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class CollectiveRow:
     counts: tuple[int, ...]
     steps: tuple[int, ...]  # optimizer steps of each rank
     size: int
+    ranks: int = 0  # of its group, 0 if that is all of them
+    fsdp: bool = False  # FSDP's own
 
     @property
     def equal(self) -> bool:
@@ -106,12 +110,14 @@ def file_rows(verification: Verification) -> tuple[FileRow, ...]:
 def collective_rows(job: Job) -> tuple[CollectiveRow, ...]:
     """Every collective of the ranks, and what DDP does with gradients by itself."""
     steps = tuple(len(run.steps) for run in job.runs)
-    calls = [Counter((one.name, one.site) for one in run.collectives) for run in job.runs]
+    calls = [Counter(map(_place, run.collectives)) for run in job.runs]
     sizes = _sizes(job)
     known = dict.fromkeys(place for one in calls for place in one)
     rows = [
-        CollectiveRow(name, site, tuple(one[name, site] for one in calls), steps, sizes[name, site])
-        for name, site in known
+        CollectiveRow(
+            *place[:2], tuple(one[place] for one in calls), steps, sizes[place], *place[2:]
+        )
+        for place in known
     ]
     return (*_backwards(job, steps), *rows)
 
@@ -151,11 +157,15 @@ def _training(run: RunRecord) -> list[tuple[int, Sample]]:
     return [(one.loader, sample) for one in passes(run) if one.training for sample in one.samples]
 
 
-def _sizes(job: Job) -> dict[tuple[str, str], int]:
-    sizes: dict[tuple[str, str], int] = {}
+def _place(one: CollectiveRecord) -> _Place:
+    return one.name, one.site, one.ranks, one.fsdp
+
+
+def _sizes(job: Job) -> dict[_Place, int]:
+    sizes: dict[_Place, int] = {}
     for run in job.runs:
         for one in run.collectives:
-            sizes[one.name, one.site] = max(one.size, sizes.get((one.name, one.site), 0))
+            sizes[_place(one)] = max(one.size, sizes.get(_place(one), 0))
     return sizes
 
 
