@@ -14,6 +14,7 @@ from ddpify.advice.optimizers import states
 from ddpify.advice.origins import origins
 from ddpify.advice.rows import Setup, listed, rows
 from ddpify.advice.scaling import scales
+from ddpify.advice.shards import units
 from ddpify.advice.starts import asked, starts
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
@@ -68,6 +69,7 @@ def advise(
         notes=tuple(_notes(facts, setup, found, table, measured)),
         shards=shards,
         sharding=divided,
+        units=units(measured, divided) if measured is not None else (),
         scales=scales(measured, divided),
     )
 

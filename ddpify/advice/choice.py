@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ddpify.advice.memory import memory, total
 from ddpify.advice.model import Advice, Measured, Recommendation, Row
+from ddpify.advice.shards import degree
 from ddpify.settings import StrategyName
 
 GIBIBYTE = 1 << 30
@@ -33,10 +34,21 @@ def recommended(
     ``capacity`` are the bytes of a GPU, 0 where nobody says; ``nproc`` GPUs are wanted, 0: any.
     """
     asked = plans["fsdp"] if "fsdp" in plans else plans["ddp"]  # it has the options of shards
-    found = {one.entry: _allowed(_recommend(one, capacity, nproc), refused) for one in asked}
-    sharded = any(one.strategy == "fsdp" for one in found.values())
+    found = {one.entry: (one, _allowed(_recommend(one, capacity, nproc), refused)) for one in asked}
+    sharded = any(one.strategy == "fsdp" for _, one in found.values())
     shown: StrategyName = "fsdp" if sharded or "ddp" not in plans else "ddp"
-    return shown, tuple(replace(one, recommendation=found.get(one.entry)) for one in plans[shown])
+    return shown, tuple(_with(one, *found[one.entry]) for one in plans[shown] if one.entry in found)
+
+
+def _with(advice: Advice, asked: Advice, found: Recommendation) -> Advice:
+    """What is recommended, and the numbers that it was made from."""
+    return replace(
+        advice,
+        recommendation=found,
+        sharding=asked.sharding,
+        scales=asked.scales,
+        units=asked.units,
+    )
 
 
 def _recommend(advice: Advice, capacity: int, nproc: int) -> Recommendation:
@@ -44,7 +56,13 @@ def _recommend(advice: Advice, capacity: int, nproc: int) -> Recommendation:
     if measured is None or row is None or not row.batch:
         return Recommendation("", tuple(_unmeasured(advice, capacity)))
     sums = _ByRanks(advice, measured, row, capacity, nproc)
-    return sums.choose() if capacity else Recommendation("", tuple(sums.needs()))
+    if not capacity:
+        return Recommendation("", tuple(sums.needs()))
+    found = sums.choose()
+    if capacity == measured.capacity:
+        said = f"the memory is that of {measured.device}, where it was measured"
+        found = replace(found, reasons=(*found.reasons, said))
+    return found
 
 
 def _allowed(found: Recommendation, refused: Mapping[StrategyName, str]) -> Recommendation:
@@ -141,7 +159,7 @@ class _ByRanks:
             f" {size(self.capacity)}, which leaves {size(self.capacity - need)}"
         )
         sent = {one.ranks: (one.ddp, one.fsdp) for one in self.advice.scales}
-        both = [sum(cell.size or 0 for _, cell in load.sent) for load in sent.get(ranks, ())]
+        both = [sum(one.cell.size or 0 for one in load.sent) for load in sent.get(ranks, ())]
         if both and both[0]:
             yield f"fsdp would send {both[1] / both[0]:.3g} times as much in a step"
         yield _BOUND
@@ -153,9 +171,11 @@ class _ByRanks:
             f" {size(self._need('ddp', planned))}, of {size(self.capacity)}"
         )
         need = self._need("fsdp", over)
+        share = degree(self.advice.sharding, over)
+        nodes = f" on {over} GPUs" if share < over else ""
         yield (
-            f"sharded over {over} GPUs, the fewest that do, it is at most {size(need)}, which"
-            f" leaves {size(self.capacity - need)}"
+            f"sharded over {share} GPUs{nodes}, the fewest that do, it is at most {size(need)},"
+            f" which leaves {size(self.capacity - need)}"
         )
         if planned > over:
             yield f"over {planned} GPUs it is at most {size(self._need('fsdp', planned))}"

@@ -155,17 +155,37 @@ class Sharding:
 
 
 @dataclass(frozen=True)
-class Load:
-    """What one rank holds and sends under one strategy; ``whole``: of units that are gathered.
+class Unit:
+    """What is gathered together: a block at ``path`` in a model, or "": all that is in none.
 
-    ``sent`` are bytes per optimizer step, by the collective that sends them.
+    ``size`` are the bytes of its weights, ``gathered`` in the precision they are computed with,
+    ``trained`` of those that have gradients.
     """
+
+    model: int
+    path: str
+    size: int
+    gathered: int
+    trained: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Bytes that a rank sends in an optimizer step, by one kind of collective."""
+
+    what: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one rank holds and sends under one strategy; ``whole``: of units that are gathered."""
 
     parameters: Cell
     gradients: Cell
     state: Cell
     whole: Cell
-    sent: tuple[tuple[str, Cell], ...]
+    sent: tuple[Sent, ...]
 
 
 @dataclass(frozen=True)
@@ -242,5 +262,6 @@ class Advice:
     notes: tuple[str, ...] = field(default=())
     shards: bool = False
     sharding: Sharding = field(default=Sharding())
+    units: tuple[Unit, ...] = ()
     scales: tuple[Scale, ...] = ()
     recommendation: Recommendation | None = None

@@ -5,10 +5,10 @@ Bytes that are sent are those of the algorithms that send least; docs/plan.md ha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from ddpify.advice.model import Cell, Load, Measured, Scale, Sharding
+from ddpify.advice.model import Cell, Load, Measured, Scale, Sent, Sharding
 from ddpify.advice.shards import compute_size, degree, held, padded, trained_size
 
 _Kept = tuple[int | None, int | None, int | None]
@@ -16,9 +16,11 @@ _UNKNOWN: _Kept = (None, None, None)
 RANKS = (1, 2, 4, 8, 64, 1024)
 
 
-def scales(measured: Measured | None, sharding: Sharding) -> tuple[Scale, ...]:
+def scales(
+    measured: Measured | None, sharding: Sharding, ranks: Sequence[int] = RANKS
+) -> tuple[Scale, ...]:
     """One for each number of ranks; without ``measured`` they have formulas only."""
-    return tuple(Scale(n, _ddp(measured, n), _fsdp(measured, sharding, n)) for n in RANKS)
+    return tuple(Scale(n, _ddp(measured, n), _fsdp(measured, sharding, n)) for n in ranks)
 
 
 def _ddp(measured: Measured | None, ranks: int) -> Load:
@@ -26,7 +28,7 @@ def _ddp(measured: Measured | None, ranks: int) -> Load:
     m, kept, trained = measured, _UNKNOWN, None
     if m is not None:
         kept, trained = (m.parameters, m.gradients, m.state), m.trainable
-    sent = ("all-reduced", _sent(2 * _others(ranks), "T", trained))
+    sent = Sent("all-reduced", _part(2 * _others(ranks), "T", trained))
     return _load(kept, "", Cell("T", trained) if ranks > 1 else Cell(), (sent,))
 
 
@@ -46,14 +48,12 @@ def _fsdp(measured: Measured | None, sharding: Sharding, ranks: int) -> Load:
     )
 
 
-def _load(kept: _Kept, share: str, whole: Cell, sent: tuple[tuple[str, Cell], ...]) -> Load:
+def _load(kept: _Kept, share: str, whole: Cell, sent: tuple[Sent, ...]) -> Load:
     cells = [Cell(f"{one}{share}", size) for one, size in zip("PGS", kept, strict=True)]
     return Load(cells[0], cells[1], cells[2], whole, sent)
 
 
-def _messages(
-    measured: Measured | None, sharding: Sharding, ranks: int
-) -> Iterator[tuple[str, Cell]]:
+def _messages(measured: Measured | None, sharding: Sharding, ranks: int) -> Iterator[Sent]:
     """Gathered for each forward and again for its backward; gradients are reduced once a step."""
     over = degree(sharding, ranks)
     weights = gradients = None
@@ -63,11 +63,11 @@ def _messages(
     passes = measured.passes if measured is not None and sharding.accumulates else 1
     letter = "P/2" if sharding.bf16 else "P"
     letter = f"k {letter}" if sharding.accumulates and measured is None else letter
-    yield "gathered", _sent(2 * passes * _others(over), letter, weights)
-    yield "reduced", _sent(_others(over), "T", gradients)
+    yield Sent("gathered", _part(2 * passes * _others(over), letter, weights))
+    yield Sent("reduced", _part(_others(over), "T", gradients))
     if sharding.hybrid:
         share = None if gradients is None else gradients // over
-        yield "all-reduced", _sent(2 * _others(ranks // over), f"T/{over}", share)
+        yield Sent("all-reduced", _part(2 * _others(ranks // over), f"T/{over}", share))
 
 
 def _others(ranks: int) -> Fraction:
@@ -75,7 +75,7 @@ def _others(ranks: int) -> Fraction:
     return Fraction(ranks - 1, ranks)
 
 
-def _sent(times: Fraction, letter: str, size: int | None) -> Cell:
+def _part(times: Fraction, letter: str, size: int | None) -> Cell:
     if not times:
         return Cell()
     formula = letter if times == 1 else f"{float(times):.4g} {letter}"

@@ -6,11 +6,10 @@ memory and in messages: 5 rows over 4 ranks are 2 on each. docs/plan.md has the 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ddpify.advice.model import Measured, Sharding, Weight
+from ddpify.advice.model import Measured, Sharding, Unit, Weight
 
 _BF16 = 2  # bytes of a number
 
@@ -24,18 +23,6 @@ class Held:
     state: int
     gathered: int | None = 0
     reduced: int | None = 0
-
-
-@dataclass(frozen=True)
-class Units:
-    """Bytes of the largest block and of the rest, which is gathered while blocks compute."""
-
-    block: int
-    rest: int
-
-    def at_once(self, count: int) -> int:
-        """Of the rest and ``count`` blocks, or of the rest twice where that is more."""
-        return self.rest + max(count * self.block, self.rest)
 
 
 def degree(sharding: Sharding, ranks: int) -> int:
@@ -57,7 +44,7 @@ def held(measured: Measured, sharding: Sharding, ranks: int) -> Held:
         loose.parameters + _shards(measured, ranks, lambda w: w.size),
         loose.gradients + _shards(measured, ranks, lambda w: w.gradient),
         loose.state + _shards(measured, ranks, lambda w: w.state),
-        *_whole(measured, sharding),
+        *_whole(measured, sharding, ranks),
     )
 
 
@@ -76,12 +63,31 @@ def trained_size(weight: Weight) -> int:
     return weight.size if weight.trained else 0
 
 
-def by_unit(measured: Measured, sharding: Sharding) -> dict[tuple[int, str], tuple[Weight, ...]]:
-    """The parameters of each unit, by model and path; "" is what is in no block."""
+def units(measured: Measured, sharding: Sharding) -> tuple[Unit, ...]:
+    """What is gathered together, in the order of the model."""
+    return tuple(
+        Unit(
+            *key,
+            size=sum(w.size for w in some),
+            gathered=sum(compute_size(w, sharding) for w in some),
+            trained=sum(map(trained_size, some)),
+        )
+        for key, some in _grouped(measured, sharding).items()
+    )
+
+
+def _grouped(measured: Measured, sharding: Sharding) -> dict[tuple[int, str], list[Weight]]:
     found: dict[tuple[int, str], list[Weight]] = {}
     for weight in measured.weights:
         found.setdefault((weight.model, _unit(weight, sharding)), []).append(weight)
-    return {key: tuple(held) for key, held in found.items()}
+    return found
+
+
+def largest(sizes: Iterable[tuple[str, int]]) -> tuple[int, int]:
+    """Bytes of the largest block, and of all that is in none, of some units' paths and sizes."""
+    known = list(sizes)
+    rest = sum(size for path, size in known if not path)
+    return max((size for path, size in known if path), default=0), rest
 
 
 def _unit(weight: Weight, sharding: Sharding) -> str:
@@ -97,28 +103,30 @@ def _unit(weight: Weight, sharding: Sharding) -> str:
     return ""
 
 
-def units(
-    measured: Measured, sharding: Sharding, part: Callable[[Weight], int] = lambda w: w.size
-) -> Units:
-    sizes: Counter[tuple[int, str]] = Counter()
-    for key, weights in by_unit(measured, sharding).items():
-        sizes[key] += sum(map(part, weights))
-    blocks = [size for (_, path), size in sizes.items() if path]
-    return Units(max(blocks, default=0), sum(sizes.values()) - sum(blocks))
-
-
-def _whole(measured: Measured, sharding: Sharding) -> tuple[int, int]:
-    """Weights of the rest, one block that computes, one that is gathered, and a buffer of one.
+def _whole(measured: Measured, sharding: Sharding, ranks: int) -> tuple[int, int]:
+    """Weights of the rest, of the block that computes, and buffers of it and of the next.
 
     Gradients of the rest and of one block, and the buffer that one is reduced from; all that are
-    trained where they are accumulated, because shards are made of what is reduced only.
+    trained where they are accumulated, because shards are made of what is reduced only. Buffers
+    hold the padding, too.
     """
-    gathered = units(measured, sharding, lambda w: compute_size(w, sharding)).at_once(3)
-    trained = units(measured, sharding, trained_size)
+    found = _grouped(measured, sharding)
+
+    def sizes(part: Callable[[Weight], int]) -> tuple[int, int]:
+        return largest((path, sum(map(part, some))) for (_, path), some in found.items())
+
+    def gathered(weight: Weight) -> int:
+        return compute_size(weight, sharding)
+
+    block, rest = sizes(gathered)
+    block_buffer, rest_buffer = sizes(lambda w: ranks * _shard(gathered(w), w.rows, ranks))
+    weights = rest + max(block + 2 * block_buffer, rest_buffer)
+    block, rest = sizes(trained_size)
+    block_buffer, rest_buffer = sizes(lambda w: ranks * _shard(trained_size(w), w.rows, ranks))
     if sharding.accumulates:
         every = sum(map(trained_size, measured.weights))
-        return gathered, every + max(trained.block, trained.rest)
-    return gathered, trained.at_once(2)
+        return weights, every + max(block_buffer, rest_buffer)
+    return weights, rest + max(block + block_buffer, rest_buffer)
 
 
 def _shards(measured: Measured, ranks: int, part: Callable[[Weight], int]) -> int:

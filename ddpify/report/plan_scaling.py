@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ddpify.advice.model import Advice, Load, Measured
-from ddpify.advice.shards import units
+from ddpify.advice.model import Advice, Load
+from ddpify.advice.shards import largest
 from ddpify.report.plan_tables import MEBIBYTE, Table, cell
 
 
@@ -23,7 +23,7 @@ def scaling(advice: Advice) -> Iterator[str | Table]:
 
 def _table(rows: Sequence[tuple[int, Load]], whole: str) -> Table:
     kept = ("parameters", "gradients", "optimizer", whole, "sum")
-    header = ("ranks", *kept, *(what for what, _ in rows[-1][1].sent))
+    header = ("ranks", *kept, *(one.what for one in rows[-1][1].sent))
     return Table(header, tuple(_row(ranks, load) for ranks, load in rows), frozenset())
 
 
@@ -32,7 +32,7 @@ def _row(ranks: int, load: Load) -> tuple[str, ...]:
     sizes = [one.size for one in cells if one.formula]
     known = [size for size in sizes if size is not None]
     whole = _digits(sum(known)) if len(known) == len(sizes) else ""
-    sent = (cell(one, _digits) for _, one in load.sent)
+    sent = (cell(one.cell, _digits) for one in load.sent)
     return f"{ranks:,}", *(cell(one, _digits) for one in cells), whole, *sent
 
 
@@ -48,7 +48,9 @@ def sharded(advice: Advice) -> Iterator[str]:
     lists = ", ".join(dict.fromkeys(f"`{path}`" for _, path in division.blocks))
     named = f"modules of {', '.join(division.wrap)}" if division.wrap else lists
     blocks = f"units: {named}, and what is in none" if named else "one unit: no blocks were found"
-    yield blocks + (_sizes(advice, measured) if measured is not None else "")
+    yield blocks + _sizes(advice)
+    if named and measured is not None and not any(one.path for one in advice.units):
+        yield "none of these was in the measured run: it is counted as one unit"
     if division.accumulates:
         yield (
             "gradients are accumulated: until the last of k backwards, which reduces them, each"
@@ -65,11 +67,14 @@ def sharded(advice: Advice) -> Iterator[str]:
         )
 
 
-def _sizes(advice: Advice, measured: Measured) -> str:
-    if not measured.weights:
+def _sizes(advice: Advice) -> str:
+    """The largest block by name, so that it can be looked at."""
+    inside = [one for one in advice.units if one.path]
+    if not inside:
         return ""
-    found = units(measured, advice.sharding)
-    return f" (weights, MiB: U {_digits(found.block)}, R {_digits(found.rest)})"
+    first = max(inside, key=lambda one: one.size)
+    _, rest = largest((one.path, one.size) for one in advice.units)
+    return f"; {first.path}: U = {_digits(first.size)} MiB of weights; R = {_digits(rest)} MiB"
 
 
 def _messages(advice: Advice) -> Iterator[str]:
