@@ -22,6 +22,9 @@ else:
 _ACCEPTED = re.compile(r"[A-Z]+\d{3}@.+:\d+")
 
 
+StrategyName = Literal["ddp", "fsdp"]
+
+
 class SettingsError(Exception):
     """A setting is unknown or has a wrong value; the message is one sentence for the user."""
 
@@ -46,7 +49,7 @@ class Settings:
     ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
     """
 
-    strategy: Literal["ddp", "fsdp"] = "ddp"
+    strategy: StrategyName = "ddp"
     runtime: Literal["vendor", "import"] = "vendor"
     runtime_module: str = ""
     batch_size: Literal["global", "per-rank"] = "global"
@@ -181,12 +184,16 @@ def checked(settings: Settings, where: str) -> Settings:
 
 def _of_the_strategy(settings: Settings, where: str) -> None:
     """Options of the other strategy would do nothing: that is said. Raises SettingsError."""
-    theirs = {"ddp": [f.name for f in fields(Settings) if f.name.startswith("fsdp_")]}
-    theirs["fsdp"] = ["static_graph", "bucket_cap", "find_unused"]
-    for name in theirs[settings.strategy]:
+    for name in _OTHERS[settings.strategy]:
         if getattr(settings, name) != getattr(Settings(), name):
             other = "fsdp" if settings.strategy == "ddp" else "ddp"
             raise SettingsError(f"{where}{name.replace('_', '-')} goes with strategy {other}")
+
+
+def of_strategy(settings: Settings, strategy: StrategyName) -> Settings:
+    """The same choices for a strategy: those that go with the other one are as by default."""
+    theirs = {name: getattr(Settings(), name) for name in _OTHERS[strategy]}
+    return replace(settings, strategy=strategy, **theirs)
 
 
 def _is_codes(value: object) -> bool:
@@ -222,6 +229,10 @@ def _is_length(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 20 <= value <= 500
 
 
+_OTHERS: Mapping[str, Sequence[str]] = {  # what goes with the other strategy
+    "ddp": [f.name for f in fields(Settings) if f.name.startswith("fsdp_")],
+    "fsdp": ["static_graph", "bucket_cap", "find_unused"],
+}
 _SWITCH = ('"auto", "on" or "off"', lambda value: value in ("auto", "on", "off"))
 _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "strategy": ('"ddp" or "fsdp"', lambda value: value in ("ddp", "fsdp")),

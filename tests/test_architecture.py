@@ -37,7 +37,7 @@ def own_tools(family: str) -> set[str]:
 
 
 DATA = {"source", "site", "roots", "rules.base", "plan", "outcome", "launchers.model"}
-PLAN = {"advice.model", "advice.memory"}
+PLAN = {"advice.model", "advice.memory", "advice.shards"}
 VERIFY = {
     f"verify.{name}"
     for name in ("causes", "checks", "distance", "evidence", "options", "recording", "verdict")
@@ -50,7 +50,7 @@ OURS: dict[str, set[str]] = {
     "cli": {"__version__", "commands", "pipeline", "report", "settings", "outcome", "write"},
     "commands": {"commands", "pipeline", "report", "roots", "settings", "outcome"}
     | {f"checking.{name}" for name in "actions catalogue codes fixing model run".split()}
-    | {"advice.advise", "advice.model"}
+    | {"advice.advise", "advice.choice", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
     "pipeline": set(),  # see JOINS
     "reading": {"discover", "vendor", "facts", "names", "outcome", "project", "settings"}
@@ -115,13 +115,15 @@ OURS: dict[str, set[str]] = {
     "report.sarif": DATA | {"__version__", "report", "checking.model"},
     **{
         f"report.{name}": DATA | PLAN | {"report"}
-        for name in ("plan", "plan_json", "plan_sections")
+        for name in "plan plan_json plan_scaling plan_sections plan_tables".split()
     },
     # What a migration means for batch and memory; the model and its arithmetic read no facts.
     "advice": {"advice", "discover", "facts", "launchers", "outcome", "settings", "source"}
     | {"strategies"},
     "advice.model": {"source"},
-    "advice.memory": {"advice.model"},
+    "advice.memory": {"advice.model", "advice.shards"},
+    "advice.scaling": {"advice.model", "advice.shards"},
+    "advice.shards": {"advice.model"},
     "advice.split": set(),
     # Verifying: what is watched, what was seen, what it means, how it is told.
     "verify": {"verify.options", "verify.recording"},

@@ -7,11 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddpify.advice.arguments import options
+from ddpify.advice.division import sharding
 from ddpify.advice.memory import fit, memory
 from ddpify.advice.model import Advice, BatchSizeOrigin, Measured, Row
 from ddpify.advice.optimizers import states
 from ddpify.advice.origins import origins
 from ddpify.advice.rows import Setup, listed, rows
+from ddpify.advice.scaling import scales
+from ddpify.advice.shards import units
 from ddpify.advice.starts import asked, starts
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Status
@@ -46,8 +49,9 @@ def advise(
     table = rows(setup, found, begun, nproc, measured)
     first = next((row for row in table if row.after), table[0] if table else None)
     shards = of(settings).shards
-    kept = measured if not shards else None  # how large a block is, is not measured
-    fits = [fit(row, bool(parallel), kept) for row in table] if kept else []
+    divided = sharding(outcome, facts, settings, nproc or listed(begun) or 0)
+    asked_for = divided if shards else None
+    fits = [fit(row, bool(parallel), measured, asked_for) for row in table] if measured else []
     return Advice(
         entry=facts.entry.path,
         status=facts.status.value,
@@ -58,12 +62,15 @@ def advise(
         starts=begun,
         rows=table,
         states=states(facts),
-        memory=memory(first, bool(parallel), measured, shards) if first else (),
+        memory=memory(first, bool(parallel), measured, asked_for) if first else (),
         memory_of=first,
         fits=tuple(one for one in fits if one is not None),
         measured=measured,
         notes=tuple(_notes(facts, setup, found, table, measured)),
         shards=shards,
+        sharding=divided,
+        units=units(measured, divided) if measured is not None else (),
+        scales=scales(measured, divided),
     )
 
 
@@ -136,8 +143,8 @@ def _strategy(facts: Facts, parallel: tuple[Call, ...], shards: bool) -> Iterato
             " outputs, loss, gradients and optimizer state on the first"
         )
     yield (
-        "FSDP would share out parameters and optimizer state, too: needed only where they do not"
-        " fit one GPU, and here one GPU holds them today"
+        "FSDP would share out parameters and optimizer state, too: needed where they do not fit one"
+        " GPU (`plan --strategy auto` compares)"
     )
 
 

@@ -7,21 +7,24 @@ sums are upper bounds; the same on both sides, which is what they are compared f
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from ddpify.advice.model import Cell, Fit, Measured, MemoryRow, Row
+from ddpify.advice.model import Cell, Fit, Measured, MemoryRow, Row, Sharding
+from ddpify.advice.shards import Held, held
 
 _Part = Callable[[Measured], int]
 
 
 def memory(
-    row: Row, parallel: bool, measured: Measured | None, shards: bool = False
+    row: Row, parallel: bool, measured: Measured | None, sharding: Sharding | None = None
 ) -> tuple[MemoryRow, ...]:
     """The table for one batch; without ``measured`` it has formulas only.
 
-    ``b`` stands for the samples of one GPU: ``b1`` and ``b2`` before, ``b`` after. ``shards``: each
-    rank keeps 1/N of parameters, gradients and optimizer state, and has those of one block whole.
+    ``b`` stands for the samples of one GPU: ``b1`` and ``b2`` before, ``b`` after. ``sharding``:
+    each rank keeps a share of parameters, gradients and optimizer state, and has those of some
+    units whole. None: all of them are whole.
     """
-    return tuple(_Table(row, parallel, measured, shards).rows())
+    return tuple(_Table(row, parallel, measured, sharding).rows())
 
 
 def total(rows: tuple[MemoryRow, ...]) -> tuple[int, int | None, int] | None:
@@ -37,22 +40,19 @@ def total(rows: tuple[MemoryRow, ...]) -> tuple[int, int | None, int] | None:
     )
 
 
-def fit(row: Row, parallel: bool, measured: Measured) -> Fit | None:
+def fit(
+    row: Row, parallel: bool, measured: Measured, sharding: Sharding | None = None
+) -> Fit | None:
     """The largest batch that fits, if activations grow in proportion to the batch."""
     if not row.after:
         return None
-    found = total(memory(row, parallel, measured))
-    assert found is not None
-    room = found[0] - _fixed(measured)
+    found = total(memory(row, parallel, measured, sharding))
+    fixed = total(memory(replace(row, after=0), parallel, measured, sharding))
+    if found is None or fixed is None:
+        return None
     each = _per_sample(measured)
-    largest = room * measured.batch // each if each else 0
+    largest = (found[0] - fixed[2]) * measured.batch // each if each else 0
     return Fit(row.ranks, found[0], found[2], max(0, largest))
-
-
-def _fixed(measured: Measured) -> int:
-    """What a rank holds whatever its batch is."""
-    constant = measured.parameters + measured.buffers + measured.state
-    return constant + measured.gradients + measured.trainable
 
 
 def _per_sample(measured: Measured) -> int:
@@ -62,36 +62,44 @@ def _per_sample(measured: Measured) -> int:
 
 
 class _Table:
-    def __init__(self, row: Row, parallel: bool, measured: Measured | None, shards: bool) -> None:
+    def __init__(
+        self, row: Row, parallel: bool, measured: Measured | None, sharding: Sharding | None
+    ) -> None:
         self._row = row
-        self._shards = shards
         self._parallel = parallel
         self._measured = measured
+        self._sharding = sharding
+        self._held: Held | None = None
+        if measured is not None and sharding is not None:
+            self._held = held(measured, sharding, row.ranks)
 
     def rows(self) -> Iterator[MemoryRow]:
-        yield self._fixed("parameters", "P", lambda m: m.parameters, replica=True)
-        yield self._fixed("buffers", "F", lambda m: m.buffers, replica=True, whole=True)
-        yield self._fixed("gradients", "G", lambda m: m.gradients, replica=True)
-        yield self._fixed("optimizer state", "S", lambda m: m.state, replica=False)
-        yield self._second_copy()
+        shares = self._shares() if self._sharding is not None else {}
+        yield self._fixed("parameters", "P", lambda m: m.parameters, shares.get("P"))
+        yield self._fixed("buffers", "F", lambda m: m.buffers, None)
+        yield self._fixed("gradients", "G", lambda m: m.gradients, shares.get("G"))
+        yield self._fixed("optimizer state", "S", lambda m: m.state, shares.get("S"))
+        yield from self._second_copies()
         yield self._batch("batch", "X", lambda m: m.inputs, whole=True, others=True)
         yield self._batch("kept for backward", "A", lambda m: m.saved, whole=False, others=True)
         yield self._outputs()
         yield self._batch("kept by the loss", "L", lambda m: m.loss, whole=True, others=False)
 
-    def _fixed(
-        self, what: str, letter: str, part: _Part, *, replica: bool, whole: bool = False
-    ) -> MemoryRow:
+    def _fixed(self, what: str, letter: str, part: _Part, share: Cell | None) -> MemoryRow:
         cell = self._cell(letter, part)
-        others = (cell if replica else Cell()) if self._parallel else None
-        return MemoryRow(what, cell, others, cell if whole else self._share(cell))
+        others = (cell if letter != "S" else Cell()) if self._parallel else None
+        return MemoryRow(what, cell, others, cell if share is None else share)
 
-    def _share(self, cell: Cell) -> Cell:
-        """What a rank keeps of something, if it is sharded."""
-        if not self._shards:
-            return cell
-        size = None if cell.size is None else -(-cell.size // self._row.ranks)
-        return Cell(f"{cell.formula}/N", size)
+    def _shares(self) -> dict[str, Cell]:
+        """What a rank keeps of what is sharded: nothing on the GPU where it is offloaded."""
+        held = self._held
+        sizes = (held.parameters, held.gradients, held.state) if held else (None, None, None)
+        over = "D" if self._sharding and self._sharding.hybrid else "N"
+        offload = self._sharding is not None and self._sharding.offload
+        return {
+            letter: Cell() if offload else Cell(f"{letter}/{over}", size)
+            for letter, size in zip("PGS", sizes, strict=True)
+        }
 
     def _batch(
         self, what: str, letter: str, part: _Part, *, whole: bool, others: bool
@@ -107,16 +115,21 @@ class _Table:
         after = self._scaled(letter, "b", part, self._row.after)
         return MemoryRow(what, on_first, on_others if self._parallel else None, after)
 
-    def _second_copy(self) -> MemoryRow:
+    def _second_copies(self) -> Iterator[MemoryRow]:
         """Of the gradients: DDP's buckets; of DataParallel, the first replica's own.
 
-        Of a sharded model weights and gradients of the largest block, while they are whole.
+        Of a sharded model weights and gradients of the units in work, while they are whole.
         """
-        buckets = Cell("2U") if self._shards else self._cell("T", lambda m: m.trainable)
-        if not self._parallel:
-            return MemoryRow("gradients, again", Cell(), None, buckets)
-        own = self._cell("G", lambda m: m.gradients)
-        return MemoryRow("gradients, again", own, Cell(), buckets)
+        others = Cell() if self._parallel else None
+        own = self._cell("G", lambda m: m.gradients) if self._parallel else Cell()
+        buckets = self._cell("T", lambda m: m.trainable)
+        if self._sharding is not None:
+            held = self._held
+            gathered = Cell("R+3U", held.gathered if held else None)
+            yield MemoryRow("weights, whole", Cell(), others, gathered)
+            formula = "T+U" if self._sharding.accumulates else "R+2U"
+            buckets = Cell(formula, held.reduced if held else None)
+        yield MemoryRow("gradients, again", own, others, buckets)
 
     def _outputs(self) -> MemoryRow:
         """Gathered, they are copies; else what backward keeps anyway is counted there."""

@@ -115,6 +115,98 @@ class Fit:
 
 
 @dataclass(frozen=True)
+class Weight:
+    """One parameter of the trained module with the number ``model``, as the original has it.
+
+    ``kinds`` are the classes of the modules on the way to it, the model's first. ``rows`` is the
+    first dimension, the one that is shared out; ``element`` the bytes of one number, ``size`` of
+    all, ``gradient`` of its gradient, ``state`` of what the optimizer keeps in its shape,
+    ``scalars`` of what else it keeps.
+    """
+
+    name: str
+    kinds: tuple[str, ...]
+    model: int
+    rows: int
+    size: int
+    element: int
+    trained: bool
+    gradient: int
+    state: int
+    scalars: int
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """How ``fully_shard`` is asked to divide the models.
+
+    ``blocks`` are the lists whose entries are units: the class of a model, and the path from it.
+    ``wrap`` are the classes that are units where the user names them. ``accumulates``: gradients
+    are reduced in the last of several backwards. ``hybrid`` is the number of GPUs of a node within
+    which is sharded; 0: over all.
+    """
+
+    blocks: tuple[tuple[str, str], ...] = ()
+    wrap: tuple[str, ...] = ()
+    bf16: bool = False
+    offload: bool = False
+    hybrid: int = 0
+    accumulates: bool = False
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is gathered together: a block at ``path`` in a model, or "": all that is in none.
+
+    ``size`` are the bytes of its weights, ``gathered`` in the precision they are computed with,
+    ``trained`` of those that have gradients.
+    """
+
+    model: int
+    path: str
+    size: int
+    gathered: int
+    trained: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """Bytes that a rank sends in an optimizer step, by one kind of collective."""
+
+    what: str
+    cell: Cell
+
+
+@dataclass(frozen=True)
+class Load:
+    """What one rank holds and sends under one strategy; ``whole``: of units that are gathered."""
+
+    parameters: Cell
+    gradients: Cell
+    state: Cell
+    whole: Cell
+    sent: tuple[Sent, ...]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The same model on ``ranks`` GPUs."""
+
+    ranks: int
+    ddp: Load
+    fsdp: Load
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """``strategy`` "": it depends on what is not known. ``ranks``: over how many is sharded."""
+
+    strategy: Literal["ddp", "fsdp", ""]
+    reasons: tuple[str, ...]
+    ranks: int | None = None
+
+
+@dataclass(frozen=True)
 class Measured:
     """One training step of the original in one process; ``batch`` samples were in it.
 
@@ -122,7 +214,8 @@ class Measured:
     once, without parameters, buffers and the batch itself; ``loss`` the same from outside them.
     ``outputs`` are what the modules returned, ``shared`` the part of it that is in ``saved`` too.
     ``samples`` is the length of the data set, ``batches`` of the loader; 0: not known.
-    ``allocated`` is CUDA's own peak, 0 on the CPU.
+    ``allocated`` is CUDA's own peak, ``capacity`` the memory of the GPU; both are 0 on the CPU.
+    ``passes`` are the backwards of an optimizer's step.
     """
 
     device: str
@@ -143,7 +236,10 @@ class Measured:
     batch_size: int = 0
     drop_last: bool = False
     allocated: int = 0
+    capacity: int = 0
     command: str = ""
+    passes: int = 1
+    weights: tuple[Weight, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -165,3 +261,7 @@ class Advice:
     measured: Measured | None = None
     notes: tuple[str, ...] = field(default=())
     shards: bool = False
+    sharding: Sharding = field(default=Sharding())
+    units: tuple[Unit, ...] = ()
+    scales: tuple[Scale, ...] = ()
+    recommendation: Recommendation | None = None

@@ -13,14 +13,16 @@ from ddpify.commands.shared import (
     color_flag,
     echo,
     format_flag,
-    project_options,
+    plan_options,
     refuse,
     settings_of,
     wants_color,
 )
 
 if TYPE_CHECKING:
-    from ddpify.advice.model import Measured
+    from ddpify.advice.model import Advice, Measured
+    from ddpify.outcome import Outcome
+    from ddpify.settings import Settings, StrategyName
 
 
 @click.command()
@@ -38,6 +40,12 @@ if TYPE_CHECKING:
     help="Run the original for a step or two, in a scratch copy, and measure what it holds.",
 )
 @click.option(
+    "--gpu-memory",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="GIB",
+    help="With --strategy auto: the memory of each GPU (default: of the one that --measure uses).",
+)
+@click.option(
     "--python", metavar="PATH", help="The interpreter that trains (default: ddpify's own)."
 )
 @click.option(
@@ -47,7 +55,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Seconds without any progress after which the measured run counts as hung.",
 )
-@project_options
+@plan_options
 @format_flag("text", "markdown", "json")
 @color_flag
 def plan(
@@ -55,6 +63,7 @@ def plan(
     arguments: tuple[str, ...],
     nproc: int | None,
     measure: bool,
+    gpu_memory: float | None,
     python: str | None,
     timeout: float,
     form: str,
@@ -68,28 +77,66 @@ def plan(
     there is a plan; 2: a refusal or an error.
 
     Example: ddpify plan main.py --nproc 4 --measure -- --batch-size 16
+
+    Which strategy: ddpify plan main.py --strategy auto --gpu-memory 24 --measure
     """
-    settings = settings_of((path,), flags)
+    settings, names = _strategies(path, flags)
+    if gpu_memory and len(names) == 1:
+        raise Stop("--gpu-memory goes with --strategy auto: it decides what is recommended.")
     from ddpify import pipeline
     from ddpify.advice.advise import advise
+    from ddpify.settings import of_strategy
 
-    outcome, facts = pipeline.examine((path,), settings)
-    if outcome.refusals:
-        return refuse(outcome, form)
+    chosen = {name: of_strategy(settings, name) for name in names}
+    found = {name: pipeline.examine((path,), one) for name, one in chosen.items()}
+    usable = {name: one for name, one in found.items() if not one[0].refusals}
+    if not usable:
+        return refuse(found[names[0]][0], form)
     measured = None
     if measure:
-        if len(facts) != 1:
-            raise Stop(
-                f"{path}: --measure needs one script; name one of {', '.join(outcome.entries)}"
-            )
-        script = outcome.root / facts[0].entry.path
+        script = _script(path, next(iter(usable.values()))[0])
         measured = _measured(script, arguments, python, timeout)
-    advice = tuple(advise(outcome, one, settings, nproc or 0, arguments, measured) for one in facts)
+    plans = {
+        name: tuple(advise(of, one, chosen[name], nproc or 0, arguments, measured) for one in facts)
+        for name, (of, facts) in usable.items()
+    }
+    shown = next(iter(plans))
+    if len(names) > 1:
+        from ddpify.advice.choice import GIBIBYTE, recommended
+
+        capacity = int((gpu_memory or 0) * GIBIBYTE) or (measured.capacity if measured else 0)
+        refused = {name: _why(one) for name, (one, _) in found.items() if name not in usable}
+        shown, plans[shown] = recommended(plans, refused, capacity, nproc or 0)
+    return _show(usable[shown][0], plans[shown], form, wants_color(color))
+
+
+def _show(outcome: Outcome, advice: tuple[Advice, ...], form: str, color: bool) -> int:
     from ddpify.report import plan as report
 
-    shown = wants_color(color)
-    echo(report.render(outcome, advice, form, color=shown and form == "text"), shown)
+    echo(report.render(outcome, advice, form, color=color and form == "text"), color)
     return CLEAN
+
+
+def _why(outcome: Outcome) -> str:
+    from ddpify.report import text
+
+    return text.refusal(outcome.refusals[0]).removeprefix("ddpify: ")
+
+
+def _script(path: Path, outcome: Outcome) -> Path:
+    if len(outcome.entries) != 1:
+        raise Stop(f"{path}: --measure needs one script; name one of {', '.join(outcome.entries)}")
+    return outcome.root / outcome.entries[0]
+
+
+def _strategies(path: Path, flags: dict[str, object]) -> tuple[Settings, tuple[StrategyName, ...]]:
+    """The choices, and the strategies to plan for: both where one is to be recommended."""
+    if flags["strategy"] != "auto":
+        settings = settings_of((path,), flags)
+        return settings, (settings.strategy,)
+    sharded = any(value not in (None, ()) for name, value in flags.items() if "fsdp" in name)
+    given = {**flags, "strategy": "fsdp" if sharded else None}
+    return settings_of((path,), given), ("ddp", "fsdp")
 
 
 def _measured(

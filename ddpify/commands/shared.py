@@ -47,13 +47,31 @@ def format_flag(*names: str) -> Callable[[_Command], _Command]:
 _SWITCH = ("auto", "on", "off")
 
 
+class Strategies(click.Choice):  # type: ignore[type-arg,unused-ignore]
+    """Of commands that need one: ``plan`` alone may choose."""
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        """As any choice, and says where "auto" is one."""
+        if value == "auto":
+            self.fail("auto is for `ddpify plan`, which recommends ddp or fsdp.", param, ctx)
+        return str(super().convert(value, param, ctx))
+
+
+_STRATEGY = click.option(
+    "--strategy",
+    type=Strategies(("ddp", "fsdp")),
+    help="How to distribute the model: a replica on each rank (ddp, default) or a shard "
+    "of each weight (fsdp).",
+)
+_STRATEGY_OR_ADVICE = click.option(
+    "--strategy",
+    type=click.Choice(("ddp", "fsdp", "auto")),
+    help="How to distribute the model: a replica on each rank (ddp, default) or a shard "
+    "of each weight (fsdp); auto: recommend one of them.",
+)
 _OPTIONS = (
-    click.option(
-        "--strategy",
-        type=click.Choice(("ddp", "fsdp")),
-        help="How to distribute the model: a replica on each rank (ddp, default) or a shard "
-        "of each weight (fsdp).",
-    ),
     click.option(
         "--runtime",
         type=click.Choice(("vendor", "import")),
@@ -159,7 +177,16 @@ _OF_SHARDS = (
 
 def project_options(command: _Command) -> _Command:
     """Flags that set the same-named field of ``Settings``; absent ones leave it alone."""
-    for option in reversed((*_OPTIONS, *_OF_SHARDS)):
+    return _with(command, _STRATEGY)
+
+
+def plan_options(command: _Command) -> _Command:
+    """The same, and "auto" for a strategy, which is none of ``Settings``."""
+    return _with(command, _STRATEGY_OR_ADVICE)
+
+
+def _with(command: _Command, strategy: Callable[[_Command], _Command]) -> _Command:
+    for option in reversed((strategy, *_OPTIONS, *_OF_SHARDS)):
         command = option(command)
     return command
 

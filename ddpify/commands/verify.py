@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ddpify.commands.shared import CLEAN, TO_DO, Stop, color_flag, echo, settings_of, wants_color
+from ddpify.commands.shared import (
+    CLEAN,
+    TO_DO,
+    Stop,
+    Strategies,
+    color_flag,
+    echo,
+    settings_of,
+    wants_color,
+)
 
 if TYPE_CHECKING:
     from ddpify.settings import Settings
@@ -28,7 +37,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--strategy",
-    type=click.Choice(("ddp", "fsdp")),
+    type=Strategies(("ddp", "fsdp")),
     help="How the migrated copy distributes the model (default: as pyproject.toml says, or ddp).",
 )
 @click.option(

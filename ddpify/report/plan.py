@@ -10,7 +10,8 @@ import click
 from ddpify.advice.model import Advice
 from ddpify.outcome import Outcome
 from ddpify.report import plan_json
-from ddpify.report.plan_sections import Section, Table, sections
+from ddpify.report.plan_sections import sections
+from ddpify.report.plan_tables import Section, Table
 
 WIDTH = 100
 

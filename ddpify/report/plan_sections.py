@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from ddpify.advice.memory import total
-from ddpify.advice.model import Advice, Cell, OptimizerState, Row, Start
+from ddpify.advice.model import Advice, OptimizerState, Recommendation, Row, Start
 from ddpify.outcome import Outcome
 from ddpify.report.hunks import FileDiff, file_diffs
+from ddpify.report.plan_scaling import scaling, sharded
+from ddpify.report.plan_tables import Section, Table, cell, mebibytes
 from ddpify.report.text import left_by_hand
 
-MEBIBYTE = 1 << 20
 SYMBOLS = (
     "P parameters, F buffers, G gradients, S optimizer state, T trained parameters; of n samples:"
     " X(n) the batch, A(n) what autograd keeps for backward, O(n) outputs, L(n) what the loss keeps"
 )
-
-
-@dataclass(frozen=True)
-class Table:
-    """``left`` are the columns with words; numbers stand on the right."""
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left: frozenset[int] = frozenset({0})
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    parts: tuple[str | Table, ...]
 
 
 def sections(outcome: Outcome, advice: tuple[Advice, ...]) -> Iterator[Section]:
@@ -41,13 +26,22 @@ def sections(outcome: Outcome, advice: tuple[Advice, ...]) -> Iterator[Section]:
         yield Section("Left to do by hand", tuple(by_hand))
     for one in advice:
         of = f" of {one.entry}" if len(advice) > 1 else ""
+        if one.recommendation is not None:
+            yield Section(f"Recommendation{of}", tuple(_recommendation(one.recommendation)))
         yield Section(f"Strategy{of}", one.strategy)
         yield Section(f"Batch size{of}", tuple(_batch(one)))
         yield Section(f"Training{of}", one.notes)
         yield Section(f"Memory of each GPU{of}", tuple(_memory(one)))
+        yield Section(f"On more GPUs{of}", tuple(scaling(one)))
     notes = tuple(f"{note.site}: {note.message}" for note in outcome.notes)
     if notes:
         yield Section("Notes", notes)
+
+
+def _recommendation(found: Recommendation) -> Iterator[str]:
+    over = f" over {found.ranks} GPUs or more" if found.ranks else ""
+    yield f"--strategy {found.strategy}{over}" if found.strategy else "not decided"
+    yield from found.reasons
 
 
 def _changes(outcome: Outcome) -> Section:
@@ -202,21 +196,10 @@ def _columns(advice: Advice) -> tuple[str, ...]:
 def _memory_rows(advice: Advice) -> Iterator[tuple[str, ...]]:
     for row in advice.memory:
         cells = [row.first, *([row.others] if row.others is not None else []), row.after]
-        yield row.what, *map(_cell, cells)
+        yield row.what, *map(cell, cells)
     sums = total(advice.memory)
     if sums is not None:
         yield "sum", *(mebibytes(one) for one in sums if one is not None)
-
-
-def _cell(cell: Cell) -> str:
-    if not cell.formula:
-        return "-"
-    return cell.formula if cell.size is None else mebibytes(cell.size)
-
-
-def mebibytes(size: int) -> str:
-    """One decimal."""
-    return f"{size / MEBIBYTE:.1f}"
 
 
 def _state(state: OptimizerState) -> str:
@@ -231,8 +214,8 @@ def _difference(advice: Advice) -> str:
     """What the table comes to."""
     if advice.shards:
         return (
-            "so each GPU holds 1/N of P, G and S, F as before, weights and gradients of one block"
-            " whole at a time (U), and 1/N of what grows with B"
+            "so each GPU holds 1/N of P, G and S, F as before, weights and gradients of some units"
+            " whole for a time, and 1/N of what grows with B"
         )
     if advice.data_parallel:
         return (
@@ -244,7 +227,11 @@ def _difference(advice: Advice) -> str:
 
 def _limits(advice: Advice) -> Iterator[str]:
     if advice.shards:
-        yield "b: samples of each rank after; U: the weights of the largest unit that is sharded"
+        yield (
+            "b: samples of each rank after; U: weights or gradients of the largest block, R: of"
+            " what is in none, which is gathered as long as the model computes"
+        )
+        yield from sharded(advice)
     elif advice.data_parallel:
         yield (
             "b1, b2: samples of the first GPU and of the others before; b: of each rank after."

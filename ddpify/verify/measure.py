@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
-from ddpify.advice.model import Measured
+from ddpify.advice.model import Measured, Weight
 from ddpify.project import project_root
 from ddpify.verify.interpreter import InterpreterError, examined
 from ddpify.verify.launch import ProcessLaunch, run_single
@@ -76,4 +76,7 @@ def _read(job: Job, launch: ProcessLaunch, options: Options) -> Measured:
     if not found["batch"]:
         raise VerifyError(f"{options.script}: no batch of a DataLoader was trained on")
     known = {field.name: found[field.name] for field in fields(Measured) if field.name in found}
+    known["weights"] = tuple(
+        Weight(**{**one, "kinds": tuple(one["kinds"])}) for one in found["weights"]
+    )
     return Measured(**known, command=job.command)

@@ -20,6 +20,41 @@ for name in ("torch", "numpy", "jinja2", "rich", "psutil", "matplotlib"):
 from ddpify.cli import main
 sys.exit(main(sys.argv[1:]))
 """
+# Six blocks of two layers between a first and a last layer.
+STACKED = changed(
+    TRAIN,
+    (
+        "SEEN = 0\n",
+        """class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(512, 512)
+        self.down = nn.Linear(512, 512)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+
+class Deep(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(10, 512)
+        self.layers = nn.ModuleList([Block() for _ in range(6)])
+        self.last = nn.Linear(512, 5)
+
+    def forward(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x)
+        return self.last(x)
+""",
+    ),
+    ("nn.Sequential(nn.Linear(10, 20), nn.ReLU(), nn.Linear(20, 5))", "Deep()"),
+    (
+        "optim.SGD(model.parameters(), lr=0.1, momentum=args.momentum)",
+        "optim.Adam(model.parameters())",
+    ),
+)
 RUN = "#!/bin/bash\nCUDA_VISIBLE_DEVICES=0,1,2,3 python train.py --batch-size 64\n"
 
 
@@ -90,10 +125,86 @@ def test_a_measured_plan_has_bytes(project: Path, capsys: pytest.CaptureFixture[
     assert entry["measured"]["command"] == "python train.py --batch-size=16"
 
 
+@pytest.mark.training
+def test_auto_decides_by_the_memory_of_a_gpu(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "train.py").write_text(STACKED)
+    for memory, strategy, ranks in (("1", "ddp", None), (f"{30 / 1024}", "fsdp", 4)):
+        arguments = ["plan", "train.py", "--strategy=auto", f"--gpu-memory={memory}"]
+        assert cli.main([*arguments, "--measure", "--format=json"]) == cli.CLEAN
+        document = json.loads(capsys.readouterr().out)
+        (entry,) = document["entries"]
+        found = entry["recommendation"]
+        assert (found["strategy"], found["ranks"]) == (strategy, ranks)
+        assert entry["shards"] is (strategy == "fsdp")
+        assert entry["sharding"]["blocks"] == [["Deep", "layers"]]
+        block = 4 * (512 * 512 + 512) * 2
+        sizes = {one["path"]: one["size"] for one in entry["units"]}
+        ends = 4 * (512 * 10 + 512 + 5 * 512 + 5)
+        assert sizes == {"": ends, **{f"layers.{n}": block for n in range(6)}}
+        eight = next(one for one in entry["scales"] if one["ranks"] == 8)
+        whole = sum(sizes.values())
+        assert eight["ddp"]["sent"] == [
+            {"what": "all-reduced", "cell": {"formula": "1.75 T", "size": round(1.75 * whole)}}
+        ]
+        first, last = 64 * 10 + 64, 512 + 1  # of 5 rows a rank has one, or none
+        assert eight["fsdp"]["parameters"]["size"] == block * 6 // 8 + 4 * (first + last)
+
+
+def test_auto_without_a_run_is_not_decided(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["plan", "train.py", "--strategy=auto"]) == cli.CLEAN
+    said = capsys.readouterr().out
+    for expected in (
+        "Recommendation:\n  not decided\n",
+        "with SGD ddp holds 16 bytes for each float32 parameter",
+        "--gpu-memory GIB says it",
+        "1,024           P          G          S        T      1.998 T",
+        "1,024      P/1024     G/1024     S/1024",
+        "one unit: no blocks were found",
+    ):
+        assert expected in said
+
+
+def test_auto_says_why_there_is_no_fsdp(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    penalty = "loss = criterion(outputs, targets) + sum(p.norm() for p in model.parameters())"
+    text = changed(PARALLEL, ("loss = criterion(outputs, targets)", penalty))
+    (project / "train.py").write_text(text)
+    assert cli.main(["plan", "train.py", "--strategy=fsdp"]) == cli.FAILED
+    refusal = capsys.readouterr().err.removeprefix("ddpify: ").strip()
+    assert cli.main(["plan", "train.py", "--strategy=auto"]) == cli.CLEAN
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"fsdp is refused here: {' '.join(refusal.split())}" in said
+
+
+@pytest.mark.parametrize("command", ["migrate", "diff", "verify"])
+def test_auto_is_for_plan(project: Path, capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert cli.main([command, "train.py", "--strategy=auto"]) == cli.FAILED
+    assert "auto is for `ddpify plan`, which recommends ddp or fsdp" in capsys.readouterr().err
+
+
+def test_the_memory_of_a_gpu_is_for_auto(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["plan", "train.py", "--gpu-memory=8"]) == cli.FAILED
+    assert capsys.readouterr().err.startswith("ddpify: --gpu-memory goes with --strategy auto")
+
+
+def test_options_of_shards_go_with_auto(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "pyproject.toml").write_text('[tool.ddpify]\nsync-bn = "off"\n')
+    arguments = ["plan", "train.py", "--strategy=auto", "--fsdp-bf16", "--fsdp-hybrid"]
+    assert cli.main([*arguments, "--format=json"]) == cli.CLEAN
+    (entry,) = json.loads(capsys.readouterr().out)["entries"]
+    assert entry["sharding"]["bf16"] is True
+    assert entry["sharding"]["hybrid"] == 4, "the GPUs that run.sh lists"
+    assert entry["shards"] is False
+
+
 def test_it_needs_the_base_installation_only(project: Path) -> None:
     command = [sys.executable, "-c", NO_TORCH, "plan", "train.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+    for more in ([], ["--strategy=auto"]):
+        done = subprocess.run([*command, *more], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
     done = subprocess.run([*command, "--measure"], capture_output=True, text=True, check=False)
     assert done.returncode == cli.FAILED
     assert done.stderr.startswith("ddpify: --measure needs ")

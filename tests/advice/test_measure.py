@@ -48,6 +48,15 @@ def test_a_perceptron_by_hand(tmp_path: Path, text: str, monkeypatch: pytest.Mon
     assert found.loss == 16 * 5 * 4 + 4, "log-softmax, and the sum of the weights"
     assert (found.buffers, found.allocated, found.device) == (0, 0, "cpu")
     assert found.command == "python train.py --batch-size 16"
+    assert (found.passes, found.capacity) == (1, 0)
+    assert [(one.name, one.kinds, one.rows, one.size) for one in found.weights] == [
+        ("0.weight", ("Sequential", "Linear"), 20, 4 * 200),
+        ("0.bias", ("Sequential", "Linear"), 20, 4 * 20),
+        ("2.weight", ("Sequential", "Linear"), 5, 4 * 100),
+        ("2.bias", ("Sequential", "Linear"), 5, 4 * 5),
+    ], "without what DataParallel puts before"
+    assert all(one.size == one.gradient == one.state for one in found.weights)
+    assert all((one.element, one.trained, one.scalars) == (4, True, 0) for one in found.weights)
     assert sorted(p.name for p in (tmp_path / "project").iterdir()) == [
         "requirements.txt",
         "train.py",
@@ -77,6 +86,10 @@ def test_every_optimizer_is_waited_for(tmp_path: Path) -> None:
     other = 4 * (5 * 3 + 3)
     assert found.parameters == found.gradients == PARAMETERS + other
     assert found.state == PARAMETERS + 2 * other + 2 * 4
+    kept = {(one.name, one.model): (one.state, one.scalars) for one in found.weights}
+    assert len(kept) == 6
+    assert {model for _, model in kept} == {0, 1}
+    assert sum(state + scalars for state, scalars in kept.values()) == found.state
 
 
 def test_frozen_parameters_have_no_gradients(tmp_path: Path) -> None:
@@ -91,6 +104,28 @@ def test_frozen_parameters_have_no_gradients(tmp_path: Path) -> None:
     assert found.parameters == PARAMETERS
     assert found.trainable == found.gradients == found.state == 4 * (20 * 5 + 5)
     assert found.saved == 8 * 20 * 4, "the input of the layer that learns"
+    assert [(one.trained, one.gradient) for one in found.weights] == [
+        (False, 0),
+        (False, 0),
+        (True, 400),
+        (True, 20),
+    ]
+
+
+def test_backwards_of_a_step_are_counted(tmp_path: Path) -> None:
+    text = changed(
+        TRAIN,
+        ("for inputs, targets in loader:", "for i, (inputs, targets) in enumerate(loader):"),
+        ("            optimizer.zero_grad()\n", ""),
+        (
+            "            optimizer.step()\n",
+            "            if (i + 1) % 3 == 0:\n"
+            "                optimizer.step()\n"
+            "                optimizer.zero_grad()\n",
+        ),
+        ("batch_size=args.batch_size", "batch_size=4"),
+    )
+    assert measure(options(tmp_path, text)).passes == 3
 
 
 def test_the_run_goes_on_as_it_would(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpify.advice import memory
-from ddpify.advice.model import Measured, Row
+from ddpify.advice.model import Measured, Row, Sharding
 
 ROW = Row("measured", 4, 8, (2, 2, 2, 2), 2, (), 8)
 MEASURED = Measured(
@@ -92,13 +92,13 @@ def test_data_parallel_may_leave_gpus_without_samples() -> None:
 
 def test_shards_by_hand() -> None:
     """A quarter of what every replica has, and one block whole, whose size is not measured."""
-    rows = memory.memory(ROW, False, MEASURED, shards=True)
+    rows = memory.memory(ROW, False, MEASURED, Sharding())
     after = {row.what: (row.after.formula, row.after.size) for row in rows}
     assert after["parameters"] == ("P/N", 250)
     assert after["buffers"] == ("F", 10)
     assert after["gradients"] == ("G/N", 200)
     assert after["optimizer state"] == ("S/N", 400)
-    assert after["gradients, again"] == ("2U", None)
+    assert after["gradients, again"] == ("R+2U", None)
     assert after["kept for backward"] == ("A(b)", 1000)
     assert memory.total(rows) is None
 
@@ -109,5 +109,5 @@ def test_the_example_of_seed_003() -> None:
     seven = replace(MEASURED, parameters=28 * billion, gradients=28 * billion, state=56 * billion)
     kept = ("parameters", "gradients", "optimizer state")
     for shards, expected in ((False, 112 * billion), (True, 14 * billion)):
-        rows = memory.memory(replace(ROW, ranks=8), False, seven, shards)
+        rows = memory.memory(replace(ROW, ranks=8), False, seven, Sharding() if shards else None)
         assert sum(row.after.size or 0 for row in rows if row.what in kept) == expected

@@ -53,7 +53,9 @@ FLAGS = {
         "--output-format --quiet --select --show-source --statistics --stdin-filename "
         "--unsafe-fixes -e -j -o -q".split()
     ),
-    "plan": sorted((*SETTINGS_FLAGS, *COMMON, "--measure", "--nproc", "--python", "--timeout")),
+    "plan": sorted(
+        (*SETTINGS_FLAGS, *COMMON, *"--gpu-memory --measure --nproc --python --timeout".split())
+    ),
     "rule": sorted("--all --format --output-format".split()),
     "verify": sorted(
         "--baseline --color --distributed-only --dtype --full --html --ignore-output --json --keep "
@@ -145,6 +147,7 @@ CLEAN = {"changes": (), "findings": (), "clashes": (), "notes": ()}
         pytest.param(["diff", "main.py"], {**CLEAN, "findings": (HAND,)}, 0, id="diff-advice-only"),
         pytest.param(["migrate", "--inplace", "-o", "out", "main.py"], {}, 2, id="two-targets"),
         pytest.param(["migrate", "--strategy=zero", "main.py"], {}, 2, id="no-such-strategy"),
+        pytest.param(["migrate", "--strategy=auto", "main.py"], {}, 2, id="auto-is-for-plan"),
         pytest.param(["migrate", "--fsdp-wrap=a-b", "main.py"], {}, 2, id="bad-class"),
         pytest.param(["migrate", "--runtime-module=a-b", "main.py"], {}, 2, id="bad-module"),
         pytest.param(["migrate"], {}, 2, id="no-paths"),

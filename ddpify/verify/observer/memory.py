@@ -29,6 +29,7 @@ from ddpify.verify.observer.naming import roots
 from ddpify.verify.observer.patching import Patcher
 from ddpify.verify.observer.probe import tensors
 from ddpify.verify.observer.record import Recorder, StopRun
+from ddpify.verify.observer.weights import sizes, weights
 
 ENOUGH = 20  # steps: some optimizer may be there that never steps
 
@@ -76,7 +77,9 @@ class MemoryWatch:
         self._batch: dict[str, Any] = {}
         self._fetched: dict[str, Any] = {}
         self._stepped: WeakSet[Any] = WeakSet()
-        self._gradients = 0
+        self._gradients: dict[int, int] = {}  # bytes, by parameter
+        self._backwards = 0
+        self._passes: dict[int, int] = {}  # backwards before an optimizer's last step
         self._found: dict[str, Any] = {}
 
     def start(self, patcher: Patcher) -> None:
@@ -125,6 +128,7 @@ class MemoryWatch:
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> Any:
             if not self._recorder.quiet:
+                self._backwards += 1
                 with self._recorder.own():
                     self._look()
             return original(*args, **kwargs)
@@ -182,15 +186,18 @@ class MemoryWatch:
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         with self._recorder.own():
-            found = (p.grad for m in self._trained() for p in m.parameters() if p.grad is not None)
-            self._gradients = max(self._gradients, _size(_storages(found).values()))
+            held = (p for m in self._trained() for p in m.parameters() if p.grad is not None)
+            found = {id(p): sizes(p.grad) for p in held if p.grad is not None}
+            self._gradients = max(self._gradients, found, key=lambda one: sum(one.values()))
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         again = optimizer in self._stepped
+        passes = self._backwards - self._passes.get(id(optimizer), 0)
+        self._passes[id(optimizer)] = self._backwards
         self._stepped.add(optimizer)
         self._recorder.steps += 1
         with self._recorder.own():
-            self._found = self._measured()
+            self._found = {**self._measured(), "passes": passes}
         self._recorder.note("stepped")
         if (again and not self._waited_for()) or self._recorder.steps >= ENOUGH:
             raise StopRun
@@ -217,11 +224,13 @@ class MemoryWatch:
             "parameters": _size(_storages(every).values()),
             "buffers": _size(_storages(b for m in modules for b in m.buffers()).values()),
             "trainable": _size(_storages(p for p in every if p.requires_grad).values()),
-            "gradients": self._gradients,
+            "gradients": sum(self._gradients.values()),
+            "weights": weights(modules, self._stepped, self._gradients),
             "state": _size(_storages(self._states()).values()),
             **{"batch": 0, **self._batch},
             **{one.name: getattr(self._kept, one.name) for one in fields(_Kept)},
             "allocated": int(torch.cuda.max_memory_allocated()) if cuda else 0,
+            "capacity": int(torch.cuda.get_device_properties(0).total_memory) if cuda else 0,
         }
 
     def _states(self) -> Iterator[Tensor]:
