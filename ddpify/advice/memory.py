@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from ddpify.advice.model import Cell, Fit, Measured, MemoryRow, Row, Sharding
-from ddpify.advice.shards import Held, held
+from ddpify.advice.shards import Held, held, whole_formulas
 
 _Part = Callable[[Measured], int]
 
@@ -125,10 +125,10 @@ class _Table:
         buckets = self._cell("T", lambda m: m.trainable)
         if self._sharding is not None:
             held = self._held
-            gathered = Cell("R+3U", held.gathered if held else None)
+            weights, gradients = whole_formulas(self._sharding)
+            gathered = Cell(weights, held.gathered if held else None)
             yield MemoryRow("weights, whole", Cell(), others, gathered)
-            formula = "T+U" if self._sharding.accumulates else "R+2U"
-            buckets = Cell(formula, held.reduced if held else None)
+            buckets = Cell(gradients, held.reduced if held else None)
         yield MemoryRow("gradients, again", own, others, buckets)
 
     def _outputs(self) -> MemoryRow:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from ddpify.advice.model import Cell, Load, Measured, Scale, Sent, Sharding
-from ddpify.advice.shards import compute_size, degree, held, padded, trained_size
+from ddpify.advice.shards import compute_size, degree, held, padded, trained_size, whole_formulas
 
 _Kept = tuple[int | None, int | None, int | None]
 _UNKNOWN: _Kept = (None, None, None)
@@ -39,7 +39,7 @@ def _fsdp(measured: Measured | None, sharding: Sharding, ranks: int) -> Load:
         kept = (found.parameters, found.gradients, found.state)
         if found.gathered is not None and found.reduced is not None:
             whole = found.gathered + found.reduced
-    formula = "T+R+4U" if sharding.accumulates else "2R+5U"
+    formula = " + ".join(whole_formulas(sharding))
     return _load(
         kept,
         f"/{over}" if over > 1 else "",

@@ -25,6 +25,13 @@ class Held:
     reduced: int | None = 0
 
 
+def whole_formulas(sharding: Sharding) -> tuple[str, str]:
+    """Of weights and gradients that are whole for a time, as ``held`` counts them."""
+    if not sharding.blocks and not sharding.wrap:
+        return "2P", "2T"
+    return "R+3U", "T+U" if sharding.accumulates else "R+2U"
+
+
 def degree(sharding: Sharding, ranks: int) -> int:
     """Over how many of ``ranks`` is sharded."""
     return min(ranks, sharding.hybrid) if sharding.hybrid else ranks

@@ -80,10 +80,11 @@ def _sizes(advice: Advice) -> str:
 def _messages(advice: Advice) -> Iterator[str]:
     measured, division = advice.measured, advice.sharding
     passes = "k" if measured is None else str(measured.passes)
-    times = f", {passes} of them a step" if division.accumulates else ""
+    count = passes if division.accumulates else "one"
     yield (
-        f"fsdp gathers weights for each forward and again for its backward{times}; of a tensor"
-        " (N-1)/N are sent to gather or to reduce it, twice that to all-reduce it (docs/plan.md)"
+        "fsdp gathers weights for each forward and again for its backward; the table has"
+        f" {count} of each a step, of every model; of a tensor (N-1)/N are sent to gather or to"
+        " reduce it, twice that to all-reduce it (docs/plan.md)"
     )
     if measured is not None:
         yield (

@@ -229,7 +229,7 @@ def _limits(advice: Advice) -> Iterator[str]:
     if advice.shards:
         yield (
             "b: samples of each rank after; U: weights or gradients of the largest block, R: of"
-            " what is in none, which is gathered as long as the model computes"
+            " what is in none, which is gathered as long as the model computes (docs/plan.md)"
         )
         yield from sharded(advice)
     elif advice.data_parallel:

@@ -98,9 +98,22 @@ def test_shards_by_hand() -> None:
     assert after["buffers"] == ("F", 10)
     assert after["gradients"] == ("G/N", 200)
     assert after["optimizer state"] == ("S/N", 400)
-    assert after["gradients, again"] == ("R+2U", None)
+    assert after["gradients, again"] == ("2T", None)
+    assert after["weights, whole"] == ("2P", None)
     assert after["kept for backward"] == ("A(b)", 1000)
     assert memory.total(rows) is None
+    stacked = Sharding((("Net", "layers"),))
+    for sharding, gradients in ((stacked, "R+2U"), (replace(stacked, accumulates=True), "T+U")):
+        formulas = [row.after.formula for row in memory.memory(ROW, False, None, sharding)]
+        assert formulas[4:6] == ["R+3U", gradients]
+
+
+def test_offloaded_shards_are_not_on_the_gpu() -> None:
+    rows = memory.memory(ROW, False, MEASURED, Sharding(offload=True))
+    after = {row.what: (row.after.formula, row.after.size) for row in rows}
+    kept = ("parameters", "gradients", "optimizer state")
+    assert [after[one] for one in kept] == [("", None)] * 3
+    assert after["buffers"] == ("F", 10)
 
 
 def test_the_example_of_seed_003() -> None:
