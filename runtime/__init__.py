@@ -70,6 +70,7 @@ from .ddp_utils import (
     wrap_model,
 )
 from .ddp_utils import set_epoch as set_epoch
+from .fsdp_checkpoints import load_sharded, save_sharded
 from .fsdp_utils import class_of, even_batches, ready_to_shard, unsharded, whole_tensor
 
 __all__ = [
@@ -100,6 +101,7 @@ __all__ = [
     "gradient_sync",
     "is_distributed",
     "is_main_process",
+    "load_sharded",
     "local_device",
     "loss_terms",
     "main_process_first",
@@ -119,6 +121,7 @@ __all__ = [
     "restore_rank_streams",
     "same_draws",
     "save_on_main",
+    "save_sharded",
     "scaled_lr",
     "setup_distributed",
     "share_batches",

@@ -22,6 +22,7 @@ SETTINGS_FLAGS = (
     "--batch-dim",
     "--batch-size",
     "--bucket-cap",
+    "--checkpoint",
     "--find-unused",
     "--fsdp-bf16",
     "--fsdp-hybrid",
