@@ -69,10 +69,7 @@ def load_sharded(path: Any, *args: Any, **kwargs: Any) -> Any:
     target = Path(path).resolve() if isinstance(path, (str, os.PathLike)) else None
     if target is None or not (folder := _place(target)).is_dir():
         return torch.load(path, *args, **kwargs)
-    whole = [number for number in _numbers(folder) if (folder / str(number) / _REST).exists()]
-    if not whole:
-        raise FileNotFoundError(f"{path}: the directory holds no whole checkpoint")
-    newest = folder / str(max(whole))
+    newest = _newest(folder)
     rest, files = torch.load(newest / _REST, *args, **kwargs), _Files(newest)
 
     def found(tensor: torch.Tensor, key: str) -> torch.Tensor:
@@ -90,6 +87,13 @@ def _place(target: Path) -> Path:
 
 def _numbers(folder: Path) -> list[int]:
     return [int(one.name) for one in folder.glob("*") if one.name.isdecimal()]
+
+
+def _newest(folder: Path) -> Path:
+    whole = [number for number in _numbers(folder) if (folder / str(number) / _REST).exists()]
+    if not whole:
+        raise FileNotFoundError(f"{folder}: the directory holds no whole checkpoint")
+    return folder / str(max(whole))
 
 
 def _next(target: Path) -> tuple[Path, str]:
@@ -146,13 +150,13 @@ class _Stored(torch.Tensor):
     def shard_like(self, own: Any) -> torch.Tensor:
         """This rank's part, cut as the distributed tensor ``own`` is; all of it for another one."""
         if isinstance(own, DTensor) and own.shape == self.shape:
-            return self._read(torch.empty_like(own, dtype=self.dtype))
+            return self.read_into(torch.empty_like(own, dtype=self.dtype))
         return self.whole()
 
     def whole(self) -> torch.Tensor:
-        return self._read(torch.empty(self.shape, dtype=self.dtype))
+        return self.read_into(torch.empty(self.shape, dtype=self.dtype))
 
-    def _read(self, tensor: torch.Tensor) -> torch.Tensor:
+    def read_into(self, tensor: torch.Tensor) -> torch.Tensor:
         key, files = self.stored
         with warnings.catch_warnings():  # that no rank takes part but this one
             warnings.simplefilter("ignore")

@@ -48,6 +48,7 @@ COMMON = ("--color", "--format", "--no-color")
 FLAGS = {
     "migrate": sorted((*SETTINGS_FLAGS, *COMMON, "--force", "--inplace", "--output", "-o")),
     "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
+    "convert-checkpoint": ["--force"],
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
         "--fix --force-exclude --format --ignore --jobs --no-cache --no-color --output-file "
