@@ -16,6 +16,7 @@ import click
 
 from ddpify import __version__
 from ddpify.commands.check import check
+from ddpify.commands.convert_checkpoint import convert_checkpoint
 from ddpify.commands.plan import plan
 from ddpify.commands.rule import rule
 from ddpify.commands.shared import (
@@ -116,6 +117,7 @@ def diff(paths: tuple[Path, ...], form: str, color: bool | None, **flags: object
 
 
 cli.add_command(check)
+cli.add_command(convert_checkpoint)
 cli.add_command(plan)
 cli.add_command(rule)
 cli.add_command(verify)

@@ -17,6 +17,7 @@ INSTALLED: Final[str] = "ddpify.runtime"
 CORE: Final[str] = "ddp_utils"
 METRICS: Final[str] = "ddp_metrics"
 SHARDS: Final[str] = "fsdp_utils"  # a part of the first file, in a copy
+STORED: Final[str] = "fsdp_checkpoints"  # so is this
 METRICS_NAMES: Final[frozenset[str]] = frozenset(
     {
         "average_statistics",
@@ -52,6 +53,7 @@ SHARDS_NAMES: Final[frozenset[str]] = frozenset(
         "whole_tensor",
     }
 )
+STORED_NAMES: Final[frozenset[str]] = frozenset({"load_sharded", "save_sharded"})
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
@@ -81,6 +83,7 @@ COLLECTIVES: Final[frozenset[str]] = (
     "ready_to_shard",
     "same_draws",
     "save_on_main",
+    "save_sharded",
     "setup_distributed",
     "share_random_streams",
     "sync_buffers",
@@ -96,6 +99,8 @@ SUMS: Final = frozenset({"reduce_sum", "reduce_entries"})
 MEANS: Final = frozenset({"reduce_mean"})
 # What differs between ranks though all of them take part.
 OWN: Final = frozenset({"own_share"})
+# What writes checkpoints.
+OF_CHECKPOINTS: Final = frozenset({f"{INSTALLED}.save_on_main", f"{INSTALLED}.save_sharded"})
 # What gives each rank its part of a loader's batches.
 OF_LOADERS: Final = "share_batches"
 # What wraps a model for DDP.
@@ -118,6 +123,7 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "gradient_sync",
     "is_distributed",
     "is_main_process",
+    "load_sharded",
     "local_device",
     "loss_terms",
     "new_pass",

@@ -43,7 +43,8 @@ class Settings:
     classes of what is sharded alone, empty for those that repeat in a list; ``fsdp_bf16``: compute
     in bfloat16, reduce in float32; ``fsdp_offload``: keep shards on the CPU; ``fsdp_hybrid``: shard
     within a node, replicate over nodes; ``fsdp_recompute``: forget activations of these modules
-    until the backward. An empty ``select``
+    until the backward; ``checkpoint``: whole files of rank 0, or a directory of all ranks' shards.
+    An empty ``select``
     means every rule. Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
     ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
@@ -66,6 +67,7 @@ class Settings:
     fsdp_offload: bool = False
     fsdp_hybrid: bool = False
     fsdp_recompute: bool = False
+    checkpoint: Literal["whole", "sharded"] = "whole"
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -230,7 +232,7 @@ def _is_length(value: object) -> bool:
 
 
 _OTHERS: Mapping[str, Sequence[str]] = {  # what goes with the other strategy
-    "ddp": [f.name for f in fields(Settings) if f.name.startswith("fsdp_")],
+    "ddp": [*(f.name for f in fields(Settings) if f.name.startswith("fsdp_")), "checkpoint"],
     "fsdp": ["static_graph", "bucket_cap", "find_unused"],
 }
 _SWITCH = ('"auto", "on" or "off"', lambda value: value in ("auto", "on", "off"))
@@ -251,6 +253,7 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
         f"fsdp_{name}": ("true or false", lambda value: isinstance(value, bool))
         for name in ("bf16", "offload", "hybrid", "recompute")
     },
+    "checkpoint": ('"whole" or "sharded"', lambda value: value in ("whole", "sharded")),
     "fsdp_wrap": ("a list of names of classes", _is_names),
     "select": ("a list of rule codes", _is_codes),
     "ignore": ("a list of rule codes", _is_codes),

@@ -27,6 +27,8 @@ from ddpify.names import (
     RUNTIME_NAMES,
     SHARDS,
     SHARDS_NAMES,
+    STORED,
+    STORED_NAMES,
     metrics_beside,
 )
 from ddpify.placing import common_place
@@ -111,7 +113,8 @@ def core_text(wanted: Collection[str] = _IMPORTABLE - METRICS_NAMES) -> str:
     The second one's are among them where a project imports them from here, as it once did.
     """
     sources = [_source(CORE)]
-    for names, more in ((METRICS_NAMES, METRICS), (SHARDS_NAMES, SHARDS)):
+    more_of_them = ((METRICS_NAMES, METRICS), (SHARDS_NAMES, SHARDS), (STORED_NAMES, STORED))
+    for names, more in more_of_them:
         sources += [_source(more)] if names & set(wanted) else []
     return _sealed(assemble(sources, wanted))
 

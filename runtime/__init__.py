@@ -70,6 +70,7 @@ from .ddp_utils import (
     wrap_model,
 )
 from .ddp_utils import set_epoch as set_epoch
+from .fsdp_checkpoints import load_sharded, save_sharded
 from .fsdp_utils import (
     backward_on_all,
     class_of,
@@ -109,6 +110,7 @@ __all__ = [
     "gradient_sync",
     "is_distributed",
     "is_main_process",
+    "load_sharded",
     "local_device",
     "loss_terms",
     "main_process_first",
@@ -128,6 +130,7 @@ __all__ = [
     "restore_rank_streams",
     "same_draws",
     "save_on_main",
+    "save_sharded",
     "scaled_lr",
     "setup_distributed",
     "share_batches",

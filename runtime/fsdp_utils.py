@@ -97,6 +97,8 @@ def _moments(optimizer: torch.optim.Optimizer, state: Any) -> Iterator[tuple[Any
 
 def _like(own: Any, value: Any) -> Any:
     """This rank's shard of ``value``, cut as ``own`` is; itself where that is no shard of it."""
+    if hasattr(value, "shard_like"):  # read in a sharded checkpoint
+        return value.shard_like(own)
     if not isinstance(own, DTensor) or isinstance(value, DTensor) or own.shape != value.shape:
         return value
     whole = value.to(own.device)

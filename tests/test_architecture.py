@@ -48,10 +48,11 @@ OURS: dict[str, set[str]] = {
     "": set(),  # ddpify/__init__.py
     "__main__": {"cli"},
     "cli": {"__version__", "commands", "pipeline", "report", "settings", "outcome", "write"},
-    "commands": {"commands", "pipeline", "report", "roots", "settings", "outcome"}
+    "commands": {"commands", "converting", "pipeline", "report", "roots", "settings", "outcome"}
     | {f"checking.{name}" for name in "actions catalogue codes fixing model run".split()}
     | {"advice.advise", "advice.choice", "advice.model"}
     | {f"verify.{name}" for name in "measure options progress report run verdict".split()},
+    "converting": {"runtime"},
     "pipeline": set(),  # see JOINS
     "reading": {"discover", "vendor", "facts", "names", "outcome", "project", "settings"}
     | {"strategies"},
@@ -181,7 +182,7 @@ THEIRS: dict[str, set[str]] = {
     "rich": {"verify.progress"},
     "tensorboard": {"verify.observer.read_events"},
     "tomli": {"settings"},
-    "torch": {"verify.observe", "verify.observer"},
+    "torch": {"converting", "verify.observe", "verify.observer"},
     "tree_sitter": {"launchers"},
     "tree_sitter_bash": {"launchers"},
     "wcmatch": {"checking.wildmatch"},

@@ -172,6 +172,12 @@ _OF_SHARDS = (
         default=None,
         help="With --strategy fsdp: compute activations of these modules anew in the backward.",
     ),
+    click.option(
+        "--checkpoint",
+        type=click.Choice(("whole", "sharded")),
+        help="With --strategy fsdp: rank 0 writes whole files (default), or each rank its shards "
+        "into a directory.",
+    ),
 )
 
 

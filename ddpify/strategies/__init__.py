@@ -5,11 +5,12 @@ from __future__ import annotations
 from ddpify.settings import Settings
 from ddpify.strategies.base import Strategy
 from ddpify.strategies.ddp import DDP
-from ddpify.strategies.fsdp import FSDP
+from ddpify.strategies.fsdp import FSDP, FSDP_SHARDED
 
 _ALL = {one.name: one for one in (DDP, FSDP)}
 
 
 def of(settings: Settings) -> Strategy:
     """The one that the user chose."""
-    return _ALL[settings.strategy]
+    sharded = settings.checkpoint == "sharded"
+    return FSDP_SHARDED if sharded else _ALL[settings.strategy]

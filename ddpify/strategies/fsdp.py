@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ddpify.strategies.base import Strategy
 
 FSDP = Strategy("fsdp", inner="", state="unsharded({})", kept="unsharded({}, everywhere=True)")
+# With checkpoints to which each rank writes its shards.
+FSDP_SHARDED = replace(FSDP, save="save_sharded", load="load_sharded")

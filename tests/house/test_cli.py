@@ -22,6 +22,7 @@ SETTINGS_FLAGS = (
     "--batch-dim",
     "--batch-size",
     "--bucket-cap",
+    "--checkpoint",
     "--find-unused",
     "--fsdp-bf16",
     "--fsdp-hybrid",
@@ -47,6 +48,7 @@ COMMON = ("--color", "--format", "--no-color")
 FLAGS = {
     "migrate": sorted((*SETTINGS_FLAGS, *COMMON, "--force", "--inplace", "--output", "-o")),
     "diff": sorted((*SETTINGS_FLAGS, *COMMON)),
+    "convert-checkpoint": ["--force"],
     "check": sorted(
         "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
         "--fix --force-exclude --format --ignore --jobs --no-cache --no-color --output-file "

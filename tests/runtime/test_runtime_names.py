@@ -8,19 +8,27 @@ from pathlib import Path
 import pytest
 
 import runtime
-from ddpify.names import COLLECTIVES, HEADER_PREFIX, METRICS_NAMES, RUNTIME_NAMES, SHARDS_NAMES
+from ddpify.names import (
+    COLLECTIVES,
+    HEADER_PREFIX,
+    METRICS_NAMES,
+    RUNTIME_NAMES,
+    SHARDS_NAMES,
+    STORED_NAMES,
+)
 
 ROOT = Path(__file__).parents[2]
-CORE, METRICS, SHARDS = (
+CORE, METRICS, SHARDS, STORED = (
     (ROOT / "runtime" / f"{name}.py").read_text("utf-8")
-    for name in ("ddp_utils", "ddp_metrics", "fsdp_utils")
+    for name in ("ddp_utils", "ddp_metrics", "fsdp_utils", "fsdp_checkpoints")
 )
 
 
 def definitions(text: str = "") -> dict[str, str]:
     """Public functions and classes of one file of the runtime, or of all, with docstrings."""
     if not text:
-        return {**definitions(CORE), **definitions(METRICS), **definitions(SHARDS)}
+        files = (definitions(one) for one in (CORE, METRICS, SHARDS, STORED))
+        return {name: said for found in files for name, said in found.items()}
     tree = ast.parse(text)
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     return {n.name: ast.get_docstring(n) or "" for n in found if not n.name.startswith("_")}
@@ -30,6 +38,7 @@ def test_names_are_the_public_definitions() -> None:
     assert set(definitions()) == RUNTIME_NAMES
     assert set(definitions(METRICS)) == METRICS_NAMES
     assert set(definitions(SHARDS)) == SHARDS_NAMES
+    assert set(definitions(STORED)) == STORED_NAMES
 
 
 def test_the_package_exports_them() -> None:

@@ -23,6 +23,7 @@ from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 from ddpify import vendor
 from runtime import ddp_metrics as metrics
 from runtime import ddp_utils as ddp
+from runtime import fsdp_checkpoints as stored
 from runtime import fsdp_utils as shards
 
 ROOT = Path(__file__).parents[2]
@@ -89,6 +90,7 @@ SAME: list[Any] = [
     pytest.param(lambda: shards.unsharded(MODEL), MODEL, id="unsharded"),
     pytest.param(lambda: shards.whole_model(MODEL), MODEL, id="whole_model"),
     pytest.param(lambda: shards.whole_tensor(TENSOR), TENSOR, id="whole_tensor"),
+    pytest.param(lambda: stored.save_sharded(TABLE, os.devnull), None, id="save_sharded"),
     pytest.param(lambda: ddp.new_pass(LOADER), LOADER, id="new_pass"),
     pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
     pytest.param(lambda: ddp.is_main_process(), True, id="is_main_process"),

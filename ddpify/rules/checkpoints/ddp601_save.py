@@ -8,6 +8,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.model import Facts
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
+from ddpify.rules.checkpoints.directories import directories
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import (
     BY_HAND,
@@ -21,21 +22,27 @@ from ddpify.rules.examples import (
 )
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all, checkpoints, its_own
+from ddpify.rules.shared.stored import Stored
 from ddpify.settings import Settings
+from ddpify.strategies import of
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per ``torch.save`` that all ranks run."""
     saves = tuple(e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT)
+    strategy = of(settings)
+    stored = Stored.of(facts, strategy)
+    yield from directories(facts, stored)
     for site, calls in once(saves).items():
         if all(c.where.one_rank() for c in calls):
             continue
+        helper = strategy.save if site in stored.saves else "save_on_main"
         yield Finding(
             "DDP601",
             site,
             "every rank would write this checkpoint at the same time",
             Severity.ERROR,
-            (edit(facts, How.REPLACE, calls[0].callee, "save_on_main"),),
+            (edit(facts, How.REPLACE, calls[0].callee, helper),),
         )
 
 

@@ -27,6 +27,7 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.shared.saving import is_distributed, is_only_written, saves_of
+from ddpify.rules.shared.stored import Stored
 from ddpify.settings import Settings
 from ddpify.source import Site
 from ddpify.strategies import of
@@ -37,8 +38,11 @@ _PREFIXED = "its keys would begin with `module.`"
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield one finding per ``state_dict()`` or whole-model save of a wrapped model."""
     strategy = of(settings)
+    stored = Stored.of(facts, strategy).states
     for calls in once(facts.named(".state_dict")).values():
         site = calls[0].receiver_site
+        if calls[0].site in stored:  # each rank writes its shards
+            continue
         if site is not None and any(is_distributed(facts, c, strategy) for c in calls):
             message = "its tensors would be shards" if strategy.shards else _PREFIXED
             written = is_only_written(facts, calls[0])  # its tensors are wanted on rank 0 alone

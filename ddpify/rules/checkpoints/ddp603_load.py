@@ -19,6 +19,7 @@ from ddpify.rules.checkpoints.states import (
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import CORRECT, LEGACY, SCRIPT, TRAINER, changed, marked
 from ddpify.rules.shared.saving import is_distributed
+from ddpify.rules.shared.stored import Stored
 from ddpify.settings import Settings
 from ddpify.source import Site
 from ddpify.strategies import of
@@ -40,6 +41,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 edits,
             )
     states = _loaded_states(facts)
+    yield from _of_shards(facts, of(settings), states)
     for site, calls in once(facts.named("torch.load")).items():
         placed = calls[0].arg(1, "map_location") is not None or calls[0].star
         if site in states and not placed:
@@ -49,6 +51,22 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 "every rank would load onto the GPU the checkpoint was saved from",
                 Severity.WARNING,
                 (edit(facts, How.ARGUMENT, site, "local_device()", "map_location"),),
+            )
+
+
+def _of_shards(facts: Facts, strategy: Strategy, states: set[Site]) -> Iterable[Finding]:
+    """``torch.load`` of what may be a directory, where each rank writes its shards."""
+    stored = Stored.of(facts, strategy)
+    loads = facts.named("torch.load") if strategy.saves_shards else ()
+    for site, calls in once(loads).items():
+        path = calls[0].arg_site(0, "f")
+        if site in states or (path is not None and stored.named_as(facts, calls[0], path)):
+            yield Finding(
+                "DDP603",
+                calls[0].callee,
+                "the checkpoint may be a directory, from which each rank reads its shards",
+                Severity.ERROR,
+                (edit(facts, How.REPLACE, calls[0].callee, strategy.load),),
             )
 
 

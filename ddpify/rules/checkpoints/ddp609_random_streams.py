@@ -8,6 +8,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Bind, Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value
+from ddpify.names import OF_CHECKPOINTS
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import CORRECT, SCRIPT, changed
@@ -40,7 +41,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """
     batches = {loop.batch.site for loop in facts.training}
     saves = tuple(e.call for e in facts.effects if e.kind is EffectKind.CHECKPOINT)
-    saves = (*saves, *facts.named("ddpify.runtime.save_on_main"))
+    saves = (*saves, *facts.named(*OF_CHECKPOINTS))
     for site, calls in once(saves).items():
         within = any(loop.site in batches for call in calls for loop in call.where.loops())
         if not within or facts.named(KEEPS) or not any(_has_streams(facts, c) for c in calls):

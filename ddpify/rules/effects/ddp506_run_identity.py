@@ -9,6 +9,7 @@ from ddpify.facts.events import Bind, Call
 from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Thing, Value
+from ddpify.names import OF_CHECKPOINTS
 from ddpify.ranks.model import RANK0
 from ddpify.ranks.model import RankValue as RankValue
 from ddpify.ranks.origins import CLOCK, RANDOM, Origin
@@ -104,7 +105,7 @@ def _is_own(clock: Thing, call: Call) -> bool:
 
     It would wait in a broadcast for the others, who do not open the file.
     """
-    collective = call.name in ("torch.save", "ddpify.runtime.save_on_main")
+    collective = call.name in ("torch.save", *OF_CHECKPOINTS)
     return clock.born.within(call.site) and not collective
 
 
@@ -119,7 +120,7 @@ def _paths(facts: Facts) -> list[tuple[Call, Value]]:
                 path = call.receiver
             if path is not None:
                 found.append((call, path))
-    for call in facts.named("ddpify.runtime.save_on_main"):
+    for call in facts.named(*OF_CHECKPOINTS):
         if len(call.args) > 1:
             found.append((call, call.args[1]))
     for call in facts.calls:

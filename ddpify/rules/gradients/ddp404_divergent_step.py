@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ddpify.facts.events import Call, Where
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Thing
-from ddpify.names import INSTALLED
+from ddpify.names import INSTALLED, OF_CHECKPOINTS
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, is_whole_test
 from ddpify.rules.examples import CORRECT, LEARNER, PROJECT, SCRIPT, SINGLE, changed
@@ -20,7 +20,7 @@ from ddpify.rules.shared.micro_batches import averaged_by_hand
 from ddpify.settings import Settings
 from ddpify.source import Site
 
-COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
+COLLECTIVE = ("torch.save", *OF_CHECKPOINTS)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:

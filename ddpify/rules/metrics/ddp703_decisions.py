@@ -9,6 +9,7 @@ from ddpify.facts.joining import flat_deps
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind, Measure, Value
+from ddpify.names import OF_CHECKPOINTS
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.examples import CORRECT, SINGLE, changed
@@ -19,7 +20,7 @@ from ddpify.rules.metrics.outside import decided_outside
 from ddpify.settings import Settings
 from ddpify.source import Site
 
-COLLECTIVE = ("torch.save", "ddpify.runtime.save_on_main")
+COLLECTIVE = ("torch.save", *OF_CHECKPOINTS)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:

@@ -8,6 +8,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import NOTHING, Kind
+from ddpify.names import OF_CHECKPOINTS
 from ddpify.rules.shared.shards import Shards
 from ddpify.strategies.base import Strategy
 
@@ -15,7 +16,7 @@ from ddpify.strategies.base import Strategy
 def saves_of(facts: Facts) -> tuple[Call, ...]:
     """Calls that write a checkpoint, those that an earlier migration has left included."""
     saves = (one.call for one in facts.effects if one.kind is EffectKind.CHECKPOINT)
-    return (*saves, *facts.named("ddpify.runtime.save_on_main"))
+    return (*saves, *facts.named(*OF_CHECKPOINTS))
 
 
 def is_distributed(facts: Facts, call: Call, strategy: Strategy) -> bool:

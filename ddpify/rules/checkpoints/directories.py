@@ -1,0 +1,71 @@
+"""Where ranks write shards a checkpoint is a directory: what a script does with it as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ddpify.facts.events import Call
+from ddpify.facts.model import Facts
+from ddpify.facts.values import Kind
+from ddpify.rules.base import Finding, How, Severity
+from ddpify.rules.edits import edit, once
+from ddpify.rules.shared.stored import Stored
+from ddpify.source import Site
+
+_WHOLE = "or use --checkpoint whole"
+# Of a path, and of these with it: what is not the same of a directory.
+_OF_FILES = frozenset(
+    "os.remove os.unlink os.rename os.replace os.link os.symlink os.path.getsize os.stat open"
+    " io.open builtins.open shutil.copy shutil.copy2 shutil.copyfile shutil.move wandb.save"
+    " .unlink .rename .replace .stat .open .read_bytes .symlink_to .hardlink_to".split()
+)
+_ASKS = {"os.path.isfile": ("isfile", "exists"), ".is_file": ("is_file", "exists")}
+
+
+def directories(facts: Facts, stored: Stored) -> Iterable[Finding]:
+    """Yield what has to change, or is refused, where these checkpoints become directories."""
+    for site, use in stored.otherwise.items():
+        yield _refusal(
+            site,
+            "each rank would write its shards of a state that is used otherwise, too",
+            f"save what `state_dict()` gives, and use nothing else of it, {_WHOLE}",
+            ((use, "used here"),),
+        )
+    for site, save in stored.saves.items():
+        path = save.arg(1, "f")
+        if path is not None and path.of(Kind.FILE):
+            yield _refusal(site, "ranks write to a path, not to a file that is open", _WHOLE)
+    for site, calls in once(tuple(_of_paths(facts, stored))).items():
+        yield _of_path(facts, site, calls[0])
+
+
+def _of_paths(facts: Facts, stored: Stored) -> Iterator[Call]:
+    """Calls that are given the path of such a checkpoint, or may be, and want a file."""
+    for call in facts.calls if stored.saves else ():
+        if call.name in _ASKS or call.name in _OF_FILES:
+            paths = (call.receiver_site, *call.arg_sites, *call.kwarg_sites.values())
+            alike = any(at is not None and stored.named_as(facts, call, at) for at in paths)
+            if alike or (call.name in _ASKS and not _is_told(call)):
+                yield call
+
+
+def _is_told(call: Call) -> bool:
+    """Whether a path is a text; else a run that did not find its checkpoint would begin anew."""
+    return any(isinstance(value.const, str) for value in call.args)
+
+
+def _of_path(facts: Facts, site: Site, call: Call) -> Finding:
+    asks, there = _ASKS.get(call.name, ("", ""))
+    text = facts.text(call.callee)
+    if asks and text.endswith(f".{asks}"):
+        code = f"{text.removesuffix(asks)}{there}"
+        message = "the checkpoint is a directory: `isfile` would not find it"
+        fix = (edit(facts, How.REPLACE, call.callee, code),)
+        return Finding("DDP601", site, message, Severity.ERROR, fix)
+    return _refusal(site, f"`{text}` wants a file, and the checkpoint is a directory", _WHOLE)
+
+
+def _refusal(
+    site: Site, message: str, advice: str, because: tuple[tuple[Site, str], ...] = ()
+) -> Finding:
+    return Finding("DDP601", site, message, Severity.ERROR, (), advice, because)

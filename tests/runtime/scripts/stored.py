@@ -1,0 +1,113 @@
+"""Trains a small model, or loads it, and writes it: ``stored.py HOW FROM TO [MOMENT]``.
+
+HOW is ``plain``, ``ddp`` or ``fsdp``; FROM is a checkpoint, or ``-`` to train. TO gets the
+checkpoint, TO.whole the same as rank 0 would write it. MOMENT: where in the saving of TO a rank is
+killed, TO.whole being there by then.
+"""
+
+import os
+import shutil
+import signal
+import sys
+
+import torch
+from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.fsdp import fully_shard
+
+from runtime import (
+    distributed_session,
+    get_rank,
+    load_sharded,
+    ready_to_shard,
+    save_on_main,
+    save_sharded,
+    unsharded,
+    unwrap,
+    wrap_model,
+)
+
+
+class Cast(nn.Module):
+    def __init__(self, dtype):
+        super().__init__()
+        self.dtype = dtype
+
+    def forward(self, x):
+        return x.to(self.dtype)
+
+
+def built(how):
+    net = nn.Sequential(
+        nn.Linear(7, 5),
+        nn.BatchNorm1d(5),
+        Cast(torch.bfloat16),
+        nn.Linear(5, 3).bfloat16(),
+        Cast(torch.float32),
+        nn.Linear(3, 1),
+    )
+    if how == "fsdp":
+        ready_to_shard(net)
+        for layer in (net[0], net[3], net[5]):
+            fully_shard(layer)
+        fully_shard(net, reshard_after_forward=True)
+    return wrap_model(net) if how == "ddp" else net
+
+
+def train(net, adam):
+    for _ in range(2):
+        adam.zero_grad()
+        net(torch.randn(6, 7)).square().mean().backward()
+        adam.step()
+
+
+def dies(when, owner, name, rank, after=False):
+    """Let a rank be killed before, or after, a function is called."""
+    real = getattr(owner, name)
+
+    def deadly(*args, **kwargs):
+        if after:
+            real(*args, **kwargs)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    if sys.argv[4:] == [when] and get_rank() == rank:
+        setattr(owner, name, deadly)
+
+
+def deadly_moments():
+    dies("before any file", FileSystemWriter, "write_data", 1)
+    dies("after its shards", FileSystemWriter, "write_data", 1, after=True)
+    dies("before the table of contents", FileSystemWriter, "finish", 0)
+    dies("after the shards of all", FileSystemWriter, "finish", 0, after=True)
+    dies("before the rest is there", os, "replace", 0)
+    dies("before the old one is removed", shutil, "rmtree", 0)
+    dies("between the names", os, "rename", 0)
+
+
+def main():
+    how, source, target = sys.argv[1:4]
+    torch.manual_seed(0)
+    net = built(how)
+    adam = torch.optim.AdamW(net.parameters(), lr=0.1)
+    kept = {"epoch": 3, "best": (0.5, [torch.arange(3)]), "name": None}
+    if source == "-":
+        train(net, adam)
+        kept["rng"] = torch.get_rng_state()
+    else:
+        state = load_sharded(source, map_location="cpu")
+        inner = unsharded(net) if how == "fsdp" else unwrap(net)
+        inner.load_state_dict(state["net"])
+        unsharded(adam).load_state_dict(state["adam"])
+        kept = {key: state[key] for key in ("epoch", "best", "name", "rng")}
+    whole = {"net": unsharded(unwrap(net)).state_dict(), "adam": unsharded(adam).state_dict()}
+    save_on_main({**whole, **kept}, f"{target}.whole")
+    deadly_moments()
+    save = save_sharded if how == "fsdp" else save_on_main
+    if get_rank():
+        kept = {"epoch": "of another rank", "best": (get_rank(), [torch.rand(3)])}
+    save({"net": unwrap(net).state_dict(), "adam": adam.state_dict(), **kept}, target)
+
+
+if __name__ == "__main__":
+    with distributed_session():
+        main()
