@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-
 NONE = f"no GPU here: torch {torch.__version__} finds no CUDA device; what needs one is skipped"
 
 
