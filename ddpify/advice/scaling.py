@@ -61,13 +61,13 @@ def _messages(measured: Measured | None, sharding: Sharding, ranks: int) -> Iter
         weights = padded(measured, over, lambda w: compute_size(w, sharding))
         gradients = padded(measured, over, trained_size)
     passes = measured.passes if measured is not None and sharding.accumulates else 1
-    letter = "P/2" if sharding.bf16 else "P"
-    letter = f"k {letter}" if sharding.accumulates and measured is None else letter
-    yield Sent("gathered", _part(2 * passes * _others(over), letter, weights))
+    letter = "k P" if sharding.accumulates and measured is None else "P"
+    half = Fraction(1, 2 if sharding.bf16 else 1)
+    yield Sent("gathered", _part(2 * passes * _others(over), letter, weights, half))
     yield Sent("reduced", _part(_others(over), "T", gradients))
     if sharding.hybrid:
         share = None if gradients is None else gradients // over
-        yield Sent("all-reduced", _part(2 * _others(ranks // over), f"T/{over}", share))
+        yield Sent("all-reduced", _part(2 * _others(ranks // over), "T", share, Fraction(1, over)))
 
 
 def _others(ranks: int) -> Fraction:
@@ -75,8 +75,10 @@ def _others(ranks: int) -> Fraction:
     return Fraction(ranks - 1, ranks)
 
 
-def _part(times: Fraction, letter: str, size: int | None) -> Cell:
+def _part(times: Fraction, letter: str, size: int | None, of: Fraction = Fraction(1)) -> Cell:
+    """``size`` so many times, which is ``of`` of what the letter stands for."""
     if not times:
         return Cell()
-    formula = letter if times == 1 else f"{float(times):.4g} {letter}"
+    shown = times * of
+    formula = letter if shown == 1 else f"{float(shown):.4g} {letter}"
     return Cell(formula, None if size is None else round(times * size))

@@ -212,6 +212,11 @@ def _state(state: OptimizerState) -> str:
 
 def _difference(advice: Advice) -> str:
     """What the table comes to."""
+    if advice.shards and advice.sharding.offload:
+        return (
+            "so each GPU holds F as before, weights and gradients of some units whole for a time,"
+            " and 1/N of what grows with B; 1/N of P, G and S are in the memory of the host"
+        )
     if advice.shards:
         return (
             "so each GPU holds 1/N of P, G and S, F as before, weights and gradients of some units"

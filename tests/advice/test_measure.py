@@ -112,6 +112,23 @@ def test_frozen_parameters_have_no_gradients(tmp_path: Path) -> None:
     ]
 
 
+def test_tied_weights_count_once_and_those_without_a_shape_not(tmp_path: Path) -> None:
+    text = changed(
+        TRAIN,
+        (
+            "    criterion = ",
+            "    holder = nn.Module()\n"
+            "    holder.model = holder.again = model\n"
+            "    holder.unused = nn.LazyLinear(3)\n"
+            "    criterion = ",
+        ),
+    )
+    found = measure(options(tmp_path, text))
+    assert found.parameters == PARAMETERS
+    names = [one.name for one in found.weights]
+    assert names == [f"model.{n}.{kind}" for n in (0, 2) for kind in ("weight", "bias")]
+
+
 def test_backwards_of_a_step_are_counted(tmp_path: Path) -> None:
     text = changed(
         TRAIN,

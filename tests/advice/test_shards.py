@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ddpify.advice import shards
-from ddpify.advice.model import Load, Measured, Sharding, Weight
+from ddpify.advice import memory, shards
+from ddpify.advice.model import Load, Measured, Row, Sharding, Weight
 from ddpify.advice.scaling import RANKS, scales
 
 BLANK = Measured(
@@ -188,5 +188,25 @@ def test_without_a_measurement_they_are_formulas() -> None:
     eight = next(one for one in scales(None, replace(STACK, hybrid=4)) if one.ranks == 8)
     assert eight.ddp.parameters.formula == "P"
     assert eight.fsdp.parameters.formula == "P/4"
-    assert [one.cell.formula for one in eight.fsdp.sent] == ["1.5 P", "0.75 T", "T/4"]
+    assert [one.cell.formula for one in eight.fsdp.sent] == ["1.5 P", "0.75 T", "0.25 T"]
     assert [one.cell.size for one in eight.fsdp.sent] == [None, None, None]
+    half = next(one for one in scales(None, replace(STACK, bf16=True)) if one.ranks == 8)
+    assert [one.cell.formula for one in half.fsdp.sent] == ["0.875 P", "0.875 T"]
+    often = next(one for one in scales(None, replace(STACK, accumulates=True)) if one.ranks == 8)
+    assert [one.cell.formula for one in often.fsdp.sent] == ["1.75 k P", "0.875 T"]
+    assert often.fsdp.whole.formula == "R+3U + T+U"
+
+
+@pytest.mark.parametrize("sharding", [STACK, replace(STACK, offload=True), None])
+def test_the_largest_batch_that_fits(sharding: Sharding | None) -> None:
+    """On shards, too: one sample more, and it is more than before."""
+    row = Row("measured", 2, 8, (8,), 4, (), 8)
+    found = memory.fit(row, False, NET, sharding)
+    assert found is not None
+    after = [
+        memory.total(memory.memory(replace(row, after=found.per_rank + more), False, NET, sharding))
+        for more in (0, 1)
+    ]
+    assert after[0] is not None
+    assert after[1] is not None
+    assert after[0][2] <= found.peak < after[1][2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.settings import Settings, SettingsError, load
+from ddpify.settings import Settings, SettingsError, load, of_strategy
 
 
 def project(folder: Path, text: str) -> Path:
@@ -130,3 +130,13 @@ def test_mistakes_name_the_file_and_the_way_out(tmp_path: Path, text: str, messa
 )
 def test_select_and_ignore(settings: Settings, rule: str, wanted: bool) -> None:
     assert settings.wants(rule) is wanted
+
+
+def test_the_same_choices_for_another_strategy() -> None:
+    """What goes with the other one is left out; all else stays."""
+    ddp = Settings(bucket_cap=5, static_graph=True, find_unused="on", sync_bn="off")
+    fsdp = Settings(strategy="fsdp", fsdp_bf16=True, fsdp_wrap=("Block",), sync_bn="off")
+    assert of_strategy(ddp, "ddp") == ddp
+    assert of_strategy(fsdp, "fsdp") == fsdp
+    assert of_strategy(ddp, "fsdp") == Settings(strategy="fsdp", sync_bn="off")
+    assert of_strategy(fsdp, "ddp") == Settings(sync_bn="off")

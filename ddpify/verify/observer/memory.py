@@ -259,7 +259,7 @@ def _storages(given: Iterable[Tensor], inside: bool = False) -> dict[int, _Stora
             storage = tensor.untyped_storage()
             size = storage.nbytes()
             reference = StorageWeakRef(storage)  # type: ignore[no-untyped-call]
-        except (NotImplementedError, RuntimeError):  # sparse, or not real
+        except (NotImplementedError, RuntimeError, ValueError):  # sparse, not real, not yet there
             continue
         found[reference.cdata] = _Storage(reference, size, str(tensor.device), inside)
     return found

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.nn.parameter import is_lazy
 
 from ddpify.verify.observer.probe import tensors
 
@@ -44,17 +45,17 @@ def weights(
 
 def _placed(module: nn.Module, path: str = "", kinds: tuple[str, ...] = ()) -> Iterator[_Placed]:
     """With the classes on the way to a parameter; wrappers are no part of it."""
-    inner = module._modules.get("module" if isinstance(module, _WRAPPERS) else "_orig_mod")
+    children = dict(module.named_children())
+    inner = children.get("module" if isinstance(module, _WRAPPERS) else "_orig_mod")
     if inner is not None:
         yield from _placed(inner, path, kinds)
         return
     kinds = (*kinds, type(module).__name__)
-    for name, parameter in module._parameters.items():
-        if parameter is not None:
+    for name, parameter in module.named_parameters(recurse=False):
+        if not is_lazy(parameter):  # without a shape: it was not used
             yield f"{path}{name}", kinds, parameter
-    for name, child in module._modules.items():
-        if child is not None:
-            yield from _placed(child, f"{path}{name}.", kinds)
+    for name, child in children.items():
+        yield from _placed(child, f"{path}{name}.", kinds)
 
 
 def _states(parameter: nn.Parameter, optimizers: list[Any]) -> dict[str, int]:
