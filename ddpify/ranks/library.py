@@ -69,7 +69,8 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     shared = collective(one)
     if shared is not None:
         return on_collective(m, f, shared)
-    if name in words.COLLECTIVE_CALLS or one.method in words.COLLECTIVE_METHODS:
+    gathers = name in words.COLLECTIVE_CALLS or one.method in words.COLLECTIVE_METHODS
+    if gathers or (name in words.CLIPS and _is_of_shards(one)):
         m.event(operation(one), one, one.node, f)
     if one.method == "log" and is_true(one.kwargs.get("sync_dist")):
         m.event("log(sync_dist=True)", one, one.node, f)
@@ -86,6 +87,11 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if one.receiver is not None:
         return _method(m, f, one)
     return _by_its_name(m, one) or result(one)
+
+
+def _is_of_shards(one: RankCall) -> bool:
+    """Whether it is given what fully_shard has taken: the norm of all needs all ranks' shards."""
+    return any(thing.sharded is not None for value in one.given for thing in value.sources())
 
 
 def _is_polled(m: RankMachine, one: RankCall) -> bool:

@@ -11,6 +11,12 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.ranks import on_ranks
 
+# A state that one rank has may be set on all of them: broadcast_from_rank0=True.
+_SENDING = frozenset(
+    "broadcast broadcast_object_list _sync_module_states set_model_state_dict set_state_dict"
+    " set_optimizer_state_dict".split()
+)
+
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per load_state_dict of some ranks that nothing makes up for."""
@@ -23,7 +29,12 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _shared(thing: RankThing, load: RankCall) -> RankCall | None:
-    """What made ``thing`` one of all ranks before the load: its wrapper, or its optimizer's."""
+    """What made ``thing`` one of all ranks before the load: its wrapper, or its optimizer's.
+
+    ``fully_shard`` also after it: each rank keeps its part of what it has, and sends nothing.
+    """
+    if thing.sharded is not None:
+        return thing.sharded
     if thing.name in words.WRAPPERS:
         return thing.call
     if thing.wrapper is not None and thing.wrapper.call is not None:
@@ -57,31 +68,38 @@ def _others_too(run: Run, load: RankCall) -> bool:
 
 
 def _sends(call: RankCall, things: set[RankThing]) -> bool:
-    """Whether a broadcast may carry what was loaded: the model's or optimizer's own tensors."""
-    if call.method not in ("broadcast", "broadcast_object_list", "_sync_module_states"):
+    """Whether a call may carry what was loaded: the model's or optimizer's own tensors."""
+    if call.method not in _SENDING:
         return False
     return any(not things.isdisjoint(value.sources()) for value in call.given)
 
 
 def _finding(load: RankCall, shared: RankCall) -> Finding:
     guard = next((g for g in reversed(load.guards) if g.ranks != ALL), None)
-    because = [(shared.site, "shared by all ranks from here on")]
+    sharded = shared.name == words.FULLY_SHARD
+    because = [
+        (shared.site, f"{'sharded over' if sharded else 'shared by'} all ranks from here on")
+    ]
     if guard is not None:
         because.append((guard.site, "the condition"))
     return Finding(
         "DDP815",
         load.site,
-        "only some ranks load the checkpoint: the others train on with what they had, and equal"
-        " gradients do not bring them together",
+        "only some ranks load the checkpoint: the others"
+        + (" keep their shards of what they had" if sharded else _TRAIN_ON),
         Severity.ERROR,
-        advice="load on all ranks, or on one before DistributedDataParallel(), which broadcasts",
+        advice="load on all ranks"
+        + ("" if sharded else ", or on one before DistributedDataParallel(), which broadcasts"),
         because=tuple(because),
     )
 
 
+_TRAIN_ON = " train on with what they had, and equal gradients do not bring them together"
 _LOAD = 'model.load_state_dict(torch.load("model.pt", map_location="cpu"))'
 _LOAD_INNER = _LOAD.replace("model.load", "model.module.load")
 _STEP = "model(torch.ones(1, 4)).mean().backward()"
+
+_FSDP = "from torch.distributed.fsdp import fully_shard"
 
 RULE = Rule(
     "DDP815",
@@ -89,7 +107,9 @@ RULE = Rule(
     "DDP copies rank 0's weights to the others once, when it wraps. What rank 0 alone loads later,"
     " into the model or the optimizer, stays with it: gradients are averaged, weights are not"
     " (measured: 2.94 against -0.06, for ever). A first epoch that only rank 0 knows shifts every"
-    " collective (measured: two epochs apart). Loading before the wrap is fine.",
+    " collective (measured: two epochs apart). Loading before the wrap is fine for DDP. fully_shard"
+    " copies nothing: of each weight the rows of rank 0 are then of the checkpoint, and the others"
+    " of a new model (measured; no error).",
     "DistributedDataParallel docstring; pytorch#75870; BUGS C14",
     lint=lint,
     bad=(
@@ -112,8 +132,46 @@ RULE = Rule(
                 optimizer.load_state_dict(state)  # DDP815
             """,
         ),
+        on_ranks(  # before it is sharded
+            f"model = nn.Linear(4, 1)\nif rank == 0:\n    {_LOAD}  # DDP815\n"
+            f"fully_shard(model)\n{_STEP}",
+            _FSDP,
+        ),
+        on_ranks(
+            f"model = prepared(rank)\n{_STEP}",
+            f"""
+            {_FSDP}
+
+            def prepared(rank):
+                model = nn.Linear(4, 1)
+                if rank == 0:
+                    {_LOAD}  # DDP815
+                return fully_shard(model)
+            """,
+        ),
     ),
     good=(
+        on_ranks(f"model = nn.Linear(4, 1)\n{_LOAD}\nfully_shard(model)\n{_STEP}", _FSDP),
+        on_ranks(
+            f"model = nn.Linear(4, 1)\nif rank == 0:\n    {_LOAD}\n"
+            "for weight in model.parameters():\n    dist.broadcast(weight.data, 0)\n"
+            f"fully_shard(model)\n{_STEP}",
+            _FSDP,
+        ),
+        on_ranks(
+            f"model = nn.Linear(4, 1)\nif rank == 0:\n    {_LOAD}\n"
+            "state = model.state_dict() if rank == 0 else {}\nfully_shard(model)\n"
+            f"set_model_state_dict(model, state, options=_OF_RANK0)\n{_STEP}",
+            f"""
+            {_FSDP}
+            from torch.distributed.checkpoint.state_dict import (
+                StateDictOptions,
+                set_model_state_dict,
+            )
+
+            _OF_RANK0 = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+            """,
+        ),
         on_ranks(
             f"model = nn.Linear(4, 1)\nif rank == 0:\n    {_LOAD}\nmodel = DDP(model)\n{_STEP}"
         ),

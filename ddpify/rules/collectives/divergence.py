@@ -32,7 +32,7 @@ _ADVICE = {
     LEFT: "let all ranks go the same way: decide on one, broadcast or reduce it, then leave",
     DECIDED: "let the ranks agree first: all_reduce the value, or broadcast rank 0's decision",
     FORWARD: "call the inner module (model.module) under no_grad there, or run it on all ranks",
-    SHARDED: "gather on all ranks, and keep the condition around the writing only",
+    SHARDED: "call it on all ranks, and keep the condition around the writing only",
     FRAMEWORK: "call it on all ranks: it does by itself on one rank what only one may do",
     GROUP: "make every group on all ranks, in the same order, members or not",
 }
@@ -74,7 +74,7 @@ def _code(one: Mismatch) -> str:
         return GROUP
     if op in words.FRAMEWORK_CALLS or op.startswith("log("):
         return FRAMEWORK
-    if op.removeprefix(".") in words.COLLECTIVE_METHODS or _is_sharded(op):
+    if op.removeprefix(".") in words.COLLECTIVE_METHODS or _is_sharded(op) or op in words.CLIPS:
         return SHARDED
     return GUARDED
 

@@ -141,9 +141,15 @@ def _is_uneven(loop: RankLoop) -> bool:
 
 
 def _is_dealt(loader: RankThing) -> bool:
-    sampler = loader.call.arg(3, "sampler") if loader.call is not None else None
-    made = sampler.made_by("builtins.range") if sampler is not None else None
-    return made is not None and made.call is not None and made.call.args[0].by_rank
+    if loader.call is None:
+        return False
+    dealt = [loader.call.arg(3, "sampler")]
+    data = loader.call.arg(0, "dataset")
+    subset = data.made_by("torch.utils.data.Subset") if data is not None else None
+    if subset is not None and subset.call is not None:
+        dealt.append(subset.call.arg(1, "indices"))
+    made = [order.made_by("builtins.range") for order in dealt if order is not None]
+    return any(one and one.call and one.call.args[0].by_rank for one in made)
 
 
 _END = "    dist.destroy_process_group()\n"
@@ -160,6 +166,15 @@ _NAMED = """    held = DataLoader(rows, batch_size=3, sampler={})
             hits += (model(x).argmax(1) == y).sum()
     dist.all_reduce(hits)
 """
+_SUBSET = (
+    "import DataLoader, DistributedSampler,",
+    "import DataLoader, DistributedSampler, Subset,",
+)
+_OF_SHARE = """    held = Subset(rows, {})
+    with torch.no_grad():
+        for x, y in DataLoader(held, batch_size=1):{}
+            model(x)
+"""
 _MARK = "  # DDP909"
 
 RULE = Rule(
@@ -174,8 +189,10 @@ RULE = Rule(
     bad=(
         changed(SHARDED, (_END, _EVALUATION.format(_SHARE, _MARK) + _END)),
         changed(SHARDED, (_END, _NAMED.format(_SHARE, _MARK) + _END)),
+        changed(SHARDED, _SUBSET, (_END, _OF_SHARE.format(_SHARE, _MARK) + _END)),
     ),
     good=(
+        changed(SHARDED, _SUBSET, (_END, _OF_SHARE.format("range(64)", "") + _END)),
         changed(SHARDED, (_END, _EVALUATION.format("DistributedSampler(rows)", "") + _END)),
         changed(SHARDED, (_END, _NAMED.format("None", "") + _END)),
     ),
