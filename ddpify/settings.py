@@ -36,12 +36,12 @@ class Settings:
     come from no loader; ``whole_batches``: rather than refuse, let ranks have whole batches of
     which models compute its rows; ``sync_bn`` "auto" means: where one process saw the whole batch,
     ``find_unused`` "auto": where the reading finds parameters that may get no gradient.
-    ``static_graph`` and ``bucket_cap`` (MiB) go to DistributedDataParallel. ``fsdp_wrap`` are the
-    classes of what is sharded alone, empty for those that repeat in a list; ``fsdp_bf16``: compute
-    in bfloat16, reduce in float32; ``fsdp_offload``: keep shards on the CPU; ``fsdp_hybrid``: shard
-    within a node, replicate over nodes; ``fsdp_recompute``: forget activations of these modules
-    until the backward. An empty ``select``
-    means every rule. Select and ignore hold code prefixes. Patterns of files
+    ``static_graph`` and ``bucket_cap`` (MiB) go to DistributedDataParallel. ``fsdp_wrap`` are
+    the classes of what is sharded alone, empty for those that repeat in a list; ``fsdp_bf16``:
+    compute in bfloat16, reduce in float32; ``fsdp_offload``: keep shards on the CPU;
+    ``fsdp_hybrid``: shard within a node, replicate over nodes; ``fsdp_recompute``: forget
+    activations of these modules until the backward; ``fsdp_reshard``: and their weights. An
+    empty ``select`` means every rule. Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
     ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
     """
@@ -63,6 +63,7 @@ class Settings:
     fsdp_offload: bool = False
     fsdp_hybrid: bool = False
     fsdp_recompute: bool = False
+    fsdp_reshard: bool = True
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -238,7 +239,7 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "bucket_cap": ("a number of MiB from 1", lambda n: n is None or (_is_axis(n) and n != 0)),
     **{
         f"fsdp_{name}": ("true or false", lambda value: isinstance(value, bool))
-        for name in ("bf16", "offload", "hybrid", "recompute")
+        for name in ("bf16", "offload", "hybrid", "recompute", "reshard")
     },
     "fsdp_wrap": ("a list of names of classes", _is_names),
     "select": ("a list of rule codes", _is_codes),

@@ -154,6 +154,12 @@ _OF_SHARDS = (
         default=None,
         help="With --strategy fsdp: compute activations of these modules anew in the backward.",
     ),
+    click.option(
+        "--fsdp-reshard/--no-fsdp-reshard",
+        default=None,
+        help="With --strategy fsdp: give the weights of these modules back after each forward "
+        "(default), or keep them until its backward: more memory, one gather less.",
+    ),
 )
 
 

@@ -46,6 +46,8 @@ def sharded(
     model = fresh(facts, home.statement, "part") if home.each else home.target
     extras = tuple(_extras(facts, home, settings))
     units, wanted = _units(facts, home, model, models, settings)
+    if units and not settings.fsdp_reshard:
+        units, wanted = _kept(facts, home, units), {*wanted, Import("torch", "is_grad_enabled")}
     unit = "".join(one.unit for one in extras)
     root = "".join(one.root or one.unit for one in extras)
     lines = [
@@ -70,6 +72,17 @@ def unknown_classes(facts: Facts, settings: Settings) -> list[str]:
     nodes = (node for tree in facts.trees.values() for node in ast.walk(tree.module))
     own = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     return [name for name in settings.fsdp_wrap if name not in own]
+
+
+def idle_options(facts: Facts, models: Sequence[Model], settings: Settings) -> list[str]:
+    """Options for blocks, where a model has none."""
+    chosen = {
+        "--fsdp-recompute": settings.fsdp_recompute,
+        "--no-fsdp-reshard": not settings.fsdp_reshard,
+    }
+    things = [thing for one in models for thing in one.things]
+    has = bool(settings.fsdp_wrap) or not any(chosen.values()) or bool(blocks(facts, things))
+    return [] if has else [name for name, asked in chosen.items() if asked]
 
 
 def _extras(facts: Facts, home: Home, settings: Settings) -> Iterator[_Extra]:
@@ -140,6 +153,24 @@ def _units(
             ]
         lines += [f"for {block} in {whole}:", f"    fully_shard({block})"]
     return lines, imports
+
+
+def _kept(facts: Facts, home: Home, units: Sequence[str]) -> list[str]:
+    """These lines, with a hook for each block: its weights stay where a backward comes.
+
+    What computes without gradients would leave weights behind that the next step knows nothing of.
+    """
+    block = fresh(facts, home.statement, "block")
+    hook = (
+        f"{block}.register_forward_pre_hook(  # weights stay for a backward only",
+        f"    lambda {block}, _: {block}.set_reshard_after_forward(not is_grad_enabled())",
+        ")",
+    )
+    lines = list[str]()
+    for line in units:
+        before, shards, _ = line.partition("fully_shard(")
+        lines += [line, *((before + one for one in hook) if shards else ())]
+    return lines
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
