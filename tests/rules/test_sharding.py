@@ -304,6 +304,34 @@ def test_they_may_not_where_a_step_could_pass_them_by(
     assert any(" DDP908 " in message for message in said), said
 
 
+COMPILED = [
+    pytest.param("model = torch.compile(model)", "model._orig_mod", id="its-name"),
+    pytest.param("model = torch.compile(model, backend='eager')", "model._orig_mod", id="keywords"),
+    pytest.param("fast = torch.compile(model)", 'getattr(model, "_orig_mod", model)', id="other"),
+    pytest.param(
+        "if len(rows) > 9:\n        model = torch.compile(model)",
+        'getattr(model, "_orig_mod", model)',
+        id="under-a-condition",
+    ),
+    pytest.param("model.compile()", "model", id="in-place"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "inner"), [one.values for one in COMPILED], ids=[one.id for one in COMPILED]
+)
+def test_of_a_compiled_model_what_is_inside_is_sharded(
+    text: str, inner: str, tmp_path: Path
+) -> None:
+    text = migrated(tmp_path, (MADE, f"{MADE}    {text}\n"))
+    assert f"        fully_shard({inner}, reshard_after_forward=True)\n" in text
+
+
+def test_of_one_that_is_compiled_later_too(tmp_path: Path) -> None:
+    text = migrated(tmp_path, (ADAM, f"{ADAM}    model = torch.compile(model)\n"))
+    assert SHARDS in text
+
+
 def test_an_option_for_blocks_says_when_there_are_none(tmp_path: Path) -> None:
     without = (LIST, "        x = self.blocks[1](self.blocks[0](x))\n")
     found = outcome(tmp_path, without, fsdp_reshard=False, fsdp_recompute=True)
@@ -496,11 +524,24 @@ REFUSED = [
         id="own-optimizer",
     ),
     pytest.param("DDP907", ("torch.optim.AdamW(", "torch.optim.Adafactor("), id="optimizer"),
+    *(
+        pytest.param("DDP907", (MADE, f"{MADE}    {text}\n"), id=name)
+        for name, text in (
+            ("one-graph", "model = torch.compile(model, fullgraph=True)"),
+            ("one-graph-in-place", "model.compile(fullgraph=True)"),
+            ("cuda-graphs", "model = torch.compile(model, mode='reduce-overhead')"),
+            (
+                "options-of-compile",
+                "model = torch.compile(model, options={'triton.cudagraphs': 1})",
+            ),
+            ("compiled-in-part", "model.head = torch.compile(model.head)"),
+        )
+    ),
     pytest.param(
         "DDP907",
-        (MADE, f"{MADE}    fast = torch.compile(model)\n"),
-        ("(model(x), y)", "(fast(x), y)"),
-        id="compiled",
+        (MADE, f"{MADE}    model = torch.compile(model)\n"),
+        (HITS, f"{HITS}                model.features(x)\n"),
+        id="compiled-with-methods",
     ),
     pytest.param(
         "DDP904",

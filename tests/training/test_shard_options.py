@@ -85,6 +85,9 @@ STEP = "            optimizer.step()\n"
 LOOK = "            with torch.no_grad():\n                hits = (model(x).argmax(1) == y).sum()\n"
 CLIP = "            nn.utils.clip_grad_norm_(model.parameters(), 0.1)\n"
 
+MADE = "    model = Net(8, 2)\n"
+LOSS = "            loss = nn.functional.cross_entropy(model(x), y)\n"
+
 Changes = tuple[tuple[str, str], ...]
 
 
@@ -132,3 +135,62 @@ def test_weights_that_stay_until_a_backward_are_never_old(changes: Changes, tmp_
     (said, one), (says, two) = trained(tmp_path, changes, fsdp_reshard=False)
     assert said == says
     assert distance(one, two) < 1e-12
+
+
+COMPILED = '    {} = torch.compile(model, backend="aot_eager")\n'
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(((MADE, MADE + COMPILED.format("model")),), id="compiled"),
+        pytest.param(
+            ((MADE, f"{MADE}    if loader is not None:\n    {COMPILED.format('model')}"),),
+            id="under-a-condition",
+        ),
+        pytest.param(
+            (
+                (MADE, MADE + COMPILED.format("fast")),
+                (LOSS, LOSS.replace("model(", "fast(")),
+            ),
+            id="under-another-name",
+        ),
+        pytest.param(((MADE, f'{MADE}    model.compile(backend="aot_eager")\n'),), id="in-place"),
+    ],
+)
+def test_compiled_it_trains_the_same_and_names_are_the_scripts(
+    changes: Changes, tmp_path: Path
+) -> None:
+    """Hooks that gather weights end a graph: what is compiled are the blocks, from one graph."""
+    (said, one), (says, two) = trained(tmp_path, changes)
+    assert said == says
+    assert list(one["model"]) == list(two["model"])
+    assert distance(one, two) < 1e-12
+
+
+AMP = (
+    (
+        MADE,
+        f'{MADE}    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0, growth_interval=3)\n',
+    ),
+    (LOSS, f"            with torch.autocast('cpu', dtype=torch.float16):\n    {LOSS}"),
+    (BACK, "            scaler.scale(loss).backward()\n            scaler.unscale_(optimizer)\n"),
+    (STEP, f"{CLIP}            scaler.step(optimizer)\n            scaler.update()\n"),
+    ("        model.eval()\n", "        print(scaler.get_scale())\n        model.eval()\n"),
+    ("TensorDataset(torch.randn(48, 5),", "TensorDataset(torch.randn(48, 5) * large,"),
+    (
+        "    torch.manual_seed(0)\n",
+        "    torch.manual_seed(0)\n    large = torch.ones(48, 1)\n    large[20] = 1e9\n",
+    ),
+    ("torch.float64", "torch.float32"),
+    ("lr=1e-1", "lr=1e-3"),
+)
+
+
+def test_all_ranks_skip_the_steps_of_a_scaler_that_one_sample_spoils(tmp_path: Path) -> None:
+    """It is too large for float16, and one rank's."""
+    (said, one), (says, two) = trained(tmp_path, AMP)
+    assert said == says
+    steps = [float(one["adam"]["state"][0]["step"]) for one in (one, two)]
+    assert steps == [10.0, 10.0], "of 12"
+    assert distance(one["model"], two["model"]) < 2e-3

@@ -20,8 +20,11 @@ from typing import Final
 
 from ddpify.facts.blocks import blocks
 from ddpify.facts.model import Facts, Home, Model
+from ddpify.facts.roles import whole
+from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, How, Import
 from ddpify.rules.edits import edit, fresh, helpers
+from ddpify.rules.shared.shards import Shards
 from ddpify.settings import Settings
 
 _FSDP: Final = "torch.distributed.fsdp"
@@ -49,11 +52,11 @@ def sharded(
     if units and not settings.fsdp_reshard:
         units, wanted = _kept(facts, home, units), {*wanted, Import("torch", "is_grad_enabled")}
     unit = "".join(one.unit for one in extras)
-    root = "".join(one.root or one.unit for one in extras)
+    root = "".join((_inside(facts, home, model, models), *(one.root or one.unit for one in extras)))
     lines = [
         f"ready_to_shard({model}{', sync_batchnorm=True' if sync_batchnorm else ''})",
         *(line.replace(")", f"{unit})") if "fully_shard(" in line else line for line in units),
-        f"fully_shard({model}{root}, reshard_after_forward=True)",
+        f"fully_shard({root}, reshard_after_forward=True)",
     ]
     if home.each:
         held = home.target if home.each == "list" else f"{home.target}.values()"
@@ -123,6 +126,26 @@ def _extras(facts: Facts, home: Home, settings: Settings) -> Iterator[_Extra]:
             f", offload_policy={offload}",
             (Import(_FSDP, "CPUOffloadPolicy"),),
         )
+
+
+def _inside(facts: Facts, home: Home, model: str, models: Sequence[Model]) -> str:
+    """What has the model's hooks: not what ``torch.compile`` has put around it before.
+
+    Hooks of ``fully_shard`` end a graph. What is compiled then are the blocks, all from one graph.
+    """
+    shards, made = Shards.of(facts), {whole(t).born for one in models for t in one.things}
+    names = list[str]()
+    for call in facts.named("torch.compile"):
+        given = call.args[0].of(Kind.MODEL, Kind.WRAPPED) if call.args else ()
+        if any(whole(t).born in made and not shards.is_sharded(t, call.order) for t in given):
+            node = facts.tree(call.site).statement(call.site)
+            targets = node.targets if isinstance(node, ast.Assign) else ()
+            names += [ast.unparse(t) for t in targets if not call.where.guards] or [""]
+    if not names:
+        return model
+    return (
+        f"{model}._orig_mod" if {*names} == {model} else f'getattr({model}, "_orig_mod", {model})'
+    )
 
 
 def _units(
