@@ -259,6 +259,8 @@ SURE = [
         (STEP, f"            with torch.no_grad():\n                model(x)\n{STEP}"),
         id="no-gradients",
     ),
+    pytest.param((HITS, f"{HITS}                model.features(x)\n"), id="a-method-without"),
+    pytest.param((ADAM, f"{ADAM}    print(model.size())\n"), id="a-method-that-asks"),
 ]
 
 
@@ -292,6 +294,7 @@ LEFT = [
         ),
         id="cleared-by-hand-between",
     ),
+    pytest.param((STEP, f"            features = model.features(x)\n{STEP}"), id="a-method"),
 ]
 
 

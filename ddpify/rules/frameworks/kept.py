@@ -15,6 +15,7 @@ from ddpify.facts.joining import flat_deps
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import backwards
 from ddpify.facts.values import NOTHING, Kind
+from ddpify.rules.frameworks.weights import LayerUse, method_of, use_of
 from ddpify.rules.shared.shards import Shards
 from ddpify.site import Site
 
@@ -25,10 +26,9 @@ _ASKS = frozenset({".parameters", ".named_parameters", ".zero_grad"})
 def kept_too_long(facts: Facts) -> Iterator[tuple[Site, str]]:
     """Forwards with gradients behind which no backward is certain, and looks at weights between."""
     shards, back = Shards.of(facts), backwards(facts.calls)
-    switched = any(call.alone for call in facts.named("torch.set_grad_enabled"))
+    yield from _beside(facts, shards)
     for forward in facts.forwards:
-        without = forward.call.where.no_grad and not switched
-        if without or not shards.is_sharded(forward.model, forward.order):
+        if _without(facts, forward.call) or not shards.is_sharded(forward.model, forward.order):
             continue
         after = next((call for call in back if _follows(facts, call, forward)), None)
         if after is None:
@@ -38,6 +38,22 @@ def kept_too_long(facts: Facts) -> Iterator[tuple[Site, str]]:
             asked = (call.receiver or NOTHING).of(Kind.MODEL, Kind.WRAPPED)
             if forward.order < call.order < after.order and call.name in _ASKS and asked:
                 yield call.site, "weights are asked for between a forward and its backward"
+
+
+def _beside(facts: Facts, shards: Shards) -> Iterator[tuple[Site, str]]:
+    """Methods that compute with gradients: what they give is not followed to a backward."""
+    for call in facts.calls:
+        owners = (call.receiver or NOTHING).of(Kind.MODEL, Kind.WRAPPED)
+        sharded = any(shards.is_sharded(owner, call.order) for owner in owners)
+        computes = (use_of(*one) is not LayerUse.NOTHING for one in method_of(call))
+        if sharded and not _without(facts, call) and any(computes):
+            yield call.site, "a backward may not follow this method, which computes"
+
+
+def _without(facts: Facts, call: Call) -> bool:
+    """Whether gradients are off, for certain."""
+    switched = any(one.alone for one in facts.named("torch.set_grad_enabled"))
+    return call.where.no_grad and not switched
 
 
 def _follows(facts: Facts, call: Call, forward: Forward) -> bool:
