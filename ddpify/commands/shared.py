@@ -178,6 +178,12 @@ _OF_SHARDS = (
         help="With --strategy fsdp: rank 0 writes whole files (default), or each rank its shards "
         "into a directory.",
     ),
+    click.option(
+        "--fsdp-reshard/--no-fsdp-reshard",
+        default=None,
+        help="With --strategy fsdp: give the weights of these modules back after each forward "
+        "(default), or keep them until its backward: more memory, one gather less.",
+    ),
 )
 
 

@@ -38,6 +38,8 @@ def attribute_of(
     """``base.name``."""
     if isinstance(node, ast.Attribute):
         note_read(m, f, base, name, node)
+    if name == "_orig_mod" and base.things:  # `torch.compile` gives the model itself here
+        return base
     held = [(base.ranks_of(t), _of_thing(m, f, t, base, name, node)) for t in base.things]
     found = [(ranks, one) for ranks, one in held if one is not None]
     if len(found) == 1:

@@ -242,10 +242,112 @@ def test_a_class_that_nobody_has_is_named(tmp_path: Path) -> None:
     assert any("has a class Blok" in one.message for one in found.findings)
 
 
+KEPT = """\
+            fully_shard(block)
+            block.register_forward_pre_hook(  # weights stay for a backward only
+                lambda block, _: block.set_reshard_after_forward(not is_grad_enabled())
+            )
+        fully_shard(model, reshard_after_forward=True)
+"""
+INDENTED = f"    {LOSS}"
+IN_AMP = f"            with torch.autocast('cpu', dtype=torch.bfloat16):\n{INDENTED}"
+SURE = [
+    pytest.param((), id="plain"),
+    pytest.param((LOSS, IN_AMP), id="in-a-context"),
+    pytest.param((FIRST, "            model.zero_grad()\n"), id="cleared-before-the-forward"),
+    pytest.param(
+        (STEP, f"            with torch.no_grad():\n                model(x)\n{STEP}"),
+        id="no-gradients",
+    ),
+    pytest.param((HITS, f"{HITS}                model.features(x)\n"), id="a-method-without"),
+    pytest.param((ADAM, f"{ADAM}    print(model.size())\n"), id="a-method-that-asks"),
+]
+
+
+@pytest.mark.parametrize("change", [one.values[0] for one in SURE], ids=[one.id for one in SURE])
+def test_blocks_may_keep_their_weights_until_a_backward(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    assert KEPT in migrated(tmp_path, *([change] if change else []), fsdp_reshard=False)
+
+
+def test_named_classes_may_too(tmp_path: Path) -> None:
+    text = migrated(tmp_path, fsdp_wrap=("Block",), fsdp_reshard=False)
+    assert "\n                block.register_forward_pre_hook(" in text
+
+
+LEFT = [
+    pytest.param((STEP, f"            hits = model(x).argmax(1)\n{STEP}"), id="looked-at"),
+    pytest.param((EVAL, EVAL + f"{' ' * 16}torch.set_grad_enabled(True)\n"), id="switched-on"),
+    pytest.param(
+        ("        with torch.no_grad():\n", "        if True:\n"), id="evaluated-with-gradients"
+    ),
+    pytest.param(
+        (BACK, f"            if loss.isnan():\n                continue\n{BACK}"), id="left-out"
+    ),
+    pytest.param((BACK, f"            if epoch:\n    {BACK}"), id="under-a-condition"),
+    pytest.param((BACK, f"            model.zero_grad()\n{BACK}"), id="cleared-between"),
+    pytest.param(
+        (
+            BACK,
+            f"            for p in model.parameters():\n                p.grad = None\n{BACK}",
+        ),
+        id="cleared-by-hand-between",
+    ),
+    pytest.param((STEP, f"            features = model.features(x)\n{STEP}"), id="a-method"),
+]
+
+
+@pytest.mark.parametrize("change", [one.values[0] for one in LEFT], ids=[one.id for one in LEFT])
+def test_they_may_not_where_a_step_could_pass_them_by(
+    change: tuple[str, str], tmp_path: Path
+) -> None:
+    assert not outcome(tmp_path / "plain", change).refusals
+    said = [one.message for one in outcome(tmp_path, change, fsdp_reshard=False).refusals]
+    assert any(" DDP908 " in message for message in said), said
+
+
+COMPILED = [
+    pytest.param("model = torch.compile(model)", "model._orig_mod", id="its-name"),
+    pytest.param("model = torch.compile(model, backend='eager')", "model._orig_mod", id="keywords"),
+    pytest.param("fast = torch.compile(model)", 'getattr(model, "_orig_mod", model)', id="other"),
+    pytest.param(
+        "if len(rows) > 9:\n        model = torch.compile(model)",
+        'getattr(model, "_orig_mod", model)',
+        id="under-a-condition",
+    ),
+    pytest.param("model.compile()", "model", id="in-place"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "inner"), [one.values for one in COMPILED], ids=[one.id for one in COMPILED]
+)
+def test_of_a_compiled_model_what_is_inside_is_sharded(
+    text: str, inner: str, tmp_path: Path
+) -> None:
+    text = migrated(tmp_path, (MADE, f"{MADE}    {text}\n"))
+    assert f"        fully_shard({inner}, reshard_after_forward=True)\n" in text
+
+
+def test_of_one_that_is_compiled_later_too(tmp_path: Path) -> None:
+    text = migrated(tmp_path, (ADAM, f"{ADAM}    model = torch.compile(model)\n"))
+    assert SHARDS in text
+
+
+def test_an_option_for_blocks_says_when_there_are_none(tmp_path: Path) -> None:
+    without = (LIST, "        x = self.blocks[1](self.blocks[0](x))\n")
+    found = outcome(tmp_path, without, fsdp_reshard=False, fsdp_recompute=True)
+    said = [one.message for one in found.findings if "nothing repeats" in one.message]
+    assert [message.split()[-3] for message in said] == ["--fsdp-recompute", "--no-fsdp-reshard"]
+    assert "is_grad_enabled" not in found.changes[0].after.decode()
+
+
 @pytest.mark.parametrize(
     "chosen",
     [
         {"strategy": "ddp", "fsdp_bf16": True},
+        {"strategy": "ddp", "fsdp_reshard": False},
         {"strategy": "ddp", "fsdp_wrap": ("Block",)},
         {"strategy": "fsdp", "bucket_cap": 5},
     ],
@@ -490,11 +592,24 @@ REFUSED = [
         id="own-optimizer",
     ),
     pytest.param("DDP907", ("torch.optim.AdamW(", "torch.optim.Adafactor("), id="optimizer"),
+    *(
+        pytest.param("DDP907", (MADE, f"{MADE}    {text}\n"), id=name)
+        for name, text in (
+            ("one-graph", "model = torch.compile(model, fullgraph=True)"),
+            ("one-graph-in-place", "model.compile(fullgraph=True)"),
+            ("cuda-graphs", "model = torch.compile(model, mode='reduce-overhead')"),
+            (
+                "options-of-compile",
+                "model = torch.compile(model, options={'triton.cudagraphs': 1})",
+            ),
+            ("compiled-in-part", "model.head = torch.compile(model.head)"),
+        )
+    ),
     pytest.param(
         "DDP907",
-        (MADE, f"{MADE}    fast = torch.compile(model)\n"),
-        ("(model(x), y)", "(fast(x), y)"),
-        id="compiled",
+        (MADE, f"{MADE}    model = torch.compile(model)\n"),
+        (HITS, f"{HITS}                model.features(x)\n"),
+        id="compiled-with-methods",
     ),
     pytest.param(
         "DDP904",

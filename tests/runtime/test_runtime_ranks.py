@@ -507,6 +507,11 @@ def test_ranks_without_a_backward_are_waited_for(job: Job) -> None:
         assert max(distance for _, distance in seen["idle"]) < 1e-12
 
 
+def test_what_is_infinite_in_one_shard_makes_all_ranks_skip_the_step(job: Job) -> None:
+    for seen in job["scaling"]:
+        assert seen == [[1024.0, True], [512.0, False], [512.0, True]]
+
+
 def test_each_rank_keeps_a_share_of_the_weights(job: Job) -> None:
     shares = [seen["share"] for seen in job["sharding"]]
     assert sum(shares) == 4 * 6 + 6 + 2 * 6 + 6 * 2 + 2

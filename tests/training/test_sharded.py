@@ -49,6 +49,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fsdp": {"strategy": "fsdp"},
     "classes": {"strategy": "fsdp", "fsdp_wrap": ("TransformerEncoderLayer",)},
     "offload": {"strategy": "fsdp", "fsdp_offload": True},
+    "kept": {"strategy": "fsdp", "fsdp_reshard": False},
     "recompute": {"strategy": "fsdp", "fsdp_recompute": True},
     "bf16": {"strategy": "fsdp", "fsdp_bf16": True},
     "all": {
@@ -118,6 +119,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     [
         ("fsdp", 2),
         ("classes", 2),
+        ("kept", 2),
         pytest.param("offload", 2, marks=pytest.mark.thorough),
         pytest.param("recompute", 2, marks=pytest.mark.thorough),
         pytest.param("fsdp", 4, marks=pytest.mark.thorough),

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
-from ddpify.facts.values import NOTHING, Kind
+from ddpify.facts.roles import whole
+from ddpify.facts.values import NOTHING, Kind, Thing
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import AGREEING_OPS
@@ -16,10 +18,13 @@ from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import parameters_after
 from ddpify.rules.frameworks.weights import (
     BY_ENTRY,
+    LayerUse,
+    method_of,
     own_optimizers,
     shown_norms,
     stored,
     unshardable,
+    use_of,
     used,
 )
 from ddpify.settings import Settings
@@ -59,16 +64,37 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 
 def _compiled(facts: Facts) -> Iterable[Finding]:
+    """Where more is compiled, or otherwise, than a model whose graphs end at each block."""
+    registered = any(use_of(*one) is LayerUse.LAYERS for c in facts.calls for one in method_of(c))
     for call in facts.named("torch.compile", ".compile"):
-        given = [value for value in (call.receiver, *call.args) if value is not None]
-        if any(value.of(Kind.MODEL, Kind.WRAPPED) for value in given):
+        given = call.receiver if call.name == ".compile" else call.arg(0, "model")
+        models = (given or NOTHING).of(Kind.MODEL, Kind.WRAPPED)
+        why = _uncompilable(call, models, registered) if models else ""
+        if why:
             yield Finding(
                 "DDP907",
                 call.site,
-                "a compiled model is not sharded yet: its blocks are compiled one by one, before",
+                f"a model that is compiled {why} is not sharded",
                 Severity.ERROR,
-                advice="leave torch.compile out, or use --strategy ddp",
+                advice="use torch.compile(model) without it, or --strategy ddp",
             )
+
+
+def _uncompilable(call: Call, models: Iterable[Thing], registered: bool) -> str:
+    """What of the call to torch.compile does not go with hooks that gather weights."""
+    whole_graph, mode = call.kwargs.get("fullgraph"), call.kwargs.get("mode")
+    if whole_graph is not None and whole_graph.const is not False:
+        return "as one graph, which ends where weights are gathered,"
+    if mode is not None and mode.const not in (None, "default", "max-autotune-no-cudagraphs"):
+        return "into CUDA graphs, which keep the place of weights,"
+    if call.kwargs.get("options") is not None or call.star or len(call.args) > 1:
+        return "with options that are not looked at"
+    parts = [one for one in models if one.kind is Kind.MODEL and whole(one) is not one]
+    if call.name == "torch.compile" and parts:
+        return "in part"
+    if call.name == "torch.compile" and registered:
+        return "and of which methods compute beside `forward`"
+    return ""
 
 
 def _optimizers(facts: Facts) -> Iterable[Finding]:

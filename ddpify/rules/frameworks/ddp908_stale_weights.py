@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ddpify.facts.model import Facts
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
+from ddpify.rules.frameworks.kept import kept_too_long
 from ddpify.rules.frameworks.sharded import shard_of
 from ddpify.rules.shared.wrapped import backwards, innermost
+from ddpify.settings import Settings
+from ddpify.strategies import of
 
 _FLAG = "reshard_after_forward"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield one finding per place where blocks that keep weights would go on with old ones."""
+    if of(settings).shards and not settings.fsdp_reshard:
+        for site, what in kept_too_long(facts):
+            yield Finding(
+                "DDP908",
+                site,
+                f"{what}: blocks that keep theirs until then would not have those of a step",
+                Severity.ERROR,
+                advice="compute without a backward under torch.no_grad(), clear gradients with"
+                " optimizer.zero_grad(), or leave out --no-fsdp-reshard",
+            )
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -80,6 +98,7 @@ RULE = Rule(
     " backward and the optimizer's step leaves them as they were before that step, and the next"
     " forward uses them (measured: losses 0.024 too high, no error).",
     "torch.distributed.fsdp.fully_shard (reshard_after_forward); docs/fsdp.md",
+    check,
     lint=lint,
     bad=(
         changed(SHARDED, (_STEP, f"{_LOOK}  # DDP908\n{_STEP}")),

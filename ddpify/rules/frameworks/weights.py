@@ -25,7 +25,7 @@ _ASKS: Final = frozenset(
     named_buffers numel nelement dim ndim size element_size stride is_floating_point requires_grad_
     train eval zero_grad state_dict load_state_dict to cuda cpu float append extend add items
     values keys update get setdefault add_param_group step unscale_ startswith endswith
-    detach clone get_submodule format join""".split()
+    detach clone get_submodule format join compile""".split()
 )
 _BY_ENTRY: Final = frozenset(
     "clamp_ clamp_min_ clamp_max_ mul_ div_ add_ sub_ lerp_ zero_ fill_ neg_ data".split()
@@ -46,6 +46,7 @@ _FUNCTIONS: Final = (
     "torch.amp.",
     "torch.cuda.amp.",
     "torch.autocast",
+    "torch.compile",
     "itertools.",
     "collections.",
     "ddpify.runtime.",

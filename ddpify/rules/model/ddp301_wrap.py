@@ -21,7 +21,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
-from ddpify.rules.model.sharding import sharded, unknown_classes
+from ddpify.rules.model.sharding import idle_options, sharded, unknown_classes
 from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -49,6 +49,14 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         if home is not None:
             alike = [m for m in facts.models if m.home == home and not m.wrapped]
             if of(settings).shards:
+                for option in idle_options(facts, alike, settings):
+                    yield Finding(
+                        "DDP301",
+                        home.statement,
+                        f"nothing repeats in this model: {option} changes nothing",
+                        Severity.NOTE,
+                        advice="name the classes of its blocks: --fsdp-wrap CLASS",
+                    )
                 normed = any("sync_batchnorm" in _of_one(facts, m, settings) for m in alike)
                 fix = (sharded(facts, home, alike, settings, normed),)
             else:

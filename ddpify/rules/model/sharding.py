@@ -20,8 +20,11 @@ from typing import Final
 
 from ddpify.facts.blocks import blocks
 from ddpify.facts.model import Facts, Home, Model
+from ddpify.facts.roles import whole
+from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, How, Import
 from ddpify.rules.edits import edit, fresh, helpers
+from ddpify.rules.shared.shards import Shards
 from ddpify.settings import Settings
 
 _FSDP: Final = "torch.distributed.fsdp"
@@ -46,12 +49,14 @@ def sharded(
     model = fresh(facts, home.statement, "part") if home.each else home.target
     extras = tuple(_extras(facts, home, settings))
     units, wanted = _units(facts, home, model, models, settings)
+    if units and not settings.fsdp_reshard:
+        units, wanted = _kept(facts, home, units), {*wanted, Import("torch", "is_grad_enabled")}
     unit = "".join(one.unit for one in extras)
-    root = "".join(one.root or one.unit for one in extras)
+    root = "".join((_inside(facts, home, model, models), *(one.root or one.unit for one in extras)))
     lines = [
         f"ready_to_shard({model}{', sync_batchnorm=True' if sync_batchnorm else ''})",
         *(line.replace(")", f"{unit})") if "fully_shard(" in line else line for line in units),
-        f"fully_shard({model}{root}, reshard_after_forward=True)",
+        f"fully_shard({root}, reshard_after_forward=True)",
     ]
     if home.each:
         held = home.target if home.each == "list" else f"{home.target}.values()"
@@ -70,6 +75,17 @@ def unknown_classes(facts: Facts, settings: Settings) -> list[str]:
     nodes = (node for tree in facts.trees.values() for node in ast.walk(tree.module))
     own = {node.name for node in nodes if isinstance(node, ast.ClassDef)}
     return [name for name in settings.fsdp_wrap if name not in own]
+
+
+def idle_options(facts: Facts, models: Sequence[Model], settings: Settings) -> list[str]:
+    """Options for blocks, where a model has none."""
+    chosen = {
+        "--fsdp-recompute": settings.fsdp_recompute,
+        "--no-fsdp-reshard": not settings.fsdp_reshard,
+    }
+    things = [thing for one in models for thing in one.things]
+    has = bool(settings.fsdp_wrap) or not any(chosen.values()) or bool(blocks(facts, things))
+    return [] if has else [name for name, asked in chosen.items() if asked]
 
 
 def _extras(facts: Facts, home: Home, settings: Settings) -> Iterator[_Extra]:
@@ -112,6 +128,26 @@ def _extras(facts: Facts, home: Home, settings: Settings) -> Iterator[_Extra]:
         )
 
 
+def _inside(facts: Facts, home: Home, model: str, models: Sequence[Model]) -> str:
+    """What has the model's hooks: not what ``torch.compile`` has put around it before.
+
+    Hooks of ``fully_shard`` end a graph. What is compiled then are the blocks, all from one graph.
+    """
+    shards, made = Shards.of(facts), {whole(t).born for one in models for t in one.things}
+    names = list[str]()
+    for call in facts.named("torch.compile"):
+        given = call.args[0].of(Kind.MODEL, Kind.WRAPPED) if call.args else ()
+        if any(whole(t).born in made and not shards.is_sharded(t, call.order) for t in given):
+            node = facts.tree(call.site).statement(call.site)
+            targets = node.targets if isinstance(node, ast.Assign) else ()
+            names += [ast.unparse(t) for t in targets if not call.where.guards] or [""]
+    if not names:
+        return model
+    return (
+        f"{model}._orig_mod" if {*names} == {model} else f'getattr({model}, "_orig_mod", {model})'
+    )
+
+
 def _units(
     facts: Facts, home: Home, model: str, models: Sequence[Model], settings: Settings
 ) -> tuple[list[str], set[Import]]:
@@ -140,6 +176,24 @@ def _units(
             ]
         lines += [f"for {block} in {whole}:", f"    fully_shard({block})"]
     return lines, imports
+
+
+def _kept(facts: Facts, home: Home, units: Sequence[str]) -> list[str]:
+    """These lines, with a hook for each block: its weights stay where a backward comes.
+
+    What computes without gradients would leave weights behind that the next step knows nothing of.
+    """
+    block = fresh(facts, home.statement, "block")
+    hook = (
+        f"{block}.register_forward_pre_hook(  # weights stay for a backward only",
+        f"    lambda {block}, _: {block}.set_reshard_after_forward(not is_grad_enabled())",
+        ")",
+    )
+    lines = list[str]()
+    for line in units:
+        before, shards, _ = line.partition("fully_shard(")
+        lines += [line, *((before + one for one in hook) if shards else ())]
+    return lines
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

@@ -926,6 +926,27 @@ def _evaluated(net: Any, whole: Any, rows: Any) -> Any:
     return seen
 
 
+def scaling() -> Any:
+    """Steps of a gradient scaler: in the second the last rank's shard alone is infinite."""
+    net = nn.Linear(4, 2 * ddp.get_world_size())
+    ddp.ready_to_shard(net)
+    fully_shard(net)
+    sgd, scaler = torch.optim.SGD(net.parameters(), lr=0.1), torch.amp.GradScaler("cpu", 1024.0)
+    seen = []
+    for step in range(3):
+        sgd.zero_grad()
+        scaler.scale(net(torch.ones(2, 4)).sum()).backward()
+        shard, before = net.weight.grad.to_local(), net.weight.to_local().detach().clone()
+        if step == 1 and ddp.get_rank() == ddp.get_world_size() - 1:
+            shard[0, 0] = math.inf
+        scaler.unscale_(sgd)
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(sgd)
+        scaler.update()
+        seen.append([scaler.get_scale(), not before.equal(net.weight.to_local())])
+    return seen
+
+
 CHECKS = (
     identity,
     draws,
@@ -960,6 +981,7 @@ CHECKS = (
     streams_of_ranks,
     unequal,
     sharding,
+    scaling,
 )
 
 
