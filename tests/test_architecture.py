@@ -149,6 +149,7 @@ OURS: dict[str, set[str]] = {
     "verify.checkpoints": {
         f"verify.{name}" for name in ("evidence", "identity", "interpreter", "recording")
     },
+    "verify.shards": {"names", "verify.interpreter", "verify.recording"},
     "verify.scalars": {"verify.evidence", "verify.interpreter"},
     "verify.checks": VERIFY,
     "verify.causes": VERIFY | {"rules.registry", "rules.base"},

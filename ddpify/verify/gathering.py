@@ -16,6 +16,7 @@ from ddpify.verify.options import Options
 from ddpify.verify.pairing import Pair
 from ddpify.verify.recording import Job
 from ddpify.verify.scalars import compare_scalars, is_event_file
+from ddpify.verify.shards import joined
 from ddpify.verify.snapshot import Snapshot, left_behind
 
 
@@ -30,6 +31,7 @@ def gather(
 ) -> Evidence:
     """What the checks look at, once both jobs have ended."""
     one, many = pair.original, pair.distributed
+    distributed = joined(interpreter, many, distributed)
     left = left_behind(one, before[one]), left_behind(many, before[many])
     names = same_names(many, *left)
     if names:

@@ -141,6 +141,8 @@ def test_a_directory_is_no_file(tmp_path: Path, test: str, now: str) -> None:
 def test_another_file_is_one(tmp_path: Path) -> None:
     asked = '    if os.path.isfile("begin.txt"):\n'
     assert asked in migrated(tmp_path, (ASKED, asked))
+    read = "    notes = path + '.txt'\n    if os.path.isfile(notes):\n        open(notes).read()\n"
+    assert "os.path.isfile(notes)" in migrated(tmp_path, (ASKED, f"{read}{ASKED}"))
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,7 @@ def test_no_file_of_shards_has_the_model_whole(two: Path) -> None:
         pytest.param("fsdp", 4, "two.pt", id="two-to-four"),
         pytest.param("fsdp", 2, "two.pt.whole", id="whole-to-two", marks=pytest.mark.thorough),
         pytest.param("fsdp", 3, "two.pt", id="two-to-three", marks=pytest.mark.thorough),
+        pytest.param("hybrid", 4, "two.pt", id="two-to-hybrid", marks=pytest.mark.thorough),
         pytest.param("ddp", 2, "two.pt", id="two-to-ddp", marks=pytest.mark.thorough),
         pytest.param("plain", 1, "two.pt", id="two-to-one", marks=pytest.mark.thorough),
     ],

@@ -9,6 +9,7 @@ from ddpify.facts.model import Facts
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.edits import edit, once
+from ddpify.rules.shared.named_files import Named, named_alike, read_files, written_files
 from ddpify.rules.shared.stored import Stored
 from ddpify.source import Site
 
@@ -17,7 +18,7 @@ _WHOLE = "or use --checkpoint whole"
 _OF_FILES = frozenset(
     "os.remove os.unlink os.rename os.replace os.link os.symlink os.path.getsize os.stat open"
     " io.open builtins.open shutil.copy shutil.copy2 shutil.copyfile shutil.move wandb.save"
-    " .unlink .rename .replace .stat .open .read_bytes .symlink_to .hardlink_to".split()
+    " .unlink .rename .stat .open .read_bytes .symlink_to .hardlink_to".split()
 )
 _ASKS = {"os.path.isfile": ("isfile", "exists"), ".is_file": ("is_file", "exists")}
 
@@ -41,17 +42,22 @@ def directories(facts: Facts, stored: Stored) -> Iterable[Finding]:
 
 def _of_paths(facts: Facts, stored: Stored) -> Iterator[Call]:
     """Calls that are given the path of such a checkpoint, or may be, and want a file."""
+    used = (*written_files(facts), *read_files(facts)) if stored.saves else ()
+    others = [one for one in used if one[0].name not in ("torch.save", "torch.load")]
     for call in facts.calls if stored.saves else ():
         if call.name in _ASKS or call.name in _OF_FILES:
-            paths = (call.receiver_site, *call.arg_sites, *call.kwarg_sites.values())
-            alike = any(at is not None and stored.named_as(facts, call, at) for at in paths)
-            if alike or (call.name in _ASKS and not _is_told(call)):
+            given = (call.receiver_site, *call.arg_sites, *call.kwarg_sites.values())
+            paths = [path for path in given if path is not None]
+            alike = any(stored.named_as(facts, call, path) for path in paths)
+            if alike or (call.name in _ASKS and not _is_told(facts, call, paths, others)):
                 yield call
 
 
-def _is_told(call: Call) -> bool:
-    """Whether a path is a text; else a run that did not find its checkpoint would begin anew."""
-    return any(isinstance(value.const, str) for value in call.args)
+def _is_told(facts: Facts, call: Call, paths: list[Site], others: list[Named]) -> bool:
+    """Whether a path is a text, or is used as a file; else a run might begin anew."""
+    if any(isinstance(value.const, str) for value in call.args):
+        return True
+    return any(named_alike(facts, one, (call, path)) for one in others for path in paths)
 
 
 def _of_path(facts: Facts, site: Site, call: Call) -> Finding:

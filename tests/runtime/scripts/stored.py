@@ -1,8 +1,8 @@
 """Trains a small model, or loads it, and writes it: ``stored.py HOW FROM TO [MOMENT]``.
 
-HOW is ``plain``, ``ddp`` or ``fsdp``; FROM is a checkpoint, or ``-`` to train. TO gets the
-checkpoint, TO.whole the same as rank 0 would write it. MOMENT: where in the saving of TO a rank is
-killed, TO.whole being there by then.
+HOW is ``plain``, ``ddp``, ``fsdp``, or ``hybrid`` for two replicas of shards; FROM is a checkpoint,
+or ``-`` to train. TO gets the checkpoint, TO.whole the same as rank 0 would write it. MOMENT: where
+in the saving of TO a rank is killed, TO.whole being there by then.
 """
 
 import os
@@ -12,6 +12,7 @@ import sys
 
 import torch
 from torch import nn
+from torch.distributed import init_device_mesh
 from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.fsdp import fully_shard
 
@@ -26,6 +27,8 @@ from runtime import (
     unwrap,
     wrap_model,
 )
+
+SHARDED = ("fsdp", "hybrid")
 
 
 class Cast(nn.Module):
@@ -46,11 +49,16 @@ def built(how):
         Cast(torch.float32),
         nn.Linear(3, 1),
     )
-    if how == "fsdp":
+    if how in SHARDED:
+        mesh = (
+            init_device_mesh("cpu", (2, 2), mesh_dim_names=("replica", "shard"))
+            if how == "hybrid"
+            else None
+        )
         ready_to_shard(net)
         for layer in (net[0], net[3], net[5]):
-            fully_shard(layer)
-        fully_shard(net, reshard_after_forward=True)
+            fully_shard(layer, mesh=mesh)
+        fully_shard(net, mesh=mesh, reshard_after_forward=True)
     return wrap_model(net) if how == "ddp" else net
 
 
@@ -61,11 +69,13 @@ def train(net, adam):
         adam.step()
 
 
-def dies(when, owner, name, rank, after=False):
-    """Let a rank be killed before, or after, a function is called."""
+def dies(when, owner, name, rank, after=False, of=""):
+    """Let a rank be killed before, or after, a function is called (of a path)."""
     real = getattr(owner, name)
 
     def deadly(*args, **kwargs):
+        if not str(args[0]).endswith(of):
+            return real(*args, **kwargs)
         if after:
             real(*args, **kwargs)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -81,7 +91,7 @@ def deadly_moments():
     dies("after the shards of all", FileSystemWriter, "finish", 0, after=True)
     dies("before the rest is there", os, "replace", 0)
     dies("before the old one is removed", shutil, "rmtree", 0)
-    dies("between the names", os, "rename", 0)
+    dies("between the names", os, "rename", 0, of=".sharded")
 
 
 def main():
@@ -95,14 +105,14 @@ def main():
         kept["rng"] = torch.get_rng_state()
     else:
         state = load_sharded(source, map_location="cpu")
-        inner = unsharded(net) if how == "fsdp" else unwrap(net)
+        inner = unsharded(net) if how in SHARDED else unwrap(net)
         inner.load_state_dict(state["net"])
         unsharded(adam).load_state_dict(state["adam"])
         kept = {key: state[key] for key in ("epoch", "best", "name", "rng")}
     whole = {"net": unsharded(unwrap(net)).state_dict(), "adam": unsharded(adam).state_dict()}
     save_on_main({**whole, **kept}, f"{target}.whole")
     deadly_moments()
-    save = save_sharded if how == "fsdp" else save_on_main
+    save = save_sharded if how in SHARDED else save_on_main
     if get_rank():
         kept = {"epoch": "of another rank", "best": (get_rank(), [torch.rand(3)])}
     save({"net": unwrap(net).state_dict(), "adam": adam.state_dict(), **kept}, target)
