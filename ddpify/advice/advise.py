@@ -66,7 +66,7 @@ def advise(
         memory_of=first,
         fits=tuple(one for one in fits if one is not None),
         measured=measured,
-        notes=tuple(_notes(facts, setup, found, table, measured)),
+        notes=(*_notes(facts, setup, found, table, measured), *_not_counted(settings)),
         shards=shards,
         sharding=divided,
         units=units(measured, divided) if measured is not None else (),
@@ -169,6 +169,14 @@ def _notes(
         )
     if any(row.nearest for row in table):
         yield "a batch that N does not divide ends the job at start: use one of the sizes named"
+
+
+def _not_counted(settings: Settings) -> Iterator[str]:
+    if not settings.fsdp_reshard:
+        yield (
+            "no-fsdp-reshard: the tables are of blocks that give weights back after their forward;"
+            " kept until the backward all are whole for a time (up to P), and gathered once"
+        )
 
 
 def _learning_rate(setup: Setup) -> Iterator[str]:

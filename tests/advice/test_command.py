@@ -200,6 +200,16 @@ def test_options_of_shards_go_with_auto(project: Path, capsys: pytest.CaptureFix
     assert entry["shards"] is False
 
 
+def test_what_the_tables_do_not_count_is_said(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {}
+    for reshard in ("--fsdp-reshard", "--no-fsdp-reshard"):
+        assert cli.main(["plan", "train.py", "--strategy=fsdp", reshard]) == cli.CLEAN
+        said[reshard] = "no-fsdp-reshard: the tables are of blocks" in capsys.readouterr().out
+    assert said == {"--fsdp-reshard": False, "--no-fsdp-reshard": True}
+
+
 def test_it_needs_the_base_installation_only(project: Path) -> None:
     command = [sys.executable, "-c", NO_TORCH, "plan", "train.py"]
     for more in ([], ["--strategy=auto"]):
