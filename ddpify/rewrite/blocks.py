@@ -119,6 +119,8 @@ class Blocks:
         code = piece.code(How.REPLACE)
         if code is not None:
             piece = replace(piece, body=self._replaced(new, code, self._room(place)))
+        if piece.code(How.BODY) is not None:
+            piece = replace(piece, body=_body(new))
         before = [self._insertion(one, place) for one in edits if one.how is How.BEFORE]
         after = [self._insertion(one, place) for one in edits if one.how is How.AFTER]
         for insertion, is_after in (self.inserted[old] for old in olds if old in self.inserted):
@@ -203,6 +205,19 @@ def _filled(pattern: Statement, node: Statement) -> Statement:
     if HOLE in cst.Module(body=(filled,)).code:
         raise CodeError("{} within a statement can only stand for an expression statement")
     return filled
+
+
+def _body(node: Statement) -> tuple[Statement, ...]:
+    """What is in a `with` statement, below the comments above it."""
+    if not isinstance(node, cst.With):
+        raise CodeError("only a with statement becomes what is in it")
+    if isinstance(node.body, cst.IndentedBlock):
+        first, *more = node.body.body
+        assert isinstance(first, Statement)
+        lines = (*node.leading_lines, *first.leading_lines)
+        return (with_lead(first, lines), *(one for one in more if isinstance(one, Statement)))
+    assert isinstance(node.body, cst.SimpleStatementSuite)
+    return (cst.SimpleStatementLine(node.body.body, leading_lines=node.leading_lines),)
 
 
 def _first_small(statement: cst.CSTNode) -> cst.CSTNode:

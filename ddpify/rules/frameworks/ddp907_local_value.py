@@ -15,13 +15,13 @@ from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import parameters_after
 from ddpify.rules.frameworks.weights import (
-    BY_ENTRY,
     own_optimizers,
     shown_norms,
     stored,
     unshardable,
     used,
 )
+from ddpify.rules.shared.shards import BY_ENTRY
 from ddpify.settings import Settings
 from ddpify.site import Site
 from ddpify.strategies import of
