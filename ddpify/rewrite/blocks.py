@@ -208,16 +208,19 @@ def _filled(pattern: Statement, node: Statement) -> Statement:
 
 
 def _body(node: Statement) -> tuple[Statement, ...]:
-    """What is in a `with` statement, below the comments above it."""
+    """What is in a `with` statement, with the comments above it, behind it and at its end."""
     if not isinstance(node, cst.With):
         raise CodeError("only a with statement becomes what is in it")
-    if isinstance(node.body, cst.IndentedBlock):
-        first, *more = node.body.body
-        assert isinstance(first, Statement)
-        lines = (*node.leading_lines, *first.leading_lines)
-        return (with_lead(first, lines), *(one for one in more if isinstance(one, Statement)))
-    assert isinstance(node.body, cst.SimpleStatementSuite)
-    return (cst.SimpleStatementLine(node.body.body, leading_lines=node.leading_lines),)
+    lines = tuple(node.leading_lines)
+    if isinstance(node.body, cst.SimpleStatementSuite):
+        return (cst.SimpleStatementLine(node.body.body, leading_lines=lines),)
+    assert isinstance(node.body, cst.IndentedBlock)
+    comment = node.body.header.comment
+    body = [one for one in node.body.body if isinstance(one, Statement)]
+    said = (cst.EmptyLine(comment=comment),) if comment is not None else ()
+    body[0] = with_lead(body[0], (*lines, *said, *body[0].leading_lines))
+    body[-1] = with_lead(body[-1], (*body[-1].leading_lines, *node.body.footer))
+    return tuple(body)
 
 
 def _first_small(statement: cst.CSTNode) -> cst.CSTNode:

@@ -155,6 +155,15 @@ REFUSED: dict[str, tuple[tuple[str, str], str, str]] = {
         "first = ",
         "DDP903",
     ),
+    "left in the midst": (
+        (
+            f"{BACK}{CLIP}",
+            f"            with model.no_sync():\n    {BACK}                if step % 2:\n"
+            f"                    continue\n{CLIP}",
+        ),
+        "with model.no_sync():",
+        "left in its midst",
+    ),
     "in evaluation": (
         (END, f'    os.environ["FSDP_USE_FULL_PREC_IN_EVAL"] = "1"\n{END}'),
         "FULL_PREC",
@@ -216,6 +225,30 @@ def test_a_strategy_of_two_is_asked_as_the_program_runs(tmp_path: Path) -> None:
         (DEVICE, f"        sharding_strategy=kind,\n{DEVICE}"),
     )
     assert "reshard_after_forward=kind is not ShardingStrategy.SHARD_GRAD_OP" in after
+
+
+def test_a_policy_that_may_be_none_stays_in_its_parentheses(tmp_path: Path) -> None:
+    made = POLICY.partition(" = ")[2].rstrip()
+    after = result(tmp_path, (POLICY, f"    policy = {made} if rank < 9 else None\n"))
+    assert "policy = (lambda module: isinstance(module, Block)) if rank < 9 else None\n" in after
+    assert "        if policy and policy(block):\n" in after
+
+
+def test_a_trainer_keeps_its_model_in_an_attribute(tmp_path: Path) -> None:
+    trainer = "class Trainer:\n    def __init__(self, model):\n        self.model = FSDP(model)\n\n"
+    trainer += (
+        "    def parts(self):\n        return self.model.module, self.model.state_dict()\n\n\n"
+    )
+    wrap = PROGRAM[PROGRAM.index("    model = FSDP(") : PROGRAM.index(ADAM)]
+    after = result(
+        tmp_path,
+        ("def save(", f"{trainer}def save("),
+        (wrap, "    trainer = Trainer(model)\n    model = trainer.model\n"),
+        (END, f"{END}    trainer.parts()\n"),
+    )
+    wrapped = "        fully_shard(model, reshard_after_forward=True)\n        self.model = model\n"
+    assert wrapped in after
+    assert "        return self.model, get_model_state_dict(\n" in after
 
 
 def test_prefetching_ahead_is_a_note(tmp_path: Path) -> None:

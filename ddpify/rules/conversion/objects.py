@@ -60,7 +60,9 @@ def _way(tree: Tree, node: ast.expr) -> Callable[[Tree, ast.expr], str] | None:
 
 
 def _policy(tree: Tree, node: ast.expr) -> str:
-    return f"lambda module: {predicate(tree, node, 'module')}"
+    code = f"lambda module: {predicate(tree, node, 'module')}"
+    ends = isinstance(tree.parent(node), ast.Assign | ast.Return | ast.keyword)
+    return code if ends else f"({code})"
 
 
 def _call(node: ast.expr) -> ast.Call:

@@ -17,6 +17,7 @@ from ddpify.rules.conversion.wrapped import is_wrapped
 from ddpify.rules.shared.shards import BY_ENTRY
 
 _CLIP: Final = "torch.nn.utils.clip_grad_norm_"
+_LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Yield)
 _NEITHER: Final = "contextlib.nullcontext"
 
 
@@ -81,6 +82,10 @@ def unsynced(facts: Facts, tree: Tree, statement: ast.With) -> tuple[Edit, ...]:
     if not wanted:
         return ()
     (item, (model, sync)), site = wanted[0], tree.site(statement)
+    inside = [node for one in statement.body for node in ast.walk(one)]
+    if any(isinstance(node, _LEAVING) for node in inside):  # the setting would stay
+        what, way = "what no_sync() is around is left in its midst", "leave behind it"
+        raise NoCounterpart(tree.site(item.context_expr), what, way)
     if len(statement.items) > 1 or item.optional_vars is not None:
         what, way = "no_sync() is opened together with something else", "give it its own `with`"
         raise NoCounterpart(tree.site(item.context_expr), what, way)
