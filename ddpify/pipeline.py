@@ -9,11 +9,12 @@ from pathlib import Path
 from ddpify import accepting, discover, launching, siblings, unbound, vendor
 from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.model import Facts, Status
+from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
-from ddpify.reading import ReadEntry, read_all, why_not
+from ddpify.reading import ReadEntry, is_converted, read_all, why_not
 from ddpify.rules.base import Finding, How, Severity
-from ddpify.rules.registry import OF_SHARES, all_rules
+from ddpify.rules.registry import OF_SHARES, all_rules, conversions
 from ddpify.settings import Settings
 from ddpify.source import Source, UnreadableSource
 from ddpify.strategies import of
@@ -80,8 +81,10 @@ def _migrated(
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals), files=_files(reads))
     findings = [f for read in reads for f in _judge(read.facts, settings)]
-    findings, accepted = accepting.taken(findings, settings, found.root)
-    refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
+    half = any(is_converted(read.facts, settings) for read in reads)  # is no program
+    findings, accepted = (findings, ()) if half else accepting.taken(findings, settings, found.root)
+    unfixed = [f for f in findings if f.severity is Severity.ERROR and not f.fix]
+    refusals = [_as_refusal(f) if half else _avoidable(f) for f in unfixed]
     whole = settings.batch_size != "per-rank"
     lone = dict(pair for read in reads for pair in lone_starts(read.facts, whole))
     findings += launching.findings(found.root, _names(reads), lone)
@@ -120,9 +123,10 @@ def _training(
 
 def _judge(facts: Facts, settings: Settings) -> list[Finding]:
     """Every wanted rule's findings, in order of place."""
+    rules = conversions() if is_converted(facts, settings) else all_rules()
     found = [
         finding
-        for rule in all_rules()
+        for rule in rules
         if settings.wants(rule.id) and not (facts.whole_batches and rule.id in OF_SHARES)
         for finding in rule.check(facts, settings)
     ]
@@ -197,7 +201,9 @@ def _rendered(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) 
     if plan.clashes:
         sentences = [Refusal(f"{c.site}: {c.message}", c.site) for c in plan.clashes]
         return replace(outcome, clashes=plan.clashes, refusals=tuple(sentences))
-    used = {wanted.name for one in plan.edits for wanted in one.edit.imports}
+    core = reads[0].facts.runtime[0]
+    wanted = {wanted for one in plan.edits for wanted in one.edit.imports}
+    used = {one.name for one in wanted if one.module == module_of(core, one.name)}
     outside = [one.edit.site for one in plan.edits if Path(one.edit.site.path).is_absolute()]
     if outside:  # a link leads there: others may share it
         why = "this file outside the project would have to change: copy it into the project first"

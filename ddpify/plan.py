@@ -194,7 +194,7 @@ def _overlap(one: _Request, other: _Request) -> bool:
 def _exclude_in_place(one: Edit, other: Edit) -> bool:
     """Two edits of the very same expression or statement."""
     match one.how:
-        case How.DELETE:
+        case How.DELETE | How.BODY:
             return other.how in _AROUND | _CHANGING
         case How.FIRST:
             return other.how in _CHANGING - {How.FIRST}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from ddpify import discover, vendor
 from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere, never_called
@@ -13,6 +14,14 @@ from ddpify.outcome import Refusal
 from ddpify.project import Files, Project
 from ddpify.settings import Settings
 from ddpify.strategies import of
+
+# What wraps a model by hand, and what to do where it is to be sharded.
+_NOT_SHARDED: Final = {
+    "DistributedDataParallel": "a model in DistributedDataParallel is not taken to fully_shard, as"
+    " what one rank does alone with it (saving, evaluating) would be done by all; start from the"
+    " script for one process, or put fully_shard in its place by hand (docs/fsdp1.md)",
+    "fully_shard": "the model is sharded by fully_shard; `ddpify check` finds its bugs",
+}
 
 
 @dataclass(frozen=True)
@@ -67,7 +76,26 @@ def why_not(read: ReadEntry, settings: Settings) -> list[Refusal]:
     if replicas:
         why = "is migrated to DDP already: take the script as it was before, then run again"
         return [Refusal(f"{replicas[0].site}: {why}", replicas[0].site)]
-    return _unfit(read.facts)
+    if is_converted(read.facts, settings):
+        return []
+    return _sharded_by_hand(read.facts) if of(settings).shards else _unfit(read.facts)
+
+
+def _sharded_by_hand(facts: Facts) -> list[Refusal]:
+    """Why a program that is distributed by hand is not sharded, where one line of it says that."""
+    for call in facts.calls if facts.status is Status.DISTRIBUTED else ():
+        why = _NOT_SHARDED.get(call.name.rpartition(".")[2])
+        if why is not None:
+            return [Refusal(f"{call.site}: already distributed: {why}", call.site)]
+    return _unfit(facts)
+
+
+def is_converted(facts: Facts, settings: Settings) -> bool:
+    """Whether a program that is distributed already is taken to another way of being so."""
+    by_hand = not any(instead(name) for _, name in facts.evidence)
+    wrapped = any(call.name.endswith(".FullyShardedDataParallel") for call in facts.calls)
+    shards = of(settings).shards and facts.status is Status.DISTRIBUTED
+    return shards and by_hand and wrapped
 
 
 def _unfit(facts: Facts) -> list[Refusal]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddpify.checking.model import Named
 from ddpify.rules.base import Example, Rule, Severity
-from ddpify.rules.registry import all_rules
+from ddpify.rules.registry import all_rules, conversions
 
 _OWN = (
     Rule(
@@ -47,7 +47,7 @@ _OWN = (
 
 def catalogue() -> tuple[Rule, ...]:
     """In the order of their codes."""
-    rules = {rule.id: rule for rule in (*_OWN, *all_rules())}
+    rules = {rule.id: rule for rule in (*_OWN, *all_rules(), *conversions())}
     return tuple(rule for _, rule in sorted(rules.items()))
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from ddpify.checking.model import CheckError, CheckRequest
 from ddpify.settings import Settings, decided
 
-# Those that no rule file yields: they are not about what a program does.
+# Those that no rule file yields: they are not about what one program does by itself.
 UNREADABLE = "DDP000"
-OWN = (UNREADABLE, "DDP001", "DDP002", "DDP003", "DDP005")
+OWN = (UNREADABLE, "DDP001", "DDP002", "DDP003", "DDP005", "DDP930")
 _FILE = re.compile(r"ddp\d{3}_\w+\.py")
 _ALL = "ALL"
 

@@ -119,6 +119,8 @@ class Blocks:
         code = piece.code(How.REPLACE)
         if code is not None:
             piece = replace(piece, body=self._replaced(new, code, self._room(place)))
+        if piece.code(How.BODY) is not None:
+            piece = replace(piece, body=_body(new))
         before = [self._insertion(one, place) for one in edits if one.how is How.BEFORE]
         after = [self._insertion(one, place) for one in edits if one.how is How.AFTER]
         for insertion, is_after in (self.inserted[old] for old in olds if old in self.inserted):
@@ -203,6 +205,22 @@ def _filled(pattern: Statement, node: Statement) -> Statement:
     if HOLE in cst.Module(body=(filled,)).code:
         raise CodeError("{} within a statement can only stand for an expression statement")
     return filled
+
+
+def _body(node: Statement) -> tuple[Statement, ...]:
+    """What is in a `with` statement, with the comments above it, behind it and at its end."""
+    if not isinstance(node, cst.With):
+        raise CodeError("only a with statement becomes what is in it")
+    lines = tuple(node.leading_lines)
+    if isinstance(node.body, cst.SimpleStatementSuite):
+        return (cst.SimpleStatementLine(node.body.body, leading_lines=lines),)
+    assert isinstance(node.body, cst.IndentedBlock)
+    comment = node.body.header.comment
+    body = [one for one in node.body.body if isinstance(one, Statement)]
+    said = (cst.EmptyLine(comment=comment),) if comment is not None else ()
+    body[0] = with_lead(body[0], (*lines, *said, *body[0].leading_lines))
+    body[-1] = with_lead(body[-1], (*body[-1].leading_lines, *node.body.footer))
+    return tuple(body)
 
 
 def _first_small(statement: cst.CSTNode) -> cst.CSTNode:

@@ -8,6 +8,7 @@ from typing import Final
 
 import ddpify.rules as package
 from ddpify.rules.base import Rule
+from ddpify.rules.conversion import fsdp1
 
 # What they are about is no question where all ranks make the same batches, and the same of them.
 OF_SHARES: Final = frozenset(
@@ -22,3 +23,8 @@ def all_rules() -> tuple[Rule, ...]:
     modules = {name.rpartition(".")[2]: name for _, name, _ in found}
     rules = sorted(name for name in modules if name.startswith("ddp"))
     return tuple(importlib.import_module(modules[name]).RULE for name in rules)
+
+
+def conversions() -> tuple[Rule, ...]:
+    """The rules that alone judge programs that are distributed already."""
+    return (fsdp1.RULE,)

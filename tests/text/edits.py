@@ -20,6 +20,7 @@ SHORT = {
     "gate": How.GATE,
     "indent": How.INDENT,
     "delete": How.DELETE,
+    "body": How.BODY,
 }
 
 

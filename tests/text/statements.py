@@ -260,6 +260,21 @@ DELETE = [
     ),
     pytest.param("# why\nx\n", [("delete", "x")], "# why\npass\n", id="emptied-module"),
     pytest.param(
+        "# why\nwith x:  # how\n    a\n    # then\n    b(\n        c\n    )\n\nd\n",
+        [("body", "with x…")],
+        "# why\n# how\na\n# then\nb(\n    c\n)\n\nd\n",
+        id="what-is-around",
+    ),
+    pytest.param(
+        "with x: a; b\nc\n", [("body", "with x…")], "a; b\nc\n", id="what-is-around-a-line"
+    ),
+    pytest.param(
+        "if y:\n    with x:\n        a\n        # end\n    c\n",
+        [("body", "with x…"), ("before", "with x…", "f()"), ("after", "with x…", "g()")],
+        "if y:\n    f()\n    # end\n    a\n    g()\n    c\n",
+        id="what-is-around-between-others",
+    ),
+    pytest.param(
         "a\n\nb\nc\n",
         [("delete", "b"), ("before", "b", "x = 1"), ("after", "b", "y = 1")],
         "a\n\nx = 1\ny = 1\nc\n",

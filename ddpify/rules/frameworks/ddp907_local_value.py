@@ -17,7 +17,6 @@ from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import parameters_after
 from ddpify.rules.frameworks.weights import (
-    BY_ENTRY,
     LayerUse,
     method_of,
     own_optimizers,
@@ -27,6 +26,7 @@ from ddpify.rules.frameworks.weights import (
     use_of,
     used,
 )
+from ddpify.rules.shared.shards import BY_ENTRY
 from ddpify.settings import Settings
 from ddpify.site import Site
 from ddpify.strategies import of

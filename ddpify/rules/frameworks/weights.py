@@ -30,12 +30,6 @@ _ASKS: Final = frozenset(
 _BY_ENTRY: Final = frozenset(
     "clamp_ clamp_min_ clamp_max_ mul_ div_ add_ sub_ lerp_ zero_ fill_ neg_ data".split()
 )
-# Optimizers that step entry by entry: of torch 2.13's, Muon trains something else on shards, and
-# Adafactor and Rprop end with an error (measured).
-BY_ENTRY: Final = frozenset(
-    f"torch.optim.{name}"
-    for name in "SGD Adam AdamW NAdam RAdam Adamax Adagrad RMSprop Adadelta ASGD".split()
-)
 _FUNCTIONS: Final = (
     *CLIPS,
     "torch.optim.",

@@ -7,11 +7,19 @@ model = nn.DataParallel(net)  # gone; what is sharded after this is `net`, too
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from ddpify.facts.details import Wrapper
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind, Thing, Value
+
+# Optimizers that step entry by entry: of torch 2.13's, Muon trains something else on shards, and
+# Adafactor and Rprop end with an error (measured).
+BY_ENTRY: Final = frozenset(
+    f"torch.optim.{name}"
+    for name in "SGD Adam AdamW NAdam RAdam Adamax Adagrad RMSprop Adadelta ASGD".split()
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Programs that are distributed already, taken to ``fully_shard``."""

@@ -1,0 +1,154 @@
+"""What is left of FSDP1 once the edits are made: named, or taken out of the imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+
+from ddpify.facts.model import Facts
+from ddpify.facts.tree import Tree
+from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.rules.conversion.code import RULE
+from ddpify.rules.conversion.names import CHOICES, CLASS, imports, mentions, short
+from ddpify.source import Site
+
+_INSTEAD = {
+    f"{CLASS}.summon_full_params": "take get_model_state_dict(model, options=StateDictOptions("
+    "full_state_dict=True)), or model.unshard() and reshard()",
+    "enable_wrap": "wrap the model with an auto_wrap_policy",
+    "wrap": "wrap the model with an auto_wrap_policy",
+    "LocalStateDictConfig": "LOCAL_STATE_DICT is gone: take SHARDED_STATE_DICT",
+    f"{CLASS}.scatter_full_optim_state_dict": "let all ranks read the file, and load"
+    " FSDP.optim_state_dict_to_load(model, optimizer, state)",
+    f"{CLASS}.shard_full_optim_state_dict": "load FSDP.optim_state_dict_to_load(model, optimizer,"
+    " state)",
+    f"{CLASS}.rekey_optim_state_dict": "files of FSDP2 have names already",
+    "ShardingStrategy": "write ShardingStrategy.FULL_SHARD or SHARD_GRAD_OP",
+}
+_FULL_IN_EVALUATION = "FSDP_USE_FULL_PREC_IN_EVAL"
+_MAKES = "functools"
+_NAMES = ("_fsdp_wrapped_module", "_flat_param", _FULL_IN_EVALUATION)
+
+
+def dead(facts: Facts, tree: Tree) -> Iterator[ast.AST]:
+    """The functions at the top of a file whose names nothing in the program reads."""
+    for node in tree.module.body:
+        plain = isinstance(node, ast.FunctionDef) and not node.decorator_list
+        if plain and getattr(node, "name", "") not in _read(facts):
+            yield node
+
+
+@lru_cache(maxsize=8)
+def _read(facts: Facts) -> frozenset[str]:
+    """The names that are read, or may be by a text; imports alone read none."""
+    found = set[str]()
+    for node in (node for tree in facts.trees.values() for node in tree.nodes()):
+        if isinstance(node, ast.alias) and node.asname:
+            found.add(node.name)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found.add(node.value)
+        else:
+            found |= {getattr(node, "attr", ""), getattr(node, "id", "")}
+    return frozenset(found)
+
+
+def left(facts: Facts, edits: Sequence[Edit]) -> Iterator[Finding]:
+    """One finding per thing of FSDP1 that no edit takes away."""
+    for tree in facts.trees.values():
+        idle = {n: f for f in dead(facts, tree) for n in ast.walk(f)}
+        told = set[ast.AST]()
+        for node, name in mentions(tree):
+            function = idle.get(node)
+            if function is not None and function not in told:
+                told.add(function)
+                what = "nothing calls this function: its FSDP1 is left as it is"
+                yield Finding(RULE, tree.site(node), what, Severity.NOTE)
+            kept = function is None and not _is_gone(tree.site(node), edits, tree)
+            if kept and not _is_choice(tree, node, name):
+                yield _named(tree.site(node), name)
+        yield from _inside(tree, edits)
+
+
+def _inside(tree: Tree, edits: Sequence[Edit]) -> Iterator[Finding]:
+    """Names from the inside of FSDP1, in attributes and in texts."""
+    for node in tree.nodes():
+        text = node.value if isinstance(node, ast.Constant) else getattr(node, "attr", "")
+        named = next((one for one in _NAMES if isinstance(text, str) and one in text), "")
+        if named and not _is_gone(tree.site(node), edits, tree):
+            yield _named(tree.site(node), named)
+
+
+def _named(site: Site, name: str) -> Finding:
+    what = f"`{name.replace(CLASS, 'FSDP')}` has no counterpart that is written here"
+    advice = _INSTEAD.get(name, "see docs/fsdp1.md for what to write")
+    return Finding(RULE, site, what, Severity.ERROR, advice=advice)
+
+
+def _is_choice(tree: Tree, node: ast.AST, name: str) -> bool:
+    """``StateDictType.FULL_STATE_DICT`` in settings of the program, and their types."""
+    owner, _, choice = name.partition(".")
+    parent = tree.parent(node)
+    annotation = isinstance(parent, ast.arg | ast.AnnAssign) and parent.annotation is node
+    return owner in CHOICES and (bool(choice) or annotation)
+
+
+def _is_gone(site: Site, edits: Iterable[Edit], tree: Tree) -> bool:
+    """Whether an edit replaces the text at a place."""
+    return any(site.within(gone) for edit in edits for gone in _taken(edit, tree))
+
+
+def _taken(edit: Edit, tree: Tree) -> Iterator[Site]:
+    if edit.site.path != tree.source.path:
+        return
+    if edit.how is How.BODY:
+        statement = tree.statement(edit.site)
+        if isinstance(statement, ast.With):
+            yield from (tree.site(item.context_expr) for item in statement.items)
+    elif edit.how is How.DELETE or (edit.how is How.REPLACE and "{}" not in edit.code):
+        yield edit.site
+
+
+def tidied(facts: Facts, edits: Sequence[Edit]) -> Iterator[Finding]:
+    """Imports of names that nothing uses any more."""
+    for tree in facts.trees.values():
+        if not any(edit.site.path == tree.source.path for edit in edits):
+            continue
+        for statement in imports(tree):
+            kept = [one for one in statement.names if _is_kept(tree, statement, one, edits)]
+            if len(kept) < len(statement.names):
+                yield _import(tree, statement, kept)
+        yield from _idle_module(tree, edits)
+
+
+def _idle_module(tree: Tree, edits: Sequence[Edit]) -> Iterator[Finding]:
+    """``import functools``, if policies alone were made with it."""
+    for statement in tree.module.body:
+        if isinstance(statement, ast.Import) and [one.name for one in statement.names] == [_MAKES]:
+            bound = statement.names[0].asname or _MAKES
+            used = [n for n in tree.nodes() if isinstance(n, ast.Name) and n.id == bound]
+            if used and all(_is_gone(tree.site(n), edits, tree) for n in used):
+                yield _import(tree, statement, ())
+
+
+def _is_kept(tree: Tree, statement: ast.ImportFrom, one: ast.alias, edits: Sequence[Edit]) -> bool:
+    if not short(f"{statement.module}.{one.name}"):
+        return True
+    bound = one.asname or one.name
+    used = (n for n in tree.nodes() if isinstance(n, ast.Name) and n.id == bound)
+    copied = re.compile(rf"\b{bound}\b")
+    if any(copied.search(e.code) for e in edits if e.site.path == tree.source.path):
+        return True
+    return any(not _is_gone(tree.site(n), edits, tree) for n in used)
+
+
+def _import(
+    tree: Tree, statement: ast.ImportFrom | ast.Import, kept: Sequence[ast.alias]
+) -> Finding:
+    site, what = tree.site(statement), "names of FSDP1 that nothing uses any more"
+    if not kept:
+        return Finding(RULE, site, what, Severity.ERROR, (Edit(How.DELETE, site, ""),))
+    module = getattr(statement, "module", None)
+    code = ast.unparse(ast.ImportFrom(module, list(kept), 0))
+    return Finding(RULE, site, what, Severity.ERROR, (Edit(How.REPLACE, site, code),))
