@@ -49,6 +49,8 @@ def attribute(m: Machine, f: Frame, base: Value, name: str, node: ast.AST) -> Va
     """``base.name``: heap attributes, methods, modules' globals, external names."""
     if m.shards and name == "shape" and not base.dep(Kind.BATCH, Kind.FORWARD):
         return NOTHING  # of a shard, too, it is that of the whole weight
+    if name == "_orig_mod" and base.of(Kind.MODEL, *([Kind.WRAPPED] if m.shards else [])):
+        return base  # what torch.compile gives is the model itself here
     if not base.things:
         return _plain_attribute(base, name)
     things = lookups.holding(base, name)

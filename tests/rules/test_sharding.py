@@ -330,6 +330,13 @@ def test_of_a_compiled_model_what_is_inside_is_sharded(
     assert f"        fully_shard({inner}, reshard_after_forward=True)\n" in text
 
 
+def test_a_compiled_one_is_left_the_second_time(tmp_path: Path) -> None:
+    compiled = (MADE, f"{MADE}    model = torch.compile(model)\n")
+    write(outcome(tmp_path, compiled).changes, tmp_path)
+    found = migrate([tmp_path / "main.py"], Settings(strategy="fsdp"))
+    assert (found.refusals, found.changes) == ((), ())
+
+
 def test_of_one_that_is_compiled_later_too(tmp_path: Path) -> None:
     text = migrated(tmp_path, (ADAM, f"{ADAM}    model = torch.compile(model)\n"))
     assert SHARDS in text
@@ -610,6 +617,12 @@ REFUSED = [
         (MADE, f"{MADE}    model = torch.compile(model)\n"),
         (HITS, f"{HITS}                model.features(x)\n"),
         id="compiled-with-methods",
+    ),
+    pytest.param(
+        "DDP907",
+        (MADE, f"{MADE}    model = torch.compile(model)\n"),
+        ('"model": model.state_dict()', '"model": model._orig_mod.state_dict()'),
+        id="inside-of-the-compiled",
     ),
     pytest.param(
         "DDP904",

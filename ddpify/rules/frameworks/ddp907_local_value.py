@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
@@ -59,6 +60,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         advice = "give it one dimension of its own, or use --strategy ddp"
         yield Finding("DDP907", site, f"{what} cannot be sharded", Severity.ERROR, advice=advice)
     yield from _compiled(facts)
+    yield from _inner(facts)
     yield from _optimizers(facts)
     yield from _norms(facts)
 
@@ -78,6 +80,19 @@ def _compiled(facts: Facts) -> Iterable[Finding]:
                 Severity.ERROR,
                 advice="use torch.compile(model) without it, or --strategy ddp",
             )
+
+
+def _inner(facts: Facts) -> Iterable[Finding]:
+    """``model._orig_mod``, which is not followed to what it is."""
+    for access in facts.accesses:
+        tree = facts.tree(access.base_site)
+        read = tree.read_of(access.base_site) if access.attribute == "_orig_mod" else None
+        node = tree.expression(read) if read is not None else None
+        above = tree.parent(node) if node is not None else None
+        if node is not None and not (
+            isinstance(above, ast.Call) and ast.unparse(above.func).endswith("fully_shard")
+        ):
+            yield _of_shards(access.base_site, "`_orig_mod` is the model, and its weights")
 
 
 def _uncompilable(call: Call, models: Iterable[Thing], registered: bool) -> str:
