@@ -111,6 +111,6 @@ def test_verify_compares_what_the_shards_hold(
     (tmp_path / "pyproject.toml").write_text(settings)
     assert cli.main(["verify", str(tmp_path / "main.py"), "--json=-"]) == cli.CLEAN
     checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
-    assert checks["files-once"]["status"] == "pass"
-    assert checks["checkpoints"]["status"] == "pass"
+    assert checks["files-once"]["verdict"] == "pass"
+    assert checks["checkpoints"]["verdict"] == "pass"
     assert checks["checkpoints"]["measured"].startswith("1 file")
