@@ -273,7 +273,13 @@ def assert_alike(old: Path, new: Path, tolerance: float = 1e-5) -> None:
         torch.testing.assert_close(others[name], weight, atol=tolerance, rtol=0)
 
 
-@pytest.mark.parametrize("case", CASES)
+IN_MAIN = ("classes", "accumulated", "states, and again")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if case in IN_MAIN else pytest.mark.thorough) for case in CASES],
+)
 def test_a_converted_program_trains_what_it_trained(case: str, tmp_path: Path) -> None:
     program = text(CASES[case])
     put({"main.py": program}, tmp_path / "old")
@@ -284,6 +290,7 @@ def test_a_converted_program_trains_what_it_trained(case: str, tmp_path: Path) -
     assert_alike(tmp_path / "old", tmp_path / "new")
 
 
+@pytest.mark.thorough
 def test_a_converted_program_goes_on_from_shards_of_fsdp1(tmp_path: Path) -> None:
     put({"main.py": text([(END, SHARDS + END)])}, tmp_path / "first")
     trained(tmp_path / "first")
@@ -295,6 +302,7 @@ def test_a_converted_program_goes_on_from_shards_of_fsdp1(tmp_path: Path) -> Non
     assert_alike(tmp_path / "old", tmp_path / "new")
 
 
+@pytest.mark.thorough
 def test_a_converted_program_goes_on_from_a_file_of_fsdp1_as_one_process_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,6 +342,7 @@ def gone_on(folder: Path) -> list[float]:
     return losses
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ON_GPUS)
 def test_what_fsdp1_does_on_gpus_trains_the_same(case: str, tmp_path: Path) -> None:
     seed = "    torch.manual_seed(torch.initial_seed())\n" if case == "weights of rank 0" else ""

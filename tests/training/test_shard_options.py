@@ -127,7 +127,11 @@ def trained(folder: Path, changes: Changes, **chosen: Any) -> list[tuple[str, An
     "changes",
     [
         pytest.param(((STEP, LOOK + CLIP + STEP),), id="looked-at-and-clipped-before-a-step"),
-        pytest.param(((FIRST, f"{LOOK}            model.zero_grad()\n"),), id="looked-at-first"),
+        pytest.param(
+            ((FIRST, f"{LOOK}            model.zero_grad()\n"),),
+            id="looked-at-first",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_weights_that_stay_until_a_backward_are_never_old(changes: Changes, tmp_path: Path) -> None:
@@ -147,6 +151,7 @@ COMPILED = '    {} = torch.compile(model, backend="aot_eager")\n'
         pytest.param(
             ((MADE, f"{MADE}    if loader is not None:\n    {COMPILED.format('model')}"),),
             id="under-a-condition",
+            marks=pytest.mark.thorough,
         ),
         pytest.param(
             (
@@ -154,8 +159,13 @@ COMPILED = '    {} = torch.compile(model, backend="aot_eager")\n'
                 (LOSS, LOSS.replace("model(", "fast(")),
             ),
             id="under-another-name",
+            marks=pytest.mark.thorough,
         ),
-        pytest.param(((MADE, f'{MADE}    model.compile(backend="aot_eager")\n'),), id="in-place"),
+        pytest.param(
+            ((MADE, f'{MADE}    model.compile(backend="aot_eager")\n'),),
+            id="in-place",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_compiled_it_trains_the_same_and_names_are_the_scripts(
