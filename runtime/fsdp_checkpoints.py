@@ -1,6 +1,6 @@
 """Checkpoints of sharded models to which each rank writes, and from which it reads, its shards.
 
-A checkpoint is a directory with one numbered directory in it, where ``checkpoint.pt`` is what the
+A checkpoint is a directory with one numbered directory in it, where ``checkpoint`` is what the
 script gave and the files of ``torch.distributed.checkpoint`` beside it are the shards' data.
 In a project these helpers are part of its one ``ddp_utils``.
 """
@@ -27,7 +27,7 @@ from torch.utils._pytree import tree_map_only
 from .ddp_utils import barrier, broadcast, get_world_size, is_main_process, save_on_main
 
 # ---- Sharded checkpoints
-_REST = "checkpoint.pt"
+_REST = "checkpoint"
 
 
 def save_sharded(obj: object, path: Any, **kwargs: Any) -> None:

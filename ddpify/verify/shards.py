@@ -16,7 +16,7 @@ _SCRIPT = Path(__file__).parent / "observer" / "join_shards.py"
 
 def joined(interpreter: Interpreter, folder: Path, job: Job) -> Job:
     """Make each of them a file, as if rank 0 had saved it; what cannot be read stays as it is."""
-    if not any(change.path.endswith("/checkpoint.pt") for change in job.runs[0].files):
+    if not any(change.path.endswith("/checkpoint") for change in job.runs[0].files):
         return job
     spec = importlib.util.find_spec(INSTALLED)
     assert spec is not None

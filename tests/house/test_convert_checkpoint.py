@@ -61,7 +61,7 @@ def test_there_and_back_bit_for_bit(tmp_path: Path, state: dict[str, Any], capsy
     torch.save(state, tmp_path / "one.pt")
     assert run(tmp_path / "one.pt", tmp_path / "shards") == cli.CLEAN
     assert capsys.readouterr().out == f"Wrote {tmp_path / 'shards'}.\n"
-    rest = torch.load(tmp_path / "shards" / "1" / "checkpoint.pt")
+    rest = torch.load(tmp_path / "shards" / "1" / "checkpoint")
     assert rest["model"]["0.weight"].is_meta
     assert rest["best"] == (0.5, rest["best"][1], None)
     assert run(tmp_path / "shards", tmp_path / "two.pt") == cli.CLEAN

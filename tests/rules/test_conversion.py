@@ -177,6 +177,64 @@ REFUSED: dict[str, tuple[tuple[str, str], str, str]] = {
 }
 
 
+HEAD = "        return self.head(x)\n"
+MADE = "        self.head = nn.Linear(8, 3)\n"
+# What FSDP1 and FSDP2 train otherwise, or what ends with an error: each seen on two ranks.
+UNLIKE: dict[str, tuple[tuple[str, str], str, str]] = {
+    "a branch of a sample": (
+        (HEAD, f"        if x.sum() > 0:\n    {HEAD}        return self.head(x * 2)\n"),
+        "if x.sum() > 0",
+        "which weights get a gradient",
+    ),
+    "an unused layer": (
+        (MADE, f"{MADE}        self.spare = nn.Linear(8, 3)\n"),
+        "def __init__",
+        "`spare` gets no gradient",
+    ),
+    "a class that is compared": (
+        (ADAM, f"    found = [m for m in [model] if type(m) is Net]\n{ADAM}"),
+        "type(m) is Net",
+        "another class",
+    ),
+    "compiled": (
+        ("    model = Net()\n", "    model = torch.compile(Net())\n"),
+        "torch.compile",
+        "`_orig_mod`",
+    ),
+    "ignored modules": (
+        (DEVICE, f"        ignored_modules=[model.head],\n{DEVICE}"),
+        "ignored_modules",
+        "do not go into one step",
+    ),
+    "its modules": (
+        (ADAM, f"    for m in model.modules():\n        print(m)\n{ADAM}"),
+        "model.modules()",
+        "`modules()`",
+    ),
+    "what a load returns": (
+        (END, f"    missing = model.load_state_dict(model.state_dict())\n{END}"),
+        "missing =",
+        "what load_state_dict() returns",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", UNLIKE)
+def test_what_trains_otherwise_is_refused(name: str, tmp_path: Path) -> None:
+    change, where, why = UNLIKE[name]
+    lines = text([change]).splitlines()
+    found = outcome(tmp_path, change)
+    assert not found.changes
+    told = [one for one in found.refusals if one.site and where in lines[one.site.span.line - 1]]
+    assert any(why in one.message for one in told), found.refusals
+
+
+def test_a_layer_that_is_always_there_or_never_is_no_branch(tmp_path: Path) -> None:
+    branch = "        x = self.down(x) if self.down is not None else x\n"
+    made = f"{MADE}        self.down = None\n"
+    assert branch in result(tmp_path, (MADE, made), (HEAD, f"{branch}{HEAD}"))
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_has_no_counterpart_is_refused_where_it_stands(name: str, tmp_path: Path) -> None:
     change, where, why = REFUSED[name]

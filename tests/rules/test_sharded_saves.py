@@ -148,8 +148,8 @@ def test_another_file_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ((SAVE, f"{SAVE}        shutil.copyfile(path, 'best.pt')\n"), "`shutil.copyfile` wants a"),
-        ((SAVE, f"{SAVE}        os.remove(path)\n"), "`os.remove` wants a file"),
+        ((SAVE, f"{SAVE}        shutil.copyfile(path, 'best.pt')\n"), "`shutil.copyfile` may want a"),
+        ((SAVE, f"{SAVE}        os.remove(path)\n"), "`os.remove` may want a file"),
         ((SAVE, f"{COPY}        torch.save(best, path)\n"), "is used otherwise"),
         (
             (SAVE, f"        state = {STATE}\n        print(len(state['model']))\n"

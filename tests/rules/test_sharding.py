@@ -446,19 +446,50 @@ def test_a_method_that_one_of_two_models_has_is_registered_for_it(tmp_path: Path
 
 
 def test_a_sample_without_a_backward_gets_one_that_adds_nothing(tmp_path: Path) -> None:
-    changes = (
-        ("for x, y in loader:", "for i, (x, y) in enumerate(loader):"),
-        ("batch_size=8", "batch_size=1"),
-        (FIRST, ""),
-        (BACK, "            if y.item() != 2:\n                (loss / 8).backward()\n"),
-        (STEP, f"            if (i + 1) % 8 == 0:\n    {STEP}    {FIRST}"),
-    )
+    own = (BACK, "            if y.item() != 2:\n                (loss / 8).backward()\n")
+    changes = (*BY_ONE, own)
     text = migrated(tmp_path, *changes)
     assert f"            with backward_on_all(model):\n    {LOSS}" in text
     assert "                if y.item() != 2:\n" in text
     (tmp_path / "again").mkdir()
     write(outcome(tmp_path / "again", *changes).changes, tmp_path / "again")
     assert migrate([tmp_path / "again" / "main.py"], Settings(strategy="fsdp")).changes == ()
+
+
+BY_ONE = (
+    ("for x, y in loader:", "for i, (x, y) in enumerate(loader):"),
+    ("batch_size=8", "batch_size=1"),
+    (FIRST, ""),
+    (STEP, f"            if (i + 1) % 8 == 0:\n    {STEP}    {FIRST}"),
+)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "            if torch.isfinite(loss):\n                (loss / 8).backward()\n",
+        "            if y.item() != 2:\n                (loss / 8).backward()\n"
+        "                epochs += 1\n",
+        "            if y.item() != 2:\n                (loss / 8).backward()\n"
+        "                losses.append(loss.item())\n",
+    ],
+    ids=["decided-by-the-loss", "counted-over-passes", "kept-in-a-list"],
+)
+def test_a_sample_without_a_backward_may_not_decide_more(body: str, tmp_path: Path) -> None:
+    begun = (ADAM, f"{ADAM}    epochs, losses = 0, []\n")
+    shown = (SAVE, f"{SAVE}    print(epochs, losses)\n")
+    found = outcome(tmp_path, *BY_ONE, begun, shown, (BACK, body))
+    assert any(" DDP404 " in one.message for one in found.refusals), found.refusals
+
+
+def test_the_state_of_a_part_is_whole_too(tmp_path: Path) -> None:
+    part = 'torch.save(model.head.state_dict(), "head.pt")\n'
+    text = migrated(
+        tmp_path,
+        (SAVE, f"{SAVE}    {part}    model.stem.load_state_dict(torch.load('stem.pt'))\n"),
+    )
+    assert 'save_on_main(unsharded(model.head).state_dict(), "head.pt")' in text
+    assert "unsharded(model.stem).load_state_dict(" in text
 
 
 _STATES = '{"model": model.state_dict(), "adam": optimizer.state_dict()}'

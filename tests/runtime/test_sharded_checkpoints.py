@@ -65,7 +65,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_checkpoint_of_shards_is_what_rank_0_would_write(two: Path) -> None:
     names = {file.name for file in (two / "two.pt" / "1").iterdir()}
-    assert names == {"checkpoint.pt", ".metadata", "__0_0.distcp", "__1_0.distcp"}
+    assert names == {"checkpoint", ".metadata", "__0_0.distcp", "__1_0.distcp"}
     state = read(two / "two.pt")
     assert state["epoch"] == 3, "rank 0's"
     assert any(v.dtype is torch.bfloat16 for v in state["net"].values())
@@ -73,7 +73,7 @@ def test_a_checkpoint_of_shards_is_what_rank_0_would_write(two: Path) -> None:
 
 
 def test_no_file_of_shards_has_the_model_whole(two: Path) -> None:
-    rest = torch.load(two / "two.pt" / "1" / "checkpoint.pt")
+    rest = torch.load(two / "two.pt" / "1" / "checkpoint")
     assert all(rest["net"][f"{n}.weight"].is_meta for n in (0, 3, 5))
     assert not rest["rng"].is_meta
 
@@ -128,7 +128,7 @@ def before_and_after(two: Path, folder: Path, moment: str) -> tuple[Any, Any, An
 def altered(two: Path, folder: Path) -> Path:
     """The checkpoint, but of another epoch, so that it can be told from a new one."""
     shutil.copytree(two, folder / "kept")
-    file = folder / "kept" / "two.pt" / "1" / "checkpoint.pt"
+    file = folder / "kept" / "two.pt" / "1" / "checkpoint"
     state = torch.load(file)
     state["epoch"] = 99
     torch.save(state, file)

@@ -204,13 +204,6 @@ CASES: dict[str, list[tuple[str, str]]] = {
     ],
     "states, and again": [(END, FULL + AGAIN + END)],
     "shards, and again": [(END, SHARDS + READ + END)],
-    "ignored": [
-        (DEVICE, f"        ignored_modules=[model.head],\n{DEVICE}"),
-        (
-            POLICY,
-            f"{POLICY}    for p in model.head.parameters():\n        p.requires_grad_(False)\n",
-        ),
-    ],
     "inner": [
         (
             "def save(model, rank):\n",

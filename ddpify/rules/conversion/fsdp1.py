@@ -17,6 +17,7 @@ from ddpify.rules.conversion.code import NoCounterpart, written
 from ddpify.rules.conversion.left import dead, left, tidied
 from ddpify.rules.conversion.names import CLASS, called, mentions
 from ddpify.rules.conversion.objects import converted, made
+from ddpify.rules.conversion.unlike import unlike
 from ddpify.rules.edits import once
 from ddpify.settings import Settings
 from ddpify.site import Site
@@ -52,6 +53,7 @@ def _findings(facts: Facts) -> Iterator[Finding]:
     for part in (_uses, _wraps, _objects, _states, _steps):
         yield from part(facts)
     yield from steps.norms(facts)
+    yield from unlike(facts)
 
 
 def _tried(site: Site, what: str, edits: Callable[[], Iterable[Edit]]) -> Iterator[Finding]:
@@ -146,6 +148,7 @@ def _states(facts: Facts) -> Iterator[Finding]:
             yield from _tried(call.site, what, gathered)
         elif call.name in (".state_dict", ".load_state_dict"):
             yield from _tried(call.site, what, partial(known.edits, call, tree, node))
+            yield from known.notes(call)
 
 
 def _calls(facts: Facts) -> Iterator[tuple[Call, Tree, ast.Call]]:

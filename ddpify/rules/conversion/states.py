@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,8 +11,8 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
 from ddpify.facts.values import Kind
-from ddpify.rules.base import Edit, How
-from ddpify.rules.conversion.code import NamedArguments, NoCounterpart, is_simple, written
+from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.rules.conversion.code import RULE, NamedArguments, NoCounterpart, is_simple, written
 from ddpify.rules.conversion.names import CLASS, called, mentions, short
 from ddpify.rules.conversion.objects import text
 from ddpify.rules.conversion.wrapped import is_wrapped
@@ -92,6 +93,17 @@ class StateCalls:
                 return self._optimizer(call, tree, node)
         return ()
 
+    def notes(self, call: Call) -> Iterator[Finding]:
+        """What of the loading of a state is another thing, and said."""
+        if call.name == ".load_state_dict" and is_wrapped(call.receiver):
+            yield Finding(
+                RULE,
+                call.site,
+                "a whole state that lacks some of the model's names is no error any more: these"
+                " weights stay as they are",
+                Severity.NOTE,
+            )
+
     def _at(self, call: Call, tree: Tree, node: ast.Call, model: str) -> Kept:
         name = f"{CLASS}.state_dict_type"
         for above in tree.ancestors(node):
@@ -121,6 +133,9 @@ class StateCalls:
             return _written(tree, node, f"get_model_state_dict({model}", kept.options)
         given = NamedArguments.of(tree, node, ["state_dict", "strict"])
         options = kept.options
+        if not isinstance(tree.parent(node), ast.Expr):
+            what = "what load_state_dict() returns are other names than of FSDP1"
+            raise NoCounterpart(tree.site(node), what, "leave it alone, then run again")
         if not given.flag("strict", True):
             if kept.weights:
                 what = "strict=False and settings of FSDP1 are not put together"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,9 +16,11 @@ from ddpify.rules.conversion.code import RULE, NamedArguments, NoCounterpart, wr
 from ddpify.rules.conversion.names import short
 from ddpify.rules.conversion.wrapped import is_wrapped
 from ddpify.rules.shared.shards import BY_ENTRY
+from ddpify.site import Site
 
 _CLIP: Final = "torch.nn.utils.clip_grad_norm_"
 _LEAVING = (ast.Break, ast.Continue, ast.Return, ast.Yield)
+_WHOLE: Final = "the norm comes as a distributed tensor, which no format string takes"
 _NEITHER: Final = "contextlib.nullcontext"
 
 
@@ -28,10 +31,21 @@ def clipped(tree: Tree, node: ast.Call) -> Edit:
     given = NamedArguments.of(tree, node, ["max_norm", "norm_type"])
     words = [tree.text(given.by_name["max_norm"])]
     if (kind := given.by_name.get("norm_type")) is not None:
+        _finite(tree.site(node), kind.value if isinstance(kind, ast.Constant) else None)
         words.append(f"norm_type={tree.text(kind)}")
     code = f"clip_grad_norm_({model}.parameters(), {', '.join(words)})"
     shown = not isinstance(tree.parent(node), ast.Expr)
     return written(How.REPLACE, tree.site(node), f"{code}.full_tensor()" if shown else code)
+
+
+def _finite(site: Site, kind: object) -> None:
+    """Raise NoCounterpart but for the norms that torch takes of empty shards."""
+    if not isinstance(kind, int | float) or not 0 < kind < math.inf:
+        raise NoCounterpart(
+            site,
+            "a norm of this kind is not taken of a rank's empty shard (RuntimeError)",
+            "give a norm_type that is a finite number, then run again",
+        )
 
 
 def offloaded(facts: Facts, call: Call) -> None:
@@ -50,9 +64,19 @@ def offloaded(facts: Facts, call: Call) -> None:
 def norms(facts: Facts) -> Iterator[Finding]:
     """Norms that were of one rank's shards, and are those of the model now."""
     for call in facts.named(_CLIP):
-        offloaded(facts, call)
         given = call.arg(0, "parameters")
         if given is not None and given.dep(Kind.WRAPPED, Kind.PARAMETERS):
+            kind, tree = call.arg(2, "norm_type"), facts.tree(call.site)
+            try:
+                offloaded(facts, call)
+                _finite(call.site, kind.const if kind is not None and kind.known else kind or 2.0)
+            except NoCounterpart as error:
+                yield error.finding
+                continue
+            node = tree.expression(call.site)
+            if node is not None and not isinstance(tree.parent(node), ast.Expr):
+                fix = (Edit(How.REPLACE, call.site, "{}.full_tensor()"),)
+                yield Finding(RULE, call.site, _WHOLE, Severity.ERROR, fix)
             yield Finding(
                 RULE,
                 call.site,
@@ -121,6 +145,13 @@ def _is_neither(facts: Facts, tree: Tree, node: ast.expr) -> bool:
     return any(call.site == tree.site(node) for call in facts.named(_NEITHER))
 
 
+def _is_step(call: Call) -> bool:
+    """Of an optimizer or its scaler, not of a schedule."""
+    whose = call.receiver.things if call.receiver is not None else ()
+    kinds = (Kind.OPTIMIZER, Kind.SCALER)
+    return call.name == ".step" and bool(whose) and all(one.kind in kinds for one in whose)
+
+
 def _cleared(facts: Facts) -> None:
     """Raise NoCounterpart where gradients may be cleared before they were averaged.
 
@@ -134,7 +165,7 @@ def _cleared(facts: Facts) -> None:
         statement = tree.statement(call.site)
         before = tree.block(statement) if statement is not None else []
         steps = {tree.site(s) for s in before[: before.index(statement)]} if statement else set()
-        stepped = [c for c in facts.calls if c.name == ".step" and c.where.statement in steps]
+        stepped = [c for c in facts.calls if _is_step(c) and c.where.statement in steps]
         if not stepped:
             raise NoCounterpart(
                 call.site,

@@ -16,7 +16,7 @@ from ddpify.rules.conversion.left import dead
 from ddpify.rules.conversion.names import CLASS, short
 from ddpify.rules.edits import once
 
-_SAME: Final = frozenset("train eval zero_grad to cuda buffers modules".split())
+_SAME: Final = frozenset("train eval zero_grad to cuda buffers".split())
 _ELSEWHERE: Final = frozenset(
     "parameters state_dict load_state_dict clip_grad_norm_ no_sync".split()
 )

@@ -26,13 +26,14 @@ _REFUSED: Final = {
     "process_group": "give FSDP a device_mesh instead, then run again",
     "param_init_fn": "build the model on its device, or on the meta device with to_empty() after"
     " fully_shard, by hand",
-    "ignored_states": "name the modules as ignored_modules, then run again",
+    "ignored_states": "leave it out, then run again",
+    "ignored_modules": "leave it out: plain tensors and shards do not go into one step or norm",
 }
 _KEPT: Final = "SHARD_GRAD_OP"
 _WHOLE: Final = frozenset({"NO_SHARD"})
 _TWO: Final = frozenset({"HYBRID_SHARD", "_HYBRID_SHARD_ZERO2"})
 _FULL: Final = "options=StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)"
-_BUFFERS: Final = ("BatchNorm", "InstanceNorm", "SyncBatchNorm")
+_BUFFERS: Final = ("BatchNorm", "InstanceNorm", "SyncBatchNorm", "Buffer", "spectral_norm")
 
 
 @dataclass(frozen=True)
@@ -107,10 +108,6 @@ def _lines(wrap: _Wrap, model: str) -> Iterator[str]:
     made, mesh = _mesh(wrap)
     yield from made
     shared = [word for word in (mesh, _offload(wrap)) if word]
-    if (ignored := wrap.given.get("ignored_modules")) is not None:
-        name = wrap.new("ignored")
-        yield f"{name} = {{p for one in {wrap.tree.text(ignored)} for p in one.parameters()}}"
-        shared.append(f"ignored_params={name}")
     policy, own, root = _precision(wrap)
     yield from policy
     sync = wrap.given.flag("sync_module_states", False)

@@ -22,7 +22,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Model, TrainingLoop
 from ddpify.facts.roles import whole
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Measure
+from ddpify.facts.values import Kind, Measure
 from ddpify.rules.base import Edit, How
 from ddpify.rules.edits import edit, is_local
 from ddpify.rules.shared.gradient_reads import forwards_in, looked_at
@@ -31,6 +31,7 @@ from ddpify.rules.shared.single_samples import deals_single, in_rounds, shortene
 from ddpify.rules.shared.step_conditions import asked_before, stored, window_of
 from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
+from ddpify.source import Site
 from ddpify.strategies import of
 
 _ONCE = (ast.Expr, ast.Assign, ast.AugAssign, ast.With)  # what is in them is done in each round
@@ -87,7 +88,7 @@ def averaged_by_hand(facts: Facts, settings: Settings, loop: TrainingLoop) -> tu
     single = deals_single(loop.loaders) and all(g.test.measure is Measure.ENTRY for g in guards)
     if not guards or not single or settings.batch_size == "per-rank":
         return ()
-    if shortened(facts, loop).why_not:
+    if shortened(facts, loop).why_not or any(_keeps(facts, loop, g.site) for g in guards):
         return ()
     window, models = window_of(facts, loop), _models(facts, loop)
     if window is None or window.leftover or not models or facts.whole_batches:
@@ -100,6 +101,8 @@ def averaged_by_hand(facts: Facts, settings: Settings, loop: TrainingLoop) -> tu
     if not held or names is None or len(names) != len(models):
         return ()
     if of(settings).shards:  # of which no backward goes without the other ranks
+        if any(g.test.dep(Kind.FORWARD, Kind.GRAPH) for g in guards):
+            return ()  # what is left out for not being finite would be added, times zero
         once = len(forwards_in(facts, loop)) == 1
         return _under(facts, tree, held, f"backward_on_all({names[0]})") if once else ()
     begins = window.synced[0]
@@ -107,6 +110,29 @@ def averaged_by_hand(facts: Facts, settings: Settings, loop: TrainingLoop) -> tu
     averages = "\n".join(f"average_gradients({name})" for name in names)
     before = edit(facts, How.BEFORE, tree.site(begins), averages)
     return (*_held(facts, tree, held, names, "False"), before)
+
+
+def _keeps(facts: Facts, loop: TrainingLoop, test: Site) -> bool:
+    """Whether what a rank's own samples decide is kept for later: not sums of a pass alone."""
+    tree = facts.tree(test)
+    node = tree.expression(test)
+    branch = tree.parent(node) if node is not None else None
+    batches = tree.statement(loop.batch.site)
+    around = tree.block(batches) if batches is not None else []
+    before = around[: around.index(batches)] if batches in around else around
+    begun = {name for one in before for name in stored(one)}
+    parts = [p for one in getattr(branch, "body", ()) for p in ast.walk(one)]
+    return any(_is_kept(part, begun) for part in parts)
+
+
+def _is_kept(part: ast.AST, begun: set[str]) -> bool:
+    """``losses.append(…)``, ``mean = 0.9 * mean + …``, ``seen += 1`` of all passes together."""
+    if isinstance(part, ast.AugAssign):
+        return isinstance(part.target, ast.Name) and part.target.id not in begun
+    if isinstance(part, ast.Assign):
+        read = {n.id for n in ast.walk(part.value) if isinstance(n, ast.Name)}
+        return bool(read & set(stored(part)))
+    return isinstance(part, ast.Call) and getattr(part.func, "attr", "") in ("append", "extend")
 
 
 def _models(facts: Facts, loop: TrainingLoop) -> list[Model]:

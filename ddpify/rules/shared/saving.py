@@ -25,7 +25,7 @@ def is_distributed(facts: Facts, call: Call, strategy: Strategy) -> bool:
     if not strategy.shards:
         return bool(owner.of(Kind.WRAPPED))
     shards = Shards.of(facts)
-    models = owner.of(Kind.WRAPPED, Kind.MODEL)
+    models = owner.of(Kind.WRAPPED, Kind.MODEL, Kind.UNKNOWN)  # `model.head` may be unknown
     return bool(owner.of(Kind.OPTIMIZER)) or any(shards.is_sharded(t, call.order) for t in models)
 
 

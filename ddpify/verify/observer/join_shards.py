@@ -15,7 +15,7 @@ import torch
 
 def main(folder: str, helpers: str) -> list[str]:
     """The paths, relative to the folder."""
-    found = sorted({rest.parents[1] for rest in Path(folder).rglob("*/checkpoint.pt")})
+    found = sorted({rest.parents[1] for rest in Path(folder).rglob("*/checkpoint")})
     paths = [path for path in found if path != Path(folder) and any(path.glob("*/.metadata"))]
     if paths:
         name = "helpers_of_ddpify"
