@@ -148,7 +148,7 @@ def test_another_file_is_one(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ((SAVE, f"{SAVE}        shutil.copyfile(path, 'best.pt')\n"), "`shutil.copyfile` may want a"),
+        ((SAVE, f"{SAVE}        shutil.copyfile(path, 'best.pt')\n"), "`shutil.copyfile` may"),
         ((SAVE, f"{SAVE}        os.remove(path)\n"), "`os.remove` may want a file"),
         ((SAVE, f"{COPY}        torch.save(best, path)\n"), "is used otherwise"),
         (
