@@ -170,7 +170,7 @@ def record(out: Path, *lines: dict[str, Any]) -> None:
 
 
 def entered(name: str, kind: str = "collective") -> dict[str, Any]:
-    return {"k": kind, "name": name, "site": "a.py:1", "size": 8}
+    return {"k": kind, "name": name, "site": "a.py:1", "size": 8, "ranks": 2, "fsdp": ""}
 
 
 def left(number: int, done: bool = True) -> dict[str, Any]:

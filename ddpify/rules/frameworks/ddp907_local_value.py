@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable
 
 from ddpify.facts.events import Call
@@ -19,6 +18,7 @@ from ddpify.rules.examples.sharded import SHARDED
 from ddpify.rules.frameworks.sharded import parameters_after
 from ddpify.rules.frameworks.weights import (
     LayerUse,
+    inner_reads,
     method_of,
     own_optimizers,
     shown_norms,
@@ -83,16 +83,8 @@ def _compiled(facts: Facts) -> Iterable[Finding]:
 
 
 def _inner(facts: Facts) -> Iterable[Finding]:
-    """``model._orig_mod``, which is not followed to what it is."""
-    for access in facts.accesses:
-        tree = facts.tree(access.base_site)
-        read = tree.read_of(access.base_site) if access.attribute == "_orig_mod" else None
-        node = tree.expression(read) if read is not None else None
-        above = tree.parent(node) if node is not None else None
-        if node is not None and not (
-            isinstance(above, ast.Call) and ast.unparse(above.func).endswith("fully_shard")
-        ):
-            yield _of_shards(access.base_site, "`_orig_mod` is the model, and its weights")
+    for site in inner_reads(facts):
+        yield _of_shards(site, "`_orig_mod` is the model, and its weights")
 
 
 def _uncompilable(call: Call, models: Iterable[Thing], registered: bool) -> str:

@@ -178,6 +178,18 @@ def _is_scalar(node: ast.expr) -> bool:
     return number or (empty and name.startswith("torch."))
 
 
+def inner_reads(facts: Facts) -> Iterator[Site]:
+    """``model._orig_mod``, which is not followed to what it is, but where it is sharded itself."""
+    for access in facts.accesses:
+        tree = facts.tree(access.base_site)
+        read = tree.read_of(access.base_site) if access.attribute == "_orig_mod" else None
+        node = tree.expression(read) if read is not None else None
+        above = tree.parent(node) if node is not None else None
+        sharded = isinstance(above, ast.Call) and ast.unparse(above.func).endswith("fully_shard")
+        if node is not None and not sharded:
+            yield access.base_site
+
+
 def shown_norms(facts: Facts) -> Iterator[Call]:
     """Calls that clip gradients and whose norm goes on."""
     for call in facts.named(*CLIPS):
