@@ -43,7 +43,9 @@ def directories(facts: Facts, stored: Stored) -> Iterable[Finding]:
         path = save.arg(1, "f")
         if path is not None and path.of(Kind.FILE):
             yield _refusal(
-                site, "ranks write to a path, not to a file that is open", "save to a path"
+                site,
+                "ranks write to a path, not to a file that is open",
+                "save to a path, or use --checkpoint whole",
             )
     for site, calls in once(tuple(_of_paths(facts, stored))).items():
         yield _of_path(facts, site, calls[0])
