@@ -229,6 +229,16 @@ def test_what_trains_otherwise_is_refused(name: str, tmp_path: Path) -> None:
     assert any(why in one.message for one in told), found.refusals
 
 
+def test_a_model_by_its_name_from_before_is_followed(tmp_path: Path) -> None:
+    """Through a function that wraps it, too: FSDP1's weights are flat there."""
+    changes = (
+        (ADAM, f"    heavy = [p for p in net.parameters() if p.ndim > 1]\n{ADAM}"),
+        ("    model = Net()\n", "    net = model = Net()\n"),
+    )
+    found = outcome(tmp_path, *changes)
+    assert any("before it was wrapped" in one.message for one in found.refusals), found.refusals
+
+
 def test_a_layer_that_is_always_there_or_never_is_no_branch(tmp_path: Path) -> None:
     branch = "        x = self.down(x) if self.down is not None else x\n"
     made = f"{MADE}        self.down = None\n"

@@ -472,8 +472,12 @@ BY_ONE = (
         "                epochs += 1\n",
         "            if y.item() != 2:\n                (loss / 8).backward()\n"
         "                losses.append(loss.item())\n",
+        "            if y.item() != 2:\n                (loss / 8).backward()\n"
+        "            else:\n                epochs += 1\n",
+        "            if y.item() != 2:\n                (loss / 8).backward()\n"
+        "                model.seen += 1\n",
     ],
-    ids=["decided-by-the-loss", "counted-over-passes", "kept-in-a-list"],
+    ids=["decided-by-the-loss", "counted-over-passes", "kept-in-a-list", "left-out", "by-a-model"],
 )
 def test_a_sample_without_a_backward_may_not_decide_more(body: str, tmp_path: Path) -> None:
     begun = (ADAM, f"{ADAM}    epochs, losses = 0, []\n")
@@ -499,6 +503,8 @@ def test_a_pickled_model_is_a_whole_one(tmp_path: Path) -> None:
     pickled = (_STATES, "model")
     assert 'save_on_main(whole_model(model), "last.pt")' in migrated(tmp_path, pickled)
     assert outcome(tmp_path, pickled, fsdp_recompute=True).refusals
+    compiled = (MADE, f"{MADE}    model = torch.compile(model)\n")
+    assert outcome(tmp_path, pickled, compiled).refusals
 
 
 def test_a_norm_that_is_shown_is_whole(tmp_path: Path) -> None:

@@ -13,16 +13,24 @@ import builtins
 from collections.abc import Iterator
 from typing import Final
 
+from ddpify.facts.details import Wrapper
 from ddpify.facts.model import Facts
+from ddpify.facts.roles import whole
 from ddpify.facts.tree import Tree
+from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Finding
 from ddpify.rules.conversion.code import NoCounterpart
-from ddpify.rules.conversion.names import CLASS, called
+from ddpify.rules.conversion.names import CLASS
+from ddpify.rules.edits import once
 
 _PARTS: Final = frozenset({"weight", "bias"})
 _LAYERS: Final = frozenset({"Embedding", "Linear"})
 _BROAD: Final = frozenset({"size_based_auto_wrap_policy", "lambda_auto_wrap_policy"})
 _BY_HAND: Final = "convert it by hand, or make it so that this does not matter, then run again"
+_LOOKS: Final = frozenset(
+    ".parameters .named_parameters .modules .named_modules .children .named_children .state_dict"
+    " .load_state_dict .apply".split()
+)
 _Branch = ast.If | ast.IfExp | ast.While | ast.Match
 
 
@@ -35,6 +43,7 @@ def unlike(facts: Facts) -> Iterator[Finding]:
                 at = why[1] or node
                 yield NoCounterpart(tree.site(at), why[0], _BY_HAND).finding
     yield from _tied(facts)
+    yield from _raw(facts)
 
 
 _Why = tuple[str, ast.AST | None]
@@ -45,8 +54,6 @@ def _of_node(tree: Tree, node: ast.AST) -> _Why | None:
         return "FSDP2 leaves `_orig_mod` out of the names in files", None
     if _asks_class(tree, node):
         return "fully_shard makes another class of each unit, which this asks for", None
-    if isinstance(node, ast.Assign) and _is_raw(tree, node):
-        return "the model is used by its name from before, whose weights FSDP1 flattens", None
     return None
 
 
@@ -66,22 +73,21 @@ def _asks_class(tree: Tree, node: ast.AST) -> bool:
     return isinstance(above, ast.Compare)
 
 
-def _is_raw(tree: Tree, node: ast.Assign) -> bool:
-    """``model = FSDP(net)``, and ``net`` later on."""
-    if called(tree, node.value) != CLASS or not isinstance(node.value, ast.Call):
-        return False
-    words = {one.arg: one.value for one in node.value.keywords}
-    given = node.value.args[0] if node.value.args else words.get("module")
-    if not isinstance(given, ast.Name):
-        return False
-    if any(isinstance(one, ast.Name) and one.id == given.id for one in node.targets):
-        return False
-    scope = next(
-        (a for a in tree.ancestors(node) if isinstance(a, ast.FunctionDef | ast.Module)),
-        tree.module,
-    )
-    later = (one for one in ast.walk(scope) if isinstance(one, ast.Name) and one.id == given.id)
-    return any(one.lineno > (node.end_lineno or node.lineno) for one in later)
+def _raw(facts: Facts) -> Iterator[Finding]:
+    """``model = FSDP(net)``, and ``net.parameters()`` later on, by whatever name it has then."""
+    since: dict[Thing, int] = {}
+    for call in facts.everywhere:
+        for thing in call.result.of(Kind.WRAPPED):
+            wrapper = thing.detail(Wrapper)
+            if wrapper is not None and CLASS in wrapper.name:
+                since.setdefault(whole(thing), wrapper.order)
+    for calls in once(facts.everywhere).values():
+        call = calls[0]
+        parts = call.receiver.of(Kind.MODEL) if call.receiver is not None else ()
+        late = any(since.get(whole(one), call.order) < call.order for one in parts)
+        if call.name in _LOOKS and late:
+            what = "the weights of the model before it was wrapped, which FSDP1 flattens"
+            yield NoCounterpart(call.site, what, _BY_HAND).finding
 
 
 # -- gradients that there are, or are not --------------------------------------------------------

@@ -334,14 +334,28 @@ def _has_buffers(call: Call) -> bool:
 
 def _is_known(wrap: _Wrap) -> bool:
     """Whether the class of the model is read, so that its layers are."""
-    value = wrap.facts.values.get(wrap.tree.site(wrap.given.by_name["module"]))
+    return _is_read(wrap.facts, wrap.tree, wrap.given.by_name["module"])
+
+
+def _is_read(facts: Facts, tree: Tree, model: ast.expr) -> bool:
+    value = facts.values.get(tree.site(model))
     things = value.things if value is not None else ()
     return bool(things) and all(t.ref is not None or t.name.startswith("torch.nn.") for t in things)
 
 
 def hints(facts: Facts, tree: Tree, node: ast.Call) -> Iterator[Finding]:
-    """What changes the speed alone, and has another form in FSDP2."""
+    """What changes the speed alone and has another form in FSDP2, and what is not known."""
     given = NamedArguments.of(tree, node, _PARAMETERS)
+    model = given.by_name.get("module")
+    if model is not None and not _is_read(facts, tree, model):
+        yield Finding(
+            RULE,
+            tree.site(model),
+            "this model is not read: where a step leaves weights without a gradient, FSDP1 lets"
+            " them decay and FSDP2 does not, and where these differ between ranks it goes wrong",
+            Severity.NOTE,
+            advice="see that each of its weights is used in every step on every rank",
+        )
     ahead = given.by_name.get("forward_prefetch")
     if isinstance(ahead, ast.Constant) and ahead.value is True:
         yield Finding(

@@ -51,7 +51,9 @@ def _is_whole(facts: Facts, call: Call) -> bool:
     """Whether a file gets a sharded model itself."""
     value, shards = call.arg(0, "obj") or NOTHING, Shards.of(facts)
     sharded = [one for one in value.of(Kind.WRAPPED) if shards.is_sharded(one, call.order)]
-    return bool(call.arg_sites) and bool(sharded) and len(sharded) == len(value.things)
+    compiled = facts.named("torch.compile", ".compile")  # which keeps what is not copied
+    all_of_it = bool(sharded) and len(sharded) == len(value.things)
+    return bool(call.arg_sites) and all_of_it and not compiled
 
 
 def _copied(facts: Facts, call: Call) -> Finding:

@@ -121,14 +121,14 @@ def _keeps(facts: Facts, loop: TrainingLoop, test: Site) -> bool:
     around = tree.block(batches) if batches is not None else []
     before = around[: around.index(batches)] if batches in around else around
     begun = {name for one in before for name in stored(one)}
-    parts = [p for one in getattr(branch, "body", ()) for p in ast.walk(one)]
-    return any(_is_kept(part, begun) for part in parts)
+    sides = (*getattr(branch, "body", ()), *getattr(branch, "orelse", ()))
+    return any(_is_kept(part, begun) for one in sides for part in ast.walk(one))
 
 
 def _is_kept(part: ast.AST, begun: set[str]) -> bool:
     """``losses.append(…)``, ``mean = 0.9 * mean + …``, ``seen += 1`` of all passes together."""
     if isinstance(part, ast.AugAssign):
-        return isinstance(part.target, ast.Name) and part.target.id not in begun
+        return not isinstance(part.target, ast.Name) or part.target.id not in begun
     if isinstance(part, ast.Assign):
         read = {n.id for n in ast.walk(part.value) if isinstance(n, ast.Name)}
         return bool(read & set(stored(part)))
