@@ -17,8 +17,8 @@ def convert_checkpoint(source: Path, target: Path, force: bool) -> int:
     """Make a directory of shards of a whole checkpoint, or a whole one of a directory.
 
     SOURCE is a file that torch.save wrote, or a directory that `migrate --checkpoint sharded`
-    lets a program write; TARGET becomes the other one, with the same values bit for bit. Tensors
-    go one by one, so that no more memory is needed than for the largest.
+    lets a program write; TARGET becomes the other one, with the same values bit for bit, tensor
+    by tensor.
     Exit code 0: written; 2: an error, nothing written.
 
     Example: ddpify convert-checkpoint runs/last.pt last-whole.pt
