@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.utils._pytree import tree_leaves
 
 from .ddp_utils import gather_objects, get_world_size, is_main_process
 
@@ -34,6 +36,18 @@ def ready_to_shard(model: nn.Module, sync_batchnorm: bool = False) -> None:
         whole = tensor.detach().contiguous()
         dist.broadcast(whole, src=0)
         tensor.copy_(whole)
+    if torch.__version__ < (2, 13):  # type: ignore[operator]
+        for part in model.modules():
+            part.register_forward_hook(_found_by_older_torch)
+
+
+def _found_by_older_torch(part: nn.Module, inputs: Any, output: Any) -> None:
+    """A module's weights are gathered for its backward by hooks of the tensors in its output."""
+    if any(map(dataclasses.is_dataclass, tree_leaves(output))):
+        raise TypeError(
+            f"{type(part).__name__} returns a data class, in which FSDP2 of torch"
+            f" {torch.__version__} finds no tensors, and does not train: torch 2.13 does"
+        )
 
 
 def class_of(model: nn.Module) -> type[nn.Module]:

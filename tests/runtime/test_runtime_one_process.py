@@ -9,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.torch_version import TorchVersion
 from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 
 from ddpify import vendor
@@ -511,3 +513,37 @@ def test_a_copy_alone_runs_in_an_isolated_interpreter(tmp_path: Path) -> None:
         [sys.executable, "-W", "error", str(script)], capture_output=True, text=True, cwd=tmp_path
     )
     assert (run.stdout, run.stderr) == ("2\n", "")
+
+
+class Given(nn.Module):
+    def __init__(self, kind: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.kind(x)
+
+
+@dataclass
+class Output:
+    logits: torch.Tensor
+
+
+@pytest.mark.parametrize("kind", [Output, lambda x: (x, [Output(x)])], ids=["alone", "nested"])
+def test_data_classes_that_older_torch_does_not_look_into_are_refused(
+    kind: Callable[[torch.Tensor], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = nn.Sequential(Given(kind))
+    shards.ready_to_shard(model)
+    model(TENSOR)
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.11.0+cu130"))
+    shards.ready_to_shard(model)
+    with pytest.raises(TypeError, match=r"Given returns a data class, .* torch 2\.11\.0\+cu130"):
+        model(TENSOR)
+
+
+def test_other_outputs_are_as_good_with_older_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.11.0+cu130"))
+    model = nn.Sequential(Given(lambda x: {"logits": (x, 1)}))
+    shards.ready_to_shard(model)
+    assert model(TENSOR)["logits"][0] is TENSOR
