@@ -45,6 +45,7 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
 SHARDS_NAMES: Final[frozenset[str]] = frozenset(
     {
         "backward_on_all",
+        "built_on_main",
         "class_of",
         "even_batches",
         "ready_to_shard",
@@ -73,6 +74,7 @@ COLLECTIVES: Final[frozenset[str]] = (
     "backward_on_all",
     "barrier",
     "broadcast",
+    "built_on_main",
     "cleanup_distributed",
     "distributed_sampler",
     "distributed_session",

@@ -43,9 +43,10 @@ class Settings:
     classes of what is sharded alone, empty for those that repeat in a list; ``fsdp_bf16``: compute
     in bfloat16, reduce in float32; ``fsdp_offload``: keep shards on the CPU; ``fsdp_hybrid``: shard
     within a node, replicate over nodes; ``fsdp_recompute``: forget activations of these modules
-    until the backward; ``fsdp_reshard``: and their weights; ``checkpoint``: whole files of rank 0,
-    or a directory of all ranks' shards. An empty ``select`` means every rule. Select and ignore
-    hold code prefixes. Patterns of files
+    until the backward; ``fsdp_reshard``: and their weights; ``fsdp_meta``: build the model on rank
+    0 alone, its shapes on the others; ``checkpoint``: whole files of rank 0, or a directory of all
+    ranks' shards. An empty ``select`` means every rule. Select and ignore hold code prefixes.
+    Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
     ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
     """
@@ -69,6 +70,7 @@ class Settings:
     fsdp_recompute: bool = False
     checkpoint: Literal["whole", "sharded"] = "whole"
     fsdp_reshard: bool = True
+    fsdp_meta: bool = False
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -252,7 +254,7 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
     "bucket_cap": ("a number of MiB from 1", lambda n: n is None or (_is_axis(n) and n != 0)),
     **{
         f"fsdp_{name}": ("true or false", lambda value: isinstance(value, bool))
-        for name in ("bf16", "offload", "hybrid", "recompute", "reshard")
+        for name in ("bf16", "offload", "hybrid", "recompute", "reshard", "meta")
     },
     "checkpoint": ('"whole" or "sharded"', lambda value: value in ("whole", "sharded")),
     "fsdp_wrap": ("a list of names of classes", _is_names),

@@ -73,6 +73,7 @@ from .ddp_utils import set_epoch as set_epoch
 from .fsdp_checkpoints import load_sharded, save_sharded
 from .fsdp_utils import (
     backward_on_all,
+    built_on_main,
     class_of,
     even_batches,
     ready_to_shard,
@@ -90,6 +91,7 @@ __all__ = [
     "batch_weight",
     "begin_epoch",
     "broadcast",
+    "built_on_main",
     "class_of",
     "cleanup_distributed",
     "distributed_sampler",

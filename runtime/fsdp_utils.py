@@ -16,29 +16,73 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor, distribute_tensor
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
-from .ddp_utils import gather_objects, get_world_size, is_main_process
+from .ddp_utils import (
+    gather_objects,
+    get_world_size,
+    is_main_process,
+    local_device,
+    share_random_streams,
+)
 
 _FSDP = "torch.distributed.fsdp."
 
 
 # ---- Sharded models
+@contextlib.contextmanager
+def built_on_main() -> Iterator[None]:
+    """Around what builds a model on rank 0: the others have its shapes alone (*collective*).
+
+    ``.to(device)`` moves nothing here: ``ready_to_shard`` does it, unit by unit. Behind it all
+    ranks draw on as rank 0 does.
+    """
+    if get_world_size() == 1:
+        yield
+        return
+    shapes = contextlib.nullcontext() if is_main_process() else torch.device("meta")
+    with shapes, _Unmoved():
+        yield
+    share_random_streams()
+
+
+class _Unmoved(TorchFunctionMode):
+    """Tensors stay where they are made: what moves them changes their type at most."""
+
+    def __torch_function__(self, func: Any, _: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (torch.Tensor.cuda, torch.Tensor.cpu):
+            return args[0]
+        if func is torch.Tensor.to:  # modules give a torch.device
+            here = args[0].device
+            args = [here if isinstance(one, torch.device) else one for one in args]
+        return func(*args, **(kwargs or {}))
+
+
 @torch.no_grad()
 def ready_to_shard(model: nn.Module, sync_batchnorm: bool = False) -> None:
     """Give every rank rank 0's weights and buffers, of which each then keeps shards (*collective*).
 
     ``fully_shard`` takes what a rank has for right; DistributedDataParallel does this by itself.
+    What is sharded already is left as it is; what has a shape alone gets memory.
     """
     if sync_batchnorm and torch.cuda.is_available():
         nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
     for tensor in (*model.parameters(), *model.buffers()) if get_world_size() > 1 else ():
-        whole = tensor.detach().contiguous()
+        if isinstance(tensor, DTensor):
+            continue
+        if tensor.is_meta:
+            _get_memory(tensor)
+        whole = tensor.detach().to(local_device()).contiguous()
         dist.broadcast(whole, src=0)
         tensor.copy_(whole)
     if torch.__version__ < (2, 13):  # type: ignore[operator]
         for part in model.modules():
             part.register_forward_hook(_found_by_older_torch)
+    for name, module in model.named_modules():
+        for kept, one in vars(module).items():
+            if isinstance(one, torch.Tensor) and one.is_meta:
+                raise TypeError(f"{name}.{kept} is no buffer: ranks > 0 have no values of it")
 
 
 def _found_by_older_torch(part: nn.Module, inputs: Any, output: Any) -> None:
@@ -48,6 +92,15 @@ def _found_by_older_torch(part: nn.Module, inputs: Any, output: Any) -> None:
             f"{type(part).__name__} returns a data class, in which FSDP2 of torch"
             f" {torch.__version__} finds no tensors, and does not train: torch 2.13 does"
         )
+
+
+def _get_memory(shape: torch.Tensor) -> None:
+    """Put a meta tensor on this rank's device, under all of its names, with what marks it."""
+    own = torch.empty_like(shape, device=local_device())
+    if isinstance(shape, nn.Parameter):
+        own = nn.Parameter(own, shape.requires_grad)
+    own.__dict__.update(shape.__dict__)
+    torch.utils.swap_tensors(shape, own)  # type: ignore[no-untyped-call]
 
 
 def class_of(model: nn.Module) -> type[nn.Module]:

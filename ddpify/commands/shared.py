@@ -184,6 +184,12 @@ _OF_SHARDS = (
         help="With --strategy fsdp: give the weights of these modules back after each forward "
         "(default), or keep them until its backward: more memory, one gather less.",
     ),
+    click.option(
+        "--fsdp-meta/--no-fsdp-meta",
+        default=None,
+        help="With --strategy fsdp: build the model on rank 0 alone; the others have its shapes, "
+        "on the meta device, until it is sharded.",
+    ),
 )
 
 

@@ -804,3 +804,63 @@ def test_what_goes_wrong_with_shards_is_refused(
 ) -> None:
     said = [one.message for one in outcome(tmp_path, *changes).refusals]
     assert any(f" {rule} " in message for message in said), said
+
+
+BUILT = """\
+    with built_on_main():
+        model = Net(8, 2)
+    if is_distributed():
+        for block in model.blocks:
+            ready_to_shard(block)
+            fully_shard(block)
+        ready_to_shard(model)
+        fully_shard(model, reshard_after_forward=True)
+"""
+DRAWN = "    for p in model.parameters():\n        nn.init.normal_(p)\n"
+CUDA = "    model.to(torch.device('cuda'))\n"
+
+
+def test_a_model_may_be_built_on_one_rank(tmp_path: Path) -> None:
+    assert BUILT + ADAM in migrated(tmp_path, fsdp_meta=True)
+    assert "built_on_main" not in migrated(tmp_path)
+
+
+def test_what_changes_a_model_is_where_it_is_built(tmp_path: Path) -> None:
+    text = migrated(tmp_path, (MADE, MADE + DRAWN + CUDA), fsdp_meta=True)
+    built = (
+        "    with built_on_main():\n        model = Net(8, 2)\n        for p in model.parameters"
+    )
+    assert built in text
+    assert "        model.to(torch.device('cuda'))\n    if is_distributed():\n" in text
+
+
+def test_with_it_again_there_is_nothing_to_do(tmp_path: Path) -> None:
+    write(outcome(tmp_path, fsdp_meta=True).changes, tmp_path)
+    found = migrate([tmp_path / "main.py"], Settings(strategy="fsdp", fsdp_meta=True))
+    assert (found.refusals, found.changes) == ((), ())
+
+
+ENDS = "        self.head = nn.Linear(width, 3)\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ((ENDS, f"{ENDS}        self.r = torch.linspace(0, 1, depth)[0].item()\n"), "not known"),
+        ((ENDS, f"{ENDS}        self.r = torch.load('r.pt')\n"), "not known"),
+        ((ENDS, f"{ENDS}        self.head.weight.data = torch.eye(3, width)\n"), "sets `.data`"),
+        ((ENDS, f"{ENDS}        self.pos = torch.randn(width)\n"), "is no buffer"),
+        ((ENDS, f"{ENDS}        self.to(torch.device('cuda'))\n"), "moves what it makes"),
+        ((ENDS, ENDS.replace("3)", "3, device='cuda')")), "says a device"),
+        ((MADE, MADE + CUDA + DRAWN), "on the device"),
+        ((MADE, f"{MADE}    model.to_empty(device='cuda')\n"), "gives it memory"),
+        ((MADE + ADAM, f"    for _ in range(2):\n    {MADE}    {ADAM}"), "in a loop"),
+    ],
+)
+def test_what_shapes_do_not_do_for_is_refused(
+    change: tuple[str, str], why: str, tmp_path: Path
+) -> None:
+    found = outcome(tmp_path / "one", change, fsdp_meta=True)
+    assert any(why in one.message for one in found.refusals)
+    without = outcome(tmp_path / "two", change).refusals
+    assert not any(why in one.message for one in without)

@@ -87,6 +87,7 @@ SAME: list[Any] = [
     pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),
     pytest.param(lambda: ddp.whole_loader(LOADER), LOADER, id="whole_loader"),
     pytest.param(lambda: shards.even_batches(LOADER, MODEL), LOADER, id="even_batches"),
+    pytest.param(lambda: shards.built_on_main().__enter__(), None, id="built_on_main"),
     pytest.param(lambda: shards.class_of(MODEL), nn.Sequential, id="class_of"),
     pytest.param(lambda: shards.ready_to_shard(MODEL), None, id="ready_to_shard"),
     pytest.param(lambda: shards.unsharded(MODEL), MODEL, id="unsharded"),

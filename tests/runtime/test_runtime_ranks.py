@@ -507,6 +507,16 @@ def test_ranks_without_a_backward_are_waited_for(job: Job) -> None:
         assert max(distance for _, distance in seen["idle"]) < 1e-12
 
 
+def test_a_model_that_rank_0_builds_is_dealt_out(job: Job) -> None:
+    for rank, seen in enumerate(job["building"]):
+        assert set(seen["shapes"]) == {rank > 0}
+        assert len(seen["same"]) == 7
+        assert all(seen["same"])
+        assert seen["tied"]
+        assert seen["drawn"], "random streams go on as rank 0's"
+        assert ("loose" in str(seen["loose"])) == (rank > 0)
+
+
 def test_what_is_infinite_in_one_shard_makes_all_ranks_skip_the_step(job: Job) -> None:
     for seen in job["scaling"]:
         assert seen == [[1024.0, True], [512.0, False], [512.0, True]]

@@ -91,8 +91,13 @@ LOSS = "            loss = nn.functional.cross_entropy(model(x), y)\n"
 Changes = tuple[tuple[str, str], ...]
 
 
-def trained(folder: Path, changes: Changes, **chosen: Any) -> list[tuple[str, Any]]:
-    """What the script prints and writes: in one process as it was, on two ranks as migrated."""
+def trained(
+    folder: Path, changes: Changes, ranks: int = 2, after: Changes = (), **chosen: Any
+) -> list[tuple[str, Any]]:
+    """What the script prints and writes: in one process as it was, on two ranks as migrated.
+
+    ``after``: what is changed in what is migrated.
+    """
     text = SCRIPT
     for old, new in changes:
         assert text.count(old) == 1, old
@@ -104,6 +109,11 @@ def trained(folder: Path, changes: Changes, **chosen: Any) -> list[tuple[str, An
     outcome = migrate([entries[1]], Settings(strategy="fsdp", **chosen))
     assert not outcome.refusals, outcome.refusals[0].message
     write(outcome.changes, outcome.root)
+    text = entries[1].read_text()
+    for old, new in after:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    entries[1].write_text(text)
     command = [sys.executable, "main.py"]
     one = subprocess.run(
         command,
@@ -115,7 +125,7 @@ def trained(folder: Path, changes: Changes, **chosen: Any) -> list[tuple[str, An
         check=False,
     )
     assert one.returncode == 0, one.stderr
-    two = torchrun(entries[1], 2, cwd=entries[1].parent, timeout=240)
+    two = torchrun(entries[1], ranks, cwd=entries[1].parent, timeout=240)
     assert two.returncode == 0, two.stderr
     return [
         (said, torch.load(entry.parent / "last.pt"))

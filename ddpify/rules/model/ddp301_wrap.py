@@ -21,6 +21,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
+from ddpify.rules.model.building import Building, building
 from ddpify.rules.model.sharding import idle_options, sharded, unknown_classes
 from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
@@ -33,6 +34,7 @@ OPTIONS = {  # in the order in which they are written
     "find_unused_parameters": True,
     "static_graph": True,
 }
+_BUILT = "with built_on_main():"
 RUNS_MODEL = (".add_graph", "torch.onnx.export", ".summary", "torch.jit.trace")
 
 
@@ -59,6 +61,10 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                     )
                 normed = any("sync_batchnorm" in _of_one(facts, m, settings) for m in alike)
                 fix = (sharded(facts, home, alike, settings, normed),)
+                if settings.fsdp_meta:
+                    made = building(facts, home, alike)
+                    yield from _not_by_shapes(made)
+                    fix = (*fix, *(edit(facts, How.INDENT, s, _BUILT) for s in made.statements))
             else:
                 fix = (_wrapped(facts, home, alike, settings),)
         if model.batch_norm and settings.sync_bn == "auto":
@@ -71,6 +77,18 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             fix,
             "" if fix else "give the model a name before its optimizer is built, then run again",
             proof(model.things),
+        )
+
+
+def _not_by_shapes(made: Building) -> Iterable[Finding]:
+    """What stands against a construction of shapes alone."""
+    for site, why in made.against:
+        yield Finding(
+            "DDP301",
+            site,
+            f"ranks > 0 would have shapes alone of the model, and this {why}",
+            Severity.ERROR,
+            advice="change it, or leave out --fsdp-meta",
         )
 
 

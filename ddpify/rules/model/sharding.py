@@ -53,11 +53,13 @@ def sharded(
         units, wanted = _kept(facts, home, units), {*wanted, Import("torch", "is_grad_enabled")}
     unit = "".join(one.unit for one in extras)
     root = "".join((_inside(facts, home, model, models), *(one.root or one.unit for one in extras)))
-    lines = [
-        f"ready_to_shard({model}{', sync_batchnorm=True' if sync_batchnorm else ''})",
-        *(line.replace(")", f"{unit})") if "fully_shard(" in line else line for line in units),
-        f"fully_shard({root}, reshard_after_forward=True)",
-    ]
+    ready = f"ready_to_shard({model}{', sync_batchnorm=True' if sync_batchnorm else ''})"
+    units = [line.replace(")", f"{unit})") if "fully_shard(" in line else line for line in units]
+    lines = [ready, *units, f"fully_shard({root}, reshard_after_forward=True)"]
+    if settings.fsdp_meta:
+        lines = [*_converted(model, sync_batchnorm), *_dealt(units), f"ready_to_shard({model})"]
+        lines.append(f"fully_shard({root}, reshard_after_forward=True)")
+        wanted = {*wanted, *([Import("torch.nn", "SyncBatchNorm")] if sync_batchnorm else [])}
     if home.each:
         held = home.target if home.each == "list" else f"{home.target}.values()"
         lines = [f"for {model} in {held}:", *_indented(lines)]
@@ -176,6 +178,26 @@ def _units(
             ]
         lines += [f"for {block} in {whole}:", f"    fully_shard({block})"]
     return lines, imports
+
+
+def _converted(model: str, sync_batchnorm: bool) -> list[str]:
+    """Modules are replaced before some of them are sharded."""
+    if not sync_batchnorm:
+        return []
+    return [
+        'if local_device().type == "cuda":',
+        f"    SyncBatchNorm.convert_sync_batchnorm({model})",
+    ]
+
+
+def _dealt(units: Sequence[str]) -> list[str]:
+    """These lines, with rank 0's weights for each block before it is sharded: one by one."""
+    lines = list[str]()
+    for line in units:
+        before, shards, given = line.partition("fully_shard(")
+        block = given.partition(",")[0].rstrip(")")
+        lines += [f"{before}ready_to_shard({block})", line] if shards else [line]
+    return lines
 
 
 def _kept(facts: Facts, home: Home, units: Sequence[str]) -> list[str]:

@@ -926,6 +926,41 @@ def _evaluated(net: Any, whole: Any, rows: Any) -> Any:
     return seen
 
 
+def building() -> Any:
+    """A model of which ranks > 0 have shapes until it is dealt out, and one that each rank has."""
+    with ddp.built_on_main():
+        net = _built()
+    drawn, shapes = torch.rand(1).item(), [one.is_meta for one in net.parameters()]
+    ddp.ready_to_shard(net)
+    whole = _built()
+    again, pairs = torch.rand(1).item(), zip(_held(net), _held(whole), strict=True)
+    same = [torch.equal(a, b) and a.requires_grad == b.requires_grad for a, b in pairs]
+    with ddp.built_on_main():
+        net[0].loose = torch.ones(2)
+    return {
+        "shapes": shapes,
+        "same": same,
+        "tied": net[2].weight is net[0].weight and net[0].weight.marked,
+        "drawn": drawn == again,
+        "loose": attempt(lambda: ddp.ready_to_shard(net)),
+    }
+
+
+def _built() -> Any:
+    torch.manual_seed(3)
+    first, norm, last = nn.Linear(4, 4, bias=False), nn.BatchNorm1d(4), nn.Linear(4, 4, bias=False)
+    last.weight = first.weight
+    first.weight.marked = True
+    norm.running_mean.normal_()
+    norm.bias.requires_grad_(False)
+    norm.register_buffer("own", torch.rand(2), persistent=False)
+    return nn.Sequential(first, norm, last).double().to(ddp.local_device())
+
+
+def _held(net: Any) -> list[Any]:
+    return [*net.parameters(), *net.buffers()]
+
+
 def scaling() -> Any:
     """Steps of a gradient scaler: in the second the last rank's shard alone is infinite."""
     net = nn.Linear(4, 2 * ddp.get_world_size())
@@ -982,6 +1017,7 @@ CHECKS = (
     unequal,
     sharding,
     scaling,
+    building,
 )
 
 
