@@ -8,6 +8,7 @@ import pytest
 
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
+from ddpify.report.text import summary
 from ddpify.settings import Settings
 from tests.projects import put
 from tests.training.test_converted import (
@@ -67,6 +68,25 @@ REFUSED: dict[str, tuple[tuple[str, str], str, str]] = {
         "device_mesh",
     ),
     "meta": ((DEVICE, f"        param_init_fn=print,\n{DEVICE}"), "param_init_fn", "to_empty()"),
+    "meta alone": (
+        ("    model = Net()\n", '    with torch.device("meta"):\n        model = Net()\n'),
+        'torch.device("meta")',
+        "reset_parameters()",
+    ),
+    "to meta": (
+        ("    model = Net()\n", '    model = Net().to(device="meta")\n'),
+        "meta",
+        "reset_parameters()",
+    ),
+    "inputs of units": (
+        (
+            DEVICE,
+            "        mixed_precision=MixedPrecision(torch.half, cast_forward_inputs=True),\n"
+            f"{DEVICE}",
+        ),
+        "cast_forward_inputs",
+        "the model alone casts",
+    ),
     "arguments": ((DEVICE, "        **dict(device_id=rank),\n"), "**dict", "list of arguments"),
     "own policy": (
         (POLICY, "    policy = lambda module, recurse, nonwrapped_numel: True\n"),
@@ -282,6 +302,40 @@ def test_precision_of_units_and_of_the_model(tmp_path: Path) -> None:
     assert "mp_policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)\n" in after
     assert "mp_policy=replace(mp_policy, cast_forward_inputs=False)" in after
     assert "fully_shard(model, mesh=mesh, mp_policy=mp_policy, reshard_after_forward=True)" in after
+
+
+def test_what_the_model_does_not_cast_it_does_not_cast_in_fsdp2(tmp_path: Path) -> None:
+    mixed = "MixedPrecision(torch.half, cast_forward_inputs=False, cast_root_forward_inputs=False)"
+    after = result(tmp_path, (DEVICE, f"        mixed_precision={mixed},\n{DEVICE}"))
+    assert "MixedPrecisionPolicy(param_dtype=torch.half, cast_forward_inputs=False)\n" in after
+
+
+def test_hybrid_sharding_of_gradients_alone_keeps_its_mesh(tmp_path: Path) -> None:
+    strategy = "        sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2,\n"
+    mesh = "    mesh = dist.init_device_mesh('cuda', (2, 2))\n"
+    after = result(
+        tmp_path, (POLICY, mesh + POLICY), (DEVICE, f"{strategy}        device_mesh=mesh,\n")
+    )
+    assert "fully_shard(model, mesh=mesh, reshard_after_forward=False)" in after
+
+
+def test_what_only_the_old_code_read_goes_with_it(tmp_path: Path) -> None:
+    idle = "    by_size = functools.partial(size_based_auto_wrap_policy, min_num_params=100)\n"
+    idle += "    mixed = MixedPrecision(torch.half)\n    ahead = BackwardPrefetch.BACKWARD_PRE\n"
+    ahead = (DEVICE, f"        backward_prefetch=ahead,\n{DEVICE}")
+    after = result(tmp_path, (POLICY, idle + POLICY), ahead)
+    assert after == result(tmp_path / "without")
+
+
+def test_what_may_be_read_stays(tmp_path: Path) -> None:
+    kept = "    ahead = BackwardPrefetch.BACKWARD_PRE\n    mixed = MixedPrecision(torch.half)\n"
+    after = result(tmp_path, (POLICY, kept + POLICY), (END, f"    print(ahead, locals())\n{END}"))
+    assert "    ahead = BackwardPrefetch.BACKWARD_PRE\n" in after
+    assert "    mixed = MixedPrecisionPolicy(param_dtype=torch.half)\n" in after
+
+
+def test_a_conversion_counts_no_values(tmp_path: Path) -> None:
+    assert "followed" not in summary(outcome(tmp_path))
 
 
 def test_a_strategy_of_two_is_asked_as_the_program_runs(tmp_path: Path) -> None:
