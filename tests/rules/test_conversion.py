@@ -334,6 +334,40 @@ def test_what_may_be_read_stays(tmp_path: Path) -> None:
     assert "    mixed = MixedPrecisionPolicy(param_dtype=torch.half)\n" in after
 
 
+def test_a_sampler_that_was_never_told_the_epoch_still_is_not_and_said(tmp_path: Path) -> None:
+    found = outcome(tmp_path, ("        sampler.set_epoch(epoch)\n", ""))
+    assert not found.refusals
+    assert found.changes
+    told = [one for one in found.findings if one.rule == "DDP201"]
+    assert [one.fix for one in told] == [()]
+    assert "it was so before" in told[0].advice
+
+
+def test_a_backward_that_a_rank_leaves_out_was_so_before_and_is_refused(tmp_path: Path) -> None:
+    skip = "            if not loss.isfinite():\n                continue\n"
+    found = outcome(tmp_path, (BACK, skip + BACK))
+    assert any("DDP803" in one.message for one in found.refusals), found.refusals
+
+
+def test_rounds_that_all_ranks_leave_out_are_converted(tmp_path: Path) -> None:
+    agreed = "            bad = loss.isnan().float()\n            dist.all_reduce(bad)\n"
+    agreed += "            if bad > 0 or (epoch == 0 and step < 2):\n                continue\n"
+    assert agreed in result(tmp_path, (BACK, agreed + BACK))
+
+
+@pytest.mark.parametrize(
+    "freezing",
+    [
+        "        p.requires_grad = 'head' not in name\n",
+        "        if name.startswith('stem.'):\n            p.requires_grad_(False)\n",
+    ],
+)
+def test_weights_that_are_frozen_before_the_wrap_stay_so(freezing: str, tmp_path: Path) -> None:
+    lines = f"    for name, p in model.named_parameters():\n{freezing}"
+    after = result(tmp_path, (POLICY, lines + POLICY))
+    assert after.index(lines) < after.index("    for block in reversed(")
+
+
 def test_a_conversion_counts_no_values(tmp_path: Path) -> None:
     assert "followed" not in summary(outcome(tmp_path))
 
