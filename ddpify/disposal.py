@@ -19,10 +19,12 @@ from ddpify.lint import Linted, lint_scripts
 from ddpify.mending import mended
 from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Change
+from ddpify.reading import is_converted
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.settings import Settings
 from ddpify.source import Site, Source, Span
 
+_APART = "257"  # families of rules that are neither about models nor about collectives
 _ALIKE = 0.6  # the share of a line that is there still
 _NEAR = 6  # lines within which a statement is found again that an edit has indented
 
@@ -61,6 +63,9 @@ def dispose(rendered: Outcome, settings: Settings, facts: Sequence[Facts]) -> Ou
                 refused.append(one)
         else:
             left.append(one)
+    as_ever = _as_ever(refused, rendered, settings, texts, facts)
+    left += [replace(one, advice=f"it was so before; {one.advice}") for one in as_ever]
+    refused = [one for one in refused if one not in as_ever]
     if refused or vain:
         refusals = dict.fromkeys(_refusal(one, texts) for one in refused or vain)
         return replace(rendered, changes=(), refusals=tuple(refusals))
@@ -117,6 +122,25 @@ def _read(rendered: Outcome, settings: Settings) -> Linted:
     python = (change for change in rendered.changes if change.path.endswith(".py"))
     texts = {root / change.path: change.after for change in python}
     return lint_scripts(root, [root / path for path in rendered.entries], texts, settings.wants)
+
+
+def _as_ever(
+    found: Sequence[Finding],
+    rendered: Outcome,
+    settings: Settings,
+    texts: Mapping[str, _Versions],
+    facts: Sequence[Facts],
+) -> list[Finding]:
+    """What a program did wrong before it was converted: with loaders, files, numbers for people.
+
+    What is wrong with its model or with collectives may show otherwise since.
+    """
+    apart = [one for one in found if one.rule[3] in _APART]
+    if not apart or not all(is_converted(one, settings) for one in facts):
+        return []
+    linted = _read(replace(rendered, changes=()), settings)
+    before = {(one.rule, *_line(one.site)) for one in linted.findings}
+    return [one for one in apart if (one.rule, *_kept(one, texts)) in before]
 
 
 def _unread(linted: Linted) -> Iterator[Note]:

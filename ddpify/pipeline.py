@@ -164,13 +164,17 @@ def _outcome(
     )
 
 
-def _account(reads: Sequence[ReadEntry]) -> Account:
-    """What was followed in all programs together; each place counts once."""
+def _account(reads: Sequence[ReadEntry]) -> Account | None:
+    """What was followed in all programs together; each place counts once.
+
+    None where no values are tracked: a conversion from FSDP1 changes the meaning of none.
+    """
     found = [read.facts.followed for read in reads]
     left = dict.fromkeys(Note(one.site, one.told) for each in found for one in each.escapes)
     sites = {note.site for note in left}
     uses = {use for each in found for use in each.uses if not any(use.within(s) for s in sites)}
-    return Account(len(uses), len({one for each in found for one in each.values}), tuple(left))
+    values = {one for each in found for one in each.values}
+    return Account(len(uses), len(values), tuple(left)) if values or left else None
 
 
 def _disposed(outcome: Outcome, reads: Sequence[ReadEntry], settings: Settings) -> Outcome:

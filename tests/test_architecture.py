@@ -76,7 +76,7 @@ OURS: dict[str, set[str]] = {
     "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
-    | {"settings", "source"},
+    | {"reading", "settings", "source"},
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},

@@ -77,11 +77,22 @@ def _made(info: FunctionInfo, value: ast.expr | None) -> Iterator[ast.Call | Non
         if method in OF_A_TENSOR or (name.startswith("torch.") and method in OF_TORCH):
             yield value
             return
+        if method == "zero_" and (old := _uninitialized(value)) is not None:
+            yield old
+            return
         if method in MOVES and isinstance(value.func, ast.Attribute):
             value = value.func.value
         else:
             value = value.args[0] if name == VARIABLE and value.args else None
     yield None
+
+
+def _uninitialized(call: ast.Call) -> ast.Call | None:
+    """``weight.new(layers, samples, width)`` of ``weight.new(…).zero_()``, which is new_zeros."""
+    made = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if not isinstance(made, ast.Call) or not isinstance(made.func, ast.Attribute):
+        return None
+    return made if made.func.attr == "new" and made.args else None
 
 
 def qualified(info: FunctionInfo, func: ast.expr) -> str:

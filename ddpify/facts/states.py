@@ -156,7 +156,7 @@ def _sizes(m: Machine, tree: Tree, value: ast.expr | None) -> Iterator[ast.expr 
 
 def _samples(call: ast.Call) -> ast.expr | None:
     """Of ``torch.zeros(layers, samples, width)`` the second argument."""
-    zeros = isinstance(call.func, ast.Attribute) and call.func.attr in ("zeros", "new_zeros")
+    zeros = isinstance(call.func, ast.Attribute) and call.func.attr in ("zeros", "new_zeros", "new")
     return call.args[1] if zeros and len(call.args) == 3 else None
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
+from ddpify.report.text import summary
 from ddpify.settings import Settings
 from tests.projects import put
 from tests.training.test_converted import (
@@ -67,6 +68,25 @@ REFUSED: dict[str, tuple[tuple[str, str], str, str]] = {
         "device_mesh",
     ),
     "meta": ((DEVICE, f"        param_init_fn=print,\n{DEVICE}"), "param_init_fn", "to_empty()"),
+    "meta alone": (
+        ("    model = Net()\n", '    with torch.device("meta"):\n        model = Net()\n'),
+        'torch.device("meta")',
+        "reset_parameters()",
+    ),
+    "to meta": (
+        ("    model = Net()\n", '    model = Net().to(device="meta")\n'),
+        "meta",
+        "reset_parameters()",
+    ),
+    "inputs of units": (
+        (
+            DEVICE,
+            "        mixed_precision=MixedPrecision(torch.half, cast_forward_inputs=True),\n"
+            f"{DEVICE}",
+        ),
+        "cast_forward_inputs",
+        "the model alone casts",
+    ),
     "arguments": ((DEVICE, "        **dict(device_id=rank),\n"), "**dict", "list of arguments"),
     "own policy": (
         (POLICY, "    policy = lambda module, recurse, nonwrapped_numel: True\n"),
@@ -282,6 +302,74 @@ def test_precision_of_units_and_of_the_model(tmp_path: Path) -> None:
     assert "mp_policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16)\n" in after
     assert "mp_policy=replace(mp_policy, cast_forward_inputs=False)" in after
     assert "fully_shard(model, mesh=mesh, mp_policy=mp_policy, reshard_after_forward=True)" in after
+
+
+def test_what_the_model_does_not_cast_it_does_not_cast_in_fsdp2(tmp_path: Path) -> None:
+    mixed = "MixedPrecision(torch.half, cast_forward_inputs=False, cast_root_forward_inputs=False)"
+    after = result(tmp_path, (DEVICE, f"        mixed_precision={mixed},\n{DEVICE}"))
+    assert "MixedPrecisionPolicy(param_dtype=torch.half, cast_forward_inputs=False)\n" in after
+
+
+def test_hybrid_sharding_of_gradients_alone_keeps_its_mesh(tmp_path: Path) -> None:
+    strategy = "        sharding_strategy=ShardingStrategy._HYBRID_SHARD_ZERO2,\n"
+    mesh = "    mesh = dist.init_device_mesh('cuda', (2, 2))\n"
+    after = result(
+        tmp_path, (POLICY, mesh + POLICY), (DEVICE, f"{strategy}        device_mesh=mesh,\n")
+    )
+    assert "fully_shard(model, mesh=mesh, reshard_after_forward=False)" in after
+
+
+def test_what_only_the_old_code_read_goes_with_it(tmp_path: Path) -> None:
+    idle = "    by_size = functools.partial(size_based_auto_wrap_policy, min_num_params=100)\n"
+    idle += "    mixed = MixedPrecision(torch.half)\n    ahead = BackwardPrefetch.BACKWARD_PRE\n"
+    ahead = (DEVICE, f"        backward_prefetch=ahead,\n{DEVICE}")
+    after = result(tmp_path, (POLICY, idle + POLICY), ahead)
+    assert after == result(tmp_path / "without")
+
+
+def test_what_may_be_read_stays(tmp_path: Path) -> None:
+    kept = "    ahead = BackwardPrefetch.BACKWARD_PRE\n    mixed = MixedPrecision(torch.half)\n"
+    after = result(tmp_path, (POLICY, kept + POLICY), (END, f"    print(ahead, locals())\n{END}"))
+    assert "    ahead = BackwardPrefetch.BACKWARD_PRE\n" in after
+    assert "    mixed = MixedPrecisionPolicy(param_dtype=torch.half)\n" in after
+
+
+def test_a_sampler_that_was_never_told_the_epoch_still_is_not_and_said(tmp_path: Path) -> None:
+    found = outcome(tmp_path, ("        sampler.set_epoch(epoch)\n", ""))
+    assert not found.refusals
+    assert found.changes
+    told = [one for one in found.findings if one.rule == "DDP201"]
+    assert [one.fix for one in told] == [()]
+    assert "it was so before" in told[0].advice
+
+
+def test_a_backward_that_a_rank_leaves_out_was_so_before_and_is_refused(tmp_path: Path) -> None:
+    skip = "            if not loss.isfinite():\n                continue\n"
+    found = outcome(tmp_path, (BACK, skip + BACK))
+    assert any("DDP803" in one.message for one in found.refusals), found.refusals
+
+
+def test_rounds_that_all_ranks_leave_out_are_converted(tmp_path: Path) -> None:
+    agreed = "            bad = loss.isnan().float()\n            dist.all_reduce(bad)\n"
+    agreed += "            if bad > 0 or (epoch == 0 and step < 2):\n                continue\n"
+    assert agreed in result(tmp_path, (BACK, agreed + BACK))
+
+
+@pytest.mark.parametrize(
+    "freezing",
+    [
+        "        p.requires_grad = 'head' not in name\n",
+        "        if name.startswith('stem.'):\n            p.requires_grad_(False)\n",
+    ],
+)
+def test_weights_that_are_frozen_before_the_wrap_stay_so(freezing: str, tmp_path: Path) -> None:
+    lines = f"    for name, p in model.named_parameters():\n{freezing}"
+    after = result(tmp_path, (POLICY, lines + POLICY))
+    assert after.index(lines) < after.index("    for block in reversed(")
+
+
+def test_a_conversion_counts_no_values(tmp_path: Path) -> None:
+    assert "followed" not in summary(outcome(tmp_path))
 
 
 def test_a_strategy_of_two_is_asked_as_the_program_runs(tmp_path: Path) -> None:

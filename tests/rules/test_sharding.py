@@ -412,11 +412,12 @@ _WITHOUT_BLOCKS = (
 )
 
 
-def test_a_method_that_makes_tensors_like_a_weight_is_registered(tmp_path: Path) -> None:
+@pytest.mark.parametrize("like", [_LIKE, _LIKE.replace("new_zeros(3)", "new(3).zero_()")])
+def test_a_method_that_makes_tensors_like_a_weight_is_registered(like: str, tmp_path: Path) -> None:
     """Of a model without blocks, whose first weight may not be the model's own."""
     text = migrated(
         tmp_path,
-        (_FEATURES, f"    def features(self, x):\n{_LIKE}"),
+        (_FEATURES, f"    def features(self, x):\n{like}"),
         (HITS, f"{HITS}                model.features(x)\n"),
         *_WITHOUT_BLOCKS,
     )

@@ -14,6 +14,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.conversion import states, steps, wrapped, wrapping
 from ddpify.rules.conversion.code import RULE as CODE
 from ddpify.rules.conversion.code import NoCounterpart, written
+from ddpify.rules.conversion.idle import idle_assignment, idle_choices
 from ddpify.rules.conversion.left import dead, left, tidied
 from ddpify.rules.conversion.names import CLASS, called, mentions
 from ddpify.rules.conversion.objects import converted, made
@@ -35,6 +36,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     yield from found
     edits = [edit for finding in found for edit in finding.fix]
     if all(finding.fix or finding.severity is Severity.NOTE for finding in found):
+        idle = [*idle_choices(facts, edits)]
+        yield from idle
+        edits += [edit for finding in idle for edit in finding.fix]
         yield from left(facts, edits)
         yield from tidied(facts, edits)
 
@@ -105,7 +109,11 @@ def _objects(facts: Facts) -> Iterator[Finding]:
     live = {node for _, node in _alive(facts)}
     for tree in facts.trees.values():
         for node in made(tree, tree.module):
-            if node in live and node not in whole:
+            if node in live and node not in whole and (idle := idle_assignment(tree, node)):
+                what = "nothing reads this object of FSDP1"
+                gone = Edit(How.DELETE, tree.site(idle), "")
+                yield Finding(CODE, tree.site(idle), what, Severity.ERROR, (gone,))
+            elif node in live and node not in whole:
                 what = "an object of FSDP1 is another one in FSDP2"
                 yield from _tried(tree.site(node), what, partial(_only, _object, tree, node))
 

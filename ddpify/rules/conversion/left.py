@@ -65,7 +65,7 @@ def left(facts: Facts, edits: Sequence[Edit]) -> Iterator[Finding]:
                 told.add(function)
                 what = "nothing calls this function: its FSDP1 is left as it is"
                 yield Finding(RULE, tree.site(node), what, Severity.NOTE)
-            kept = function is None and not _is_gone(tree.site(node), edits, tree)
+            kept = function is None and not is_gone(tree.site(node), edits, tree)
             if kept and not _is_choice(tree, node, name):
                 yield _named(tree.site(node), name)
         yield from _inside(tree, edits)
@@ -76,7 +76,7 @@ def _inside(tree: Tree, edits: Sequence[Edit]) -> Iterator[Finding]:
     for node in tree.nodes():
         text = node.value if isinstance(node, ast.Constant) else getattr(node, "attr", "")
         named = next((one for one in _NAMES if isinstance(text, str) and one in text), "")
-        if named and not _is_gone(tree.site(node), edits, tree):
+        if named and not is_gone(tree.site(node), edits, tree):
             yield _named(tree.site(node), named)
 
 
@@ -94,7 +94,7 @@ def _is_choice(tree: Tree, node: ast.AST, name: str) -> bool:
     return owner in CHOICES and (bool(choice) or annotation)
 
 
-def _is_gone(site: Site, edits: Iterable[Edit], tree: Tree) -> bool:
+def is_gone(site: Site, edits: Iterable[Edit], tree: Tree) -> bool:
     """Whether an edit replaces the text at a place."""
     return any(site.within(gone) for edit in edits for gone in _taken(edit, tree))
 
@@ -128,7 +128,7 @@ def _idle_module(tree: Tree, edits: Sequence[Edit]) -> Iterator[Finding]:
         if isinstance(statement, ast.Import) and [one.name for one in statement.names] == [_MAKES]:
             bound = statement.names[0].asname or _MAKES
             used = [n for n in tree.nodes() if isinstance(n, ast.Name) and n.id == bound]
-            if used and all(_is_gone(tree.site(n), edits, tree) for n in used):
+            if used and all(is_gone(tree.site(n), edits, tree) for n in used):
                 yield _import(tree, statement, ())
 
 
@@ -140,7 +140,7 @@ def _is_kept(tree: Tree, statement: ast.ImportFrom, one: ast.alias, edits: Seque
     copied = re.compile(rf"\b{bound}\b")
     if any(copied.search(e.code) for e in edits if e.site.path == tree.source.path):
         return True
-    return any(not _is_gone(tree.site(n), edits, tree) for n in used)
+    return any(not is_gone(tree.site(n), edits, tree) for n in used)
 
 
 def _import(

@@ -13,7 +13,14 @@ from ddpify.facts.tree import Tree
 from ddpify.rules.conversion.code import NamedArguments, NoCounterpart
 from ddpify.rules.conversion.names import called
 
-_MIXED = "param_dtype reduce_dtype buffer_dtype keep_low_precision_grads".split()
+_MIXED: Final = (
+    "param_dtype reduce_dtype buffer_dtype keep_low_precision_grads cast_forward_inputs"
+    " cast_root_forward_inputs"
+).split()
+_MIXED_ALONE: Final = {
+    "keep_low_precision_grads": "leave it out: gradients have their weights' type",
+    "cast_forward_inputs": "leave it out: then the model alone casts what it is given",
+}
 _FULL: Final = "StateDictOptions(full_state_dict=True"
 _SCALED = "device init_scale backoff_factor growth_factor growth_interval enabled".split()
 # Modules whose weights others use without calling them.
@@ -72,13 +79,14 @@ def _call(node: ast.expr) -> ast.Call:
 
 def _mixed(tree: Tree, node: ast.expr) -> str:
     given = NamedArguments.of(tree, _call(node), _MIXED)
-    if given.flag("keep_low_precision_grads", False):
-        given.refuse(
-            {"keep_low_precision_grads": "leave it out: gradients have their weights' type"}
-        )
+    for name, way in _MIXED_ALONE.items():
+        if given.flag(name, False):
+            given.refuse({name: way})
     kept = [(name, given.get(name)) for name in _MIXED[:2]]
-    words = ", ".join(f"{name}={tree.text(one)}" for name, one in kept if one)
-    return f"MixedPrecisionPolicy({words})"
+    words = [f"{name}={tree.text(one)}" for name, one in kept if one]
+    if not given.flag("cast_root_forward_inputs", True):
+        words.append("cast_forward_inputs=False")
+    return f"MixedPrecisionPolicy({', '.join(words)})"
 
 
 def _offload(tree: Tree, node: ast.expr) -> str:

@@ -31,6 +31,7 @@ _LOOKS: Final = frozenset(
     ".parameters .named_parameters .modules .named_modules .children .named_children .state_dict"
     " .load_state_dict .apply".split()
 )
+_PLACES: Final = frozenset({"device", "to", "set_default_device"})
 _Branch = ast.If | ast.IfExp | ast.While | ast.Match
 
 
@@ -52,6 +53,9 @@ _Why = tuple[str, ast.AST | None]
 def _of_node(tree: Tree, node: ast.AST) -> _Why | None:
     if isinstance(node, ast.Call) and _is_compiled(tree, node):
         return "FSDP2 leaves `_orig_mod` out of the names in files", None
+    if _is_meta(tree, node):
+        what = "FSDP1 calls reset_parameters() for weights on the meta device, FSDP2 leaves them"
+        return f"{what}: to_empty() and reset_parameters() behind fully_shard, by hand", None
     if _asks_class(tree, node):
         return "fully_shard makes another class of each unit, which this asks for", None
     return None
@@ -60,6 +64,20 @@ def _of_node(tree: Tree, node: ast.AST) -> _Why | None:
 def _is_compiled(tree: Tree, node: ast.Call) -> bool:
     name = tree.text(node.func)
     return name == "torch.compile" or (name.endswith(".compile") and not name.startswith("re."))
+
+
+def _is_meta(tree: Tree, node: ast.AST) -> bool:
+    """``torch.device("meta")``, ``device="meta"``, ``.to("meta")``; a context of Accelerate."""
+    if isinstance(node, ast.Call):
+        return tree.text(node.func).rpartition(".")[2] == "init_empty_weights"
+    return isinstance(node, ast.Constant) and node.value == "meta" and _is_device(tree, node)
+
+
+def _is_device(tree: Tree, node: ast.AST) -> bool:
+    above = tree.parent(node)
+    if isinstance(above, ast.Call):
+        return tree.text(above.func).rpartition(".")[2] in _PLACES
+    return isinstance(above, ast.keyword) and above.arg == "device"
 
 
 def _asks_class(tree: Tree, node: ast.AST) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
@@ -15,6 +16,7 @@ from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, once
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.sharded import SHARDED
+from ddpify.rules.frameworks.parts import sharding_of_weight
 from ddpify.rules.frameworks.sharded import parameters_after
 from ddpify.rules.frameworks.weights import (
     LayerUse,
@@ -149,7 +151,7 @@ def lint(run: Run) -> Iterable[Finding]:
         value = _taken(call)
         if value is None or not _reduced(value):
             continue
-        origin = next(parameters_after(value), None)
+        origin = next(chain(parameters_after(value), _weights(run, value, call)), None)
         if origin is not None and _pure(value) and not _agreed(run, call):
             yield Finding(
                 "DDP907",
@@ -159,6 +161,22 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="add .full_tensor() before .item(), on all ranks",
                 because=((origin.site, "these parameters are sharded"),),
             )
+
+
+def _weights(run: Run, value: RankValue, call: RankCall) -> Iterator[RankCall]:
+    """The calls that had sharded, by then, a model of which it takes a weight by its name."""
+    gathered = any(one.order < call.order for one in run.methods("unshard"))
+    for thing in () if gathered or _in_a_module(call) else value.sources():
+        shard = sharding_of_weight(thing)
+        if shard is not None and shard.order < call.order:
+            yield shard
+
+
+def _in_a_module(call: RankCall) -> bool:
+    """Whether it may be in a forward, where weights are whole."""
+    entered = (one.target for one in call.stack)
+    owners = (one.owner for one in entered if one is not None and one.owner is not None)
+    return any("torch.nn.Module" in owner.external_bases() for owner in owners)
 
 
 def _taken(call: RankCall) -> RankValue | None:
@@ -177,7 +195,8 @@ def _reduced(value: RankValue) -> bool:
 def _way(thing: RankThing) -> bool | None:
     """Whether a reduction led to this; None if something unknown did."""
     if thing.kind == "attribute":
-        return False if thing.name.endswith((".grad", ".data")) else None
+        whole = not thing.name.endswith((".grad", ".data")) and sharding_of_weight(thing) is None
+        return None if whole else False
     call = thing.call
     if thing.kind != "result" or call is None:
         return None
@@ -225,6 +244,15 @@ RULE = Rule(
                 '    if dist.get_rank() == 0:\n        torch.save(norms, "norms.pt")\n' + _END,
             ),
         ),
+        changed(
+            SHARDED,
+            (
+                _END,
+                "    head = model.head\n"
+                "    size = head.weight.detach().abs().mean().item()  # DDP907\n"
+                '    if dist.get_rank() == 0:\n        torch.save(size, "size.pt")\n' + _END,
+            ),
+        ),
     ),
     good=(
         changed(
@@ -234,6 +262,14 @@ RULE = Rule(
                 "    norms = [p.norm().full_tensor().item() for p in model.parameters()]\n"
                 '    if dist.get_rank() == 0:\n        torch.save(norms, "norms.pt")\n' + _END,
             ),
+        ),
+        changed(
+            SHARDED,
+            (
+                "    fully_shard(model)\n",
+                "    size = model.head.weight.norm().item()\n    fully_shard(model)\n",
+            ),
+            (_END, "    print(size, model.head.weight.norm().full_tensor().item())\n" + _END),
         ),
     ),
 )
