@@ -21,7 +21,7 @@ from ddpify.rules.examples import (
     changed,
     marked,
 )
-from ddpify.rules.model.sharding import idle_options, sharded, unknown_classes
+from ddpify.rules.shared.sharding import idle_options, sharded, unknown_classes
 from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
 from ddpify.source import Site

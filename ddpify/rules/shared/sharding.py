@@ -43,9 +43,15 @@ class _Extra:
 
 
 def sharded(
-    facts: Facts, home: Home, models: Sequence[Model], settings: Settings, sync_batchnorm: bool
+    facts: Facts,
+    home: Home,
+    models: Sequence[Model],
+    settings: Settings,
+    sync_batchnorm: bool,
+    first: Sequence[str] = (),
+    last: Sequence[str] = (),
 ) -> Edit:
-    """The edit that shards what has a home."""
+    """The edit that shards what has a home, between other statements."""
     model = fresh(facts, home.statement, "part") if home.each else home.target
     extras = tuple(_extras(facts, home, settings))
     units, wanted = _units(facts, home, model, models, settings)
@@ -54,9 +60,11 @@ def sharded(
     unit = "".join(one.unit for one in extras)
     root = "".join((_inside(facts, home, model, models), *(one.root or one.unit for one in extras)))
     lines = [
+        *first,
         f"ready_to_shard({model}{', sync_batchnorm=True' if sync_batchnorm else ''})",
         *(line.replace(")", f"{unit})") if "fully_shard(" in line else line for line in units),
         f"fully_shard({root}, reshard_after_forward=True)",
+        *last,
     ]
     if home.each:
         held = home.target if home.each == "list" else f"{home.target}.values()"
