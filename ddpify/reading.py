@@ -74,8 +74,7 @@ def why_not(read: ReadEntry, settings: Settings) -> list[Refusal]:
     """The reasons not to migrate this entry; none when it can be."""
     replicas = read.facts.named(f"{INSTALLED}.{OF_REPLICAS}") if of(settings).shards else ()
     if replicas:
-        why = "is migrated to DDP already: take the script as it was before (in version"
-        why += " control), then run again"
+        why = "is migrated to DDP already: take the script as it was before, then run again"
         return [Refusal(f"{replicas[0].site}: {why}", replicas[0].site)]
     opened = read.facts.named(_OPEN) if read.facts.status is Status.MIGRATED else ()
     if opened:  # a program that was distributed by hand, and is converted
