@@ -14,7 +14,7 @@ from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
 from ddpify.reading import ReadEntry, is_converted, read_all, why_not
 from ddpify.rules.base import Finding, How, Severity
-from ddpify.rules.registry import OF_SHARES, all_rules, conversions
+from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions
 from ddpify.settings import Settings
 from ddpify.source import Source, UnreadableSource
 from ddpify.strategies import of
@@ -87,7 +87,8 @@ def _migrated(
     refusals = [_as_refusal(f) if half else _avoidable(f) for f in unfixed]
     whole = settings.batch_size != "per-rank"
     lone = dict(pair for read in reads for pair in lone_starts(read.facts, whole))
-    findings += launching.findings(found.root, _names(reads), lone)
+    if not half:
+        findings += launching.findings(found.root, _names(reads), lone)
     if any(f.rule == "DDP302" for f in findings):
         mended = {f.site for f in findings if f.rule in ("DDP302", "DDP603") and f.fix}
         findings += siblings.findings(found.root, _files(reads), mended)
@@ -124,6 +125,8 @@ def _training(
 def _judge(facts: Facts, settings: Settings) -> list[Finding]:
     """Every wanted rule's findings, in order of place."""
     rules = conversions() if is_converted(facts, settings) else all_rules()
+    if facts.replicas:
+        rules = (*rules, *(rule for rule in all_rules() if rule.id in OF_SHARDS))
     found = [
         finding
         for rule in rules

@@ -15,11 +15,11 @@ from ddpify.project import Files, Project
 from ddpify.settings import Settings
 from ddpify.strategies import of
 
+_OPEN: Final = "torch.distributed.init_process_group"
 # What wraps a model by hand, and what to do where it is to be sharded.
 _NOT_SHARDED: Final = {
-    "DistributedDataParallel": "a model in DistributedDataParallel is not taken to fully_shard, as"
-    " what one rank does alone with it (saving, evaluating) would be done by all; start from the"
-    " script for one process, or put fully_shard in its place by hand (docs/fsdp1.md)",
+    "DistributedDataParallel": "DistributedDataParallel is not taken to fully_shard where something"
+    " else wraps models, too; start from the script for one process, or keep one wrapper",
     "fully_shard": "the model is sharded by fully_shard; `ddpify check` finds its bugs",
 }
 
@@ -76,6 +76,10 @@ def why_not(read: ReadEntry, settings: Settings) -> list[Refusal]:
     if replicas:
         why = "is migrated to DDP already: take the script as it was before, then run again"
         return [Refusal(f"{replicas[0].site}: {why}", replicas[0].site)]
+    opened = read.facts.named(_OPEN) if read.facts.status is Status.MIGRATED else ()
+    if opened:  # a program that was distributed by hand, and is converted
+        why = f"already distributed ({_OPEN}); `ddpify check` finds its bugs"
+        return [Refusal(f"{opened[0].site}: {why}", opened[0].site)]
     if is_converted(read.facts, settings):
         return []
     return _sharded_by_hand(read.facts) if of(settings).shards else _unfit(read.facts)
@@ -94,6 +98,7 @@ def is_converted(facts: Facts, settings: Settings) -> bool:
     """Whether a program that is distributed already is taken to another way of being so."""
     by_hand = not any(instead(name) for _, name in facts.evidence)
     wrapped = any(call.name.endswith(".FullyShardedDataParallel") for call in facts.calls)
+    wrapped |= bool(facts.replicas)
     shards = of(settings).shards and facts.status is Status.DISTRIBUTED
     return shards and by_hand and wrapped
 

@@ -34,13 +34,26 @@ _LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
 _SOMETIMES = (*_LOOPS, ast.If, ast.IfExp, ast.Try, ast.BoolOp)
 
 
-def blocks(facts: Facts, models: Iterable[Thing]) -> tuple[str, ...]:
+def blocks(facts: Facts, given: Iterable[Thing]) -> tuple[str, ...]:
     """The paths from a model to the lists of its blocks: ``transformer.h``, ``encoder.layers``.
 
-    Of several of which it may be any, those that all have.
+    Of several of which it may be any, those that all have; of one class, which is read once, one
+    speaks for the others.
     """
+    models = [*given]
+    full = [model for model in models if _layers(model)]
+    bare = [model for model in models if not any(_is_alike(model, one) for one in full)]
+    models = [*full, *bare]
     found = [tuple(dict.fromkeys(_stacks(facts, model, "", ()))) for model in models]
     return tuple(path for path in found[0] if all(path in one for one in found)) if found else ()
+
+
+def _is_alike(model: Thing, read: Thing) -> bool:
+    return model is read or (model.ref is not None and model.ref is read.ref)
+
+
+def _layers(model: Thing) -> list[Value]:
+    return [value for value in model.attrs.values() if value.of(Kind.MODEL)]
 
 
 def _stacks(facts: Facts, one: Thing, path: str, around: tuple[Thing, ...]) -> Iterator[str]:
@@ -115,8 +128,21 @@ def _is_one_pass(node: ast.AST, above: tuple[ast.AST, ...]) -> bool:
     if not isinstance(over, ast.For):
         return isinstance(over, ast.Call) and over.func is node
     names = {n.id for n in ast.walk(over.target) if isinstance(n, ast.Name)}
+    if not any(_calls(one, names) for one in over.body):  # `if hasattr(block, "mask"): …`
+        return True
     cut = any(isinstance(n, _CUT) for one in over.body for n in ast.walk(one))
     return not cut and not any(_is_conditional(one, names) for one in over.body)
+
+
+def _calls(node: ast.AST, names: set[str]) -> bool:
+    """Whether blocks are called, or given to what may call them."""
+    calls = (n for n in ast.walk(node) if isinstance(n, ast.Call))
+    asks = ("hasattr", "getattr", "isinstance", "len")
+    return any(
+        isinstance(n, ast.Name) and n.id in names and getattr(call.func, "id", "") not in asks
+        for call in calls
+        for n in ast.walk(call)
+    )
 
 
 def _is_conditional(node: ast.AST, names: set[str]) -> bool:

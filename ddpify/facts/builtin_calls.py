@@ -160,6 +160,8 @@ def _attribute(m: Machine, f: Frame, call: Call, base: Value, name: str) -> Valu
 
 
 def _length(m: Machine, f: Frame, value: Value, call: Call) -> Value:
+    if m.shards and value.dep(Kind.PARAMETERS) and not value.dep(Kind.BATCH, Kind.FORWARD):
+        return NOTHING  # how many weights
     if value.measure in measures.ENTRIES:
         return counts.length(m, f, value, constant(0), call.site)
     lists = [t for t in value.of(Kind.ITERATOR) if t.name == "builtins.list"]

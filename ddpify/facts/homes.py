@@ -46,12 +46,16 @@ Event = Access | Bind | Call
 
 
 def home_of(
-    m: Machine, things: tuple[Thing, ...], trained: frozenset[Thing], early: bool = False
+    m: Machine,
+    things: tuple[Thing, ...],
+    trained: frozenset[Thing],
+    early: bool = False,
+    moved: bool = True,
 ) -> Home | None:
     """The home of a model that may be any of ``things``; None when it never has a name.
 
     ``trained`` are all models that are: who holds nothing else is wrapped entry by entry.
-    ``early``: before its optimizer is made, whatever comes later.
+    ``early``: before its optimizer is made, whatever comes later. ``moved``: on its device, too.
     """
     binds = [b for b in _binds(m, things) if not is_of_rounds(m, b)]
     lists = holders(m, things, trained)
@@ -59,9 +63,10 @@ def home_of(
         binds = [b for b in binds if not is_taken(m, b)]
     names = [b for b in binds if is_namable(b.target)]
     entries = [b for b in binds if is_entry(b.target)]
-    found = _home(m, things, names, early) or _home(m, things, entries, early)
+    found = _home(m, things, names, early, moved) or _home(m, things, entries, early, moved)
     if found is None and lists:
-        found = _home(m, things, [held.bind for held in lists], early, added(m, things))
+        binds = [held.bind for held in lists]
+        found = _home(m, things, binds, early, moved, added(m, things))
         each = next((held.each for held in lists if found and held.bind.target == found.target), "")
         found = replace(found, each=each) if found is not None else None
     return found
@@ -72,6 +77,7 @@ def _home(
     things: tuple[Thing, ...],
     names: list[Bind],
     early: bool,
+    moved: bool,
     more: list[Call] | None = None,
 ) -> Home | None:
     first_use = _first_use(m, things)
@@ -84,7 +90,8 @@ def _home(
     if not made:
         return None
     moves: list[Access | Call] = [*(more or ())]
-    moves += [c for c in _moves(m, things) if c.order < (called if _on_device(c) else first_use)]
+    last_move = called if moved else first_use
+    moves += [c for c in _moves(m, things) if c.order < (last_move if _on_device(c) else first_use)]
     moves += [e for e in prepared(m, things) if e.order < called]
     moves = [
         c for c in moves if not _is_in_place(c) or not (_is_in(c, rounds) or _is_missed(c, steps))

@@ -286,6 +286,9 @@ class Facts:
     routes: frozenset[Site] = frozenset()
     keeps_means: bool = False  # whether instance norms keep statistics
     beyond: dict[str, str] = field(default_factory=dict)  # imports not found: where above the root
+    # Of a program with DDP that is read as it will be when sharded: expressions that are a wrapper,
+    # and whether they always are.
+    replicas: dict[Site, bool] = field(default_factory=dict)
 
     @cached_property
     def everywhere(self) -> tuple[Call, ...]:

@@ -208,9 +208,9 @@ def _filled(pattern: Statement, node: Statement) -> Statement:
 
 
 def _body(node: Statement) -> tuple[Statement, ...]:
-    """What is in a `with` statement, with the comments above it, behind it and at its end."""
-    if not isinstance(node, cst.With):
-        raise CodeError("only a with statement becomes what is in it")
+    """What is in a `with`, or an `if` alone, with the comments above, behind it and at its end."""
+    if not isinstance(node, cst.With | cst.If) or getattr(node, "orelse", None) is not None:
+        raise CodeError("only a with or an if statement becomes what is in it")
     lines = tuple(node.leading_lines)
     if isinstance(node.body, cst.SimpleStatementSuite):
         return (cst.SimpleStatementLine(node.body.body, leading_lines=lines),)

@@ -30,7 +30,7 @@ class How(Enum):
     GATE = "gate"  # put a statement under `if code:`; neighbours with the same test share one `if`
     INDENT = "indent"  # put a statement under `code` (a `with …:` line); neighbours share one
     DELETE = "delete"  # a statement
-    BODY = "body"  # a `with` statement becomes what is in it
+    BODY = "body"  # a `with`, or an `if` alone, becomes what is in it
     NEW_FILE = "new-file"  # `code` is the whole text; the site's span is ignored
     TEXT = "text"  # a span of a file that is not Python (launchers)
 

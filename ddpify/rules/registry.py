@@ -25,6 +25,12 @@ def all_rules() -> tuple[Rule, ...]:
     return tuple(importlib.import_module(modules[name]).RULE for name in rules)
 
 
+# Of models that are sharded, whoever wrapped them before.
+OF_SHARDS: Final = frozenset(
+    """DDP308 DDP317 DDP405 DDP602 DDP603 DDP901 DDP903 DDP904 DDP905 DDP907 DDP908""".split()
+)
+
+
 def conversions() -> tuple[Rule, ...]:
     """The rules that alone judge programs that are distributed already."""
     return (fsdp1.RULE,)

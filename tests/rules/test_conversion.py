@@ -442,13 +442,13 @@ def test_ddp_migrates_no_program_of_fsdp1(tmp_path: Path) -> None:
     assert "already distributed" in migrate([entry], Settings()).refusals[0].message
 
 
-def test_a_model_in_ddp_is_named(tmp_path: Path) -> None:
+def test_what_is_left_of_fsdp1_beside_ddp_is_named(tmp_path: Path) -> None:
     wrap = "    model = nn.parallel.DistributedDataParallel(model)\n"
     program = PROGRAM[: PROGRAM.index("    model = FSDP(")] + wrap + ADAM
     program = program.replace(POLICY, "") + PROGRAM[PROGRAM.index("    losses = []\n") :]
     entry = put({"main.py": program}, tmp_path) / "main.py"
     found = migrate([entry], Settings(strategy="fsdp")).refusals
-    assert "in DistributedDataParallel is not taken to fully_shard" in found[0].message
+    assert "FSDP.state_dict_type" in found[0].message
 
 
 def test_what_is_converted_is_not_converted_again(tmp_path: Path) -> None:

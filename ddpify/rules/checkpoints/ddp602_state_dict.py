@@ -45,7 +45,9 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             continue
         if site is not None and any(is_distributed(facts, c, strategy) for c in calls):
             message = "its tensors would be shards" if strategy.shards else _PREFIXED
-            written = is_only_written(facts, calls[0])  # its tensors are wanted on rank 0 alone
+            # its tensors are wanted on rank 0 alone
+            alone = all(c.where.one_rank() for c in calls)
+            written = alone or is_only_written(facts, calls[0])
             yield _finding(facts, site, message, strategy.state if written else strategy.kept)
     if not strategy.shards:  # see DDP904
         yield from _pickled(facts)

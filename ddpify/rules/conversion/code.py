@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -86,8 +86,19 @@ class NamedArguments:
         """Raise NoCounterpart for the first of these arguments that is given."""
         for name, way in advice.items():
             if node := self.get(name):
-                what = f"`{name}` of FSDP1 has no counterpart that is written here"
+                what = f"`{name}` has no counterpart that is written here"
                 raise NoCounterpart(self.tree.site(node), what, way)
+
+
+def tried(site: Site, what: str, edits: Callable[[], Iterable[Edit]]) -> Iterator[Finding]:
+    """One finding with the edits, or the reason why there are none."""
+    try:
+        made = tuple(edits())
+    except NoCounterpart as error:
+        yield error.finding
+    else:
+        if made:
+            yield Finding(RULE, site, what, Severity.ERROR, made)
 
 
 def written(how: How, site: Site, code: str) -> Edit:

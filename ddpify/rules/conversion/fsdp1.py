@@ -13,15 +13,15 @@ from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.conversion import states, steps, wrapped, wrapping
 from ddpify.rules.conversion.code import RULE as CODE
-from ddpify.rules.conversion.code import NoCounterpart, written
+from ddpify.rules.conversion.code import NoCounterpart, tried, written
 from ddpify.rules.conversion.idle import idle_assignment, idle_choices
 from ddpify.rules.conversion.left import dead, left, tidied
 from ddpify.rules.conversion.names import CLASS, called, mentions
 from ddpify.rules.conversion.objects import converted, made
+from ddpify.rules.conversion.replicas import replicas
 from ddpify.rules.conversion.unlike import unlike
 from ddpify.rules.edits import once
 from ddpify.settings import Settings
-from ddpify.site import Site
 from ddpify.strategies import of
 
 _OPTIMIZER: Final = ("optim_state_dict", "full_optim_state_dict", "sharded_optim_state_dict")
@@ -30,7 +30,11 @@ _LATER: Final = f"{CLASS}.optim_state_dict_to_load"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield what turns the program's FSDP1 into FSDP2, or what of it has no counterpart."""
-    if not of(settings).shards or facts.status is not Status.DISTRIBUTED or not uses_fsdp1(facts):
+    if not of(settings).shards or facts.status is not Status.DISTRIBUTED:
+        return
+    if facts.replicas:
+        yield from replicas(facts, settings)
+    if not uses_fsdp1(facts):
         return
     found = [*_findings(facts)]
     yield from found
@@ -60,17 +64,6 @@ def _findings(facts: Facts) -> Iterator[Finding]:
     yield from unlike(facts)
 
 
-def _tried(site: Site, what: str, edits: Callable[[], Iterable[Edit]]) -> Iterator[Finding]:
-    """One finding with the edits, or the reason why there are none."""
-    try:
-        made = tuple(edits())
-    except NoCounterpart as error:
-        yield error.finding
-    else:
-        if made:
-            yield Finding(CODE, site, what, Severity.ERROR, made)
-
-
 def _alive(facts: Facts) -> Iterator[tuple[Tree, ast.AST]]:
     """The nodes of all files, but for functions that nothing names."""
     for tree in facts.trees.values():
@@ -82,8 +75,8 @@ def _wraps(facts: Facts) -> Iterator[Finding]:
     for tree, node in _alive(facts):
         if isinstance(node, ast.Call) and called(tree, node) == CLASS:
             what = "FullyShardedDataParallel is deprecated: fully_shard takes its place"
-            yield from _tried(tree.site(node), what, partial(wrapping.wraps, facts, tree, node))
-            yield from _tried(tree.site(node), "", partial(_nested, tree, node))
+            yield from tried(tree.site(node), what, partial(wrapping.wraps, facts, tree, node))
+            yield from tried(tree.site(node), "", partial(_nested, tree, node))
             try:
                 yield from wrapping.hints(facts, tree, node)
             except NoCounterpart:
@@ -115,7 +108,7 @@ def _objects(facts: Facts) -> Iterator[Finding]:
                 yield Finding(CODE, tree.site(idle), what, Severity.ERROR, (gone,))
             elif node in live and node not in whole:
                 what = "an object of FSDP1 is another one in FSDP2"
-                yield from _tried(tree.site(node), what, partial(_only, _object, tree, node))
+                yield from tried(tree.site(node), what, partial(_only, _object, tree, node))
 
 
 def _rewritten_texts(facts: Facts) -> Iterator[ast.AST]:
@@ -147,15 +140,15 @@ def _states(facts: Facts) -> Iterator[Finding]:
         if isinstance(statement, ast.With):
             opened = partial(_only, states.context, tree, statement)
             what = "the form of a state dict is an argument, no context"
-            yield from _tried(tree.site(statement), what, opened)
+            yield from tried(tree.site(statement), what, opened)
     for call, tree, node in _calls(facts):
         what = "a state dict of FSDP2 is gathered by the distributed state API"
         name = called(tree, node).rpartition(".")
         if name[0] == CLASS and name[2] in _OPTIMIZER:
             gathered = partial(_only, known.gathered, call, tree, node, name[2])
-            yield from _tried(call.site, what, gathered)
+            yield from tried(call.site, what, gathered)
         elif call.name in (".state_dict", ".load_state_dict"):
-            yield from _tried(call.site, what, partial(known.edits, call, tree, node))
+            yield from tried(call.site, what, partial(known.edits, call, tree, node))
             yield from known.notes(call)
 
 
@@ -181,7 +174,7 @@ def _object(tree: Tree, node: ast.expr) -> Edit:
 def _tried_setting(facts: Facts, found: list[tuple[Tree, ast.Call]]) -> Iterator[Finding]:
     for tree, node in found:
         what = "the form of a state dict is an argument, no setting"
-        yield from _tried(tree.site(node), what, partial(_setting, facts, tree, node, len(found)))
+        yield from tried(tree.site(node), what, partial(_setting, facts, tree, node, len(found)))
 
 
 def _setting(facts: Facts, tree: Tree, node: ast.Call, times: int) -> Iterable[Edit]:
@@ -205,13 +198,13 @@ def _steps(facts: Facts) -> Iterator[Finding]:
     for call, tree, node in _calls(facts):
         if call.name == ".clip_grad_norm_" and wrapped.is_wrapped(call.receiver):
             what = "the method of FSDP1 is torch's function for shards that are tensors"
-            yield from _tried(call.site, "", partial(_nothing, steps.offloaded, facts, call))
-            yield from _tried(call.site, what, partial(_only, steps.clipped, tree, node))
+            yield from tried(call.site, "", partial(_nothing, steps.offloaded, facts, call))
+            yield from tried(call.site, what, partial(_only, steps.clipped, tree, node))
     for tree, part in _alive(facts):
         if isinstance(part, ast.With):
             what = "FSDP2 has no no_sync(): whether gradients are averaged is a setting"
-            yield from _tried(tree.site(part), what, partial(steps.unsynced, facts, tree, part))
-    yield from _tried(facts.entry.site, "", partial(_nothing, steps.optimizers, facts))
+            yield from tried(tree.site(part), what, partial(steps.unsynced, facts, tree, part))
+    yield from tried(facts.entry.site, "", partial(_nothing, steps.optimizers, facts))
 
 
 def _nothing(asked: Callable[..., None], *given: object) -> Iterable[Edit]:
@@ -220,7 +213,7 @@ def _nothing(asked: Callable[..., None], *given: object) -> Iterable[Edit]:
 
 
 def _uses(facts: Facts) -> Iterator[Finding]:
-    yield from _tried(facts.entry.site, "fully_shard wraps nothing", partial(wrapped.uses, facts))
+    yield from tried(facts.entry.site, "fully_shard wraps nothing", partial(wrapped.uses, facts))
     for tree, node in _alive(facts):
         if isinstance(node, ast.expr) and (tree, node) in _types(tree):
             what = "an object of FSDP1 is another one in FSDP2"

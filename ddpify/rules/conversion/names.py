@@ -86,6 +86,11 @@ def _bound(tree: Tree) -> dict[str, str]:
     return found
 
 
+def dotted(tree: Tree, node: ast.AST) -> str:
+    """The dotted name that an expression has by the imports of its file; empty for another."""
+    return _dotted(node, _bound(tree))
+
+
 def _dotted(node: ast.AST, bound: dict[str, str]) -> str:
     if isinstance(node, ast.Name):
         return bound.get(node.id, "")

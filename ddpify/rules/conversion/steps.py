@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from ddpify.facts.events import Call
@@ -99,9 +99,16 @@ def optimizers(facts: Facts) -> None:
                 )
 
 
-def unsynced(facts: Facts, tree: Tree, statement: ast.With) -> tuple[Edit, ...]:
+def of_fsdp1(call: Call) -> bool:
+    """Whether a call is a method of a model that FSDP1 wraps."""
+    return is_wrapped(call.receiver)
+
+
+def unsynced(
+    facts: Facts, tree: Tree, statement: ast.With, ours: Callable[[Call], bool] = of_fsdp1
+) -> tuple[Edit, ...]:
     """``with model.no_sync():`` as the setting that it is. Raises NoCounterpart."""
-    found = [(item, _paused(facts, tree, item.context_expr)) for item in statement.items]
+    found = [(item, _paused(facts, tree, item.context_expr, ours)) for item in statement.items]
     wanted = [(item, code) for item, code in found if code is not None]
     if not wanted:
         return ()
@@ -113,7 +120,7 @@ def unsynced(facts: Facts, tree: Tree, statement: ast.With) -> tuple[Edit, ...]:
     if len(statement.items) > 1 or item.optional_vars is not None:
         what, way = "no_sync() is opened together with something else", "give it its own `with`"
         raise NoCounterpart(tree.site(item.context_expr), what, way)
-    _cleared(facts)
+    cleared(facts)
     setting = f"{model}.set_requires_gradient_sync"
     return (
         Edit(How.BEFORE, site, f"{setting}({sync})"),
@@ -122,7 +129,9 @@ def unsynced(facts: Facts, tree: Tree, statement: ast.With) -> tuple[Edit, ...]:
     )
 
 
-def _paused(facts: Facts, tree: Tree, node: ast.expr) -> tuple[str, str] | None:
+def _paused(
+    facts: Facts, tree: Tree, node: ast.expr, ours: Callable[[Call], bool]
+) -> tuple[str, str] | None:
     """The model whose gradients are not averaged in a context, and when they are."""
     if isinstance(node, ast.IfExp):
         asked = tree.text(node.test)
@@ -130,12 +139,12 @@ def _paused(facts: Facts, tree: Tree, node: ast.expr) -> tuple[str, str] | None:
             (node.body, node.orelse, f"not ({asked})"),
             (node.orelse, node.body, f"bool({asked})"),
         ):
-            found = _paused(facts, tree, one)
+            found = _paused(facts, tree, one, ours)
             if found is not None and _is_neither(facts, tree, other):
                 return found[0], sync
         return None
     calls = [c for c in facts.calls if c.site == tree.site(node) and c.name == ".no_sync"]
-    if any(is_wrapped(call.receiver) for call in calls) and isinstance(node, ast.Call):
+    if any(map(ours, calls)) and isinstance(node, ast.Call):
         assert isinstance(node.func, ast.Attribute)
         return tree.text(node.func.value), "False"
     return None
@@ -152,7 +161,7 @@ def _is_step(call: Call) -> bool:
     return call.name == ".step" and bool(whose) and all(one.kind in kinds for one in whose)
 
 
-def _cleared(facts: Facts) -> None:
+def cleared(facts: Facts) -> None:
     """Raise NoCounterpart where gradients may be cleared before they were averaged.
 
     FSDP2 keeps them aside until then, so that clearing does not reach them.

@@ -37,7 +37,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
         leaves = [*_leaves(value)] if value is not None else []
         if _is_whole(facts, call) and not settings.fsdp_recompute:
             yield _copied(facts, call)
-        elif any(shards.are(one, call.order) for one in leaves):
+        elif any(shards.are(one, call.order) and not _is_older(facts, one) for one in leaves):
             yield Finding(
                 "DDP904",
                 call.site,
@@ -45,6 +45,16 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 Severity.ERROR,
                 advice="save the model's state_dict(), then run again",
             )
+
+
+def _is_older(facts: Facts, value: Value) -> bool:
+    """``getattr(model.config, name)``, of a model that is not sharded yet."""
+    since = min(Shards.of(facts).since.values(), default=0)
+    orders = {call.site: call.order for call in facts.named("builtins.getattr")}
+    return bool(value.things) and all(
+        thing.kind is Kind.UNKNOWN and orders.get(thing.born, since) < since
+        for thing in value.things
+    )
 
 
 def _is_whole(facts: Facts, call: Call) -> bool:

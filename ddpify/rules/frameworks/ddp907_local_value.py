@@ -29,7 +29,7 @@ from ddpify.rules.frameworks.weights import (
     use_of,
     used,
 )
-from ddpify.rules.shared.shards import BY_ENTRY
+from ddpify.rules.shared.shards import BY_ENTRY, Shards
 from ddpify.settings import Settings
 from ddpify.site import Site
 from ddpify.strategies import of
@@ -69,7 +69,11 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 
 def _compiled(facts: Facts) -> Iterable[Finding]:
     """Where more is compiled, or otherwise, than a model whose graphs end at each block."""
-    registered = any(use_of(*one) is LayerUse.LAYERS for c in facts.calls for one in method_of(c))
+    shards, registered = Shards.of(facts), False
+    for call in facts.calls:
+        owners = (call.receiver or NOTHING).of(Kind.WRAPPED, Kind.MODEL)
+        if any(shards.is_sharded(owner, call.order) for owner in owners):
+            registered |= any(use_of(*one) is LayerUse.LAYERS for one in method_of(call))
     for call in facts.named("torch.compile", ".compile"):
         given = call.receiver if call.name == ".compile" else call.arg(0, "model")
         models = (given or NOTHING).of(Kind.MODEL, Kind.WRAPPED)

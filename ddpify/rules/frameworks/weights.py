@@ -14,6 +14,7 @@ from ddpify.facts.effects import EffectKind
 from ddpify.facts.events import Access, Call
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo, FunctionInfo, Loop
+from ddpify.facts.tree import Tree
 from ddpify.facts.values import NOTHING, Kind, Thing, Value
 from ddpify.ranks.words import CLIPS
 from ddpify.rules.shared.shards import Shards
@@ -63,7 +64,11 @@ _OF_TENSORS: Final = frozenset(
     "norm pow square abs item sum mean std var copy_ add_ sub_ lerp_ numpy cpu tolist".split()
 )
 # What makes tensors of the kind of a weight: of a shard, shards.
+_OF_SHAPES: Final = frozenset("numel nelement dim ndim size shape".split())
 _LIKE: Final = frozenset("new_zeros new_ones new_full new_empty new_tensor new".split())
+
+# What has its place taken where a program with DDP is converted: see DDP930.
+_OF_WRAPPERS: Final = ("torch.nn.parallel.DistributedDataParallel", ".no_sync")
 
 
 def used(facts: Facts) -> Iterator[Call]:
@@ -77,6 +82,8 @@ def used(facts: Facts) -> Iterator[Call]:
     for call in facts.calls:
         given = [(v, s) for v, s in _given(call) if shards.are(v, call.order)]
         if call.site in forwards or call.target is not None or not given:
+            continue
+        if call.name in _OF_WRAPPERS and facts.replicas:
             continue
         kind = EffectKind.CONSOLE if call.name in _OF_NUMBERS else shown.get(call.site)
         if kind is not None:
@@ -160,10 +167,20 @@ def unshardable(facts: Facts) -> Iterator[tuple[Site, str]]:
         if not isinstance(node, ast.expr):
             continue
         copied = isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "clone"
-        if not copied and any(getattr(n, "attr", "") in _WEIGHTS for n in ast.walk(node)):
+        if copied or _is_replaced(tree, call, node):
+            continue
+        if any(getattr(n, "attr", "") in _WEIGHTS for n in ast.walk(node)):
             yield call.site, "a parameter that is a view of another"
         elif _is_scalar(node):
             yield call.site, "a parameter without a dimension"
+
+
+def _is_replaced(tree: Tree, call: Call, node: ast.expr) -> bool:
+    """``self.rows.weight = nn.Parameter(self.rows.weight[:n])``: the other one is gone."""
+    made = tree.statement(call.site)
+    whole = ast.unparse(node.value) if isinstance(node, ast.Subscript) else ""
+    targets = made.targets if isinstance(made, ast.Assign) else ()
+    return [ast.unparse(target) for target in targets] == [whole]
 
 
 def _is_scalar(node: ast.expr) -> bool:
@@ -294,13 +311,16 @@ def _of_name(
         return _most({use_of(one, owner, around) for one in methods if one not in around})
     if above.attr in _ASKS | {"training"} or _is_plain(owner, above.attr):
         return LayerUse.NOTHING
+    if _is_asked(above, parents):
+        return LayerUse.NOTHING
     last: ast.AST = above
     while isinstance(parents[last], (ast.Attribute, ast.Subscript)):
         last = parents[last]
         if isinstance(last, ast.Attribute) and last.attr in _ASKS:
             return LayerUse.NOTHING
         if isinstance(last, ast.Attribute) and last.attr in _WEIGHTS:
-            return LayerUse.UNCLEAR
+            asked = getattr(parents[last], "attr", "") in _OF_SHAPES
+            return LayerUse.NOTHING if asked else LayerUse.UNCLEAR
     return LayerUse.LAYERS
 
 
@@ -311,6 +331,25 @@ def _is_plain(owner: Thing, name: str) -> bool:
         return False
     return bool(kept.known and not kept.things) or bool(
         kept.things and all(thing.kind in _PLAIN for thing in kept.things)
+    )
+
+
+def _is_asked(above: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> bool:
+    """``cfg = self.config``, of which numbers are read, and nothing is called."""
+    made = parents[above]
+    if not isinstance(made, ast.Assign) or [type(one) for one in made.targets] != [ast.Name]:
+        return False
+    name = ast.unparse(made.targets[0])
+    uses = [
+        n for n in parents if isinstance(n, ast.Name) and n.id == name and n not in made.targets
+    ]
+    reads = [parents[use] for use in uses]
+    return all(
+        isinstance(read, ast.Attribute)
+        and read.attr not in _WEIGHTS
+        and not isinstance(parents[read], ast.Attribute | ast.Subscript)
+        and getattr(parents[read], "func", None) is not read
+        for read in reads
     )
 
 

@@ -22,7 +22,7 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.model.building import Building, building
-from ddpify.rules.model.sharding import idle_options, sharded, unknown_classes
+from ddpify.rules.shared.sharding import idle_options, sharded, unknown_classes
 from ddpify.rules.shared.unfreezing import unfreezes
 from ddpify.settings import Settings
 from ddpify.source import Site

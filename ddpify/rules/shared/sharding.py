@@ -43,9 +43,15 @@ class _Extra:
 
 
 def sharded(
-    facts: Facts, home: Home, models: Sequence[Model], settings: Settings, sync_batchnorm: bool
+    facts: Facts,
+    home: Home,
+    models: Sequence[Model],
+    settings: Settings,
+    sync_batchnorm: bool,
+    first: Sequence[str] = (),
+    last: Sequence[str] = (),
 ) -> Edit:
-    """The edit that shards what has a home."""
+    """The edit that shards what has a home, between other statements."""
     model = fresh(facts, home.statement, "part") if home.each else home.target
     extras = tuple(_extras(facts, home, settings))
     units, wanted = _units(facts, home, model, models, settings)
@@ -60,6 +66,7 @@ def sharded(
         lines = [*_converted(model, sync_batchnorm), *_dealt(units), f"ready_to_shard({model})"]
         lines.append(f"fully_shard({root}, reshard_after_forward=True)")
         wanted = {*wanted, *([Import("torch.nn", "SyncBatchNorm")] if sync_batchnorm else [])}
+    lines = [*first, *lines, *last]
     if home.each:
         held = home.target if home.each == "list" else f"{home.target}.values()"
         lines = [f"for {model} in {held}:", *_indented(lines)]

@@ -1,0 +1,109 @@
+"""What of a program with DDP is not taken to fully_shard is named, and nothing is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify.pipeline import migrate
+from ddpify.settings import Settings
+from tests.projects import put
+from tests.training.test_converted_replicas import ADAM, NORMED, PAUSED, SAVE, STEP, WRAP, text
+
+BACK = "            loss.backward()\n"
+CLIP = "            nn.utils.clip_grad_norm_(net.parameters(), 0.5)\n"
+GUARD = "        if me == 0:\n"
+INIT = '    dist.init_process_group("gloo")\n'
+NORM = [
+    (NORMED, f"        self.norm = nn.BatchNorm1d(size)\n{NORMED}"),
+    ("        return self.last(x)\n", "        return self.last(self.norm(x))\n"),
+]
+REFUSED: dict[str, list[tuple[str, str]]] = {
+    "`process_group` has no": [(WRAP, "    net = DDP(net, process_group=dist.group.WORLD)\n")],
+    "init_sync=False": [(WRAP, "    net = DDP(net, init_sync=False)\n")],
+    "get no gradient": [
+        ("        return self.last(x)\n", "        return self.last(x) if x.sum() > 0 else x\n"),
+        (WRAP, "    net = DDP(net, find_unused_parameters=True)\n"),
+    ],
+    "`register_comm_hook()`": [(WRAP, f"{WRAP}    net.register_comm_hook(None, print)\n")],
+    "names with `module.`": [(CLIP, f"{CLIP}            dict(net.named_parameters())\n")],
+    "without averaging gradients": [*NORM, (STEP, PAUSED)],
+    "rank 0 alone trains": [
+        (
+            GUARD,
+            "        if me == 0:\n            net.eval()\n            net(x).sum().backward()\n",
+        )
+    ],
+    "without `else`": [(SAVE, f"{SAVE}        else:\n            print(me)\n")],
+    "in one statement with": [
+        (GUARD, "        if me == 0:\n            print(score(net, held_out))\n")
+    ],
+    "may not be averaged yet": [
+        (
+            STEP,
+            PAUSED.replace("                adam.zero_grad()\n", "").replace(
+                "            if step % 3", "            adam.zero_grad()\n            if step % 3"
+            ),
+        )
+    ],
+    "what is asked or done": [(CLIP, f"{CLIP}            print(isinstance(net, DDP))\n")],
+    "hangs on `step_by_step`": [
+        (
+            WRAP,
+            "    step_by_step = bool(os.getpid())\n    if step_by_step:\n        net = DDP(net)\n",
+        )
+    ],
+    "torch.multiprocessing.spawn": [
+        ("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n"),
+        ("def main():\n", "def main(number=0):\n"),
+    ],
+    "the process group is opened behind": [
+        (INIT, ""),
+        ("    me = dist.get_rank()\n", '    me = int(os.environ["RANK"])\n'),
+        (WRAP, f"{INIT}{WRAP}"),
+    ],
+    "the weights are changed": [(WRAP, f"    net.double()\n{WRAP}")],
+    "is given weights": [
+        (CLIP, f"{CLIP}            print(net.module.last.weight.norm().item())\n")
+    ],
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_what_is_not_followed_is_named(said: str, tmp_path: Path) -> None:
+    entry = put({"main.py": text(REFUSED[said])}, tmp_path) / "main.py"
+    outcome = migrate([entry], Settings(strategy="fsdp"))
+    assert any(said in one.message for one in outcome.refusals), outcome.refusals
+    assert not outcome.changes
+
+
+def test_a_condition_that_is_left_early_is_named(tmp_path: Path) -> None:
+    early = "        if me != 0:\n            continue\n        torch.save(net.state_dict(), 'x')\n"
+    entry = put({"main.py": text([(SAVE, early)])}, tmp_path) / "main.py"
+    assert migrate([entry], Settings(strategy="fsdp")).refusals
+
+
+def test_a_program_that_was_migrated_to_ddp_is_sent_back(tmp_path: Path) -> None:
+    program = "from ddpify.runtime import wrap_model\n" + text(
+        [(WRAP, "    net = wrap_model(net)\n")]
+    )
+    entry = put({"main.py": program}, tmp_path) / "main.py"
+    found = migrate([entry], Settings(strategy="fsdp")).refusals
+    assert "is migrated to DDP already: take the script as it was before" in found[0].message
+
+
+def test_what_is_converted_is_not_converted_again(tmp_path: Path) -> None:
+    entry = put({"main.py": text([])}, tmp_path) / "main.py"
+    outcome = migrate([entry], Settings(strategy="fsdp"))
+    for change in outcome.changes:
+        (tmp_path / change.path).write_bytes(change.after)
+    for strategy in ("ddp", "fsdp"):
+        found = migrate([entry], Settings(strategy=strategy))
+        assert "already distributed" in found.refusals[0].message
+    assert ADAM in entry.read_text()
+
+
+def test_the_original_strategy_takes_no_program_with_ddp(tmp_path: Path) -> None:
+    entry = put({"main.py": text([])}, tmp_path) / "main.py"
+    assert "already distributed" in migrate([entry], Settings()).refusals[0].message
