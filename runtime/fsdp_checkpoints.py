@@ -22,7 +22,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
-from torch.distributed.checkpoint.state_dict_saver import async_save as dcp_async_save
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_map_only
@@ -96,7 +96,7 @@ def _write_in_background(shards: Any, rest: Any, new: Path, options: dict[str, A
         torch.save(rest, packed, **options)
     writer = _Writer(new)
     writer.rest = packed.getbuffer()
-    _in_flight.append(dcp_async_save(shards, storage_writer=writer, process_group=_group()))
+    _in_flight.append(async_save(shards, storage_writer=writer, process_group=_group()))
 
 
 @functools.cache
