@@ -54,7 +54,9 @@ SHARDS_NAMES: Final[frozenset[str]] = frozenset(
         "whole_tensor",
     }
 )
-STORED_NAMES: Final[frozenset[str]] = frozenset({"load_sharded", "save_sharded"})
+STORED_NAMES: Final[frozenset[str]] = frozenset(
+    {"async_save_sharded", "load_sharded", "save_sharded"}
+)
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
@@ -70,6 +72,7 @@ COLLECTIVES: Final[frozenset[str]] = (
         "through_wrapper",
     }
 ) | {
+    "async_save_sharded",
     "average_gradients",
     "backward_on_all",
     "barrier",
@@ -101,8 +104,9 @@ SUMS: Final = frozenset({"reduce_sum", "reduce_entries"})
 MEANS: Final = frozenset({"reduce_mean"})
 # What differs between ranks though all of them take part.
 OWN: Final = frozenset({"own_share"})
-# What writes checkpoints.
-OF_CHECKPOINTS: Final = frozenset({f"{INSTALLED}.save_on_main", f"{INSTALLED}.save_sharded"})
+# What writes checkpoints, and of these what has each rank write its shards.
+OF_SHARDS: Final = frozenset({"async_save_sharded", "save_sharded"})
+OF_CHECKPOINTS: Final = frozenset(f"{INSTALLED}.{one}" for one in {"save_on_main", *OF_SHARDS})
 # What gives each rank its part of a loader's batches.
 OF_LOADERS: Final = "share_batches"
 # What wraps a model for DDP.

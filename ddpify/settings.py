@@ -45,8 +45,8 @@ class Settings:
     within a node, replicate over nodes; ``fsdp_recompute``: forget activations of these modules
     until the backward; ``fsdp_reshard``: and their weights; ``fsdp_meta``: build the model on rank
     0 alone, its shapes on the others; ``checkpoint``: whole files of rank 0, or a directory of all
-    ranks' shards. An empty ``select`` means every rule. Select and ignore hold code prefixes.
-    Patterns of files
+    ranks' shards, which async ones write as the run goes on. An empty ``select`` means every rule.
+    Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
     ``accept`` are refusals that are taken for right, each a ``RULE@file:line``.
     """
@@ -68,7 +68,7 @@ class Settings:
     fsdp_offload: bool = False
     fsdp_hybrid: bool = False
     fsdp_recompute: bool = False
-    checkpoint: Literal["whole", "sharded"] = "whole"
+    checkpoint: Literal["whole", "sharded", "sharded-async"] = "whole"
     fsdp_reshard: bool = True
     fsdp_meta: bool = False
     select: tuple[str, ...] = ()
@@ -256,7 +256,10 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
         f"fsdp_{name}": ("true or false", lambda value: isinstance(value, bool))
         for name in ("bf16", "offload", "hybrid", "recompute", "reshard", "meta")
     },
-    "checkpoint": ('"whole" or "sharded"', lambda value: value in ("whole", "sharded")),
+    "checkpoint": (
+        '"whole", "sharded" or "sharded-async"',
+        lambda value: value in ("whole", "sharded", "sharded-async"),
+    ),
     "fsdp_wrap": ("a list of names of classes", _is_names),
     "select": ("a list of rule codes", _is_codes),
     "ignore": ("a list of rule codes", _is_codes),

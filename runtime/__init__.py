@@ -70,7 +70,7 @@ from .ddp_utils import (
     wrap_model,
 )
 from .ddp_utils import set_epoch as set_epoch
-from .fsdp_checkpoints import load_sharded, save_sharded
+from .fsdp_checkpoints import async_save_sharded, load_sharded, save_sharded
 from .fsdp_utils import (
     backward_on_all,
     built_on_main,
@@ -84,6 +84,7 @@ from .fsdp_utils import (
 
 __all__ = [
     "NullWriter",
+    "async_save_sharded",
     "average_gradients",
     "average_statistics",
     "backward_on_all",

@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator, Sized
+from collections.abc import Callable, Iterator, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,6 +28,7 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Samp
 M = TypeVar("M", bound=nn.Module)
 _sampler_number = itertools.count()
 _begun = list[int]()  # the global batch size of the loader whose epoch began last
+_before_cleanup = list[Callable[[], None]]()
 
 
 # ---- Processes
@@ -90,6 +91,8 @@ def _streams() -> Iterator[tuple[Any, Any]]:
 def cleanup_distributed() -> None:
     """Leave the process group after a run that succeeded (*collective*)."""
     if dist.is_initialized():
+        for end in _before_cleanup:
+            end()
         gc.collect()  # threads of Gloo must not outlive Python: good runs aborted at their end
         dist.destroy_process_group()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import io
 import os
 import shutil
 import warnings
@@ -17,17 +18,28 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.filesystem import FileSystemReader
+import torch.distributed as dist
+from torch.distributed.checkpoint.filesystem import FileSystemReader, FileSystemWriter
 from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.state_dict_loader import load as dcp_load
+from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 from torch.distributed.tensor import DTensor
 from torch.utils._pytree import tree_map_only
 
-from .ddp_utils import barrier, broadcast, get_world_size, is_main_process, save_on_main
+from .ddp_utils import (
+    _before_cleanup,
+    barrier,
+    broadcast,
+    get_world_size,
+    is_distributed,
+    is_main_process,
+    save_on_main,
+)
 
 # ---- Sharded checkpoints
 _REST = "checkpoint"
+_in_flight = list[Any]()  # what is written in the background: one checkpoint, or none
 
 
 def save_sharded(obj: object, path: Any, **kwargs: Any) -> None:
@@ -36,13 +48,29 @@ def save_sharded(obj: object, path: Any, **kwargs: Any) -> None:
     What is no shard is rank 0's. A job that is killed meanwhile leaves the checkpoint of before. In
     one process it is a file, unless there is a directory.
     """
+    _save_sharded(obj, path, kwargs)
+
+
+def async_save_sharded(obj: object, path: Any, **kwargs: Any) -> None:
+    """``save_sharded`` that returns with a copy of its shards, and writes as the run goes on.
+
+    Until all ranks have written, the checkpoint of before is what is loaded. The next save, a load
+    and the clean-up wait for that, and raise what it raised (*collective*).
+    """
+    _save_sharded(obj, path, kwargs, _write_in_background)
+
+
+def _save_sharded(
+    obj: object, path: Any, options: dict[str, Any], later: Callable[..., None] | None = None
+) -> None:
+    _finish_writing()
     target = Path(path).resolve() if isinstance(path, (str, os.PathLike)) else None
-    if get_world_size() == 1 and (target is None or not target.is_dir()):
-        save_on_main(obj, path, **kwargs)
+    if not is_distributed() and (target is None or not target.is_dir()):
+        save_on_main(obj, path, **options)
         return
     if target is None:
         raise TypeError(f"a sharded checkpoint is a directory: give its path, not {path!r}")
-    folder, number = broadcast(_next(target) if is_main_process() else None)
+    folder, number = broadcast(_begin(target) if is_main_process() else None)
     shards: dict[str, torch.Tensor] = {}
 
     def kept(tensor: torch.Tensor, key: str) -> torch.Tensor:
@@ -52,12 +80,48 @@ def save_sharded(obj: object, path: Any, **kwargs: Any) -> None:
         return torch.empty(tensor.shape, dtype=tensor.dtype, device="meta")
 
     rest, new = _with_tensors(obj, kept), folder / number
+    if later and shards and folder == target:
+        later(shards, rest, new, options)
+        return
     if shards:
         dcp_save(shards, checkpoint_id=new)
-    new.mkdir(parents=True, exist_ok=True)
-    save_on_main(rest, new / _REST, **kwargs)  # from here on it is what is loaded
+    save_on_main(rest, new / _REST, **options)  # from here on it is what is loaded
     _put(folder, target, number) if is_main_process() else None
     barrier()
+
+
+def _write_in_background(shards: Any, rest: Any, new: Path, options: dict[str, Any]) -> None:
+    packed = io.BytesIO()
+    if is_main_process():
+        torch.save(rest, packed, **options)
+    writer = _Writer(new)
+    writer.rest = packed.getbuffer()
+    _in_flight.append(async_save(shards, storage_writer=writer, process_group=_group()))
+
+
+@functools.cache
+def _group() -> Any:
+    """Another one than the script's, whose messages would meet those of the background."""
+    _before_cleanup[:] = [_finish_writing, _group.cache_clear]
+    return dist.new_group(backend="gloo")
+
+
+def _finish_writing() -> None:
+    while _in_flight:
+        _in_flight.pop().result()
+
+
+class _Writer(FileSystemWriter):
+    """Writes what is no shard behind the shards of all ranks: then the checkpoint is whole."""
+
+    rest: memoryview
+
+    def finish(self, metadata: Metadata, results: Any) -> None:  # on rank 0
+        super().finish(metadata, results)
+        new = Path(self.path)
+        (partial := new / f"{_REST}.partial").write_bytes(self.rest)
+        os.replace(partial, new / _REST)  # from here on it is what is loaded
+        _put(new.parent, new.parent, new.name)
 
 
 def load_sharded(path: Any, *args: Any, **kwargs: Any) -> Any:
@@ -66,6 +130,7 @@ def load_sharded(path: Any, *args: Any, **kwargs: Any) -> Any:
     Of several ranks, data of shards are read where they are used: this rank's part by
     ``unsharded(model).load_state_dict``, all of a tensor by anything else.
     """
+    _finish_writing()
     target = Path(path).resolve() if isinstance(path, (str, os.PathLike)) else None
     if target is None or not (folder := _place(target)).is_dir():
         return torch.load(path, *args, **kwargs)
@@ -96,9 +161,11 @@ def _newest(folder: Path) -> Path:
     return folder / str(max(whole))
 
 
-def _next(target: Path) -> tuple[Path, str]:
+def _begin(target: Path) -> tuple[Path, str]:
     folder = _place(target)
-    return folder, str(1 + max(_numbers(folder), default=0))
+    number = str(1 + max(_numbers(folder), default=0))
+    (folder / number).mkdir(parents=True)  # so that all ranks see that the path is there
+    return folder, number
 
 
 def _put(folder: Path, target: Path, number: str) -> None:

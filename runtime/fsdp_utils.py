@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 from .ddp_utils import (
     gather_objects,
     get_world_size,
+    is_distributed,
     is_main_process,
     local_device,
     share_random_streams,
@@ -115,7 +116,7 @@ def unsharded(owner: Any, everywhere: bool = False) -> Any:
     What ``.state_dict()`` gives is on the CPU, its tensors on rank 0 alone unless ``everywhere``.
     ``.load_state_dict(state)`` takes its shards out of a state that every rank has whole.
     """
-    return _Unsharded(owner, everywhere) if get_world_size() > 1 else owner
+    return _Unsharded(owner, everywhere) if is_distributed() else owner
 
 
 class _Unsharded:
@@ -209,7 +210,7 @@ def backward_on_all(model: nn.Module) -> Iterator[None]:
 
 def whole_model(model: nn.Module) -> nn.Module:
     """A copy of a sharded model that holds all weights, for a file (*collective*)."""
-    if get_world_size() == 1:
+    if not is_distributed():
         return model
     known: dict[int, Any] = {
         id(one): nn.Parameter(whole_tensor(one.detach()), one.requires_grad)

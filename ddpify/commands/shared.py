@@ -143,6 +143,12 @@ _OPTIONS = (
         help="Migrate though this rule refuses to at this line, which is said (repeatable).",
     ),
 )
+checkpoint_flag = click.option(
+    "--checkpoint",
+    type=click.Choice(("whole", "sharded", "sharded-async")),
+    help="With --strategy fsdp: rank 0 writes whole files (default), or each rank its shards "
+    "into a directory, also as the run goes on (sharded-async).",
+)
 _OF_SHARDS = (
     click.option(
         "--fsdp-wrap",
@@ -172,12 +178,7 @@ _OF_SHARDS = (
         default=None,
         help="With --strategy fsdp: compute activations of these modules anew in the backward.",
     ),
-    click.option(
-        "--checkpoint",
-        type=click.Choice(("whole", "sharded")),
-        help="With --strategy fsdp: rank 0 writes whole files (default), or each rank its shards "
-        "into a directory.",
-    ),
+    checkpoint_flag,
     click.option(
         "--fsdp-reshard/--no-fsdp-reshard",
         default=None,

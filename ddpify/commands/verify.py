@@ -13,6 +13,7 @@ from ddpify.commands.shared import (
     TO_DO,
     Stop,
     Strategies,
+    checkpoint_flag,
     color_flag,
     echo,
     settings_of,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     type=Strategies(("ddp", "fsdp")),
     help="How the migrated copy distributes the model (default: as pyproject.toml says, or ddp).",
 )
+@checkpoint_flag
 @click.option(
     "--distributed-only", is_flag=True, help="Compare a distributed script with itself on 1 rank."
 )
@@ -97,6 +99,7 @@ if TYPE_CHECKING:
 def verify(
     script: Path,
     strategy: str | None,
+    checkpoint: str | None,
     html: str | None,
     json: str | None,
     markdown: str | None,
@@ -111,7 +114,7 @@ def verify(
 
     Example: ddpify verify main.py --nproc 2 -- --epochs 2 --batch-size 16
     """
-    settings = settings_of((script,), {"strategy": strategy})
+    settings = settings_of((script,), {"strategy": strategy, "checkpoint": checkpoint})
     reports = {"html": html, "json": json, "markdown": markdown}
     verification = _verified(script, flags, settings)
     shown = wants_color(color)

@@ -9,3 +9,4 @@ from ddpify.strategies.base import Strategy
 FSDP = Strategy("fsdp", inner="", state="unsharded({})", kept="unsharded({}, everywhere=True)")
 # With checkpoints to which each rank writes its shards.
 FSDP_SHARDED = replace(FSDP, save="save_sharded", load="load_sharded")
+FSDP_SHARDED_ASYNC = replace(FSDP_SHARDED, save="async_save_sharded")

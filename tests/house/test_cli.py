@@ -64,9 +64,9 @@ FLAGS = {
     ),
     "rule": sorted("--all --format --output-format".split()),
     "verify": sorted(
-        "--baseline --color --distributed-only --dtype --full --html --ignore-output --json --keep "
-        "--markdown --neutralise --neutralize --no-color --nproc --overfit --python --steps "
-        "--strategy --timeout --tolerance".split()
+        "--baseline --checkpoint --color --distributed-only --dtype --full --html --ignore-output "
+        "--json --keep --markdown --neutralise --neutralize --no-color --nproc --overfit --python "
+        "--steps --strategy --timeout --tolerance".split()
     ),
 }
 

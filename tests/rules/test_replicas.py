@@ -54,6 +54,9 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
             "    step_by_step = bool(os.getpid())\n    if step_by_step:\n        net = DDP(net)\n",
         )
     ],
+    "hangs on `distributed`": [
+        (WRAP, "    distributed = bool(os.getpid())\n    if distributed:\n        net = DDP(net)\n")
+    ],
     "torch.multiprocessing.spawn": [
         ("    main()\n", "    torch.multiprocessing.spawn(main, nprocs=2)\n"),
         ("def main():\n", "def main(number=0):\n"),
@@ -76,6 +79,17 @@ def test_what_is_not_followed_is_named(said: str, tmp_path: Path) -> None:
     outcome = migrate([entry], Settings(strategy="fsdp"))
     assert any(said in one.message for one in outcome.refusals), outcome.refusals
     assert not outcome.changes
+
+
+@pytest.mark.parametrize(
+    "asked", ["dist.is_initialized()", "ranks > 1"], ids=["initialized", "number-of-ranks"]
+)
+def test_a_wrap_that_asks_for_ranks_is_followed(asked: str, tmp_path: Path) -> None:
+    wrap = f"    ranks = dist.get_world_size()\n    if {asked}:\n        net = DDP(net)\n"
+    entry = put({"main.py": text([(WRAP, wrap)])}, tmp_path) / "main.py"
+    outcome = migrate([entry], Settings(strategy="fsdp"))
+    assert not outcome.refusals
+    assert outcome.changes
 
 
 def test_a_condition_that_is_left_early_is_named(tmp_path: Path) -> None:

@@ -90,6 +90,15 @@ def test_a_save_writes_the_states_as_they_are(tmp_path: Path) -> None:
     assert ASKED in text
 
 
+def test_a_save_may_be_written_as_the_run_goes_on(tmp_path: Path) -> None:
+    text = migrated(tmp_path, checkpoint="sharded-async")
+    assert "        async_save_sharded(\n" in text
+    assert "kept = load_sharded(path, map_location=local_device())" in text
+    write(outcome(tmp_path, checkpoint="sharded-async").changes, tmp_path)
+    settings = Settings(strategy="fsdp", checkpoint="sharded-async")
+    assert migrate([tmp_path / "main.py"], settings).changes == ()
+
+
 def test_the_helpers_are_copied_where_they_are_called(tmp_path: Path) -> None:
     copies = [
         next(c.after.decode() for c in outcome(tmp_path, **chosen).changes if "utils" in c.path)
@@ -172,5 +181,5 @@ def test_what_wants_a_file_is_refused(tmp_path: Path, change: tuple[str, str], s
 def test_it_goes_with_fsdp() -> None:
     with pytest.raises(SettingsError, match="checkpoint goes with strategy fsdp"):
         checked(Settings(checkpoint="sharded"), "")
-    with pytest.raises(SettingsError, match='checkpoint must be "whole" or "sharded"'):
+    with pytest.raises(SettingsError, match='must be "whole", "sharded" or "sharded-async"'):
         checked(Settings(strategy="fsdp", checkpoint="half"), "")  # type: ignore[arg-type]

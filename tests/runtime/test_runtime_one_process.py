@@ -94,6 +94,7 @@ SAME: list[Any] = [
     pytest.param(lambda: shards.whole_model(MODEL), MODEL, id="whole_model"),
     pytest.param(lambda: shards.whole_tensor(TENSOR), TENSOR, id="whole_tensor"),
     pytest.param(lambda: stored.save_sharded(TABLE, os.devnull), None, id="save_sharded"),
+    pytest.param(lambda: stored.async_save_sharded(TABLE, os.devnull), None, id="async_save"),
     pytest.param(lambda: ddp.new_pass(LOADER), LOADER, id="new_pass"),
     pytest.param(lambda: ddp.is_distributed(), False, id="is_distributed"),
     pytest.param(lambda: ddp.is_main_process(), True, id="is_main_process"),

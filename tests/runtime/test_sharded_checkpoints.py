@@ -87,6 +87,7 @@ def test_no_file_of_shards_has_the_model_whole(two: Path) -> None:
         pytest.param("hybrid", 4, "two.pt", id="two-to-hybrid", marks=pytest.mark.thorough),
         pytest.param("ddp", 2, "two.pt", id="two-to-ddp", marks=pytest.mark.thorough),
         pytest.param("plain", 1, "two.pt", id="two-to-one", marks=pytest.mark.thorough),
+        pytest.param("fsdp", 1, "two.pt", id="two-to-a-rank-alone", marks=pytest.mark.thorough),
     ],
 )
 def test_others_load_it_bit_for_bit(two: Path, how: str, ranks: int, source: str) -> None:
@@ -117,11 +118,13 @@ def test_a_file_of_one_process_or_of_ddp_is_sharded(tmp_path: Path, ddp_first: b
     assert_same(read(tmp_path / source), torch.load(tmp_path / "one.pt.whole"))
 
 
-def before_and_after(two: Path, folder: Path, moment: str) -> tuple[Any, Any, Any]:
+def before_and_after(
+    two: Path, folder: Path, moment: str, how: str = "fsdp"
+) -> tuple[Any, Any, Any]:
     """What was there, what a killed save leaves, and what it would have written."""
     shutil.copytree(two, folder, dirs_exist_ok=True)
     old = read(folder / "two.pt")
-    run(folder, 2, "fsdp", "-", "two.pt", moment, killed=True)
+    run(folder, 2, how, "-", "two.pt", moment, killed=True)
     return old, read(folder / "two.pt"), torch.load(folder / "two.pt.whole")
 
 
@@ -198,6 +201,6 @@ def test_of_several_ranks_a_tensor_is_read_where_it_is_used(
 
 
 def test_several_ranks_need_a_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("runtime.fsdp_checkpoints.get_world_size", lambda: 2)
+    monkeypatch.setattr("runtime.fsdp_checkpoints.is_distributed", lambda: True)
     with open(os.devnull, "wb") as file, pytest.raises(TypeError, match="give its path"):
         save_sharded({}, file)

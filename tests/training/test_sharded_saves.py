@@ -1,4 +1,4 @@
-"""A program that is migrated with ``--checkpoint sharded`` goes on from what it wrote."""
+"""A program that is migrated with ``--checkpoint sharded(-async)`` goes on from what it wrote."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ if __name__ == "__main__":
 """
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
+@pytest.fixture(params=["sharded", "sharded-async"])
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     (tmp_path / "project").mkdir()
     entry = tmp_path / "project" / "main.py"
     entry.write_text(PROGRAM)
-    outcome = migrate([entry], Settings(strategy="fsdp", checkpoint="sharded"))
+    outcome = migrate([entry], Settings(strategy="fsdp", checkpoint=request.param))
     assert not outcome.refusals
     write(outcome.changes, outcome.root)
     return entry.parent
@@ -103,13 +103,20 @@ def test_a_run_that_goes_on_ends_where_one_without_a_break_does(
         assert all(torch.equal(v, other["optimizer"]["state"][number][k]) for k, v in kept.items())
 
 
+@pytest.mark.parametrize(
+    ("settings", "flags"),
+    [
+        ('[tool.ddpify]\nstrategy = "fsdp"\ncheckpoint = "sharded"\n', ()),
+        ("", ("--strategy=fsdp", "--checkpoint=sharded-async")),
+    ],
+    ids=["sharded", "async"],
+)
 def test_verify_compares_what_the_shards_hold(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, settings: str, flags: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "main.py").write_text(PROGRAM)
-    settings = '[tool.ddpify]\nstrategy = "fsdp"\ncheckpoint = "sharded"\n'
     (tmp_path / "pyproject.toml").write_text(settings)
-    assert cli.main(["verify", str(tmp_path / "main.py"), "--json=-"]) == cli.CLEAN
+    assert cli.main(["verify", str(tmp_path / "main.py"), "--json=-", *flags]) == cli.CLEAN
     checks = {one["name"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
     assert checks["files-once"]["verdict"] == "pass"
     assert checks["checkpoints"]["verdict"] == "pass"

@@ -15,6 +15,7 @@ from typing import Final
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Model
 from ddpify.facts.roles import whole
+from ddpify.facts.scopes import Guard
 from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NOTHING, Kind, Value
 from ddpify.rules.base import Edit, Finding, How, Severity
@@ -45,6 +46,10 @@ _REFUSED: Final = {
     "dim": "leave it out, then run again",
 }
 _OPEN: Final = "torch.distributed.init_process_group"
+_HAS_RANKS: Final = (
+    "torch.distributed.is_initialized",
+    "torch.distributed.is_torchelastic_launched",
+)
 _DEVICE: Final = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
 _SPAWN: Final = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 _SYNC: Final = "convert_sync_batchnorm"
@@ -182,7 +187,7 @@ def _begun(facts: Facts, call: Call, order: int) -> None:
         )
     asked = {_condition(facts, guard.site) for one in opens for guard in one.where.guards}
     for guard in call.where.guards:
-        if _condition(facts, guard.site) not in asked and not _asks_ranks(facts, guard.site):
+        if _condition(facts, guard.site) not in asked and not _asks_ranks(facts, guard):
             raise NoCounterpart(
                 guard.site,
                 f"whether the model is wrapped hangs on `{facts.text(guard.site)}`, and whether"
@@ -202,10 +207,10 @@ def _condition(facts: Facts, site: Site) -> str:
     return " ".join(facts.text(site).split())
 
 
-def _asks_ranks(facts: Facts, site: Site) -> bool:
-    """``dist.is_initialized()``, ``args.distributed``, ``world_size > 1``."""
-    words = ("is_initialized", "distributed", "world_size", "is_torchelastic_launched", "ddp")
-    return any(word in facts.text(site).lower() for word in words)
+def _asks_ranks(facts: Facts, guard: Guard) -> bool:
+    """``dist.is_initialized()``, ``world_size > 1``, and what was made of these."""
+    of = (*guard.test.dep(Kind.RANK), *guard.test.dep(Kind.WORLD))
+    return bool(of) or any(one.site.within(guard.site) for one in facts.named(*_HAS_RANKS))
 
 
 def _unused(given: NamedArguments, model: Model) -> None:

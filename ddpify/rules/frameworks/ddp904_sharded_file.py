@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.values import NOTHING, Kind, Value
+from ddpify.names import OF_SHARDS
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
@@ -23,7 +24,6 @@ from ddpify.strategies import of
 
 _GETTERS = frozenset({"get_model_state_dict", "get_optimizer_state_dict", "get_state_dict"})
 _HOLDERS = (Kind.TUPLE, Kind.DICT, Kind.ITERATOR)
-_SHARDED = "save_sharded"  # of our helpers: takes shards out before it writes what is left
 _END = "    dist.destroy_process_group()\n"
 
 
@@ -91,7 +91,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for save in run.named("torch.save"):
         asked = save.asked  # of our helper, which writes to a path of its own first
         payload, path = save.arg(0, "obj"), asked.arg(1, "f" if asked is save else "path")
-        if asked is not save and asked.method == _SHARDED:
+        if asked is not save and asked.method in OF_SHARDS:  # takes them out
             continue
         if payload is None or (path is not None and spread(path)):
             continue

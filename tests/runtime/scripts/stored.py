@@ -1,6 +1,7 @@
 """Trains a small model, or loads it, and writes it: ``stored.py HOW FROM TO [MOMENT]``.
 
-HOW is ``plain``, ``ddp``, ``fsdp``, or ``hybrid`` for two replicas of shards; FROM is a checkpoint,
+HOW is ``plain``, ``ddp``, ``fsdp``, ``hybrid`` for two replicas of shards, or ``async`` for shards
+that are written only after training has gone on; FROM is a checkpoint,
 or ``-`` to train. TO gets the checkpoint, TO.whole the same as rank 0 would write it. MOMENT: where
 in the saving of TO a rank is killed, TO.whole being there by then.
 """
@@ -9,6 +10,7 @@ import os
 import shutil
 import signal
 import sys
+import threading
 
 import torch
 from torch import nn
@@ -17,6 +19,7 @@ from torch.distributed.checkpoint.filesystem import FileSystemWriter
 from torch.distributed.fsdp import fully_shard
 
 from runtime import (
+    async_save_sharded,
     distributed_session,
     get_rank,
     load_sharded,
@@ -28,7 +31,8 @@ from runtime import (
     wrap_model,
 )
 
-SHARDED = ("fsdp", "hybrid")
+SHARDED = ("fsdp", "hybrid", "async")
+WENT_ON = threading.Event()
 
 
 class Cast(nn.Module):
@@ -84,6 +88,25 @@ def dies(when, owner, name, rank, after=False, of=""):
         setattr(owner, name, deadly)
 
 
+def goes_on(net, adam, kept):
+    """Change all of it in place while a save is in flight, and only then let it be written."""
+    train(net, adam)
+    kept["best"][1][0].add_(1)
+    if sys.argv[4:] == ["as training goes on"] and get_rank():
+        os.kill(os.getpid(), signal.SIGKILL)
+    WENT_ON.set()
+
+
+def written_late():
+    real = FileSystemWriter.write_data
+
+    def late(*args):
+        assert WENT_ON.wait(60)
+        return real(*args)
+
+    FileSystemWriter.write_data = late
+
+
 def deadly_moments():
     dies("before any file", FileSystemWriter, "write_data", 1)
     dies("after its shards", FileSystemWriter, "write_data", 1, after=True)
@@ -113,9 +136,15 @@ def main():
     save_on_main({**whole, **kept}, f"{target}.whole")
     deadly_moments()
     save = save_sharded if how in SHARDED else save_on_main
+    if how == "async":
+        if not os.path.isfile(target):  # whose place is taken at once
+            written_late()
+        save = async_save_sharded
     if get_rank():
         kept = {"epoch": "of another rank", "best": (get_rank(), [torch.rand(3)])}
     save({"net": unwrap(net).state_dict(), "adam": adam.state_dict(), **kept}, target)
+    if how == "async":
+        goes_on(net, adam, kept)
 
 
 if __name__ == "__main__":
