@@ -44,7 +44,8 @@ class Settings:
     in bfloat16, reduce in float32; ``fsdp_offload``: keep shards on the CPU; ``fsdp_hybrid``: shard
     within a node, replicate over nodes; ``fsdp_recompute``: forget activations of these modules
     until the backward; ``fsdp_reshard``: and their weights; ``fsdp_meta``: build the model on rank
-    0 alone, its shapes on the others; ``checkpoint``: whole files of rank 0, or a directory of all
+    0 alone, its shapes on the others; ``fsdp_min_params``: shard other parts alone, too, that have
+    so many numbers; ``checkpoint``: whole files of rank 0, or a directory of all
     ranks' shards, which async ones write as the run goes on. An empty ``select`` means every rule.
     Select and ignore hold code prefixes. Patterns of files
     (``per_file_ignores``, ``exclude``) are those of a .gitignore beside the pyproject.toml.
@@ -71,6 +72,7 @@ class Settings:
     checkpoint: Literal["whole", "sharded", "sharded-async"] = "whole"
     fsdp_reshard: bool = True
     fsdp_meta: bool = False
+    fsdp_min_params: int | None = None
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     extend_select: tuple[str, ...] = ()
@@ -260,6 +262,7 @@ _VALID: Mapping[str, tuple[str, Callable[[object], bool]]] = {
         '"whole", "sharded" or "sharded-async"',
         lambda value: value in ("whole", "sharded", "sharded-async"),
     ),
+    "fsdp_min_params": ("a number from 1", lambda n: n is None or (_is_axis(n) and n != 0)),
     "fsdp_wrap": ("a list of names of classes", _is_names),
     "select": ("a list of rule codes", _is_codes),
     "ignore": ("a list of rule codes", _is_codes),

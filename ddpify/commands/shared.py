@@ -158,6 +158,13 @@ _OF_SHARDS = (
         "default: those that repeat in a list).",
     ),
     click.option(
+        "--fsdp-min-params",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="With --strategy fsdp: shard other parts alone, too, that every forward calls as a "
+        "whole, if they have N weights or more.",
+    ),
+    click.option(
         "--fsdp-bf16/--no-fsdp-bf16",
         default=None,
         help="With --strategy fsdp: compute in bfloat16; weights, sums of gradients and the "

@@ -67,13 +67,13 @@ def _stacks(facts: Facts, one: Thing, path: str, around: tuple[Thing, ...]) -> I
     elif isinstance(one.ref, ClassInfo) and one not in around:
         for name, value in one.attrs.items():
             parts = value.of(Kind.MODEL)
-            made = len(parts) == len(value.things) == 1 and _is_always_made(one.ref, name)
+            made = len(parts) == len(value.things) == 1 and is_always_made(one.ref, name)
             for found in _stacks(facts, parts[0], f"{name}.", (*around, one)) if made else ():
-                if _is_called_once(one.ref, found, name):
+                if is_called_once(one.ref, found, name):
                     yield f"{path}{found}"
 
 
-def _is_always_made(info: ClassInfo, name: str) -> bool:
+def is_always_made(info: ClassInfo, name: str) -> bool:
     """Whether a constructor makes a part whatever its arguments are."""
     nodes = (n for init in constructors(info) for n in ast.walk(init))
     made = any(isinstance(n, ast.Assign | ast.AnnAssign) and name in stored(n) for n in nodes)
@@ -91,7 +91,7 @@ def _in_dict(facts: Facts, one: Thing, path: str, around: tuple[Thing, ...]) -> 
                     yield from _stacks(facts, parts[0], f"{path}{key}.", (*around, one))
 
 
-def _is_called_once(info: ClassInfo, path: str, name: str) -> bool:
+def is_called_once(info: ClassInfo, path: str, name: str) -> bool:
     """Whether methods call what is at a path, or the part that it is in, once in each forward."""
     uses = []
     for one in info.mro():

@@ -27,6 +27,7 @@ SETTINGS_FLAGS = (
     "--fsdp-bf16",
     "--fsdp-hybrid",
     "--fsdp-meta",
+    "--fsdp-min-params",
     "--fsdp-offload",
     "--fsdp-recompute",
     "--fsdp-reshard",

@@ -865,3 +865,79 @@ def test_what_shapes_do_not_do_for_is_refused(
     assert any(why in one.message for one in found.refusals)
     without = outcome(tmp_path / "two", change).refusals
     assert not any(why in one.message for one in without)
+
+
+STEM_MADE = "        self.stem = nn.Linear(5, width)\n"
+STEM_CALL = "        x = self.stem(x)\n"
+HEAD_MADE = "        self.head = nn.Linear(width, 3)\n"
+INIT = "        nn.init.zeros_(self.head.weight)\n"
+TIE = "        self.tied = nn.Linear(5, width)\n        self.tied.weight = self.stem.weight\n"
+READ = "    def penalty(self):\n        return self.head.weight.pow(2).sum()\n\n\n"
+NO_READ = (READ, "\n")
+OTHERWISE = (
+    f"        if depth > 1:\n    {STEM_MADE}        else:\n            self.stem = nn.Identity()\n"
+)
+TWICE = "        for _ in range(2):\n            y = self.stem(x)\n        x = y\n"
+PARTS: dict[str, tuple[list[tuple[str, str]], str]] = {
+    "all": ([NO_READ], "model.stem, model.head"),
+    "read": ([], "model.stem,"),
+    "initialised": ([NO_READ, (HEAD_MADE, HEAD_MADE + INIT)], "model.stem, model.head"),
+    "tied": (
+        [
+            NO_READ,
+            (HEAD_MADE, HEAD_MADE + TIE),
+            (
+                "        return self.head(x)\n",
+                "        return self.head(x) + self.tied(x[:, :5]).mean()\n",
+            ),
+        ],
+        "model.head,",
+    ),
+    "in-a-loop": ([NO_READ, (STEM_CALL, TWICE)], "model.head,"),
+    "one-of-two": ([NO_READ, (STEM_MADE, OTHERWISE)], "model.head,"),
+}
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_only_parts_that_each_forward_calls_as_a_whole_are_units_by_size(
+    kind: str, tmp_path: Path
+) -> None:
+    changes, named = PARTS[kind]
+    text = migrated(tmp_path, *changes, fsdp_min_params=20)
+    assert f"for part in ({named})" in flat(text)
+    assert "numel() for p in part.parameters() if not isinstance(p, DTensor)" in text
+
+
+def flat(code: str) -> str:
+    """In one line, without what a line of many entries ends with."""
+    return " ".join(code.split()).replace("( ", "(").replace(", )", ")")
+
+
+def test_a_part_that_returns_an_object_is_no_unit_by_size(tmp_path: Path) -> None:
+    """Its backward would not be told to gather the weights."""
+    made = """class Out:
+    def __init__(self, x):
+        self.x = x
+
+
+class Stem(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.wide = nn.Linear(5, width)
+
+    def forward(self, x):
+        return Out(self.wide(x))
+
+
+class Net("""
+    changes = [
+        ("class Net(", made),
+        (STEM_MADE, "        self.stem = Stem(width)\n"),
+        (STEM_CALL, "        x = self.stem(x).x\n"),
+    ]
+    text = migrated(tmp_path, *changes, fsdp_min_params=20)
+    assert "for part in (model.stem.wide,)" in flat(text)
+
+
+def test_no_part_is_looked_for_without_a_size(tmp_path: Path) -> None:
+    assert "for part in" not in migrated(tmp_path)

@@ -214,3 +214,42 @@ def test_all_ranks_skip_the_steps_of_a_scaler_that_one_sample_spoils(tmp_path: P
     steps = [float(one["adam"]["state"][0]["step"]) for one in (one, two)]
     assert steps == [10.0, 10.0], "of 12"
     assert distance(one["model"], two["model"]) < 2e-3
+
+
+STEM = """class Stem(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.wide = nn.Linear(5, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        return self.narrow(self.wide(x).tanh())
+
+
+class Net("""
+ROOT = "        fully_shard(model, reshard_after_forward=True)\n"
+UNITS = """        with open(f"units{torch.distributed.get_rank()}.txt", "w") as file:
+            named = model.named_modules()
+            print(*[n for n, m in named if hasattr(m, "set_reshard_after_forward")], file=file)
+"""
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"fsdp_meta": True, "fsdp_reshard": False}, id="meta-and-whole-weights"),
+    ],
+)
+def test_parts_of_a_size_are_units_of_their_own(chosen: dict[str, Any], tmp_path: Path) -> None:
+    """The outer part counts what its inner ones leave: of 456 numbers 192, where 264 are one."""
+    changes = (("class Net(", STEM), ("nn.Linear(5, width)", "Stem(width)"))
+    for size, named in ((300, "stem blocks.0 blocks.1"), (200, "stem.narrow blocks.0 blocks.1")):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        after = ((ROOT, ROOT + UNITS),)
+        found = trained(folder, changes, after=after, fsdp_min_params=size, **chosen)
+        (said, one), (says, two) = found
+        assert said == says
+        assert distance(one, two) < 1e-12
+        assert (folder / "two" / "units0.txt").read_text().strip() == named

@@ -76,7 +76,8 @@ def _beside(
     models = [m for m in facts.models if any(thing.born in owners for thing in m.things)]
     homes = {m.home for m in models}
     # the weights of the first parameters may be those of a block, which a method does not gather
-    blocked = settings.fsdp_wrap or blocks(facts, [thing for m in models for thing in m.things])
+    cut = settings.fsdp_wrap or settings.fsdp_min_params
+    blocked = cut or blocks(facts, [thing for m in models for thing in m.things])
     if LayerUse.UNCLEAR in uses or (LayerUse.LIKE in uses and blocked):
         yield _refused(facts, call, "looks at the model's weights, which are shards here")
         return

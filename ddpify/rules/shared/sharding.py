@@ -21,6 +21,7 @@ from typing import Final
 from ddpify.facts.blocks import blocks
 from ddpify.facts.model import Facts, Home, Model
 from ddpify.facts.roles import whole
+from ddpify.facts.units import units
 from ddpify.facts.values import Kind
 from ddpify.rules.base import Edit, How, Import
 from ddpify.rules.edits import edit, fresh, helpers
@@ -175,7 +176,8 @@ def _units(
             f"    if type({block}).__name__ in ({names},):",
             f"        fully_shard({block})",
         ], imports
-    for path in blocks(facts, [thing for one in models for thing in one.things]):
+    things = [thing for one in models for thing in one.things]
+    for path in blocks(facts, things):
         whole = f"{model}.{path}"
         if settings.fsdp_recompute:
             imports = {Import(_WRAPPERS, "checkpoint_wrapper")}
@@ -184,6 +186,17 @@ def _units(
                 f"    {whole}.register_module({name}, checkpoint_wrapper({block}))",
             ]
         lines += [f"for {block} in {whole}:", f"    fully_shard({block})"]
+    if settings.fsdp_min_params and (parts := units(facts, things)):
+        part, own = (fresh(facts, home.statement, one) for one in ("part", "p"))
+        size = (
+            f"sum({own}.numel() for {own} in {part}.parameters() if not isinstance({own}, DTensor))"
+        )
+        lines += [
+            f"for {part} in ({', '.join(f'{model}.{path}' for path in parts)},):",
+            f"    if {size} >= {settings.fsdp_min_params:_}:",
+            f"        fully_shard({part})",
+        ]
+        imports = {*imports, Import("torch.distributed.tensor", "DTensor")}
     return lines, imports
 
 
