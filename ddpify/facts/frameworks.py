@@ -21,7 +21,10 @@ FRAMEWORKS: Final = {
     "lightning.fabric.Fabric": "Lightning Fabric",
     "deepspeed.initialize": "DeepSpeed",
     "horovod.torch.init": "Horovod",
+    "lightning.pytorch.cli.LightningCLI": "LightningCLI",
+    "pytorch_lightning.cli.LightningCLI": "LightningCLI",
     "transformers.Trainer": "the Hugging Face Trainer",
+    "transformers.Seq2SeqTrainer": "the Hugging Face Trainer",
     words.SPAWN: words.SPAWN,
     "torch.distributed.rpc.init_rpc": "torch.distributed.rpc",
 }
@@ -29,6 +32,7 @@ FRAMEWORKS: Final = {
 _INSTEAD: Final = {
     "Hugging Face Accelerate": "start it with `accelerate launch`",
     "Lightning": _LIGHTNING,
+    "LightningCLI": "start it with `fit --trainer.devices … --trainer.strategy ddp`",
     "Lightning Fabric": 'give Fabric `devices` and `strategy="ddp"`',
     "DeepSpeed": "start it with `deepspeed`",
     "Horovod": "start it with `horovodrun`",
@@ -115,5 +119,5 @@ def _imported(tree: Tree) -> Iterator[tuple[Site, str]]:
         for module, name in names:
             package = module.partition(".")[0]
             asked = _ONLY_WITH.get(package)
-            if package in _PACKAGES and (asked is None or name == asked):
+            if package in _PACKAGES and (asked is None or name.endswith(asked)):
                 yield tree.site(node), _PACKAGES[package]

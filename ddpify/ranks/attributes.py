@@ -197,7 +197,13 @@ def _unknown_attribute(
     given = _given(thing, name)
     if given is not None:
         return given
-    rank = _framework_rank(m, thing, name, site)
+    if name == "trainer" and _is_lightnings(thing):
+        thing.attrs[name] = of(RankThing("result", words.TRAINER, site))
+        return thing.attrs[name]
+    if f"{thing.name}.{name}" == words.LOG_DIR:
+        m.event(words.LOG_DIR, None, node, f)
+        return symbol(f"log_dir@{site}")
+    rank = framework_rank(m, thing, name, site)
     if rank is None and not _is_plain(thing):
         rank = m.by_name(name, site)
     if rank is not None:
@@ -237,11 +243,18 @@ def _is_plain(thing: RankThing) -> bool:
     return thing.kind == "result" and thing.name.startswith(("torch.", "numpy.", "builtins."))
 
 
-def _framework_rank(m: RankMachine, thing: RankThing, name: str, site: Any) -> RankValue | None:
+def _is_lightnings(thing: RankThing) -> bool:
+    """Whether an object's class is one of Lightning's by inheritance: a module, a callback."""
+    bases = thing.cls.external_bases() if thing.cls is not None else ()
+    return any(base.startswith("lightning.") for base in bases)
+
+
+def framework_rank(m: RankMachine, thing: RankThing, name: str, site: Any) -> RankValue | None:
     """``accelerator.is_main_process`` and the like."""
     framework = thing.name.startswith(("accelerate.", "lightning.", "deepspeed.", "transformers."))
     if thing.cls is not None:
-        framework = any(base.startswith("lightning.") for base in thing.cls.external_bases())
+        bases = thing.cls.external_bases()
+        framework = any(base.startswith(("lightning.", "transformers.")) for base in bases)
     if not framework:
         return None
     if name in words.FRAMEWORK_RANKS:

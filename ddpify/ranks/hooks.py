@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from ddpify.ranks import functions
+from ddpify.ranks import functions, naming
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RANK0, RankCall, RankGuard, RankThing, RankValue
@@ -12,10 +13,10 @@ from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
-from ddpify.ranks.traits import NO_GRAD
+from ddpify.ranks.traits import PLAIN, Traits
 from ddpify.ranks.values import of
+from ddpify.ranks.words import TRAINER as TRAINER
 
-TRAINER: Final = "lightning.pytorch.Trainer"
 _ALONE: Final = "prepare_data"  # rank 0 of each node, the others wait
 _WAIT: Final = "lightning.pytorch.strategies.Strategy.barrier"
 _BEFORE: Final = "setup configure_model configure_optimizers".split()
@@ -78,8 +79,9 @@ def _hook(
     if info is None:
         return
     bound = RankThing("function", info.qualname, info=info, receiver=thing)
+    bound.traits = _decorated(m, info, name)
     if name in EVALUATION:
-        bound.traits = NO_GRAD
+        bound.traits = replace(bound.traits, no_grad=True)
     names = info.parameters[1:]
     kept = (m.live, m.here)
     if name == _ALONE:
@@ -91,3 +93,10 @@ def _hook(
     given = tuple(known.get(n) or functions.parameter_value(m, info, n) for n in names)
     functions.enter(m, f, bound, given, {}, one)
     m.live, m.here = kept
+
+
+def _decorated(m: RankMachine, info: FunctionDefinition, name: str) -> Traits:
+    """What decorators make of a hook: ``@rank_zero_only``."""
+    found = naming.class_attribute(m, info.owner, name) if info.owner is not None else None
+    made = found.things if found is not None else ()
+    return next((one.traits for one in made if one.kind == "function"), PLAIN)

@@ -25,6 +25,8 @@ _FRAMEWORK = re.compile(
     r"(?:from|import)[ \t][\w., \t]*\b(?:accelerate|deepspeed|horovod|(?:pytorch_)?lightning)"
 )
 _FRAMEWORKS = ("accelerate", "deepspeed", "horovod", "lightning")
+# What a program with the Hugging Face Trainer asks where it means several processes.
+_ASKED = ("is_world_process_zero", "is_local_process_zero", "local_rank", "process_index")
 # What a function of a distributed project has to say to be entered, beside the words of the rules:
 # who communicates, who is who, what is trained on what, what each rank has for itself.
 _HOT = tuple(
@@ -100,6 +102,8 @@ def _spelled(name: str, alias: str) -> Iterator[str]:
 def is_distributed(text: str) -> bool:
     """Whether a file is about several processes."""
     if says(text, _DISTRIBUTED):
+        return True
+    if "transformers" in text and says(text, _ASKED):
         return True
     return says(text, _FRAMEWORKS) and bool(_FRAMEWORK.search(text))
 

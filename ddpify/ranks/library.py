@@ -10,6 +10,7 @@ from typing import Final
 from ddpify.python import words as names
 from ddpify.ranks import (
     assigning,
+    attributes,
     builtin,
     changes,
     containers,
@@ -18,6 +19,7 @@ from ddpify.ranks import (
     mixing,
     naming,
     objects,
+    prepared,
     streams,
     words,
     wrapped,
@@ -42,7 +44,7 @@ from ddpify.ranks.process_groups import (
 )
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
-from ddpify.ranks.values import NONE, symbol
+from ddpify.ranks.values import NONE
 
 
 def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
@@ -220,16 +222,9 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         return changes.changed(m, f, one, receiver)
     if method in ("get", "pop") and any(t.name == "os.environ" for t in receiver.things):
         return environment.get(m, f, one) or result(one)
-    if method == "prepare" and one.args and one.name.startswith("accelerate."):
-        return (
-            one.args[0]
-            if len(one.args) == 1
-            else RankValue(symbol("prepared").atoms, items=one.args)
-        )
-    if method == "setup" and one.args and one.name.startswith("lightning."):
-        return (
-            one.args[0] if len(one.args) == 1 else RankValue(symbol("set up").atoms, items=one.args)
-        )
+    if method in words.FRAMEWORK_MAINS:  # the Hugging Face Trainer's is a method
+        found = [attributes.framework_rank(m, t, method, one.site) for t in receiver.things]
+        return found[0] if len(found) == 1 and found[0] is not None else result(one)
     return result(one)
 
 
@@ -259,6 +254,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,
     names.SPAWN: _spawn,
+    **dict.fromkeys(prepared.CALLS, prepared.prepared),
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,
     "lightning.pytorch.Trainer.test": _hooks,

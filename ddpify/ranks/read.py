@@ -16,7 +16,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import RankReader
-from ddpify.ranks.model import RankThing, RankValue
+from ddpify.ranks.model import ALL, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.run import Run
 from ddpify.ranks.single import one_process
@@ -165,11 +165,19 @@ def _is_distributed(run: Run) -> bool:
             return True
         if call.module.ours:
             continue  # our helpers do nothing in one process
+        if call.name.startswith("transformers."):
+            continue  # as many programs of one process
         if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
             return True
         if call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS:
             return True
-    return _is_lightning(run)
+    return _is_lightning(run) or _trains_by_rank(run)
+
+
+def _trains_by_rank(run: Run) -> bool:
+    """Whether the Hugging Face Trainer trains, and the program tells its ranks apart."""
+    trains = any(call.name.startswith("transformers.Trainer.") for call in run.calls)
+    return trains and any(guard.ranks != ALL for call in run.calls for guard in call.guards)
 
 
 def _is_lightning(run: Run) -> bool:

@@ -28,7 +28,9 @@ def unseeded() -> dict[str, RankValue]:
 
 
 def seeded_by(one: RankCall) -> tuple[str, ...]:
-    """The libraries whose streams a call seeds; of an unknown function all."""
+    """The libraries whose streams a call seeds; of an unknown function all, of a generator none."""
+    if one.method in ("seed", "manual_seed") and _generators(one.receiver):
+        return ()
     known = words.SEEDERS.get(one.name)
     if known is not None:
         return known

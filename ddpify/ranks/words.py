@@ -45,6 +45,14 @@ _EXACT: Final = {
     "torch_geometric.loader.DataLoader": LOADER,
     "torch.multiprocessing.spawn.spawn": words.SPAWN,
     "accelerate.accelerator.Accelerator": "accelerate.Accelerator",
+    **dict.fromkeys(
+        (
+            "transformers.trainer.Trainer",
+            "transformers.Seq2SeqTrainer",
+            "transformers.trainer_seq2seq.Seq2SeqTrainer",
+        ),
+        "transformers.Trainer",
+    ),
 }
 _PREFIXES: Final = (
     ("torch.distributed.distributed_c10d.", DIST),
@@ -166,18 +174,32 @@ COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
         "accelerate.Accelerator.get_state_dict",
         "accelerate.Accelerator.save_state",
         "accelerate.Accelerator.backward",
+        "accelerate.Accelerator.prepare_model",
+        "accelerate.Accelerator.check_trigger",
         "lightning.fabric.Fabric.barrier",
         "lightning.fabric.Fabric.save",
+        "lightning.fabric.Fabric.load",
+        "lightning.fabric.Fabric.setup",
+        "lightning.fabric.Fabric.setup_module",
         "lightning.fabric.Fabric.backward",
         "lightning.pytorch.Trainer.save_checkpoint",
         "lightning.pytorch.Trainer.strategy.barrier",
         "lightning.pytorch.Trainer.fit",
         "lightning.pytorch.Trainer.test",
         "lightning.pytorch.Trainer.validate",
+        "lightning.pytorch.Trainer.predict",
+        "transformers.Trainer.train",
+        "transformers.Trainer.evaluate",
+        "transformers.Trainer.predict",
     }
 )
+PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
+TRAINER: Final = "lightning.pytorch.Trainer"
+LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts
 FRAMEWORK_CALLS: Final = frozenset(
-    name for name in COLLECTIVE_CALLS if name.startswith(("accelerate.", "lightning."))
+    name
+    for name in (*COLLECTIVE_CALLS, PREPARE, LOG_DIR)
+    if name.startswith(("accelerate.", "lightning.", "transformers."))
 )
 # Calls of these methods communicate whatever the receiver is.
 COLLECTIVE_METHODS: Final = frozenset({"full_tensor", "consolidate_state_dict"})

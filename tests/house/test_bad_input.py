@@ -65,6 +65,24 @@ CASES = [
     pytest.param("calm.py", b"print(1)\n", "calm.py: no training loop found", id="no-loop"),
     pytest.param("bare.py", LOOP, "bare.py:2: no optimizer", id="no-optimizer"),
     pytest.param("done.py", DISTRIBUTED, "done.py:3: already distributed", id="distributed"),
+    pytest.param(
+        "told.py",
+        b"from lightning.pytorch.cli import LightningCLI\n\nLightningCLI()\n",
+        "told.py:3: already distributed (LightningCLI): start it with `fit --trainer.devices",
+        id="lightning-cli",
+    ),
+    pytest.param(
+        "given.py",
+        b"from transformers import Seq2SeqTrainer\n\nSeq2SeqTrainer().train()\n",
+        "given.py:3: already distributed (the Hugging Face Trainer): start it with `torchrun`",
+        id="hugging-face-trainer",
+    ),
+    pytest.param(
+        "light.py",
+        b"import lightning as L\n\nL.Fabric().launch()\n",
+        "light.py:3: already distributed (Lightning Fabric): give Fabric `devices`",
+        id="fabric",
+    ),
     pytest.param("gone.py", UNBOUND, "gone.py:5: nothing binds `batches`", id="unbound"),
 ]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY
+from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.shared.feeds import trained
@@ -92,7 +93,8 @@ def _left_out(run: Run) -> frozenset[RankThing]:
 def _put_together(run: Run, loader: RankThing) -> bool:
     """Whether anything that comes from it is sent to other ranks."""
     for call in run.calls:
-        if call.name.startswith(_OWN_METRICS) or reduces(call) or _hands_over(call):
+        own = call.name.startswith(_OWN_METRICS) and call.name not in CALLS and not shows(call)
+        if own or reduces(call) or _hands_over(call):
             values = call.given if call.receiver is None else (*call.given, call.receiver)
             if any(loader in value.sources() for value in values):
                 return True

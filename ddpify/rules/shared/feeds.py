@@ -10,6 +10,7 @@ from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.passes import iterated, loaders_in
+from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread, text
 
@@ -182,8 +183,12 @@ def identifiers(node: ast.AST) -> set[str]:
 
 
 def dealt_sets(run: Run) -> set[RankThing]:
-    """Data sets whose indices a DistributedSampler deals, with all that they are made from."""
+    """Data sets whose indices a DistributedSampler or a framework deals, with what makes them."""
     found: set[RankThing] = set()
+    for call in run.named(*CALLS):
+        for loader in (t for value in call.given for t in value.things if t.deals):
+            dataset = dataset_of(loader)
+            found |= held(dataset) if dataset is not None and not by_rank(dataset) else set()
     for call in run.named(words.SAMPLER):
         dataset = call.arg(0, "dataset")
         if dataset is not None and not by_rank(dataset) and not in_one_process(run, call):

@@ -35,8 +35,7 @@ def stream(run: Run, draw: RankCall, library: str) -> tuple[Stream, RankCall | N
     for call in run.calls:
         if call.order >= draw.order:
             break
-        seeds = library in seeded_by(call) or call.method == "Generator"
-        if seeds and process(run, call) is process(run, draw):
+        if library in seeded_by(call) and process(run, call) is process(run, draw):
             last, apart = call, []
         elif not call.everywhere and _draws_from(call, library):
             apart.append(call)
