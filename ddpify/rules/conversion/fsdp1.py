@@ -235,9 +235,10 @@ def _types(tree: Tree) -> list[tuple[Tree, ast.expr]]:
 
 RULE = Rule(
     CODE,
-    "fsdp-one",
+    "to-fully-shard",
     "FSDP1 (FullyShardedDataParallel) is deprecated. FSDP2 (fully_shard) shards each weight by"
-    " itself: no wrapper, no flat parameters, states and clipping by torch's functions.",
+    " itself: no wrapper, no flat parameters, states and clipping by torch's functions. With"
+    " --strategy fsdp it takes the place of DistributedDataParallel, too.",
     "pytorch/tutorials FSDP_tutorial.rst (migration guide); Accelerate fsdp1_vs_fsdp2",
     check,
 )
