@@ -941,3 +941,54 @@ class Net("""
 
 def test_no_part_is_looked_for_without_a_size(tmp_path: Path) -> None:
     assert "for part in" not in migrated(tmp_path)
+
+
+PAIR = """class Pair(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.one = nn.Linear(5, width)
+
+    def forward(self, x):
+        return self.one(x)
+
+
+class Net("""
+LOOKS = """    def look(self, x):
+        pair = self.pair
+        one = pair.one
+        return one(x)
+
+    def size(self):
+"""
+COUNTS_THEM = """    def look(self, x):
+        cfg = self.config
+        rows, columns = cfg.rows, cfg.columns
+        return rows * columns
+
+    def size(self):
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "method", "registered"),
+    [
+        ("        self.pair = Pair(width)\n", LOOKS, True),
+        ("        self.config = torch.load('config.pt')\n", COUNTS_THEM, False),
+        ("        self.pair = torch.load('pair.pt')\n", LOOKS, True),
+    ],
+    ids=["layer", "numbers", "unknown"],
+)
+def test_what_a_method_gets_from_a_part_of_its_own_is_a_layer_where_it_is_called(
+    made: str, method: str, registered: bool, tmp_path: Path
+) -> None:
+    changes = [
+        ("class Net(", PAIR),
+        (STEM_MADE, STEM_MADE + made),
+        ("    def size(self):\n", method),
+        (STEP, f"{STEP}            model.look(x)\n"),
+    ]
+    found = outcome(tmp_path, *changes)
+    text = "".join(one.after.decode() for one in found.changes if one.path == "main.py")
+    asked = any(one.rule == "DDP901" for one in found.findings)
+    assert (asked or 'register_fsdp_forward_method(model, "look")' in text) == registered
+    assert found.refusals or text

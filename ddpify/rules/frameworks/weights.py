@@ -311,7 +311,7 @@ def _of_name(
         return _most({use_of(one, owner, around) for one in methods if one not in around})
     if above.attr in _ASKS | {"training"} or _is_plain(owner, above.attr):
         return LayerUse.NOTHING
-    if _is_asked(above, parents):
+    if _is_asked(above, parents, owner):
         return LayerUse.NOTHING
     last: ast.AST = above
     while isinstance(parents[last], (ast.Attribute, ast.Subscript)):
@@ -334,16 +334,18 @@ def _is_plain(owner: Thing, name: str) -> bool:
     )
 
 
-def _is_asked(above: ast.Attribute, parents: dict[ast.AST, ast.AST]) -> bool:
+def _is_asked(above: ast.Attribute, parents: dict[ast.AST, ast.AST], owner: Thing) -> bool:
     """``cfg = self.config``, of which numbers are read, and nothing is called."""
     made = parents[above]
     if not isinstance(made, ast.Assign) or [type(one) for one in made.targets] != [ast.Name]:
         return False
+    names = [n for n in parents if isinstance(n, ast.Name)]
+    called = {n.id for n in names if getattr(parents[n], "func", None) is n}
+    stored = {n.id for n in names if isinstance(n.ctx, ast.Store)}
+    if called & stored or owner.attrs.get(above.attr, NOTHING).of(Kind.MODEL):
+        return False
     name = ast.unparse(made.targets[0])
-    uses = [
-        n for n in parents if isinstance(n, ast.Name) and n.id == name and n not in made.targets
-    ]
-    reads = [parents[use] for use in uses]
+    reads = [parents[n] for n in names if n.id == name and n not in made.targets]
     return all(
         isinstance(read, ast.Attribute)
         and read.attr not in _WEIGHTS
