@@ -10,7 +10,7 @@ from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
 from tests.lightning.project import PROJECT
-from tests.lightning.runs import Run, read_checkpoint, read_json, train
+from tests.lightning.runs import FIXTURE, Run, read_checkpoint, read_json, train
 
 running = [pytest.mark.training, pytest.mark.thorough, pytest.mark.timeout(240)]
 
@@ -103,6 +103,18 @@ def test_what_cannot_be_proven_is_refused(
     said = refused(outcome(tmp_path, *changes))
     assert f"{rule} " in said
     assert "train.py:" in said
+
+
+def test_the_fixture_is_refused_where_it_needs_a_person() -> None:
+    found = migrate((FIXTURE / "train.py",), Settings())
+    places = {(one.message.split()[1], str(one.site)) for one in found.refusals}
+    assert places == {
+        ("DDP953", "src/data_modules/imagenet_datamodule.py:70"),  # mean and std of rank 0
+        ("DDP953", "src/data_modules/imagenet_datamodule.py:71"),
+        ("DDP955", "src/models/resnet_module.py:195"),  # half of the predictions
+        ("DDP957", "src/models/resnet_module.py:213"),  # a schedule of twice the length
+        ("DDP956", "train.py:137"),  # the checkpoint to go on from
+    }
 
 
 def test_a_file_that_all_read_is_waited_for(tmp_path: Path) -> None:
