@@ -52,6 +52,33 @@ def test_what_meets_stays_on_all_ranks(tmp_path: Path) -> None:
     assert '        print("rows are written")\n' in text  # one process prepares data
 
 
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "counted()",  # by what it calls, it changes a list
+        "torch.rand(3)",
+        "self.layer(torch.zeros(1, 4, dtype=torch.float64))",
+        "self.all_gather(torch.zeros(1))",
+        "next(iter(self.trainer.datamodule.train_dataloader()))",
+        "SEEN.pop()",
+        "self.trainer.save_checkpoint('x.ckpt')",
+        "(n := 3)",
+        "self.metric.compute()",
+    ],
+)
+def test_what_others_would_miss_is_not_on_one_rank(shown: str, tmp_path: Path) -> None:
+    functions = (
+        "SEEN = []\n\n\ndef noted():\n    SEEN.append(1)\n    return 1\n\n\n"
+        "def counted():\n    return noted() + 1\n\n\nclass Rows("
+    )
+    line = f"print({shown})"
+    found = outcome(
+        tmp_path, ('print("epoch", self.current_epoch)', line), ("class Rows(", functions)
+    )
+    assert f"        if self.trainer.is_global_zero:\n            {line}" not in written(found)
+    assert any(one.rule == "DDP501" and not one.fix for one in found.findings)
+
+
 def test_the_old_package_keeps_its_name(tmp_path: Path) -> None:
     found = outcome(tmp_path, ("import lightning as L", "import pytorch_lightning as L"))
     text = written(found)

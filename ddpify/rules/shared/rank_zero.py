@@ -11,10 +11,10 @@ from ddpify.facts.tree import Tree
 from ddpify.ranks.collective import collective
 from ddpify.ranks.hooks import TRAINER
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.modules import Module
+from ddpify.ranks.modules import FunctionDefinition, Module
 from ddpify.ranks.origins import CLOCK, RANDOM
 from ddpify.ranks.run import Run
-from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_METHODS
+from ddpify.ranks.words import COLLECTIVE_CALLS, COLLECTIVE_METHODS, DRAWS
 from ddpify.rules.base import Edit, How, Import
 from ddpify.site import Site
 
@@ -31,6 +31,11 @@ _MEETS: Final = frozenset(
     """all_gather all_reduce backward barrier broadcast compute fit forward gather iter log
     log_dict manual_backward next predict reduce save_checkpoint step sync test training_step
     validate validation_step""".split()
+)
+# Methods of a module that only look; what else it has may be a layer.
+_LOOKS: Final = frozenset(
+    """buffers children extra_repr lr_schedulers modules named_buffers named_children named_modules
+    named_parameters optimizers parameters state_dict""".split()
 )
 _LEAVES: Final = (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await)
 _BINDS: Final = (ast.Global, ast.Nonlocal, ast.NamedExpr, ast.Raise, ast.Delete)
@@ -150,11 +155,38 @@ def _needs_all(run: Run, call: RankCall) -> bool:
         return True
     if call.method in _MEETS or call.method in COLLECTIVE_METHODS:
         return True
-    if call.result is not None and call.result.has(RANDOM):
+    if any(call.name.startswith(prefix) for prefix, _ in DRAWS):
         return True
     if call.target is None:
-        return call.name.endswith(".__call__")
-    return leaves_marks(call.target.node, (_tree(run, call.target.module),))
+        layer = call.name.startswith(f"{_MODULE}.") and call.method not in _LOOKS
+        return layer or call.name.endswith(".__call__")
+    return _leaves_marks(run, call.target)
+
+
+def _leaves_marks(run: Run, function: FunctionDefinition) -> bool:
+    """Whether a function, or one that it may call by its name, changes what is not its own.
+
+    Functions that say nothing of training are not entered: their calls are told by their texts.
+    """
+    todo, seen = [function], {function.place}
+    while todo:
+        one = todo.pop()
+        if leaves_marks(one.node, (_tree(run, one.module),)):
+            return True
+        found = [f for name in one.called() for f in run.once(_functions).get(name, ())]
+        todo += [f for f in found if f.place not in seen]
+        seen |= {f.place for f in found}
+    return False
+
+
+def _functions(run: Run) -> dict[str, list[FunctionDefinition]]:
+    """The functions and methods of the program, by name."""
+    found: dict[str, list[FunctionDefinition]] = {}
+    for module in run.modules.values():
+        methods = (m for cls in module.classes.values() for m in cls.methods.values())
+        for one in (*module.functions.values(), *methods):
+            found.setdefault(one.name, []).append(one)
+    return found
 
 
 def _test(run: Run, call: RankCall) -> tuple[str, tuple[Import, ...]]:
