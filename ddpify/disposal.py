@@ -121,7 +121,8 @@ def _read(rendered: Outcome, settings: Settings) -> Linted:
     root = rendered.root.resolve()
     python = (change for change in rendered.changes if change.path.endswith(".py"))
     texts = {root / change.path: change.after for change in python}
-    return lint_scripts(root, [root / path for path in rendered.entries], texts, settings.wants)
+    entries = [root / path for path in rendered.entries]
+    return lint_scripts(root, entries, texts, settings.wants, rendered.starts_itself)
 
 
 def _as_ever(

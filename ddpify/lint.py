@@ -101,11 +101,12 @@ def lint_scripts(
     scripts: Sequence[Path],
     texts: Mapping[Path, bytes],
     wants: Callable[[str], bool] = lambda code: True,
+    assume_distributed: bool = False,
 ) -> Linted:
     """Judge what these scripts run, and nothing else; ``unread``: what was not judged."""
     rules = [rule for rule in all_rules() if rule.lint is not None and wants(rule.id)]
     with room():
-        reading = Reading.of(root, scripts, texts, words=_words())
+        reading = Reading.of(root, scripts, texts, assume_distributed, _words())
         runs = [run for run in map(reading.script, scripts) if run is not None]
         found = [one for run in runs for one in judged(run, rules) if wants(one.rule)]
     unique = {(one.rule, one.site): one for one in reversed(found)}

@@ -40,6 +40,7 @@ class Outcome:
     """The result of analysing (and perhaps rewriting) one project.
 
     ``files`` are all that hang on the entries, changed or not, relative to ``root``.
+    ``starts_itself``: the programs start their processes themselves, as Lightning does.
     """
 
     root: Path
@@ -51,6 +52,7 @@ class Outcome:
     refusals: tuple[Refusal, ...] = ()
     files: tuple[str, ...] = ()
     account: Account | None = None
+    starts_itself: bool = False
 
     @property
     def wanting(self) -> bool:

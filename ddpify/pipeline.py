@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ddpify import accepting, discover, launching, siblings, unbound, vendor
+from ddpify import accepting, discover, launching, siblings, trainers, unbound, vendor
 from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.model import Facts, Status
 from ddpify.names import module_of
@@ -18,6 +18,7 @@ from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions
 from ddpify.settings import Settings
 from ddpify.source import Source, UnreadableSource
 from ddpify.strategies import of
+from ddpify.trainers import is_trainers
 
 
 def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
@@ -40,7 +41,8 @@ def examine(paths: Sequence[Path], settings: Settings) -> tuple[Outcome, tuple[F
     wanted &= not of(settings).shards
     if outcome.refusals and wanted and _train(reads):
         outcome = _with_whole_batches(found, settings, outcome) or outcome
-    return outcome, tuple(r.facts for r in reads if r.facts.entry.path in outcome.entries)
+    followed = () if outcome.starts_itself else reads
+    return outcome, tuple(r.facts for r in followed if r.facts.entry.path in outcome.entries)
 
 
 def _train(reads: Sequence[ReadEntry]) -> bool:
@@ -77,6 +79,8 @@ def _migrated(
     found: discover.Entries, reads: list[ReadEntry], refusals: list[Refusal], settings: Settings
 ) -> Outcome:
     reads, others = _training(found, reads)
+    if reads and not refusals and all(is_trainers(read.facts, settings) for read in reads):
+        return _of_trainers(found.root, reads, others, settings)
     refusals += [r for read in reads for r in why_not(read, settings)]
     if refusals:
         return Outcome(found.root, _names(reads), refusals=tuple(refusals), files=_files(reads))
@@ -100,6 +104,26 @@ def _migrated(
     else:
         outcome = _disposed(outcome, reads, settings)
     return replace(outcome, notes=(*outcome.notes, *accepting.idle(outcome, settings)))
+
+
+def _of_trainers(
+    root: Path, reads: Sequence[ReadEntry], others: tuple[Note, ...], settings: Settings
+) -> Outcome:
+    """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
+    linted = trainers.judged(root, _names(reads), settings)
+    findings, accepted = accepting.taken(linted.findings, settings, root)
+    notes = (*others, *accepted, *(note for read in reads for note in trainers.told(read.facts)))
+    outcome = Outcome(
+        root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True
+    )
+    refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
+    refusals += trainers.unread(linted)
+    if refusals:
+        outcome = replace(outcome, refusals=_unique(refusals))
+    else:
+        outcome = _disposed(outcome, reads, settings)
+    notes = (*outcome.notes, *accepting.idle(outcome, settings))
+    return replace(outcome, notes=tuple(dict.fromkeys(notes)))
 
 
 def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:

@@ -77,6 +77,8 @@ OURS: dict[str, set[str]] = {
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
     | {"reading", "settings", "source"},
+    # Programs in Lightning's Trainer: what ranks find is all that is proposed.
+    "trainers": {"facts.model", "lint", "outcome", "settings", "source", "strategies"},
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},

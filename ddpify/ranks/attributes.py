@@ -73,6 +73,8 @@ def _of_thing(
         held = _may_have_changed(thing, name, thing.attrs[name])
         return mixing.attribute(m, f, thing, name, held, node)
     if thing.kind == "external":
+        if name == "rank" and thing.name.endswith(words.RANK0_DECORATORS[0]):
+            return m.rank_value(RANK, name, f.module.site(node))
         dotted = f"{thing.name}.{name}"
         return naming.submodule(m, f.module, dotted) or naming.external(m, dotted)
     found = _of_instance(m, f, thing, thing.cls, base, name, node) if thing.cls else None
@@ -211,7 +213,8 @@ def _unknown_attribute(
     made = RankThing("attribute", f"{thing.name}.{name}", site, receiver=thing)
     one = Symbol(f"{thing.name}@{id(thing)}.{name}")
     origins = base.origins if thing.kind == "result" else frozenset()
-    if name in _AGREED:
+    trainers = thing.name == "lightning.pytorch.Trainer" and name not in _GIVEN
+    if name in _AGREED or trainers:
         origins = frozenset()
     value = RankValue((one, one), (made,), base.deps | {thing}, origins)
     if name == "shape":
@@ -222,6 +225,8 @@ def _unknown_attribute(
 
 
 _AGREED = frozenset("shape dtype device ndim layout requires_grad world_size".split())
+# What a Trainer has from those who made it; its counters and numbers are alike on all ranks.
+_GIVEN = frozenset("callbacks checkpoint_callback default_root_dir log_dir logger loggers".split())
 _POSITIONS = {"dataset": 0, "sampler": 0}
 
 

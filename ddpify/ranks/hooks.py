@@ -21,18 +21,30 @@ _ALONE: Final = "prepare_data"  # rank 0 of each node, the others wait
 _WAIT: Final = "lightning.pytorch.strategies.Strategy.barrier"
 _BEFORE: Final = "setup configure_model configure_optimizers".split()
 _FIT: Final = (
-    "on_fit_start train_dataloader val_dataloader on_train_start on_train_epoch_start"
-    " on_train_batch_start training_step on_before_optimizer_step on_train_batch_end".split()
+    "on_fit_start train_dataloader val_dataloader on_sanity_check_start on_sanity_check_end"
+    " on_train_start on_train_epoch_start on_train_batch_start training_step on_before_backward"
+    " on_after_backward on_before_optimizer_step on_train_batch_end".split()
 )
 _VALIDATE: Final = (
-    "on_validation_start on_validation_epoch_start validation_step validation_epoch_end"
-    " on_validation_epoch_end on_validation_end".split()
+    "on_validation_start on_validation_epoch_start on_validation_batch_start validation_step"
+    " on_validation_batch_end validation_epoch_end on_validation_epoch_end"
+    " on_validation_end".split()
 )
 _TEST: Final = (
-    "test_dataloader on_test_start on_test_epoch_start test_step test_epoch_end"
-    " on_test_epoch_end on_test_end".split()
+    "test_dataloader on_test_start on_test_epoch_start on_test_batch_start test_step"
+    " on_test_batch_end test_epoch_end on_test_epoch_end on_test_end".split()
 )
-_AFTER: Final = "on_train_epoch_end on_train_end on_fit_end".split()
+_AFTER: Final = "on_train_epoch_end on_save_checkpoint on_train_end on_fit_end teardown".split()
+# Hooks that are given a batch: the first of their parameters that is of it, and those that follow.
+BATCHES: Final = {
+    **dict.fromkeys(("training_step", "validation_step", "test_step"), 1),
+    **{f"on_{way}_batch_start": 1 for way in ("train", "validation", "test")},
+    **{f"on_{way}_batch_end": 2 for way in ("train", "validation", "test")},
+}
+_KNOWN: Final = {
+    "lightning.pytorch.LightningModule": ("lightning_module", "model"),
+    "lightning.pytorch.LightningDataModule": ("datamodule",),
+}
 _HOOKS: Final = {
     "fit": (*_BEFORE, *_FIT, *_VALIDATE, *_AFTER),
     "validate": (*_BEFORE, "val_dataloader", *_VALIDATE),
@@ -40,12 +52,16 @@ _HOOKS: Final = {
 }
 # Hooks that see the batches or the sums of an evaluation.
 EVALUATION: Final = frozenset(name for name in (*_VALIDATE, *_TEST) if "dataloader" not in name)
+TRAINING: Final = frozenset(
+    name for name in (*_FIT, *_AFTER) if "train" in name and "dataloader" not in name
+)
 
 
 def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """``trainer.fit(model, datamodule=…)`` and its kin."""
     given = [one.arg(0, "model"), one.kwargs.get("datamodule"), *one.args[1:]]
     things = [t for value in given if value is not None for t in value.things if t.cls is not None]
+    _introduce(one, things)
     before = m.order
     for thing in things:
         _hook(m, f, one, thing, _ALONE)
@@ -57,6 +73,19 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
             _hook(m, f, one, thing, name)
         for thing in callbacks:
             _hook(m, f, one, thing, name, (one.receiver, of(things[0]) if things else None))
+
+
+def _introduce(one: RankCall, things: list[RankThing]) -> None:
+    """``trainer.datamodule``, ``self.trainer`` and their kin: who knows whom from here on."""
+    trainer = one.receiver
+    made = trainer.made_by(TRAINER) if trainer is not None else None
+    for thing in things:
+        if trainer is None or made is None or thing.cls is None:
+            continue
+        thing.attrs["trainer"] = trainer
+        for base, names in _KNOWN.items():
+            if thing.cls.inherits(base):
+                made.attrs |= dict.fromkeys(names, of(thing))
 
 
 def _callbacks(one: RankCall) -> list[RankThing]:

@@ -122,6 +122,7 @@ class Reading:
         run = machine.finish()
         self.entered |= run.entered
         run.session = next(run.named("torch.distributed.init_process_group"), None)
+        run.assumed = self.assumed
         run.distributed = self.assumed or _is_distributed(run)
         return run
 

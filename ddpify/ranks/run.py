@@ -33,6 +33,7 @@ class Run:
     modules: dict[str, Module] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)
     distributed: bool = False  # it opens a session, wraps a model, or enters a collective
+    assumed: bool = False  # it is read as distributed whatever it says of itself
     session: RankCall | None = None  # what opens the process group
     frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
     quiet: bool = False  # print was replaced: only one rank prints

@@ -39,7 +39,8 @@ def _title(outcome: Outcome, diffs: tuple[FileDiff, ...]) -> str:
     if not diffs:
         return f"## ddpify: nothing to change in {entries or 'this project'}"
     files = "1 file" if len(diffs) == 1 else f"{len(diffs)} files"
-    return f"## ddpify: {entries or 'this project'} under torchrun, {files} to change"
+    way = "Lightning's Trainer" if outcome.starts_itself else "torchrun"
+    return f"## ddpify: {entries or 'this project'} under {way}, {files} to change"
 
 
 def _file(diff: FileDiff) -> Iterator[str]:

@@ -22,8 +22,9 @@ def render(
     """``form`` is "text", "markdown" or "json"."""
     if form == "json":
         return plan_json.render(outcome, advice)
-    entries = ", ".join(one.entry for one in advice)
-    title = f"{entries} under torchrun (nothing is written)"
+    entries = ", ".join([one.entry for one in advice] or outcome.entries)
+    way = "Lightning's Trainer" if outcome.starts_itself else "torchrun"
+    title = f"{entries} under {way} (nothing is written)"
     found = sections(outcome, advice)
     if form == "markdown":
         lines = [f"## ddpify plan: {title}"]

@@ -47,7 +47,7 @@ def left_by_hand(outcome: Outcome, before: str = "") -> tuple[Left, ...]:
 
 def commands(outcome: Outcome, before: str = "") -> tuple[str, ...]:
     """The line that starts each entry on every GPU of this machine."""
-    start = "torchrun --standalone --nproc_per_node=gpu"
+    start = "python" if outcome.starts_itself else "torchrun --standalone --nproc_per_node=gpu"
     return tuple(f"{start} {before}{entry}" for entry in outcome.entries)
 
 

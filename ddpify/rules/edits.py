@@ -18,7 +18,7 @@ MAIN = "is_main_process()"
 
 def helpers(facts: Facts, code: str) -> tuple[Import, ...]:
     """The runtime helpers that ``code`` names."""
-    words = set(re.findall(r"[A-Za-z_]\w*", code))
+    words = set(re.findall(r"(?<![\w.])[A-Za-z_]\w*", code))  # no attribute is a helper
     core = facts.runtime[0]
     return tuple(Import(module_of(core, name), name) for name in sorted(words & RUNTIME_NAMES))
 

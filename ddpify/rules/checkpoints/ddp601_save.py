@@ -22,6 +22,7 @@ from ddpify.rules.examples import (
 )
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all, checkpoints, its_own
+from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.rules.shared.stored import Stored
 from ddpify.settings import Settings
 from ddpify.strategies import of
@@ -49,7 +50,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per checkpoint that every rank writes to one path."""
     for write in checkpoints(run):
-        if its_own(write) or not by_all(run, write.call):
+        if (its_own(write) and not named_apart(run, write.path)) or not by_all(run, write.call):
             continue
         if at_once(run, write.call):
             yield Finding(
@@ -57,7 +58,8 @@ def lint(run: Run) -> Iterable[Finding]:
                 write.call.site,
                 "every rank writes this checkpoint: a damaged file, when two write at once",
                 Severity.ERROR,
-                advice="save on the rank with number 0 only",
+                on_rank_zero(run, write.call),
+                "save on the rank with number 0 only",
             )
 
 

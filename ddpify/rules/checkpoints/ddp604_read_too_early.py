@@ -18,6 +18,7 @@ from ddpify.rules.edits import edit, is_local, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, changed
 from ddpify.rules.shared.meetings import early_reads
 from ddpify.rules.shared.named_files import named_alike, read_files, written_files
+from ddpify.rules.shared.rank_zero import waits
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -189,7 +190,7 @@ def lint(run: Run) -> Iterable[Finding]:
             Severity.ERROR,
             advice="let all ranks wait between the write and the read: torch.distributed.barrier()",
             because=((write.site, "written here on one rank"),),
-            mends=(Edit(How.BEFORE, _parting(write, read), "barrier()"),),
+            mends=tuple(Edit(How.BEFORE, _parting(write, read), code) for code in waits(run, read)),
         )
 
 

@@ -21,6 +21,7 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.shared.outputs import by_all
+from ddpify.rules.shared.rank_zero import in_hook, of_trainer, on_rank_zero
 from ddpify.settings import Settings
 
 # What prints, besides `print`, in a migrated program.
@@ -39,22 +40,25 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per line that every rank prints in a training loop.
 
-    A migrated program prints each line once, wherever it stands.
+    A migrated program prints each line once, wherever it stands; so does one with Lightning's
+    Trainer that is migrated.
     """
     if run.quiet or any(s.key == "stdout" and s.ranks != ALL for s in run.stores):
         return
     for call in run.named("builtins.print", *(_PRINTS if run.helpers else ())):
         inside = any(loop.trains or loop.node in run.training_loops for loop in call.loops)
-        if not (inside or run.helpers) or call.module.ours or not by_all(run, call):
+        hooks = of_trainer(run) and (run.assumed or in_hook(call))
+        if not (inside or run.helpers or hooks) or call.module.ours or not by_all(run, call):
             continue
         says_rank = any(value.by_rank for value in call.given)
         some = any(guard.test.local and not guard.test.known for guard in call.guards)
-        if not (says_rank or some or "file" in call.kwargs):
+        if not (says_rank or (some and not hooks) or "file" in call.kwargs):
             yield Finding(
                 "DDP501",
                 call.site,
                 "every rank prints this line",
                 Severity.WARNING if run.helpers else Severity.NOTE,
+                on_rank_zero(run, call),
                 advice="print on the rank with number 0 only, or say the rank",
             )
 

@@ -18,6 +18,7 @@ from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, cha
 from ddpify.rules.shared.beginnings import same_beginning
 from ddpify.rules.shared.meetings import at_once, one_was_first
 from ddpify.rules.shared.outputs import by_all, copies_console, files, its_own
+from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.settings import Settings
 
 MESSAGE = "every rank would write this file"
@@ -55,7 +56,7 @@ def _fix(facts: Facts, call: Call) -> tuple[Edit, ...]:
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per file that every rank writes under one path."""
     for write in files(run):
-        if its_own(write) or not by_all(run, write.call):
+        if (its_own(write) and not named_apart(run, write.path)) or not by_all(run, write.call):
             continue
         if same_beginning(run, write.call) or _there_already(run, write.call):
             continue
@@ -65,7 +66,8 @@ def lint(run: Run) -> Iterable[Finding]:
                 write.call.site,
                 "every rank writes this file: lines are lost or repeated",
                 Severity.ERROR,
-                advice="write it on the rank with number 0 only, or put the rank into its name",
+                on_rank_zero(run, write.call),
+                "write it on the rank with number 0 only, or put the rank into its name",
             )
 
 

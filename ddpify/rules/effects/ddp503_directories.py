@@ -13,6 +13,7 @@ from ddpify.rules.effects.effects import gated
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, TRAINER, changed
 from ddpify.rules.shared.meetings import at_once
 from ddpify.rules.shared.outputs import by_all, caught, own
+from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.settings import Settings
 
 
@@ -26,6 +27,15 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per directory that every rank makes, though it must not be there."""
     for call in run.calls:
         path = _made(call)
+        if named_apart(run, path) and by_all(run, call):
+            yield Finding(
+                "DDP503",
+                call.site,
+                "every rank makes a directory under a name of its own",
+                Severity.WARNING,
+                on_rank_zero(run, call),
+                "make it on the rank with number 0 only, or give all ranks one name",
+            )
         if path is None or own(path) or _may_exist(call):
             continue
         if by_all(run, call) and at_once(run, call) and not caught(call):
@@ -34,7 +44,8 @@ def lint(run: Run) -> Iterable[Finding]:
                 call.site,
                 "every rank makes this directory: FileExistsError on those that come second",
                 Severity.ERROR,
-                advice="pass exist_ok=True, or make it on the rank with number 0 only",
+                on_rank_zero(run, call),
+                "pass exist_ok=True, or make it on the rank with number 0 only",
             )
 
 

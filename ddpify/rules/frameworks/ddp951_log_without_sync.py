@@ -1,44 +1,75 @@
-"""DDP951: what a Lightning module logs in an evaluation is this rank's part."""
+"""DDP951: what a Lightning module logs of an evaluation, or an epoch, is this rank's part."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator
 
+from ddpify.ranks.hooks import EVALUATION
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
-from ddpify.rules.frameworks.lightnings import evaluating, logs, several
+from ddpify.rules.frameworks.lightnings import logs, several
 from ddpify.rules.shared.fields import makers
+from ddpify.rules.shared.hook_parts import AGREED, evaluating, training
 from ddpify.rules.shared.written import attribute_called
 
-_AGREED = frozenset(
-    "compute all_gather all_reduce gather reduce broadcast all_gather_object sync_dist".split()
-)
 _LOG = 'self.log("val_loss", loss_of(self.net(x), y), sync_dist=True)'
+
+_TRAINED = "        return nn.functional.mse_loss(self.net(x), y)\n"
+
+
+def _training(rest: str) -> str:
+    """A training step that logs its loss."""
+    return (
+        "        loss = nn.functional.mse_loss(self.net(x), y)\n"
+        f'        self.log("loss", loss{rest}\n        return loss\n'
+    )
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield one finding per number that is logged in an evaluation and not reduced."""
+    """Yield one finding per number that is logged for an evaluation, or an epoch, unreduced."""
     if not several(run):
         return
     for call in logs(run):
-        hook = evaluating(call)
+        hook = evaluating(call) or _of_epoch(call)
         if hook is None or call.star or not _unsynced(call):
             continue
         if any(_is_local(value, hook) for value in _logged(call)):
+            evaluated = hook.name in EVALUATION
             yield Finding(
                 "DDP951",
                 call.site,
                 "the number is that of rank 0's part of the data, not of all of it",
-                Severity.ERROR,
+                Severity.ERROR if evaluated else Severity.WARNING,
                 # on some ranks only, a reduction would wait for the others
-                (Edit(How.ARGUMENT, call.site, "True", "sync_dist"),) if call.everywhere else (),
+                (_synced(run, call),) if call.everywhere else (),
                 "log it on all ranks with sync_dist=True",
                 because=((hook.site, "Lightning gives each rank its part of the data"),),
             )
+
+
+def _of_epoch(call: RankCall) -> FunctionDefinition | None:
+    """The hook of the training loop that logs a number of a whole epoch."""
+    hook, asked = training(call), call.kwargs.get("on_epoch")
+    if hook is None:
+        return None
+    whole = hook.name.endswith("_epoch_end") if asked is None else asked.constant is True
+    return hook if whole else None
+
+
+def _synced(run: Run, call: RankCall) -> Edit:
+    """Reduce it; where the same line logs numbers of steps in training, not these: each would
+    have all ranks wait."""
+    others = (one for one in run.calls if one.node is call.node)
+    steps = any(training(one) and not _of_epoch(one) for one in others)
+    function = call.node.func
+    own = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
+    code = f"not {own}.training" if steps and own else "True"
+    return Edit(How.ARGUMENT, call.site, code, "sync_dist")
 
 
 def _unsynced(call: RankCall) -> bool:
@@ -60,7 +91,7 @@ def _is_local(value: RankValue, hook: FunctionDefinition) -> bool:
         or (t.kind == "parameter" and t.name in hook.parameters[1:2])
         for t in sources
     )
-    agreed = any(t.name.rpartition(".")[2] in _AGREED or t.synced for t in sources)
+    agreed = any(t.name.rpartition(".")[2] in AGREED or t.synced for t in sources)
     metric = any(_may_be_metric(thing, thing in value.things) for thing in sources)
     return computed and not agreed and not metric
 
@@ -94,15 +125,20 @@ def _attribute(thing: RankThing) -> tuple[ClassDefinition | None, str]:
 RULE = Rule(
     "DDP951",
     "log-without-sync",
-    "Lightning deals the validation and test data to the ranks. self.log without sync_dist=True"
-    " keeps each rank's own mean, and what is shown, saved and compared is that of rank 0"
-    " (measured: 6.5 and 8.5 where 7.5 is right). torchmetrics objects reduce themselves.",
+    "Lightning deals the data to the ranks. What self.log without sync_dist=True reports of a"
+    " validation, a test or an epoch (on_epoch=True) is each rank's own mean; what is shown, saved"
+    " and compared is that of rank 0 (measured: 6.5 and 8.5 where 7.5 is right). torchmetrics"
+    " objects reduce themselves.",
     "lightning#20153, PR#21841; BUGS M04",
     lint=lint,
     words=(".log(", "log_dict"),
-    bad=(changed(LIGHTNING, (_LOG, _LOG.replace(", sync_dist=True", "") + "  # DDP951")),),
+    bad=(
+        changed(LIGHTNING, (_LOG, _LOG.replace(", sync_dist=True", "") + "  # DDP951")),
+        changed(LIGHTNING, (_TRAINED, _training(", on_step=False, on_epoch=True)  # DDP951"))),
+    ),
     good=(
         LIGHTNING,
+        changed(LIGHTNING, (_TRAINED, _training(", prog_bar=True)"))),
         changed(LIGHTNING, (_LOG, 'self.log("epoch", float(self.current_epoch))')),
     ),
 )

@@ -17,6 +17,7 @@ _SETUP = """    def setup(self, stage):
         self.x = torch.load(self.path, map_location="cpu")
 
 """
+_CENTRED = 'self.x = torch.load(self.path, map_location="cpu") - self.mean'
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -33,17 +34,20 @@ def lint(run: Run) -> Iterable[Finding]:
                     "DDP953",
                     one.site,
                     "prepare_data runs on one process per node: the others have no"
-                    f" self.{one.name}",
+                    f" self.{one.name}, or that of __init__",
                     Severity.ERROR,
                     advice="write files in prepare_data, set attributes in setup",
                 )
 
 
 def _is_missed(cls: ClassDefinition, name: str) -> bool:
-    """Whether another method reads the attribute and none, nor the class, gives it a value."""
+    """Whether another method reads the attribute and none, nor the class, gives it a value.
+
+    What ``__init__`` gives stands for it until ``prepare_data`` has the right one.
+    """
     others = {m.name: m for one in cls.mro() for m in one.methods.values() if m.name != _PREPARE}
     found = [(m, one) for m in others.values() for one in fields_of(m) if one.name == name]
-    given = any(one.is_set and not (m.name == "__init__" and one.is_none) for m, one in found)
+    given = any(one.is_set and m.name != "__init__" for m, one in found)
     return not given and name not in cls.assigns and not all(one.is_set for _, one in found)
 
 
@@ -51,7 +55,7 @@ RULE = Rule(
     "DDP953",
     "state-set-in-prepare-data",
     "Lightning calls prepare_data on one process of each node. What it assigns to self exists there"
-    " only: the others stop with an AttributeError, or go on with None.",
+    " only: the others stop with an AttributeError, or go on with what __init__ gave.",
     "LightningDataModule.prepare_data; lightning#2515; BUGS D14",
     lint=lint,
     bad=(
@@ -62,6 +66,12 @@ RULE = Rule(
                 "self.x = torch.randn(256, 8)  # DDP953",
             ),
             (_SETUP, ""),
+        ),
+        changed(
+            LIGHTNING,
+            ("        self.path = path\n", "        self.path, self.mean = path, 0.0\n"),
+            ("    def setup", "        self.mean = 0.5  # DDP953\n\n    def setup"),
+            ('self.x = torch.load(self.path, map_location="cpu")', _CENTRED),
         ),
     ),
     good=(LIGHTNING,),

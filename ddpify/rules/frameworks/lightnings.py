@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddpify.ranks.hooks import EVALUATION, TRAINER
+from ddpify.ranks.hooks import TRAINER
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
+from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 
 MODULE = "lightning.pytorch.LightningModule"
@@ -15,8 +15,8 @@ _SHARED = ("ddp", "fsdp", "deepspeed", "horovod")
 
 
 def several(run: Run) -> bool:
-    """Whether a Trainer of this run may use more than one process."""
-    return any(_several(call) for call in run.named(TRAINER))
+    """Whether a Trainer of this run may use more than one process, or is taken to."""
+    return any(run.assumed or _several(call) for call in run.named(TRAINER))
 
 
 def _several(trainer: RankCall) -> bool:
@@ -37,12 +37,6 @@ def _is_one(value: RankValue) -> bool:
 def logs(run: Run) -> Iterator[RankCall]:
     """``self.log(…)`` and ``self.log_dict(…)`` of Lightning modules."""
     return (call for call in run.named(f"{MODULE}.log", f"{MODULE}.log_dict"))
-
-
-def evaluating(call: RankCall) -> FunctionDefinition | None:
-    """The validation or test hook that led to a call."""
-    functions = [*(outer.function for outer in call.stack), call.function]
-    return next((f for f in functions if f and f.owner and f.name in EVALUATION), None)
 
 
 def fitted(run: Run) -> Iterator[tuple[RankCall, ClassDefinition]]:

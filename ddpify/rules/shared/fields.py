@@ -25,11 +25,6 @@ class ClassField:
     is_set: bool
     value: ast.expr | None = None
 
-    @property
-    def is_none(self) -> bool:
-        """Whether it is set to None."""
-        return isinstance(self.value, ast.Constant) and self.value.value is None
-
 
 def fields_of(method: FunctionDefinition) -> list[ClassField]:
     """The attributes of its own object that a method reads or sets."""

@@ -1,0 +1,77 @@
+"""DDP955: what Lightning's hooks print or write is of this rank's batches only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ddpify.ranks.model import ALL, RankCall
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Example, Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.lightning import LIGHTNING
+from ddpify.rules.frameworks.lightnings import several
+from ddpify.rules.shared.hook_parts import evaluating, is_part, training
+from ddpify.rules.shared.rank_zero import in_hook
+
+_PRINT: Final = "builtins.print"
+_WRITES: Final = frozenset("dump write writelines writerow writerows write_text".split())
+_ADVICE: Final = "self.log it with sync_dist=True, or all_gather it on all ranks before"
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per line of a hook that shows numbers of a rank's own batches."""
+    if not several(run):
+        return
+    for call in run.calls:
+        hook = evaluating(call) or training(call)
+        shows = call.name == _PRINT or call.method in _WRITES
+        if not shows or hook is None or not in_hook(call) or any(v.by_rank for v in call.given):
+            continue
+        if any(is_part(run, value) for value in call.given):
+            place = next(one for one in call.way if one.function is hook)
+            yield Finding(
+                "DDP955",
+                place.site,
+                "what is shown is of one rank's part of the data",
+                Severity.ERROR if _is_lost(call) else Severity.WARNING,
+                advice=_ADVICE,
+            )
+
+
+def _is_lost(call: RankCall) -> bool:
+    """Whether all ranks write samples of an evaluation into one file: each has its own of them."""
+    return call.name != _PRINT and call.ranks == ALL and evaluating(call) is not None
+
+
+_ON_ONE: Final = "        if self.trainer.is_global_zero:\n"
+
+
+def _with(*lines: str) -> Example:
+    """The program with a counter, and these lines behind the validation step."""
+    log = 'self.log("val_loss", loss_of(self.net(x), y), sync_dist=True)\n'
+    counted = f"{log}\n    def on_validation_epoch_end(self):\n{''.join(lines)}"
+    return changed(
+        LIGHTNING,
+        ("self.net = nn.Linear(8, 8)\n", "self.net, self.seen = nn.Linear(8, 8), 0\n"),
+        ("        loss_of = nn.functional.mse_loss\n", "        self.seen += len(x)\n"),
+        (log, counted.replace("loss_of", "nn.functional.mse_loss")),
+    )
+
+
+RULE = Rule(
+    "DDP955",
+    "part-of-an-epoch-shown",
+    "Lightning deals the batches to the ranks: counts and lists that hooks keep of them are those"
+    " of one rank. Printed, or written on rank 0, they are taken for those of the whole data.",
+    "LightningModule.log(sync_dist=True), LightningModule.all_gather; BUGS M01",
+    lint=lint,
+    bad=(
+        _with(f'{_ON_ONE}            print("seen", self.seen)  # DDP955\n'),
+        _with(f'{_ON_ONE}            open("seen.txt", "w").write(str(self.seen))  # DDP955\n'),
+    ),
+    good=(
+        LIGHTNING,
+        _with("        print(self.global_rank, self.all_gather(torch.tensor(self.seen)))\n"),
+    ),
+)

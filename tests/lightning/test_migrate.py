@@ -1,0 +1,234 @@
+"""`migrate` on Lightning projects: what is written, and that one device and two do the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ddpify.outcome import Outcome
+from ddpify.pipeline import migrate
+from ddpify.settings import Settings
+from tests.lightning.project import PROJECT
+from tests.lightning.runs import FIXTURE, Run, read_checkpoint, read_json, train
+
+running = [pytest.mark.training, pytest.mark.thorough, pytest.mark.timeout(240)]
+
+
+def outcome(folder: Path, *changes: tuple[str, str], strategy: str = "ddp") -> Outcome:
+    text = PROJECT
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    folder.mkdir(exist_ok=True)
+    (folder / "train.py").write_text(text)
+    return migrate((folder / "train.py",), Settings(strategy=strategy))
+
+
+def written(found: Outcome) -> str:
+    assert not found.refusals, found.refusals
+    (change,) = found.changes
+    return change.after.decode()
+
+
+def refused(found: Outcome) -> str:
+    assert not found.changes
+    return " ".join(one.message for one in found.refusals)
+
+
+def test_numbers_of_evaluations_and_epochs_are_reduced(tmp_path: Path) -> None:
+    """Numbers of training steps are not: each would have all ranks wait."""
+    text = written(outcome(tmp_path))
+    assert 'self.log(f"{stage}/step", loss, sync_dist=not self.training)' in text
+    assert "loss, on_step=False, on_epoch=True, sync_dist=True)" in text
+    assert 'float(len(batch[0])), reduce_fx="sum", sync_dist=True)' in text
+
+
+def test_what_meets_stays_on_all_ranks(tmp_path: Path) -> None:
+    text = written(outcome(tmp_path))
+    assert '        trainer.save_checkpoint(OUT / "end.ckpt")\n' in text
+    assert "        self.rows.append(metrics)\n" in text
+    assert "        OUT.mkdir(exist_ok=True)\n" in text
+    assert '        print("rows are written")\n' in text  # one process prepares data
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        "counted()",  # by what it calls, it changes a list
+        "torch.rand(3)",
+        "self.layer(torch.zeros(1, 4, dtype=torch.float64))",
+        "self.all_gather(torch.zeros(1))",
+        "next(iter(self.trainer.datamodule.train_dataloader()))",
+        "SEEN.pop()",
+        "self.trainer.save_checkpoint('x.ckpt')",
+        "(n := 3)",
+        "self.metric.compute()",
+    ],
+)
+def test_what_others_would_miss_is_not_on_one_rank(shown: str, tmp_path: Path) -> None:
+    functions = (
+        "SEEN = []\n\n\ndef noted():\n    SEEN.append(1)\n    return 1\n\n\n"
+        "def counted():\n    return noted() + 1\n\n\nclass Rows("
+    )
+    line = f"print({shown})"
+    found = outcome(
+        tmp_path, ('print("epoch", self.current_epoch)', line), ("class Rows(", functions)
+    )
+    assert f"        if self.trainer.is_global_zero:\n            {line}" not in written(found)
+    assert any(one.rule == "DDP501" and not one.fix for one in found.findings)
+
+
+def test_the_old_package_keeps_its_name(tmp_path: Path) -> None:
+    found = outcome(tmp_path, ("import lightning as L", "import pytorch_lightning as L"))
+    text = written(found)
+    assert "from pytorch_lightning.utilities import rank_zero_only" in text
+    assert "if trainer.is_global_zero:" in text
+
+
+def test_a_migrated_project_is_left_alone(tmp_path: Path) -> None:
+    text = written(outcome(tmp_path))
+    (tmp_path / "train.py").write_text(text)
+    again = migrate((tmp_path / "train.py",), Settings())
+    assert not again.refusals
+    assert not again.changes
+    assert not again.wanting
+
+
+def test_devices_and_the_batch_are_said_of_each_trainer(tmp_path: Path) -> None:
+    found = outcome(tmp_path)
+    said = [note.message for note in found.notes]
+    assert any("give this Trainer `devices`" in one for one in said)
+    assert any("N times as many samples" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        (  # other ranks have no such attribute
+            ('torch.save(torch.randn(64, 4, dtype=torch.float64), "rows.pt")', "self.n = 64"),
+            "DDP953",
+        ),
+        (("datamodule=Rows())", 'datamodule=Rows(), ckpt_path=max(OUT.glob("*")))'), "DDP956"),
+        (  # all ranks go on with what it returns
+            ('            file.write(text + "\\n")', '            self.n = file.write(text)'),
+            "DDP502",
+        ),
+        (  # rank 0 has half of the rows
+            ('        self.log("val/rows",', '        (OUT / "y.txt").write_text(str(batch))\n'
+             '        self.log("val/rows",'),
+            "DDP955",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_proven_is_refused(
+    change: tuple[str, str], rule: str, tmp_path: Path
+) -> None:
+    changes = [change]
+    if rule == "DDP953":
+        changes += [('self.x = torch.load("rows.pt")', "self.x = torch.zeros(self.n, 4)")]
+    said = refused(outcome(tmp_path, *changes))
+    assert f"{rule} " in said
+    assert "train.py:" in said
+
+
+def test_the_fixture_is_refused_where_it_needs_a_person() -> None:
+    found = migrate((FIXTURE / "train.py",), Settings())
+    places = {(one.message.split()[1], str(one.site)) for one in found.refusals}
+    assert places == {
+        ("DDP953", "src/data_modules/imagenet_datamodule.py:70"),  # mean and std of rank 0
+        ("DDP953", "src/data_modules/imagenet_datamodule.py:71"),
+        ("DDP955", "src/models/resnet_module.py:195"),  # half of the predictions
+        ("DDP957", "src/models/resnet_module.py:213"),  # a schedule of twice the length
+        ("DDP956", "train.py:137"),  # the checkpoint to go on from
+    }
+
+
+def test_a_file_that_all_read_is_waited_for(tmp_path: Path) -> None:
+    """In the methods of a data module and of a module the Trainer is known."""
+    made = '        torch.save(torch.zeros(3), "cache.pt")\n        torch.load("cache.pt")\n'
+    setup = "    def setup(self, stage):\n"
+    text = written(outcome(tmp_path, (setup, setup + made)))
+    assert "            torch.save" in text
+    assert '        self.trainer.strategy.barrier()\n        torch.load("cache.pt")' in text
+
+
+def test_shards_are_refused_as_before(tmp_path: Path) -> None:
+    said = refused(outcome(tmp_path, strategy="fsdp"))
+    assert "already distributed (Lightning): give its Trainer `devices`" in said
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
+    """One process before and after, two processes after and before.
+
+    A step sees all rows: the sampler that Lightning makes for training shuffles, asked to or not.
+    """
+    pytest.importorskip("lightning")
+    folder = tmp_path_factory.mktemp("migrated")
+    after = written(outcome(folder / "source"))
+    found = {}
+    for name, text, batch, processes in (
+        ("before", PROJECT, "64", 1),
+        ("after", after, "64", 1),
+        ("two", after, "32", 2),
+        ("faulty", PROJECT, "32", 2),
+    ):
+        root = folder / name
+        root.mkdir()
+        (root / "train.py").write_text(text)
+        found[name] = train(root, folder / f"{name}_seen", batch, processes=processes)
+    return found
+
+
+def _files(run: Run) -> list[str]:
+    return sorted(p.relative_to(run.root).as_posix() for p in run.files("**/*") if p.is_file())
+
+
+def _weights(run: Run) -> list[float]:
+    state = read_checkpoint(run.root / "out" / "net.pt")
+    return [number for tensor in state.values() for number in tensor.flatten().tolist()]
+
+
+class TestRuns:
+    """Real processes; float64."""
+
+    pytestmark = running
+
+    def test_one_device_is_as_before(self, runs: dict[str, Run]) -> None:
+        before, after = runs["before"], runs["after"]
+        assert before.finished, before.output
+        assert after.finished, after.output
+        assert _files(before) == _files(after)
+        assert _weights(before) == _weights(after)
+        for name in ("notes.txt", "metrics.json"):
+            assert (before.root / "out" / name).read_text() == (
+                after.root / "out" / name
+            ).read_text()
+        assert before.ranks[0].console == after.ranks[0].console
+
+    def test_two_processes_have_the_numbers_of_one(self, runs: dict[str, Run]) -> None:
+        one, two = runs["after"], runs["two"]
+        assert two.finished, two.output
+        assert _weights(two) == pytest.approx(_weights(one), abs=1e-10)
+        mine, theirs = (read_json(r.root / "out" / "metrics.json") for r in (one, two))
+        assert len(mine) == len(theirs) == 2
+        for single, several in zip(mine, theirs, strict=True):
+            for name in ("val/step", "val/rows"):  # the largest of batches is of other batches
+                assert several[name] == pytest.approx(single[name], abs=1e-6)
+
+    def test_two_processes_write_and_print_once(self, runs: dict[str, Run]) -> None:
+        one, two = runs["after"], runs["two"]
+        assert _files(two) == _files(one)
+        notes = (two.root / "out" / "notes.txt").read_text()
+        assert notes == (one.root / "out" / "notes.txt").read_text()
+        for line in ("64 rows", "epoch 0", "epoch 1", "done", "rows are written"):
+            assert two.output.splitlines().count(line) == 1, line
+
+    def test_without_it_two_processes_do_not(self, runs: dict[str, Run]) -> None:
+        faulty = runs["faulty"]
+        lines = faulty.output.splitlines()
+        assert lines.count("epoch 0") == 2
+        assert lines.count("64 rows") == 2
+        notes = (faulty.root / "out" / "notes.txt").read_text().splitlines()
+        assert len(notes) > 2
