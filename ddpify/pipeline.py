@@ -118,6 +118,7 @@ def _of_trainers(
     )
     refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
     refusals += trainers.unread(linted)
+    refusals += [one for read in reads for one in trainers.exchanged(read.facts)]
     if refusals:
         outcome = replace(outcome, refusals=_unique(refusals))
     else:

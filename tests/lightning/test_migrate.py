@@ -132,6 +132,19 @@ def test_what_cannot_be_proven_is_refused(
     assert "train.py:" in said
 
 
+def test_a_loader_that_a_hook_exchanges_is_refused(tmp_path: Path) -> None:
+    hook = "    def on_train_start(self, trainer, pl_module):\n"
+    line = "        trainer.fit_loop._combined_loader.flattened = [{}]\n"
+    found = outcome(tmp_path, (hook, hook + line.format("trainer.datamodule.val_dataloader()")))
+    assert "a loader in the Trainer's own loop is not dealt to the ranks" in refused(found)
+
+
+def test_a_loader_that_is_asked_for_again_is_none(tmp_path: Path) -> None:
+    hook = "    def on_train_start(self, trainer, pl_module):\n"
+    again = "        trainer.fit_loop.epoch_loop.val_loop._combined_loader = None\n"
+    assert again in written(outcome(tmp_path, (hook, hook + again)))
+
+
 def test_the_fixture_is_refused_where_it_needs_a_person() -> None:
     found = migrate((FIXTURE / "train.py",), Settings())
     places = {(one.message.split()[1], str(one.site)) for one in found.refusals}
@@ -141,6 +154,7 @@ def test_the_fixture_is_refused_where_it_needs_a_person() -> None:
         ("DDP955", "src/models/resnet_module.py:195"),  # half of the predictions
         ("DDP957", "src/models/resnet_module.py:213"),  # a schedule of twice the length
         ("DDP956", "train.py:137"),  # the checkpoint to go on from
+        ("a", "src/callbacks/resolution_schedule_callback.py:54"),  # both ranks' samples alike
     }
 
 
