@@ -200,7 +200,7 @@ def test_a_line_that_is_left_by_hand_is_no_excuse_for_an_error(
         site = next(call.site for call in facts.named(".step"))  # type: ignore[attr-defined]
         return [Finding("DDP998", site, "by hand", Severity.WARNING)]
 
-    def judge(root: Path, files: object, texts: dict[Path, bytes], wants: object) -> Linted:
+    def judge(root: Path, files: object, texts: dict[Path, bytes], *_: object) -> Linted:
         text = texts[root / "train.py"].decode()
         at = Span(line(text.splitlines()), 0, 1, 0)
         return Linted((Finding("DDP998", Site("train.py", at), "made", severity),))

@@ -53,7 +53,7 @@ def _lit(hooks: str) -> Example:
     return Example(
         (
             (
-                "train.py",
+                "main.py",
                 f"""import lightning as L
 import torch
 from lightning.pytorch.utilities import rank_zero_only
@@ -86,7 +86,7 @@ def _fabric(end: str) -> Example:
     return Example(
         (
             (
-                "train.py",
+                "main.py",
                 f"""import lightning as L
 import torch
 from torch.utils.data import DataLoader, TensorDataset
@@ -119,7 +119,7 @@ def _handed_over(end: str) -> Example:
     return Example(
         (
             (
-                "train.py",
+                "main.py",
                 f"""import json
 from datasets import load_dataset
 from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
