@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
 from tests.projects import put
@@ -67,6 +68,20 @@ REFUSED: dict[str, list[tuple[str, str]]] = {
         (WRAP, f"{INIT}{WRAP}"),
     ],
     "the weights are changed": [(WRAP, f"    net.double()\n{WRAP}")],
+    "behind where the model is sharded": [
+        (WRAP, f"    kind = torch.float32\n    net.to(kind)\n{WRAP}")
+    ],
+    "steps an optimizer or a schedule": [
+        (WRAP, f"{WRAP}    plan = torch.optim.lr_scheduler.ReduceLROnPlateau(adam)\n"),
+        (GUARD, "        if me == 0:\n            plan.step(score(net, held_out))\n"),
+    ],
+    "loads a state": [
+        (GUARD, "        if me == 0:\n            net.module.load_state_dict(torch.load('a.pt'))\n")
+    ],
+    "takes the next of something": [
+        (WRAP, f"{WRAP}    endless = iter(held_out)\n"),
+        (GUARD, "        if me == 0:\n            print(net(next(endless)[0]).mean())\n"),
+    ],
     "is given weights": [
         (CLIP, f"{CLIP}            print(net.module.last.weight.norm().item())\n")
     ],
@@ -96,6 +111,48 @@ def test_a_condition_that_is_left_early_is_named(tmp_path: Path) -> None:
     early = "        if me != 0:\n            continue\n        torch.save(net.state_dict(), 'x')\n"
     entry = put({"main.py": text([(SAVE, early)])}, tmp_path) / "main.py"
     assert migrate([entry], Settings(strategy="fsdp")).refusals
+
+
+FIRST = {
+    "rank": ("", "me == 0"),
+    "environment": ('    who = int(os.environ.get("RANK", -1))\n', "who in (-1, 0)"),
+    "not-the-rank": ("", "not me"),
+    "named": ("    boss = me == 0\n", "boss"),
+    "one-process": ("    many = dist.get_world_size() > 1\n", "not many or me == 0"),
+    "initialized": ("", "not dist.is_initialized() or dist.get_rank() == 0"),
+}
+OTHERS = {
+    "each-node": ("", "me % 2 == 0"),
+    "not-a-remainder": ("", "not me % 2"),
+    "a-part": ("    rank_of_pair = me // 2\n", "not rank_of_pair"),
+    "also-others": ("", "me == 0 or lap == 1"),
+    "named-twice": ("    boss = me == 0\n    boss = me < 4\n", "boss"),
+    "added-to": ("    who = me\n    who += 1\n", "who == 0"),
+    "of-a-group": ("    who = dist.get_rank(dist.new_group([1]))\n", "who == 0"),
+    "given": ("    boss, _ = me < 2, 0\n", "boss"),
+}
+
+
+def asked(kind: tuple[str, str], folder: Path) -> Outcome:
+    made, condition = kind
+    changes = [(INIT, INIT), (WRAP, WRAP + made), (GUARD, f"        if {condition}:\n")]
+    entry = put({"main.py": text(changes)}, folder) / "main.py"
+    return migrate([entry], Settings(strategy="fsdp"))
+
+
+@pytest.mark.parametrize("kind", FIRST)
+def test_what_rank_0_does_alone_all_ranks_come_to(kind: str, tmp_path: Path) -> None:
+    outcome = asked(FIRST[kind], tmp_path)
+    assert not outcome.refusals
+    main = next(one.after.decode() for one in outcome.changes if one.path == "main.py")
+    assert "save_on_main(state" in main or "if is_main_process():" in main
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_a_condition_that_lets_other_ranks_in_is_not_rank_0s(kind: str, tmp_path: Path) -> None:
+    outcome = asked(OTHERS[kind], tmp_path)
+    assert outcome.refusals
+    assert not outcome.changes
 
 
 def test_a_program_that_was_migrated_to_ddp_is_sent_back(tmp_path: Path) -> None:

@@ -1,79 +1,175 @@
-"""Which conditions let rank 0 in, and no other: ``rank == 0``, ``is_main``, ``is_main()``."""
+"""Which conditions let rank 0 in, and no other: ``rank == 0``, ``is_main``, ``is_main()``.
+
+The rank itself is asked for, not what is made of it: ``rank % 8 == 0`` lets in one of each node.
+"""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
-from ddpify.facts.values import Kind
+from ddpify.facts.values import NOTHING, Kind, Value
+from ddpify.rules.conversion.names import dotted
+
+_DEPTH: Final = 4
+_GROUP_RANK: Final = "torch.distributed.get_rank"
+_HAS_RANKS: Final = ("torch.distributed.is_initialized", "torch.distributed.is_available")
+_Given = tuple[Tree, ast.expr | None]  # None: by something else than one assignment of a value
 
 
-def is_first_rank(facts: Facts, tree: Tree, node: ast.expr, depth: int = 3) -> bool:
+def is_first_rank(facts: Facts, tree: Tree, node: ast.expr) -> bool:
     """Whether a condition holds on rank 0 alone, or in one process."""
-    if depth == 0:
+    return _Reading(facts).first(tree, node, _DEPTH)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    facts: Facts
+
+    def first(self, tree: Tree, node: ast.expr, depth: int) -> bool:
+        if depth == 0:
+            return False
+        if isinstance(node, ast.Compare):
+            return self._compared(tree, node, depth)
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            others = [one for one in node.values if not self.first(tree, one, depth)]
+            return len(others) < len(node.values) and all(self._alone(tree, o) for o in others)
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return self._rank(tree, node.operand, depth)
+        return self._each(tree, node, depth, self.first, lambda value: value is True)
+
+    def _compared(self, tree: Tree, node: ast.Compare, depth: int) -> bool:
+        """``rank == 0``, ``rank in (-1, 0)``."""
+        if len(node.ops) != 1:
+            return False
+        one, other = node.left, node.comparators[0]
+        if isinstance(one, ast.Constant):
+            one, other = other, one
+        try:
+            value = ast.literal_eval(other)
+        except ValueError:
+            return False
+        if isinstance(node.ops[0], ast.Eq):
+            zero = type(value) is int and value == 0
+        else:
+            listed = isinstance(node.ops[0], ast.In) and isinstance(value, (tuple, list, set))
+            zero = listed and set(value) in ({0}, {0, -1})
+        return zero and self._rank(tree, one, depth)
+
+    def _rank(self, tree: Tree, node: ast.expr, depth: int) -> bool:
+        """Whether a number is the rank, or in one process some number up to 0."""
+        value = self._value(tree, node)
+        if depth == 0 or not value.dep(Kind.RANK):
+            return False
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "int" and len(node.args) == 1:
+            return self._rank(tree, node.args[0], depth)
+        if isinstance(node, ast.IfExp):
+            both: list[_Given] = [(tree, node.body), (tree, node.orelse)]
+            return self._agree(both, depth, self._rank, _is_up_to_zero)
+        if isinstance(node, ast.Name | ast.Attribute):
+            given = [*self._given(_last(node))]
+            read = [(tree, one) for tree, one in given if one is not None]
+            if read and not self._agree(read, depth, self._rank, _is_up_to_zero):
+                return False
+            return len(read) == len(given) > 0 or self._is_itself(tree, node, value)
+        if isinstance(node, ast.Call):
+            found = self._each(tree, node, depth, self._rank, _is_up_to_zero)
+            return found or self._is_itself(tree, node, value)
+        return isinstance(node, ast.Subscript) and self._is_itself(tree, node, value)
+
+    def _is_itself(self, tree: Tree, node: ast.expr, value: Value) -> bool:
+        """``dist.get_rank()``, ``os.environ["RANK"]``, or a parameter that is given one."""
+        if isinstance(node, ast.Call) and dotted(tree, node.func) == _GROUP_RANK:
+            return not node.args and not node.keywords
+        outside = not isinstance(node, ast.Call) or not self._returned(node.func)
+        return outside and bool(value.things) and all(t.kind is Kind.RANK for t in value.things)
+
+    def _alone(self, tree: Tree, node: ast.expr) -> bool:
+        """``not distributed``, ``world_size == 1``: there is one process, if it holds."""
+        if isinstance(node, ast.Compare):
+            ends = [node.left, *node.comparators]
+            number = next((one.value for one in ends if isinstance(one, ast.Constant)), None)
+            sizes = [one for one in ends if self._value(tree, one).dep(Kind.WORLD)]
+            return len(ends) == 2 and len(sizes) == 1 and number == 1 and _is_at_most(node.ops[0])
+        if not isinstance(node, ast.UnaryOp) or not isinstance(node.op, ast.Not):
+            return False
+        if isinstance(node.operand, ast.Call):
+            return dotted(tree, node.operand.func) in _HAS_RANKS
+        value = self._value(tree, node.operand)
+        return bool(value.dep(Kind.WORLD) or value.dep(Kind.RANK))
+
+    def _each(
+        self,
+        tree: Tree,
+        node: ast.expr,
+        depth: int,
+        asked: Callable[[Tree, ast.expr, int], bool],
+        alone: Callable[[object], bool],
+    ) -> bool:
+        """Whether all that a name is given, or a function returns, is so."""
+        if isinstance(node, ast.Name | ast.Attribute):
+            return self._agree([*self._given(_last(node))], depth, asked, alone)
+        if isinstance(node, ast.Call) and not node.args and not node.keywords:
+            return self._agree([*self._returned(node.func)], depth, asked, alone)
         return False
-    if isinstance(node, ast.Compare):
-        return _is_compared(facts, tree, node)
-    if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-        return any(is_first_rank(facts, tree, one, depth) for one in node.values)
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        return "rank" in tree.text(node.operand).lower() and _is_rank(facts, tree, node.operand)
-    if isinstance(node, ast.Name | ast.Attribute):
-        return _all_so(facts, _assigned(facts, _last(node)), depth)
-    if isinstance(node, ast.Call):
-        return _all_so(facts, _returned(facts, _last(node.func)), depth)
-    return False
+
+    @staticmethod
+    def _agree(
+        found: Sequence[_Given],
+        depth: int,
+        asked: Callable[[Tree, ast.expr, int], bool],
+        alone: Callable[[object], bool],
+    ) -> bool:
+        """Whether one of these is so, and the others are what they are in one process."""
+        if any(node is None for _, node in found):
+            return False
+        rest = [node for tree, node in found if node and not asked(tree, node, depth - 1)]
+        return len(rest) < len(found) and all(alone(_constant(one)) for one in rest)
+
+    def _given(self, name: str) -> Iterator[_Given]:
+        """What any name or attribute that is called so is given."""
+        for tree in self.facts.trees.values():
+            for node in tree.nodes():
+                if isinstance(node, ast.arg) and node.arg == name:
+                    yield tree, None
+                stored = isinstance(getattr(node, "ctx", None), ast.Store)
+                if not stored or _last(node) != name:
+                    continue
+                above = tree.parent(node)
+                plain = isinstance(above, ast.Assign | ast.AnnAssign)
+                yield tree, above.value if plain and isinstance(above, ast.Assign) else None
+
+    def _returned(self, func: ast.expr) -> list[_Given]:
+        found: list[_Given] = []
+        for tree in self.facts.trees.values():
+            for node in tree.nodes():
+                if isinstance(node, ast.FunctionDef) and node.name == _last(func):
+                    returns = (one for one in ast.walk(node) if isinstance(one, ast.Return))
+                    found += [(tree, one.value) for one in returns]
+        return found
+
+    def _value(self, tree: Tree, node: ast.expr) -> Value:
+        return self.facts.values.get(tree.site(node)) or NOTHING
 
 
-def _all_so(facts: Facts, found: list[tuple[Tree, ast.expr]], depth: int) -> bool:
-    """Whether one of these is such a condition, and the others are those of one process."""
-    others = [node for tree, node in found if not is_first_rank(facts, tree, node, depth - 1)]
-    alone = all(isinstance(one, ast.Constant) and one.value is True for one in others)
-    return len(others) < len(found) and alone
+def _constant(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
 
 
-def _is_compared(facts: Facts, tree: Tree, node: ast.Compare) -> bool:
-    """``rank == 0``, ``rank in (-1, 0)``, ``rank < 1``."""
-    if len(node.ops) != 1:
-        return False
-    one, other = node.left, node.comparators[0]
-    if isinstance(one, ast.Constant):
-        one, other = other, one
-    values = {n.value for n in ast.walk(other) if isinstance(n, ast.Constant)}
-    if isinstance(node.ops[0], ast.Eq):
-        first = isinstance(other, ast.Constant) and other.value == 0 and other.value is not False
-    else:
-        first = isinstance(node.ops[0], ast.In) and values in ({0}, {0, 1}, {0, -1})
-        first = first and ast.unparse(other).replace("-1", "").count("1") == 0
-    return first and _is_rank(facts, tree, one)
+def _is_up_to_zero(value: object) -> bool:
+    return type(value) is int and value <= 0
 
 
-def _is_rank(facts: Facts, tree: Tree, node: ast.expr) -> bool:
-    value = facts.values.get(tree.site(node))
-    return value is not None and bool(value.dep(Kind.RANK))
+def _is_at_most(op: ast.cmpop) -> bool:
+    return isinstance(op, ast.Eq | ast.LtE)
 
 
 def _last(node: ast.AST) -> str:
     return getattr(node, "attr", getattr(node, "id", ""))
-
-
-def _assigned(facts: Facts, name: str) -> list[tuple[Tree, ast.expr]]:
-    """What any name or attribute that is called so is given."""
-    found = []
-    for tree in facts.trees.values():
-        for node in tree.nodes():
-            targets = node.targets if isinstance(node, ast.Assign) else ()
-            if isinstance(node, ast.Assign) and any(_last(one) == name for one in targets):
-                found.append((tree, node.value))
-    return found
-
-
-def _returned(facts: Facts, name: str) -> list[tuple[Tree, ast.expr]]:
-    found = []
-    for tree in facts.trees.values():
-        for node in tree.nodes():
-            if isinstance(node, ast.FunctionDef) and node.name == name:
-                returns = (one for one in ast.walk(node) if isinstance(one, ast.Return))
-                found += [(tree, one.value) for one in returns if one.value is not None]
-    return found

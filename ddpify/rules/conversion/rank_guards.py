@@ -30,7 +30,13 @@ from ddpify.rules.edits import edit, gate
 from ddpify.rules.shared.shards import Shards
 from ddpify.source import Site
 
-_MODES: Final = (".train", ".eval", ".state_dict")
+_MODES: Final = (".train", ".eval", ".state_dict", ".load_state_dict")
+_OWN: Final = {
+    ".backward": "trains here",
+    ".step": "steps an optimizer or a schedule here",
+    ".load_state_dict": "loads a state here",
+    "builtins.next": "takes the next of something here, and leaves other ranks where they were",
+}
 _SAVE: Final = "torch.save"
 _BY_HAND: Final = "let all ranks do this, and rank 0 alone what it is for, then run again"
 _ALIKE: Final = frozenset(
@@ -44,6 +50,7 @@ _Assigned = ast.Assign | ast.AugAssign | ast.AnnAssign
 def opened(facts: Facts) -> Iterator[Finding]:
     """The findings of conditions on the rank that stand before what all ranks have to do."""
     work = _Work(facts)
+    yield from work.apart()
     for site, call in work.guards.items():
         what = "rank 0 alone would come to this, for which sharded models need all ranks"
         yield from tried(site, what, partial(work.open, site, call))
@@ -86,11 +93,24 @@ class _Work:
         """The conditions that let rank 0 alone come to such a call, the outermost of each."""
         found: dict[Site, Call] = {}
         for call in self.needs:
-            for guard in call.where.guards:
-                if guard.test.dep(Kind.RANK) and self._selects(guard.site):
-                    found.setdefault(guard.site, call)
-                    break
+            site = self._outermost(call)
+            if site is not None and self._selects(site):
+                found.setdefault(site, call)
         return found
+
+    def apart(self) -> Iterator[Finding]:
+        """Conditions on the rank that let in others than rank 0, or are not understood."""
+        outer = ((self._outermost(call), call) for call in self.needs)
+        sites = dict.fromkeys(site for site, _ in outer if site is not None)
+        for site in sites:
+            if not self._selects(site):
+                what = "some ranks would come to what sharded models need all ranks for"
+                yield NoCounterpart(site, what, "ask for `rank == 0`, then run again").finding
+
+    @staticmethod
+    def _outermost(call: Call) -> Site | None:
+        guards = (guard for guard in call.where.guards if guard.test.dep(Kind.RANK))
+        return next((guard.site for guard in guards), None)
 
     def _selects(self, site: Site) -> bool:
         tree = self.facts.tree(site)
@@ -113,11 +133,9 @@ class _Work:
             )
         assert isinstance(statement, ast.If)
         assert test is not None
-        trained = [
-            c for c in self.facts.calls if c.name == ".backward" and self._is_in(c, statement)
-        ]
-        if trained:
-            raise NoCounterpart(trained[0].site, "rank 0 alone trains here", _BY_HAND)
+        for one in self.facts.calls:
+            if (why := _OWN.get(one.name)) and self._is_in(one, statement):
+                raise NoCounterpart(one.site, f"rank 0 alone {why}", _BY_HAND)
         ours = _operands(test)
         rest = [one for one in ours if not is_first_rank(self.facts, tree, one)]
         if rest:

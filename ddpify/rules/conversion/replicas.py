@@ -53,7 +53,6 @@ _HAS_RANKS: Final = (
 _DEVICE: Final = ("torch.cuda.set_device", "torch.accelerator.set_device_index")
 _SPAWN: Final = ("torch.multiprocessing.spawn", "torch.multiprocessing.start_processes")
 _SYNC: Final = "convert_sync_batchnorm"
-_TYPES: Final = ("half", "float", "double", "bfloat16", "dtype", "type")
 # What means the same of a model and of its shards; what is looked at is judged by other rules.
 _SAME: Final = frozenset(
     "train eval zero_grad to cuda cpu parameters state_dict load_state_dict no_sync forward modules"
@@ -314,8 +313,7 @@ def _moves(facts: Facts) -> Iterable[Edit]:
         if not any(shards.is_sharded(thing, call.order) for thing in things):
             continue
         name = call.name.removeprefix(".")
-        asked = " ".join(facts.text(site) for site in (*call.arg_sites, *call.kwarg_sites.values()))
-        typed = name == "to" and any(word in asked for word in _TYPES)
+        typed = name == "to" and not all(map(_is_device, (*call.args, *call.kwargs.values())))
         if typed or name in ("half", "float", "double", "bfloat16", "type", "apply", "to_empty"):
             raise NoCounterpart(
                 call.site,
@@ -323,6 +321,14 @@ def _moves(facts: Facts) -> Iterable[Edit]:
                 "do it before the optimizer is made, then run again",
             )
     return ()
+
+
+def _is_device(value: Value) -> bool:
+    """``device``, ``"cuda"``, ``rank``, ``non_blocking=True``: for certain no type of numbers."""
+    kinds = {thing.kind for thing in value.things}
+    return (
+        isinstance(value.const, str | int) if value.known else kinds in ({Kind.DEVICE}, {Kind.RANK})
+    )
 
 
 def _switches(facts: Facts) -> Iterator[tuple[Site, ast.Assign]]:
