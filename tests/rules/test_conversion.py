@@ -454,3 +454,10 @@ def test_what_is_left_of_fsdp1_beside_ddp_is_named(tmp_path: Path) -> None:
 def test_what_is_converted_is_not_converted_again(tmp_path: Path) -> None:
     entry = put({"main.py": result(tmp_path / "first")}, tmp_path / "again") / "main.py"
     assert "already distributed" in migrate([entry], Settings(strategy="fsdp")).refusals[0].message
+
+
+def test_an_option_that_the_program_answers_itself_is_named(tmp_path: Path) -> None:
+    entry = put({"main.py": PROGRAM}, tmp_path) / "main.py"
+    found = migrate([entry], Settings(strategy="fsdp", fsdp_bf16=True))
+    assert "fsdp-bf16 is what the program says itself" in found.refusals[0].message
+    assert not found.changes

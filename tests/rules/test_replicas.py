@@ -178,3 +178,24 @@ def test_what_is_converted_is_not_converted_again(tmp_path: Path) -> None:
 def test_the_original_strategy_takes_no_program_with_ddp(tmp_path: Path) -> None:
     entry = put({"main.py": text([])}, tmp_path) / "main.py"
     assert "already distributed" in migrate([entry], Settings()).refusals[0].message
+
+
+@pytest.mark.parametrize(
+    ("option", "given"),
+    [("fsdp-meta", {"fsdp_meta": True}), ("checkpoint", {"checkpoint": "sharded"})],
+)
+def test_options_that_are_not_there_for_it_are_named(
+    option: str, given: dict[str, object], tmp_path: Path
+) -> None:
+    entry = put({"main.py": text([])}, tmp_path) / "main.py"
+    settings = Settings(strategy="fsdp", **given)  # type: ignore[arg-type]
+    found = migrate([entry], settings)
+    assert f"{option} is not there for programs" in found.refusals[0].message
+    assert not found.changes
+
+
+def test_options_of_how_it_is_sharded_are_followed(tmp_path: Path) -> None:
+    entry = put({"main.py": text([])}, tmp_path) / "main.py"
+    outcome = migrate([entry], Settings(strategy="fsdp", fsdp_offload=True))
+    main = next(one.after.decode() for one in outcome.changes if one.path == "main.py")
+    assert "fully_shard(block, offload_policy=offload)" in main

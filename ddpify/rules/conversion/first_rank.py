@@ -23,11 +23,11 @@ _Given = tuple[Tree, ast.expr | None]  # None: by something else than one assign
 
 def is_first_rank(facts: Facts, tree: Tree, node: ast.expr) -> bool:
     """Whether a condition holds on rank 0 alone, or in one process."""
-    return _Reading(facts).first(tree, node, _DEPTH)
+    return _FirstRank(facts).first(tree, node, _DEPTH)
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _FirstRank:
     facts: Facts
 
     def first(self, tree: Tree, node: ast.expr, depth: int) -> bool:

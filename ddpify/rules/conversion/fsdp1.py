@@ -18,6 +18,7 @@ from ddpify.rules.conversion.idle import idle_assignment, idle_choices
 from ddpify.rules.conversion.left import dead, left, tidied
 from ddpify.rules.conversion.names import CLASS, called, mentions
 from ddpify.rules.conversion.objects import converted, made
+from ddpify.rules.conversion.options import not_followed
 from ddpify.rules.conversion.replicas import replicas
 from ddpify.rules.conversion.unlike import unlike
 from ddpify.rules.edits import once
@@ -32,6 +33,8 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield what turns the program's FSDP1 into FSDP2, or what of it has no counterpart."""
     if not of(settings).shards or facts.status is not Status.DISTRIBUTED:
         return
+    if facts.replicas or uses_fsdp1(facts):
+        yield from not_followed(facts, settings)
     if facts.replicas:
         yield from replicas(facts, settings)
     if not uses_fsdp1(facts):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.conversion.code import RULE
-from ddpify.rules.conversion.names import CHOICES, CLASS, imports, mentions, short
+from ddpify.rules.conversion.names import CHOICES, CLASS, mentions, short
 from ddpify.source import Site
 
 _INSTEAD = {
@@ -110,31 +110,33 @@ def _taken(edit: Edit, tree: Tree) -> Iterator[Site]:
         yield edit.site
 
 
-def tidied(facts: Facts, edits: Sequence[Edit]) -> Iterator[Finding]:
-    """Imports of names that nothing uses any more."""
+def tidied(
+    facts: Facts, edits: Sequence[Edit], ours: Callable[[str], object] = short, whose: str = "FSDP1"
+) -> Iterator[Finding]:
+    """Imports of names that nothing uses any more; ``ours``: of which dotted names."""
+    what = f"names of {whose} that nothing uses any more"
     for tree in facts.trees.values():
         if not any(edit.site.path == tree.source.path for edit in edits):
             continue
-        for statement in imports(tree):
-            kept = [one for one in statement.names if _is_kept(tree, statement, one, edits)]
-            if len(kept) < len(statement.names):
-                yield _import(tree, statement, kept)
-        yield from _idle_module(tree, edits)
+        for statement in (n for n in tree.nodes() if isinstance(n, ast.ImportFrom) and not n.level):
+            own = [one for one in statement.names if ours(f"{statement.module}.{one.name}")]
+            gone = [one for one in own if not _is_kept(tree, one, edits)]
+            if gone:
+                yield _import(tree, statement, [n for n in statement.names if n not in gone], what)
+        yield from _idle_module(tree, edits, what)
 
 
-def _idle_module(tree: Tree, edits: Sequence[Edit]) -> Iterator[Finding]:
+def _idle_module(tree: Tree, edits: Sequence[Edit], what: str) -> Iterator[Finding]:
     """``import functools``, if policies alone were made with it."""
     for statement in tree.module.body:
         if isinstance(statement, ast.Import) and [one.name for one in statement.names] == [_MAKES]:
             bound = statement.names[0].asname or _MAKES
             used = [n for n in tree.nodes() if isinstance(n, ast.Name) and n.id == bound]
             if used and all(is_gone(tree.site(n), edits, tree) for n in used):
-                yield _import(tree, statement, ())
+                yield _import(tree, statement, (), what)
 
 
-def _is_kept(tree: Tree, statement: ast.ImportFrom, one: ast.alias, edits: Sequence[Edit]) -> bool:
-    if not short(f"{statement.module}.{one.name}"):
-        return True
+def _is_kept(tree: Tree, one: ast.alias, edits: Sequence[Edit]) -> bool:
     bound = one.asname or one.name
     used = (n for n in tree.nodes() if isinstance(n, ast.Name) and n.id == bound)
     copied = re.compile(rf"\b{bound}\b")
@@ -144,9 +146,9 @@ def _is_kept(tree: Tree, statement: ast.ImportFrom, one: ast.alias, edits: Seque
 
 
 def _import(
-    tree: Tree, statement: ast.ImportFrom | ast.Import, kept: Sequence[ast.alias]
+    tree: Tree, statement: ast.ImportFrom | ast.Import, kept: Sequence[ast.alias], what: str
 ) -> Finding:
-    site, what = tree.site(statement), "names of FSDP1 that nothing uses any more"
+    site = tree.site(statement)
     if not kept:
         return Finding(RULE, site, what, Severity.ERROR, (Edit(How.DELETE, site, ""),))
     module = getattr(statement, "module", None)

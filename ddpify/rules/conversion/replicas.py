@@ -20,7 +20,8 @@ from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import NOTHING, Kind, Value
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.conversion import steps
-from ddpify.rules.conversion.code import RULE, NamedArguments, NoCounterpart, is_simple, tried
+from ddpify.rules.conversion.code import NamedArguments, NoCounterpart, is_simple, tried
+from ddpify.rules.conversion.left import is_gone, tidied
 from ddpify.rules.conversion.names import dotted
 from ddpify.rules.conversion.rank_guards import opened
 from ddpify.rules.edits import edit, once
@@ -378,40 +379,15 @@ def _prefixed(facts: Facts, call: Call) -> Iterator[Edit]:
 
 def _left(facts: Facts, edits: list[Edit]) -> Iterator[Finding]:
     """Names of DDP that no edit takes away; an import of one that nothing uses goes."""
-    gone = [one.site for one in edits if one.how is How.DELETE]
-    gone += [one.site for one in edits if one.how is How.REPLACE and "{}" not in one.code]
     for tree in facts.trees.values():
-        used = set[str]()
         for node in tree.nodes():
-            inner = (
-                not isinstance(node, ast.Name | ast.Attribute) or dotted(tree, node) not in _NAMES
-            )
-            if inner or any(tree.site(node).within(site) for site in gone):
-                continue
-            used |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+            named = isinstance(node, ast.Name | ast.Attribute) and dotted(tree, node) in _NAMES
             parent = tree.parent(node)
-            if not (isinstance(parent, ast.arg | ast.AnnAssign) and parent.annotation is node):
+            typed = isinstance(parent, ast.arg | ast.AnnAssign) and parent.annotation is node
+            if named and not typed and not is_gone(tree.site(node), edits, tree):
                 yield NoCounterpart(
                     tree.site(node),
                     "what is asked or done here with DistributedDataParallel is not followed",
                     "leave it out, then run again",
                 ).finding
-        if any(site.path == tree.source.path for site in gone):
-            for statement in (n for n in tree.nodes() if isinstance(n, ast.ImportFrom)):
-                yield from _tidied(facts, tree.site(statement), statement, used)
-
-
-def _tidied(
-    facts: Facts, site: Site, statement: ast.ImportFrom, used: set[str]
-) -> Iterator[Finding]:
-    kept = [
-        one
-        for one in statement.names
-        if f"{statement.module}.{one.name}" not in _NAMES or (one.asname or one.name) in used
-    ]
-    if len(kept) == len(statement.names):
-        return
-    code = ast.unparse(ast.ImportFrom(statement.module, kept, 0)) if kept else ""
-    how = How.REPLACE if kept else How.DELETE
-    what = "names of DDP that nothing uses any more"
-    yield Finding(RULE, site, what, Severity.ERROR, (Edit(how, site, code),))
+    yield from tidied(facts, edits, _NAMES.__contains__, "DDP")
