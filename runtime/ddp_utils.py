@@ -15,7 +15,7 @@ import random
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Iterator, Sized
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -28,7 +28,7 @@ from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, Samp
 M = TypeVar("M", bound=nn.Module)
 _sampler_number = itertools.count()
 _begun = list[int]()  # the global batch size of the loader whose epoch began last
-_before_cleanup = list[Callable[[], None]]()
+_before_cleanup = contextlib.ExitStack()
 
 
 # ---- Processes
@@ -51,8 +51,7 @@ def setup_distributed(**options: Any) -> None:
         return
     if not is_main_process():
         logging.disable(logging.WARNING)
-        # Only the display: a filter that makes a warning an error must act on every rank.
-        warnings.showwarning = lambda *args, **kwargs: None
+        warnings.showwarning = lambda *args, **kwargs: None  # filters make errors on all ranks
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
     # No device_id: with it NCCL collectives hang at random (pytorch issue 153960).
@@ -91,8 +90,7 @@ def _streams() -> Iterator[tuple[Any, Any]]:
 def cleanup_distributed() -> None:
     """Leave the process group after a run that succeeded (*collective*)."""
     if dist.is_initialized():
-        for end in _before_cleanup:
-            end()
+        _before_cleanup.close()
         gc.collect()  # threads of Gloo must not outlive Python: good runs aborted at their end
         dist.destroy_process_group()
 
@@ -197,8 +195,7 @@ def per_rank_accumulation(steps: int) -> int:
 def _share(what: str, number: int) -> int:
     ranks = get_world_size()
     if number % ranks:
-        below = number // ranks * ranks
-        numbers = f"{below} or {below + ranks}" if below else f"{ranks}"
+        numbers = f"{low} or {low + ranks}" if (low := number - number % ranks) else f"{ranks}"
         sentence = f"{what} {number} cannot be split over {ranks} ranks: use {numbers}"
         raise SystemExit(sentence if is_main_process() else 1)  # one line, no tracebacks
     return number // ranks

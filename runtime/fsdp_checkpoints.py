@@ -102,7 +102,8 @@ def _write_in_background(shards: Any, rest: Any, new: Path, options: dict[str, A
 @functools.cache
 def _group() -> Any:
     """Another one than the script's, whose messages would meet those of the background."""
-    _before_cleanup[:] = [_finish_writing, _group.cache_clear]
+    _before_cleanup.callback(_group.cache_clear)
+    _before_cleanup.callback(_finish_writing)  # the last one is the first to be called
     return dist.new_group(backend="gloo")
 
 
