@@ -9,6 +9,7 @@ from pathlib import Path
 from ddpify import accepting, discover, launching, siblings, trainers, unbound, vendor
 from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.model import Facts, Status
+from ddpify.hazards import hazards
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -118,7 +119,7 @@ def _of_trainers(
     )
     refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
     refusals += trainers.unread(linted)
-    refusals += [one for read in reads for one in trainers.exchanged(read.facts)]
+    refusals += [one for read in reads for one in hazards(read.facts)]
     if refusals:
         outcome = replace(outcome, refusals=_unique(refusals))
     else:

@@ -6,7 +6,6 @@ the migration; nothing else is changed: neither how they are started nor what on
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -31,7 +30,6 @@ _SAMPLER: Final = (
     "Lightning's sampler shuffles what is trained on, without shuffle=True as well, and repeats"
     " samples where their number is no multiple of N, in validation and test too"
 )
-_INNER: Final = frozenset({"_combined_loader", "_data_fetcher", "_data_source", "fit_loop"})
 
 
 def is_trainers(facts: Facts, settings: Settings) -> bool:
@@ -57,25 +55,3 @@ def unread(linted: Linted) -> Iterator[Refusal]:
     for path in linted.unread:
         site = Site(path, Span(1, 0, 1, 0))
         yield Refusal(f"{site}: what starts here is too large to be read to its end", site)
-
-
-def exchanged(facts: Facts) -> Iterator[Refusal]:
-    """Loaders that hooks put into the Trainer's own loops, where Lightning does not deal them.
-
-    Measured on two processes (2.6.6): both take the same samples in the epochs behind it.
-    """
-    for tree in facts.trees.values():
-        for node in tree.nodes():
-            given = isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)
-            targets = node.targets if given and isinstance(node, ast.Assign) else ()
-            if any(_is_inner(target) for target in targets):
-                what = "a loader in the Trainer's own loop is not dealt to the ranks"
-                way = "return it from train_dataloader(), with reload_dataloaders_every_n_epochs"
-                site = tree.site(node)
-                yield Refusal(f"{site}: {what}; {way}", site)
-
-
-def _is_inner(target: ast.expr) -> bool:
-    """``trainer.fit_loop._combined_loader.flattened``, but not ``self.fit_loop``."""
-    names = [one.attr for one in ast.walk(target) if isinstance(one, ast.Attribute)]
-    return len(names) > 1 and not _INNER.isdisjoint(names)

@@ -132,6 +132,45 @@ def test_what_cannot_be_proven_is_refused(
     assert "train.py:" in said
 
 
+SEED = "    L.seed_everything(0)\n"
+TRAINED = '        self.log("train/loss", loss, on_step=False, on_epoch=True)\n'
+EPOCH = "    def on_train_epoch_end(self):\n"
+LOADER = "        return DataLoader(TensorDataset(self.x, self.x.sum(1)), BATCH)\n"
+HAZARDS = {
+    "not seeded alike": (SEED, ""),
+    "each process would read all": (
+        "class Notes(",
+        "class Stream(torch.utils.data.IterableDataset):\n    pass\n\n\nclass Notes(",
+    ),
+    "drawn by each process": (LOADER, LOADER.replace("BATCH", "BATCH, sampler=chosen(self.x)")),
+    "a step that one process leaves out": (
+        TRAINED,
+        f"        if loss > 9:\n            return\n{TRAINED}",
+    ),
+    "a process that stops": (
+        EPOCH,
+        f"{EPOCH}        self.trainer.should_stop = bool(self.layer.bias > 1)\n",
+    ),
+    "steps by hand": (
+        "        self.layer = ",
+        "        self.automatic_optimization = False\n        self.layer = ",
+    ),
+    "may be another one than that of all": (
+        EPOCH,
+        "    def on_validation_epoch_start(self):\n        self.losses = []\n\n"
+        "    def on_validation_batch_end(self, outputs, batch, batch_idx):\n"
+        "        self.losses.append(self.layer(batch[0]).mean())\n\n"
+        "    def on_validation_epoch_end(self):\n"
+        '        self.log("val/median", torch.stack(self.losses).median())\n\n' + EPOCH,
+    ),
+}
+
+
+@pytest.mark.parametrize("said", HAZARDS)
+def test_what_is_not_followed_on_several_devices_is_refused(said: str, tmp_path: Path) -> None:
+    assert said in refused(outcome(tmp_path, HAZARDS[said]))
+
+
 def test_a_loader_that_a_hook_exchanges_is_refused(tmp_path: Path) -> None:
     hook = "    def on_train_start(self, trainer, pl_module):\n"
     line = "        trainer.fit_loop._combined_loader.flattened = [{}]\n"
@@ -155,6 +194,8 @@ def test_the_fixture_is_refused_where_it_needs_a_person() -> None:
         ("DDP957", "src/models/resnet_module.py:213"),  # a schedule of twice the length
         ("DDP956", "train.py:137"),  # the checkpoint to go on from
         ("a", "src/callbacks/resolution_schedule_callback.py:54"),  # both ranks' samples alike
+        ("a", "src/callbacks/text_logging_callback.py:144"),  # stops by its own accuracy
+        ("DDP951", "src/models/resnet_module.py:190"),  # of what a hook has kept
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.hooks import EVALUATION
+from ddpify.ranks.hooks import BATCHES, EVALUATION
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.run import Run
@@ -46,8 +46,13 @@ def lint(run: Run) -> Iterable[Finding]:
                 "the number is that of rank 0's part of the data, not of all of it",
                 Severity.ERROR if evaluated else Severity.WARNING,
                 # on some ranks only, a reduction would wait for the others
-                (_synced(run, call),) if call.everywhere else (),
-                "log it on all ranks with sync_dist=True",
+                (_synced(run, call),) if call.everywhere and hook.name in BATCHES else (),
+                (
+                    "log it on all ranks with sync_dist=True"
+                    if hook.name in BATCHES
+                    else "a mean of the ranks' numbers may be another one than that of all samples:"
+                    " self.all_gather what it is made of, or keep it in a torchmetrics object"
+                ),
                 because=((hook.site, "Lightning gives each rank its part of the data"),),
             )
 
