@@ -851,6 +851,7 @@ ENDS = "        self.head = nn.Linear(width, 3)\n"
         ((ENDS, f"{ENDS}        self.r = torch.load('r.pt')\n"), "not known"),
         ((ENDS, f"{ENDS}        self.head.weight.data = torch.eye(3, width)\n"), "sets `.data`"),
         ((ENDS, f"{ENDS}        self.pos = torch.randn(width)\n"), "is no buffer"),
+        ((ENDS, f"{ENDS}        self.pos = [torch.ones(width) for _ in (1, 2)]\n"), "is no buffer"),
         ((ENDS, f"{ENDS}        self.to(torch.device('cuda'))\n"), "moves what it makes"),
         ((ENDS, ENDS.replace("3)", "3, device='cuda')")), "says a device"),
         ((MADE, MADE + CUDA + DRAWN), "on the device"),

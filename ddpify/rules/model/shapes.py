@@ -47,6 +47,7 @@ _METHODS: Final = frozenset(
     sum mean long int bool tril triu chunk unbind log_ exp_ erfinv_ bernoulli_ cumsum flip
     new_zeros new_ones new_empty new_full fan_in fan_out is_floating_point""".split()
 )
+_CONTAINERS: Final = (ast.List, ast.Tuple, ast.Dict, ast.ListComp, ast.DictComp)
 _CODE: Final = (Kind.CLASS, Kind.FUNCTION, Kind.METHOD)
 _MOVES: Final = ("to", "cuda", "cpu")
 _CALLED: Final = ("__init__", "__post_init__", "reset_parameters", "_reset_parameters")
@@ -90,7 +91,10 @@ def _against(
     elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         why = "sets `.data`" if node.attr == "data" and not own_name(node) else ""
     elif isinstance(node, ast.Assign):
-        plain = own(ast.Tuple([*node.targets])) and _is_tensor(tree.site(node.value), calls)
+        kept = ast.walk(node.value) if isinstance(node.value, _CONTAINERS) else (node.value,)
+        plain = own(ast.Tuple([*node.targets])) and any(
+            _is_tensor(tree.site(one), calls) for one in kept if isinstance(one, ast.Call)
+        )
         why = "keeps a tensor that is no buffer: use register_buffer" if plain else ""
     else:
         why = ""
