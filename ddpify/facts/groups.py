@@ -8,7 +8,8 @@ from ddpify.facts.details import Wrapper
 from ddpify.facts.events import Bind
 from ddpify.facts.protocol import Machine
 from ddpify.facts.values import Kind, Thing
-from ddpify.python.words import FULLY_SHARD
+from ddpify.python.words import DDP, FULLY_SHARD
+from ddpify.source import Site
 
 
 def groups(m: Machine) -> list[tuple[tuple[Thing, ...], tuple[Thing, ...]]]:
@@ -88,3 +89,15 @@ def sharded(m: Machine) -> set[Thing]:
     """Models the program itself shards, in place."""
     given = (c.args[0] for c in roles.calls_of(m) if c.name == FULLY_SHARD and c.args)
     return {roles.whole(thing) for value in given for thing in value.of(Kind.MODEL)}
+
+
+def in_ddp(m: Machine) -> dict[Site, bool]:
+    """The expressions that are a model in DDP, and whether they always are.
+
+    None where something else wraps a model, too.
+    """
+    wrappers = {t.detail(Wrapper) for t in m.made(Kind.WRAPPED)} - {None}
+    if not wrappers or any(one is None or one.name != DDP for one in wrappers) or sharded(m):
+        return {}
+    found = {site: value for site, value in m.values.items() if value.of(Kind.WRAPPED)}
+    return {site: len(v.of(Kind.WRAPPED)) == len(v.things) for site, v in found.items()}

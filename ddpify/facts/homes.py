@@ -89,9 +89,7 @@ def _home(
     made = made or [b for b in names if b.order < called]  # around one that has an optimizer
     if not made:
         return None
-    moves: list[Access | Call] = [*(more or ())]
-    last_move = called if moved else first_use
-    moves += [c for c in _moves(m, things) if c.order < (last_move if _on_device(c) else first_use)]
+    moves = [*(more or ()), *_moved(m, things, first_use, called if moved else first_use)]
     moves += [e for e in prepared(m, things) if e.order < called]
     moves = [
         c for c in moves if not _is_in_place(c) or not (_is_in(c, rounds) or _is_missed(c, steps))
@@ -124,6 +122,11 @@ def _home(
         return None
     optional = other is not None and other.is_optional(statement)
     return Home(statement, as_written(m, target, bind), optional=optional)
+
+
+def _moved(m: Machine, things: tuple[Thing, ...], use: int, end: int) -> list[Access | Call]:
+    """What moves a model before it is used, to its device before another end."""
+    return [c for c in _moves(m, things) if c.order < (end if _on_device(c) else use)]
 
 
 def _method_around(event: Event, bind: Bind) -> Frame | None:

@@ -20,7 +20,6 @@ from ddpify.facts import (
 )
 from ddpify.facts.agreements import agreements, own_tests, tests_of_terms
 from ddpify.facts.coupling import coupled
-from ddpify.facts.details import Wrapper
 from ddpify.facts.distributed import mentions
 from ddpify.facts.escapes import with_escapes
 from ddpify.facts.forms import AS_IT_STANDS, Target
@@ -42,7 +41,6 @@ from ddpify.facts.values import Kind, Thing
 from ddpify.facts.whole import gathers, losses
 from ddpify.names import INSTALLED
 from ddpify.project import Project
-from ddpify.python.words import DDP
 from ddpify.source import Site
 
 ROUNDS = 4
@@ -89,7 +87,7 @@ def _analyzed(
     if module is None or not module.tree.body:
         return None
     status, evidence = _status(first)
-    if status is Status.DISTRIBUTED and shards and (replicas := _replicas(first)):
+    if status is Status.DISTRIBUTED and shards and (replicas := groups.in_ddp(first)):
         return replace(_as_sharded(readings, status), evidence=evidence, replicas=replicas)
     if status is Status.DISTRIBUTED:  # refused: what several processes would change, they do
         return replace(gather(project, first, (), status), evidence=evidence)
@@ -147,17 +145,6 @@ def _of_whole_batches(
     kept = facts.model_shapes | facts.first_batches
     why = splitting.why_whole(readings.first, readings.of(wrapped), models, by_rows, kept)
     return with_escapes(replace(facts, unwraps=unwraps, whole_batches=True, unsplit=why))
-
-
-def _replicas(m: Machine) -> dict[Site, bool]:
-    """The expressions that are a model in DDP; none where something else wraps one, too."""
-    wrappers = {t.detail(Wrapper) for t in m.made(Kind.WRAPPED)} - {None}
-    if not wrappers or any(one is None or one.name != DDP for one in wrappers):
-        return {}
-    if groups.sharded(m):
-        return {}
-    found = {site: value for site, value in m.values.items() if value.of(Kind.WRAPPED)}
-    return {site: len(v.of(Kind.WRAPPED)) == len(v.things) for site, v in found.items()}
 
 
 def _as_sharded(readings: _Readings, status: Status) -> Facts:
