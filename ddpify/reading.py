@@ -91,7 +91,14 @@ def _sharded_by_hand(facts: Facts) -> list[Refusal]:
         why = _NOT_SHARDED.get(call.name.rpartition(".")[2])
         if why is not None:
             return [Refusal(f"{call.site}: already distributed: {why}", call.site)]
-    return _unfit(facts)
+    idle = _idle(facts) if facts.status is Status.DISTRIBUTED else ""
+    return [Refusal(idle)] if idle else _unfit(facts)
+
+
+def _idle(facts: Facts) -> str:
+    """Why the functions of an entry never run, as far as can be read."""
+    entry = facts.trees.get(facts.entry.path)
+    return never_called(entry, facts.trees.values()) if entry is not None else ""
 
 
 def is_converted(facts: Facts, settings: Settings) -> bool:
@@ -119,8 +126,7 @@ def _unfit(facts: Facts) -> list[Refusal]:
     if not facts.training:
         trees = facts.trees.values()
         why = f"{path}: no training loop found (nothing in a loop calls backward())"
-        idle = never_called(facts.trees[path], trees) if path in facts.trees else ""
-        return [Refusal(hogwild(trees) or loop_elsewhere(trees) or idle or why)]
+        return [Refusal(hogwild(trees) or loop_elsewhere(trees) or _idle(facts) or why)]
     if not facts.steps:
         where = facts.training[0].backward.site
         return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]

@@ -461,3 +461,15 @@ def test_an_option_that_the_program_answers_itself_is_named(tmp_path: Path) -> N
     found = migrate([entry], Settings(strategy="fsdp", fsdp_bf16=True))
     assert "fsdp-bf16 is what the program says itself" in found.refusals[0].message
     assert not found.changes
+
+
+def test_the_class_of_a_tensor_is_asked_for(tmp_path: Path) -> None:
+    """No unit of `fully_shard` is one."""
+    assert "type(model) == torch.Tensor" in result(
+        tmp_path, (ADAM, f"    assert not type(model) == torch.Tensor\n{ADAM}")
+    )
+
+
+def test_a_program_whose_functions_nothing_calls_is_told_so(tmp_path: Path) -> None:
+    (refusal,) = outcome(tmp_path, ("    main()", "    pass")).refusals
+    assert "nothing in it calls its functions" in refusal.message

@@ -88,7 +88,13 @@ def _asks_class(tree: Tree, node: ast.AST) -> bool:
         return isinstance(node, ast.Constant) and node.value == CLASS
     above = tree.parent(node)
     above = tree.parent(above) if isinstance(above, ast.Attribute) else above
-    return isinstance(above, ast.Compare)
+    return isinstance(above, ast.Compare) and not _is_with_plain(tree, above)
+
+
+def _is_with_plain(tree: Tree, node: ast.Compare) -> bool:
+    """``type(x) == torch.Tensor``: no module has that class, sharded or not."""
+    sides = [tree.text(one) for one in (node.left, *node.comparators)]
+    return any(one == "torch.Tensor" or hasattr(builtins, one) for one in sides)
 
 
 def _raw(facts: Facts) -> Iterator[Finding]:
