@@ -79,6 +79,8 @@ OURS: dict[str, set[str]] = {
     | {"reading", "settings", "source"},
     # Programs in Lightning's Trainer: what ranks find is all that is proposed.
     "hazards": {"facts.model", "facts.tree", "outcome"},
+    "lightning": {"discover", "facts.model", "facts.tree", "launchers", "rules.base", "source"}
+    | {"lightning"},
     "trainers": {"facts.model", "lint", "outcome", "settings", "source", "strategies"},
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
