@@ -67,6 +67,14 @@ _OWN = (
         "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html",
         severity=Severity.WARNING,
     ),
+    Rule(
+        "DDP964",
+        "trainer-without-unused-parameters",
+        "Where optimizers are stepped one after the other by hand, a backward for one leaves out "
+        "the weights of the others: DDP ends with an error unless it looks for such weights.",
+        "lightning.pytorch.strategies.DDPStrategy; measured",
+        severity=Severity.WARNING,
+    ),
 )
 
 

@@ -1,4 +1,4 @@
-"""DDP960, DDP961: a Trainer of one device, changed where its number is written; BatchNorm.
+"""DDP960, 961, 964: a Trainer of one device, changed where its number is written.
 
 At the Trainer it is Lightning's own word for all devices, ``"auto"``: one without a second GPU.
 Elsewhere it stays a number, since a program may compare, convert, print or save it. torchrun says
@@ -13,11 +13,13 @@ from typing import Final
 
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
+from ddpify.lightning.manual import several_optimizers
 from ddpify.lightning.numbers import Number, definitions, ones
 from ddpify.rules.base import Edit, Finding, How, Import, Severity
 
 RULE: Final = "DDP960"
 NORMS: Final = "DDP961"
+UNUSED: Final = "DDP964"
 TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
 _ENVIRON: Final = Import("os", "environ")
 _ALL: Final = 'environ.get("LOCAL_WORLD_SIZE", "auto")'
@@ -25,6 +27,8 @@ _NUMBER: Final = 'int(environ.get("LOCAL_WORLD_SIZE") or cuda.device_count() or 
 _ONE: Final = "the Trainer is given one device"
 _ADVICE: Final = 'give it devices="auto", and let the command line or the config say a number'
 _NORMAL: Final = ("BatchNorm", "torchvision.models", "timm", "segmentation_models_pytorch")
+_LOOKS: Final = "ddp_find_unused_parameters_true"
+_LEFT_OUT: Final = "a backward for one of several optimizers leaves out the weights of the others"
 _PLAIN: Final = "on several GPUs BatchNorm takes its statistics of each rank's part of a batch"
 
 
@@ -43,6 +47,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
         given = {one.arg: one.value for one in call.keywords if one.arg}
         yield from _devices(facts, tree, call, given)
         yield from _statistics(facts, tree, call, given)
+        yield from _unused(facts, tree, call, given)
 
 
 def _devices(
@@ -85,6 +90,21 @@ def _statistics(
     imports = () if sure else (Import("torch", "cuda"),)
     edit = Edit(How.ARGUMENT, tree.site(call), code, "sync_batchnorm", imports)
     yield Finding(NORMS, tree.site(call), _PLAIN, Severity.WARNING, (edit,))
+
+
+def _unused(
+    facts: Facts, tree: Tree, call: ast.Call, given: dict[str, ast.expr]
+) -> Iterator[Finding]:
+    """DDP stops where a backward leaves weights out, unless it is told to look for them."""
+    strategy = given.get("strategy")
+    named = "auto" if strategy is None else getattr(strategy, "value", "")
+    if named not in ("auto", "ddp") or not several_optimizers(facts):
+        return
+    whole = named == "auto"  # on one device nothing is wrapped
+    code = f'"{_LOOKS}"' + f' if {_NUMBER} > 1 else "auto"' * whole
+    imports = (_ENVIRON, Import("torch", "cuda")) if whole else ()
+    edit = Edit(How.ARGUMENT, tree.site(call), code, "strategy", imports)
+    yield Finding(UNUSED, tree.site(call), _LEFT_OUT, Severity.WARNING, (edit,))
 
 
 def _normalises(facts: Facts) -> bool:

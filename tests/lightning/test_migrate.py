@@ -148,10 +148,6 @@ HAZARDS = {
         EPOCH,
         f"{EPOCH}        self.trainer.should_stop = bool(self.layer.bias > 1)\n",
     ),
-    "steps by hand": (
-        "        self.layer = ",
-        "        self.automatic_optimization = False\n        self.layer = ",
-    ),
     "may be another one than that of all": (
         EPOCH,
         "    def on_validation_epoch_start(self):\n        self.losses = []\n\n"
