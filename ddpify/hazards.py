@@ -12,6 +12,7 @@ from typing import Final
 
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
+from ddpify.lightning.manual import faults
 from ddpify.outcome import Refusal
 
 _INNER: Final = frozenset({"_combined_loader", "_data_fetcher", "_data_source", "fit_loop"})
@@ -23,7 +24,7 @@ _STEP: Final = "training_step"
 
 def hazards(facts: Facts) -> Iterator[Refusal]:
     """One refusal per place."""
-    found = [*_unseeded(facts)]
+    found = [*_unseeded(facts), *faults(facts)]
     for tree in facts.trees.values():
         found += [(tree, node, why) for node in tree.nodes() if (why := _of(node))]
     for tree, node, why in found:
@@ -69,8 +70,6 @@ def _of_target(target: ast.expr, value: ast.expr) -> str:
         return (
             "a process that stops by its own numbers leaves the others waiting: use EarlyStopping"
         )
-    if _last(target) == "automatic_optimization" and off:
-        return "steps by hand are not followed: make them by automatic optimization"
     if len(names) > 1 and not _INNER.isdisjoint(names) and not isinstance(value, ast.Constant):
         return (
             "a loader in the Trainer's own loop is not dealt to the ranks; return it from"

@@ -18,6 +18,7 @@ CORE: Final[str] = "ddp_utils"
 METRICS: Final[str] = "ddp_metrics"
 SHARDS: Final[str] = "fsdp_utils"  # a part of the first file, in a copy
 STORED: Final[str] = "fsdp_checkpoints"  # so is this
+FITTED: Final[str] = "trainer_utils"  # and this, for Lightning
 METRICS_NAMES: Final[frozenset[str]] = frozenset(
     {
         "average_statistics",
@@ -57,6 +58,7 @@ SHARDS_NAMES: Final[frozenset[str]] = frozenset(
 STORED_NAMES: Final[frozenset[str]] = frozenset(
     {"async_save_sharded", "load_sharded", "save_sharded"}
 )
+FITTED_NAMES: Final[frozenset[str]] = frozenset({"from_rank_zero"})
 
 # Helpers in which every rank must take part, in the same order: under a condition that differs
 # between ranks they hang, or pair with another collective and give wrong numbers.
@@ -82,6 +84,7 @@ COLLECTIVES: Final[frozenset[str]] = (
     "distributed_sampler",
     "distributed_session",
     "even_batches",
+    "from_rank_zero",
     "gather_objects",
     "main_process_first",
     "map_style",

@@ -10,6 +10,7 @@ from ddpify import accepting, discover, launching, siblings, trainers, unbound, 
 from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
+from ddpify.lightning import agreed, devices, starting
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -112,7 +113,11 @@ def _of_trainers(
 ) -> Outcome:
     """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
     linted = trainers.judged(root, _names(reads), settings)
-    findings, accepted = accepting.taken(linted.findings, settings, root)
+    made = list(linted.findings)
+    for read in reads:
+        made = [*agreed.fixed(read.facts, made), *devices.findings(read.facts)]
+    made += starting.findings(root, _names(reads))
+    findings, accepted = accepting.taken(made, settings, root)
     notes = (*others, *accepted, *(note for read in reads for note in trainers.told(read.facts)))
     outcome = Outcome(
         root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True

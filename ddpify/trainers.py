@@ -1,7 +1,7 @@
 """Programs whose training loop is in Lightning's Trainer, which starts the processes itself.
 
 They are judged as ``check`` judges them, as if the Trainer had several devices, and its fixes are
-the migration; nothing else is changed: neither how they are started nor what one device does.
+the migration; ``lightning`` changes what is set outside of hooks.
 """
 
 from __future__ import annotations
@@ -18,10 +18,6 @@ from ddpify.source import Site, Span
 from ddpify.strategies import of
 
 _TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
-_DEVICES: Final = (
-    'Lightning starts the processes: give this Trainer `devices` and `strategy="ddp"`, then start'
-    " the script as before"
-)
 _BATCH: Final = (
     "each of N processes takes batches of the batch_size that is written, so a step sees N times as"
     " many samples: divide it by N to train as on one device, or choose a learning rate for it"
@@ -47,7 +43,7 @@ def judged(root: Path, entries: Sequence[str], settings: Settings) -> Linted:
 def told(facts: Facts) -> tuple[Note, ...]:
     """What a person has to do, and to know, of each Trainer."""
     sites = dict.fromkeys(site for site, _ in facts.evidence)
-    return tuple(Note(site, text) for site in sites for text in (_DEVICES, _BATCH, _SAMPLER))
+    return tuple(Note(site, text) for site in sites for text in (_BATCH, _SAMPLER))
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

@@ -20,6 +20,8 @@ from ddpify.discover import python_files
 from ddpify.names import (
     CORE,
     EARLIER_NAMES,
+    FITTED,
+    FITTED_NAMES,
     HEADER_PREFIX,
     INSTALLED,
     METRICS,
@@ -92,7 +94,7 @@ def is_core(file: Path) -> bool:
 
 def _is_core(text: str) -> bool:
     """Whether a copy is the first file, without which there is no second."""
-    return re.search(r"^def _launched\(", text, re.MULTILINE) is not None
+    return re.search(r"^def (?:_launched|from_rank_zero)\(", text, re.MULTILINE) is not None
 
 
 def _is_runtime(file: Path) -> bool:
@@ -113,7 +115,12 @@ def core_text(wanted: Collection[str] = _IMPORTABLE - METRICS_NAMES) -> str:
     The second one's are among them where a project imports them from here, as it once did.
     """
     sources = [_source(CORE)]
-    more_of_them = ((METRICS_NAMES, METRICS), (SHARDS_NAMES, SHARDS), (STORED_NAMES, STORED))
+    more_of_them = (
+        (METRICS_NAMES, METRICS),
+        (SHARDS_NAMES, SHARDS),
+        (STORED_NAMES, STORED),
+        (FITTED_NAMES, FITTED),
+    )
     for names, more in more_of_them:
         sources += [_source(more)] if names & set(wanted) else []
     return _sealed(assemble(sources, wanted))

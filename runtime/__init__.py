@@ -81,6 +81,7 @@ from .fsdp_utils import (
     whole_model,
     whole_tensor,
 )
+from .trainer_utils import from_rank_zero
 
 __all__ = [
     "NullWriter",
@@ -101,6 +102,7 @@ __all__ = [
     "evaluation_share",
     "even_batches",
     "fork_random_streams",
+    "from_rank_zero",
     "gather_batches",
     "gather_objects",
     "gather_samples",

@@ -42,6 +42,39 @@ _OWN = (
         bad=(Example((("main.py", "x = 1  # noqa: DDP801\n"),)),),
         good=(Example((("main.py", "import os  # noqa: F401\n"),)),),
     ),
+    Rule(
+        "DDP960",
+        "trainer-of-one-device",
+        "A Lightning Trainer that is given devices=1 trains on one, however many there are. "
+        'devices="auto" takes them all, and on one device does what devices=1 did.',
+        "https://lightning.ai/docs/pytorch/stable/common/trainer.html",
+        severity=Severity.WARNING,
+    ),
+    Rule(
+        "DDP961",
+        "trainer-without-sync-batchnorm",
+        "One device had the statistics of the whole batch; on several GPUs a BatchNorm has those "
+        "of its rank's part, unless the Trainer makes it a SyncBatchNorm. In one process it does "
+        "not.",
+        "lightning.pytorch.plugins.layer_sync.TorchSyncBatchNorm",
+        severity=Severity.WARNING,
+    ),
+    Rule(
+        "DDP963",
+        "launch-on-one-gpu",
+        "Lightning starts one process per GPU that it sees, or joins the tasks that srun has "
+        "started. CUDA_VISIBLE_DEVICES=0 shows it one, and a Slurm job of one task is one process.",
+        "https://lightning.ai/docs/pytorch/stable/clouds/cluster_advanced.html",
+        severity=Severity.WARNING,
+    ),
+    Rule(
+        "DDP964",
+        "trainer-without-unused-parameters",
+        "Where optimizers are stepped one after the other by hand, a backward for one leaves out "
+        "the weights of the others: DDP ends with an error unless it looks for such weights.",
+        "lightning.pytorch.strategies.DDPStrategy; measured",
+        severity=Severity.WARNING,
+    ),
 )
 
 

@@ -14,7 +14,18 @@ from ddpify.settings import Settings, decided
 
 # Those that no rule file yields: they are not about what one program does by itself.
 UNREADABLE = "DDP000"
-OWN = (UNREADABLE, "DDP001", "DDP002", "DDP003", "DDP005", "DDP930")
+OWN = (
+    UNREADABLE,
+    "DDP001",
+    "DDP002",
+    "DDP003",
+    "DDP005",
+    "DDP930",
+    "DDP960",
+    "DDP961",
+    "DDP963",
+    "DDP964",
+)
 _FILE = re.compile(r"ddp\d{3}_\w+\.py")
 _ALL = "ALL"
 

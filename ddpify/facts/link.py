@@ -39,7 +39,7 @@ from ddpify.facts.sized import sized, whole_shapes
 from ddpify.facts.tracing import is_mean
 from ddpify.facts.values import Kind, Thing
 from ddpify.facts.whole import gathers, losses
-from ddpify.names import INSTALLED
+from ddpify.names import FITTED_NAMES, INSTALLED
 from ddpify.project import Project
 from ddpify.source import Site
 
@@ -348,7 +348,7 @@ def _wraps(
 def _status(m: Machine) -> tuple[Status, tuple[tuple[Site, str], ...]]:
     calls = roles.calls_of(m)
     ours = [(c.site, c.name) for c in calls if c.name.startswith(f"{INSTALLED}.")]
-    if ours:
+    if any(name.rpartition(".")[2] not in FITTED_NAMES for _, name in ours):
         return Status.MIGRATED, tuple(ours)
     framework = [(c.site, FRAMEWORKS[c.name]) for c in calls if c.name in FRAMEWORKS]
     by_hand = framework or _mentions(m)

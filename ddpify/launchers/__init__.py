@@ -8,8 +8,9 @@ from __future__ import annotations
 from ddpify.launchers.discover import LauncherKind, discover, kind_of
 from ddpify.launchers.edits import launch_edits
 from ddpify.launchers.model import Launch
-from ddpify.launchers.reading import findings, started
+from ddpify.launchers.reading import findings, launches, started
 from ddpify.launchers.shell import read_shell
+from ddpify.launchers.slurm import tasks_problem
 
 __all__ = [
     "Launch",
@@ -18,6 +19,8 @@ __all__ = [
     "findings",
     "kind_of",
     "launch_edits",
+    "launches",
     "read_shell",
     "started",
+    "tasks_problem",
 ]

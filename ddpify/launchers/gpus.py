@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ddpify.launchers.model import Gpus
 from ddpify.launchers.script import Assignment, Command, Script, Word, ancestors, nodes
+from ddpify.site import Span
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -38,6 +39,15 @@ def gpus_of(script: Script, command: Command, start: int) -> Gpus:
         if ids is not None:
             return Gpus(ids=ids)
     return Gpus(value=f'"${VARIABLE}"')
+
+
+def pin_of(script: Script, command: Command) -> Span | None:
+    """``CUDA_VISIBLE_DEVICES=0`` before a command, with the blanks behind it; None: not one GPU."""
+    for prefix in command.prefixes:
+        if prefix.name == VARIABLE and len(_ids(prefix.value) or ()) == 1:
+            words = (*(one.start for one in command.prefixes), *(w.start for w in command.words))
+            return script.span(prefix.start, min(at for at in words if at > prefix.start))
+    return None
 
 
 def _own_value(script: Script, command: Command, start: int) -> Word | None:

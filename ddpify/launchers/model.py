@@ -90,6 +90,7 @@ class Launch:
     launch has already put the number of processes into the variable. ``unsupported`` is
     the reason not to rewrite it, ``remark`` what stays to be known when it is. ``brief``:
     it stands in documentation. ``announced`` are the same words in what an `echo` says of it.
+    ``pin`` is the command's own list of one GPU; ``slurm``: `srun` starts it.
     """
 
     site: Site
@@ -105,3 +106,5 @@ class Launch:
     remark: str = ""
     brief: bool = False
     announced: tuple[Span, ...] = ()
+    pin: Span | None = None
+    slurm: bool = False

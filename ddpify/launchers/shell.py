@@ -13,7 +13,7 @@ from dataclasses import replace
 from ddpify.launchers.commands import StartWords, find_start
 from ddpify.launchers.edits import COUNT
 from ddpify.launchers.entries import Folders, LaunchEntries
-from ddpify.launchers.gpus import gpus_of
+from ddpify.launchers.gpus import gpus_of, pin_of
 from ddpify.launchers.held import held_launches
 from ddpify.launchers.model import Above, Gpus, Launch, Nodes
 from ddpify.launchers.script import Command, Script, Word, ancestors
@@ -96,6 +96,8 @@ def _launch(script: Script, command: Command, start: StartWords, own_count: bool
         None if own_count else _above(script, command),
         script.bash,
         already_torchrun=start.distributed,
+        pin=pin_of(script, command),
+        slurm=any(w.start < start.start and w.literal == "srun" for w in command.words),
     )
     if start.distributed:
         return launch

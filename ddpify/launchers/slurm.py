@@ -75,6 +75,22 @@ def batch_remark(script: Script) -> str:
     return f"; without srun it runs on the first of the job's {nodes} nodes only"
 
 
+def tasks_problem(text: str, slurm: bool) -> str:
+    """What keeps a batch script from starting one process per GPU, where `srun` has to start each.
+
+    Empty for a script that is none, or says nothing of GPUs.
+    """
+    directives = " ".join(line.split(" #")[0] for line in _DIRECTIVE.findall(text))
+    number = _gpus(_GPUS_PER_NODE, directives).number or _gpus(_GPUS_IN_ALL, directives).number
+    tasks = _given("tasks per node", "", directives) or "1"
+    if number == "1":
+        return "the job asks for one GPU"
+    if number is None or (tasks == number and slurm):
+        return ""
+    how = f"{tasks} of its tasks per node" if slurm else "one process, without srun"
+    return f"the job has {number} GPUs, and this is {how}"
+
+
 def meeting_point(named: bool) -> str:
     """torchrun's options for several nodes; ``named``: ``$HEAD_NODE`` is the first of them."""
     host = f"${HEAD}" if named else FIRST_NODE

@@ -10,6 +10,7 @@ import pytest
 import runtime
 from ddpify.names import (
     COLLECTIVES,
+    FITTED_NAMES,
     HEADER_PREFIX,
     METRICS_NAMES,
     RUNTIME_NAMES,
@@ -18,16 +19,16 @@ from ddpify.names import (
 )
 
 ROOT = Path(__file__).parents[2]
-CORE, METRICS, SHARDS, STORED = (
+CORE, METRICS, SHARDS, STORED, FITTED = (
     (ROOT / "runtime" / f"{name}.py").read_text("utf-8")
-    for name in ("ddp_utils", "ddp_metrics", "fsdp_utils", "fsdp_checkpoints")
+    for name in ("ddp_utils", "ddp_metrics", "fsdp_utils", "fsdp_checkpoints", "trainer_utils")
 )
 
 
 def definitions(text: str = "") -> dict[str, str]:
     """Public functions and classes of one file of the runtime, or of all, with docstrings."""
     if not text:
-        files = (definitions(one) for one in (CORE, METRICS, SHARDS, STORED))
+        files = (definitions(one) for one in (CORE, METRICS, SHARDS, STORED, FITTED))
         return {name: said for found in files for name, said in found.items()}
     tree = ast.parse(text)
     found = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
@@ -39,6 +40,7 @@ def test_names_are_the_public_definitions() -> None:
     assert set(definitions(METRICS)) == METRICS_NAMES
     assert set(definitions(SHARDS)) == SHARDS_NAMES
     assert set(definitions(STORED)) == STORED_NAMES
+    assert set(definitions(FITTED)) == FITTED_NAMES
 
 
 def test_the_package_exports_them() -> None:

@@ -517,6 +517,10 @@ def test_a_model_that_rank_0_builds_is_dealt_out(job: Job) -> None:
         assert ("loose" in str(seen["loose"])) == (rank > 0)
 
 
+def test_what_rank_0_has_found_all_have(job: Job) -> None:
+    assert job["handed"] == [{"found by": 0}] * job.size
+
+
 def test_what_is_infinite_in_one_shard_makes_all_ranks_skip_the_step(job: Job) -> None:
     for seen in job["scaling"]:
         assert seen == [[1024.0, True], [512.0, False], [512.0, True]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks.hooks import TRAINER
-from ddpify.ranks.model import RankValue
+from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.origins import CLOCK, FILES, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
@@ -13,6 +13,7 @@ from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
 from ddpify.rules.frameworks.lightnings import several
 
+_HELPER = "from_rank_zero"
 _LISTS = frozenset("glob iglob iterdir listdir rglob scandir walk".split())
 _FIT = "    trainer.fit(Net(), datamodule=Rows())\n"
 _FOUND = """    found = sorted(glob.glob("runs/*.ckpt"))
@@ -30,7 +31,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for name in ("fit", "validate", "test", "predict"):
         for call in run.named(f"{TRAINER}.{name}"):
             path = call.kwargs.get("ckpt_path")
-            if path is None or not _is_found(path):
+            if path is None or not _is_found(path, run.once(_agreed)):
                 continue
             yield Finding(
                 "DDP956",
@@ -38,16 +39,24 @@ def lint(run: Run) -> Iterable[Finding]:
                 "each process looks for the checkpoint itself, later than the one that started it:"
                 " it may find another one, or none, and they wait for each other",
                 Severity.ERROR,
-                advice="name it on the command line, or by an environment variable that is set"
-                " where it is missing: processes that Lightning starts inherit it",
+                advice="have rank 0's on all of them, as `ddpify migrate` does, or name it on the"
+                " command line",
             )
 
 
-def _is_found(path: RankValue) -> bool:
-    """Whether a clock, a draw or the contents of a folder say what it is."""
+def _is_found(path: RankValue, agreed: frozenset[RankThing]) -> bool:
+    """Whether each rank has it from a clock, a draw or the contents of a folder."""
     if any(path.has(kind) for kind in (FILES, CLOCK, RANDOM)):
         return True
-    return any(thing.name.rpartition(".")[2] in _LISTS for thing in path.sources())
+    own = (thing for thing in path.sources() if thing not in agreed)
+    return any(thing.name.rpartition(".")[2] in _LISTS for thing in own)
+
+
+def _agreed(run: Run) -> frozenset[RankThing]:
+    """What values are made of that rank 0 has handed to all."""
+    ours = (one for one in run.calls if one.target is not None and one.target.module.ours)
+    asked = (one for one in ours if one.method == _HELPER)
+    return frozenset(thing for one in asked for value in one.given for thing in value.sources())
 
 
 RULE = Rule(

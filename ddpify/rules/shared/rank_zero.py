@@ -20,7 +20,7 @@ from ddpify.site import Site
 
 _MODULE: Final = "lightning.pytorch.LightningModule"
 _DATA_MODULE: Final = "lightning.pytorch.LightningDataModule"
-_CALLBACKS: Final = (
+CALLBACKS: Final = (
     "lightning.pytorch.Callback",
     "lightning.Callback",
     "lightning.pytorch.callbacks.Callback",
@@ -199,7 +199,7 @@ def _test(run: Run, call: RankCall) -> tuple[str, tuple[Import, ...]]:
         names = function.parameters
         if owner.inherits(_MODULE):
             return f"{names[0]}.trainer.is_global_zero", ()
-        if owner.inherits(*_CALLBACKS) and len(names) > 1:
+        if owner.inherits(*CALLBACKS) and len(names) > 1:
             return f"{names[1]}.is_global_zero", ()
     return "rank_zero_only.rank == 0", (Import(f"{_package(run)}.utilities", "rank_zero_only"),)
 

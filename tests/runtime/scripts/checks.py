@@ -982,6 +982,11 @@ def scaling() -> Any:
     return seen
 
 
+def handed() -> Any:
+    """What is found once there is a group: Lightning's script after `fit`."""
+    return ddp.from_rank_zero({"found by": ddp.get_rank()})
+
+
 CHECKS = (
     identity,
     draws,
@@ -1018,6 +1023,7 @@ CHECKS = (
     sharding,
     scaling,
     building,
+    handed,
 )
 
 

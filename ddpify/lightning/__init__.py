@@ -1,0 +1,1 @@
+"""How programs in Lightning's Trainer come to several processes: what is set outside of hooks."""
