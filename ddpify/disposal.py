@@ -71,6 +71,7 @@ def dispose(rendered: Outcome, settings: Settings, facts: Sequence[Facts]) -> Ou
         return replace(rendered, changes=(), refusals=tuple(refusals))
     if not withdrawn:
         notes = (*rendered.notes, *dict.fromkeys(accepted), *_unread(linted))
+        rendered = _without_mended(rendered, linted, texts)
         return replace(rendered, findings=_with(rendered, left, texts), notes=notes)
     findings = (
         _without_fix(finding, withdrawn[finding], texts) if finding in withdrawn else finding
@@ -105,6 +106,17 @@ def _with(
         if site is not None and (one.rule, *_line(site)) not in said:
             added.append(replace(one, site=site, fix=(), because=()))
     return (*rendered.findings, *added)
+
+
+def _without_mended(
+    rendered: Outcome, linted: Linted, texts: Mapping[str, _Versions]
+) -> Outcome:
+    """Of a program that was judged as this one is: what was found, and fixes have mended."""
+    if not rendered.starts_itself or linted.unread:
+        return rendered
+    again = {(one.rule, *_kept(one, texts)) for one in linted.findings}
+    left = (f for f in rendered.findings if f.fix or (f.rule, *_line(f.site)) in again)
+    return replace(rendered, findings=tuple(left))
 
 
 def _kept(found: Finding, texts: Mapping[str, _Versions]) -> tuple[str, int | None]:

@@ -17,7 +17,7 @@ from ddpify.reading import ReadEntry, is_converted, read_all, why_not
 from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions
 from ddpify.settings import Settings
-from ddpify.source import Source, UnreadableSource
+from ddpify.source import Site, Source, UnreadableSource
 from ddpify.strategies import of
 from ddpify.trainers import is_trainers
 
@@ -111,21 +111,39 @@ def _of_trainers(
     root: Path, reads: Sequence[ReadEntry], others: tuple[Note, ...], settings: Settings
 ) -> Outcome:
     """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
-    linted = trainers.judged(root, _names(reads), settings)
+    settings = trainers.asked_for(settings)
+    linted = trainers.judged(root, _names(reads), settings, reads[0].facts.runtime[0])
     findings, accepted = accepting.taken(linted.findings, settings, root)
     notes = (*others, *accepted, *(note for read in reads for note in trainers.told(read.facts)))
     outcome = Outcome(
         root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True
     )
-    refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
-    refusals += trainers.unread(linted)
-    refusals += [one for read in reads for one in hazards(read.facts)]
+    refusals = [*trainers.unread(linted)]
+    refusals += [one for read in reads for one in hazards(read.facts, settings)]
+    unfixed = [one for one in findings if one.severity is Severity.ERROR and not one.fix]
     if refusals:
+        refusals = [*map(_avoidable, unfixed), *refusals]
         outcome = replace(outcome, refusals=_unique(refusals))
     else:
-        outcome = _disposed(outcome, reads, settings)
+        outcome = _with_what_is_left(_disposed(outcome, reads, settings), unfixed)
     notes = (*outcome.notes, *accepting.idle(outcome, settings))
     return replace(outcome, notes=tuple(dict.fromkeys(notes)))
+
+
+def _with_what_is_left(outcome: Outcome, unfixed: Sequence[Finding]) -> Outcome:
+    """What has no fix of its own may be right once the rest is fixed: else it is refused."""
+    found = {_line(one.site) for one in outcome.refusals if one.site is not None}
+    tried = outcome.changes or outcome.refusals
+    left = [one for one in unfixed if not tried or _line(one.site) in found]
+    said = {_line(one.site) for one in left}
+    others = (r for r in outcome.refusals if r.site is None or _line(r.site) not in said)
+    refusals = _unique([*map(_avoidable, left), *others])
+    findings = (one for one in outcome.findings if one not in unfixed or refusals)
+    return replace(outcome, refusals=refusals, findings=tuple(findings))
+
+
+def _line(site: Site) -> tuple[str, int]:
+    return site.path, site.span.line
 
 
 def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:

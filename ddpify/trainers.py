@@ -7,12 +7,15 @@ the migration; nothing else is changed: neither how they are started nor what on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ddpify.facts.model import Facts, Status
 from ddpify.lint import Linted, lint_scripts
+from ddpify.names import INSTALLED, module_of
 from ddpify.outcome import Note, Refusal
+from ddpify.rules.base import Finding, Import
 from ddpify.settings import Settings
 from ddpify.source import Site, Span
 from ddpify.strategies import of
@@ -38,10 +41,33 @@ def is_trainers(facts: Facts, settings: Settings) -> bool:
     return facts.status is Status.DISTRIBUTED and names == {_TRAINER} and not of(settings).shards
 
 
-def judged(root: Path, entries: Sequence[str], settings: Settings) -> Linted:
-    """What ``check`` finds in these scripts once their Trainers have several devices."""
+def asked_for(settings: Settings) -> Settings:
+    """The settings without the rules whose fixes are not wanted."""
+    off = ["DDP965"] * (settings.batch_size == "per-rank")
+    off += ["DDP966"] * of(settings).shards  # each forward waits for all ranks
+    return replace(settings, ignore=(*settings.ignore, *off))
+
+
+def judged(root: Path, entries: Sequence[str], settings: Settings, core: str) -> Linted:
+    """What ``check`` finds in these scripts once their Trainers have several devices.
+
+    ``core``: the module that fixes import helpers from.
+    """
     files = [root / entry for entry in entries]
-    return lint_scripts(root.resolve(), files, {}, settings.wants, assume_distributed=True)
+    linted = lint_scripts(root.resolve(), files, {}, settings.wants, assume_distributed=True)
+    return replace(linted, findings=tuple(_importing(one, core) for one in linted.findings))
+
+
+def _importing(found: Finding, core: str) -> Finding:
+    fix = tuple(
+        replace(edit, imports=tuple(_own(one, core) for one in edit.imports)) for edit in found.fix
+    )
+    return replace(found, fix=fix)
+
+
+def _own(wanted: Import, core: str) -> Import:
+    ours = wanted.module == INSTALLED
+    return Import(module_of(core, wanted.name), wanted.name) if ours else wanted
 
 
 def told(facts: Facts) -> tuple[Note, ...]:
