@@ -68,10 +68,11 @@ def dispose(rendered: Outcome, settings: Settings, facts: Sequence[Facts]) -> Ou
     refused = [one for one in refused if one not in as_ever]
     if refused or vain:
         refusals = dict.fromkeys(_refusal(one, texts) for one in refused or vain)
+        rendered = _without_mended(rendered, linted, texts)
         return replace(rendered, changes=(), refusals=tuple(refusals))
     if not withdrawn:
-        notes = (*rendered.notes, *dict.fromkeys(accepted), *_unread(linted))
         rendered = _without_mended(rendered, linted, texts)
+        notes = (*rendered.notes, *dict.fromkeys(accepted), *_unread(linted))
         return replace(rendered, findings=_with(rendered, left, texts), notes=notes)
     findings = (
         _without_fix(finding, withdrawn[finding], texts) if finding in withdrawn else finding
@@ -108,9 +109,7 @@ def _with(
     return (*rendered.findings, *added)
 
 
-def _without_mended(
-    rendered: Outcome, linted: Linted, texts: Mapping[str, _Versions]
-) -> Outcome:
+def _without_mended(rendered: Outcome, linted: Linted, texts: Mapping[str, _Versions]) -> Outcome:
     """Of a program that was judged as this one is: what was found, and fixes have mended."""
     if not rendered.starts_itself or linted.unread:
         return rendered

@@ -114,7 +114,8 @@ def _of_trainers(
     settings = trainers.asked_for(settings)
     linted = trainers.judged(root, _names(reads), settings, reads[0].facts.runtime[0])
     findings, accepted = accepting.taken(linted.findings, settings, root)
-    notes = (*others, *accepted, *(note for read in reads for note in trainers.told(read.facts)))
+    told = (note for read in reads for note in trainers.told(read.facts, settings))
+    notes = (*others, *accepted, *told)
     outcome = Outcome(
         root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True
     )
@@ -132,14 +133,11 @@ def _of_trainers(
 
 def _with_what_is_left(outcome: Outcome, unfixed: Sequence[Finding]) -> Outcome:
     """What has no fix of its own may be right once the rest is fixed: else it is refused."""
-    found = {_line(one.site) for one in outcome.refusals if one.site is not None}
-    tried = outcome.changes or outcome.refusals
-    left = [one for one in unfixed if not tried or _line(one.site) in found]
+    left = [one for one in unfixed if one in outcome.findings]
     said = {_line(one.site) for one in left}
     others = (r for r in outcome.refusals if r.site is None or _line(r.site) not in said)
     refusals = _unique([*map(_avoidable, left), *others])
-    findings = (one for one in outcome.findings if one not in unfixed or refusals)
-    return replace(outcome, refusals=refusals, findings=tuple(findings))
+    return replace(outcome, refusals=refusals, changes=() if refusals else outcome.changes)
 
 
 def _line(site: Site) -> tuple[str, int]:

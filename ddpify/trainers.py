@@ -27,11 +27,15 @@ _DEVICES: Final = (
 )
 _BATCH: Final = (
     "each of N processes takes batches of the batch_size that is written, so a step sees N times as"
-    " many samples: divide it by N to train as on one device, or choose a learning rate for it"
+    " many samples: choose a learning rate for it"
 )
 _SAMPLER: Final = (
     "Lightning's sampler shuffles what is trained on, without shuffle=True as well, and repeats"
-    " samples where their number is no multiple of N, in validation and test too"
+    " samples where their number is no multiple of N, in training too"
+)
+_ORDER: Final = (
+    "N processes divide the batches of one, which rank 0 draws; Lightning seeds anew before that,"
+    " so a loader with shuffle=True has another order than on one device"
 )
 
 
@@ -70,10 +74,11 @@ def _own(wanted: Import, core: str) -> Import:
     return Import(module_of(core, wanted.name), wanted.name) if ours else wanted
 
 
-def told(facts: Facts) -> tuple[Note, ...]:
+def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     """What a person has to do, and to know, of each Trainer."""
     sites = dict.fromkeys(site for site, _ in facts.evidence)
-    return tuple(Note(site, text) for site in sites for text in (_DEVICES, _BATCH, _SAMPLER))
+    texts = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
+    return tuple(Note(site, text) for site in sites for text in (_DEVICES, *texts))
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

@@ -78,8 +78,9 @@ OURS: dict[str, set[str]] = {
     "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
     | {"reading", "settings", "source"},
     # Programs in Lightning's Trainer: what ranks find is all that is proposed.
-    "hazards": {"facts.model", "facts.tree", "outcome"},
-    "trainers": {"facts.model", "lint", "outcome", "settings", "source", "strategies"},
+    "hazards": {"facts.model", "outcome", "settings"},
+    "trainers": {"facts.model", "lint", "names", "outcome", "rules.base", "settings", "source"}
+    | {"strategies"},
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},

@@ -71,7 +71,7 @@ _WEIGHT = "self.trainer.world_size * extract_batch_size(batch)"
 _FED = (
     _PROGRAM.replace(_TRAIN, f"share_training({_TRAIN})")
     .replace(_VAL, f"share_evaluation({_VAL})")
-    .replace("devices=2, strategy=\"ddp\", ", "devices=1, ")
+    .replace('devices=2, strategy="ddp", ', "devices=1, ")
     .replace("sync_dist=True)", f"sync_dist=True, batch_size={_WEIGHT})")
     .replace("import rank_zero_only\n", "import rank_zero_only\n" + _IMPORT)
     .replace("DataLoader, TensorDataset\n", "DataLoader, TensorDataset\n\n" + _HELPERS)

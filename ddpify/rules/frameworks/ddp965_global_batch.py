@@ -58,7 +58,10 @@ RULE = Rule(
         changed(FED, (_SHARED, f"{_LOADER}  # DDP965")),
         changed(
             FED,
-            (f"        return {_SHARED}\n", f"        rows = {_LOADER}  # DDP965\n        return rows\n"),
+            (
+                f"        return {_SHARED}\n",
+                f"        rows = {_LOADER}  # DDP965\n        return rows\n",
+            ),
         ),
     ),
     good=(FED,),

@@ -47,7 +47,7 @@ def _stops(run: Run, method: FunctionDefinition) -> Iterator[Finding]:
                     "a process that stops by its own numbers leaves the others waiting",
                     Severity.ERROR,
                     (fix,) if fix is not None else (),
-                    f"decide with all: {trainer}.strategy.reduce_boolean_decision, or EarlyStopping",
+                    f"ask {trainer}.strategy.reduce_boolean_decision, or use EarlyStopping",
                 )
 
 
@@ -90,7 +90,7 @@ def _left_out(step: FunctionDefinition) -> Iterator[Finding]:
             yield Finding(
                 "DDP969",
                 step.module.site(node),
-                "a step that one process leaves out, the others wait for: Lightning raises an error",
+                "a step that one process leaves out, the others wait for: Lightning stops there",
                 Severity.ERROR,
                 advice="return a loss in each: `loss * 0` adds nothing to the gradients",
             )

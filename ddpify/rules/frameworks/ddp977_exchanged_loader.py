@@ -22,7 +22,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per loader that is put in, unless its own hook has it dealt."""
     if not several(run):
         return
-    dealt = not any(one.trains for one in (*loaders(run), *unknown(run)))
+    dealt = not any(one.trains for one in (*unknown(run), *(one.fed for one in loaders(run))))
     for cls in hooked(run):
         for method in (m for info in cls.mro() for m in info.methods.values()):
             yield from _exchanged(method, dealt)

@@ -117,17 +117,17 @@ def _bare(value: ast.expr) -> ast.expr:
 
 
 def _is_count(value: ast.expr) -> bool:
-    """``len(x)``, ``x.size(0)``, ``x.shape[0]``, ``(a == b).sum()``: of samples or parts of them."""
+    """``len(x)``, ``x.size(0)``, ``x.shape[0]``, ``(a == b).sum()``: of samples, or parts."""
     if isinstance(value, ast.Subscript):
         return isinstance(value.value, ast.Attribute) and value.value.attr == "shape"
     if not isinstance(value, ast.Call):
         return False
     if isinstance(value.func, ast.Name):
         return value.func.id == "len"
-    method = value.func.attr if isinstance(value.func, ast.Attribute) else ""
-    summed = method == "sum" and not value.args and isinstance(value.func, ast.Attribute)
-    compared = summed and isinstance(value.func.value, ast.Compare)  # type: ignore[union-attr]
-    return compared or (method in ("size", "numel") and len(value.args) <= 1)
+    if not isinstance(value.func, ast.Attribute):
+        return False
+    compared = isinstance(value.func.value, ast.Compare) and value.func.attr == "sum"
+    return compared or (value.func.attr in ("size", "numel") and len(value.args) <= 1)
 
 
 def _losses(hook: FunctionDefinition) -> set[str]:
