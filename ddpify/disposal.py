@@ -68,8 +68,10 @@ def dispose(rendered: Outcome, settings: Settings, facts: Sequence[Facts]) -> Ou
     refused = [one for one in refused if one not in as_ever]
     if refused or vain:
         refusals = dict.fromkeys(_refusal(one, texts) for one in refused or vain)
+        rendered = _without_mended(rendered, linted, texts)
         return replace(rendered, changes=(), refusals=tuple(refusals))
     if not withdrawn:
+        rendered = _without_mended(rendered, linted, texts)
         notes = (*rendered.notes, *dict.fromkeys(accepted), *_unread(linted))
         return replace(rendered, findings=_with(rendered, left, texts), notes=notes)
     findings = (
@@ -105,6 +107,15 @@ def _with(
         if site is not None and (one.rule, *_line(site)) not in said:
             added.append(replace(one, site=site, fix=(), because=()))
     return (*rendered.findings, *added)
+
+
+def _without_mended(rendered: Outcome, linted: Linted, texts: Mapping[str, _Versions]) -> Outcome:
+    """Of a program that was judged as this one is: what was found, and fixes have mended."""
+    if not rendered.starts_itself or linted.unread:
+        return rendered
+    again = {(one.rule, *_kept(one, texts)) for one in linted.findings}
+    left = (f for f in rendered.findings if f.fix or (f.rule, *_line(f.site)) in again)
+    return replace(rendered, findings=tuple(left))
 
 
 def _kept(found: Finding, texts: Mapping[str, _Versions]) -> tuple[str, int | None]:

@@ -36,7 +36,9 @@ METRICS_NAMES: Final[frozenset[str]] = frozenset(
         "reduce_meter",
         "reduce_sum",
         "share_batches",
+        "share_evaluation",
         "share_loading",
+        "share_training",
         "split_batches",
         "through_wrapper",
         "whole_batch",
@@ -69,7 +71,9 @@ COLLECTIVES: Final[frozenset[str]] = (
         "loss_terms",
         "order_share",
         "share_batches",
+        "share_evaluation",
         "share_loading",
+        "share_training",
         "split_batches",
         "through_wrapper",
     }
@@ -111,7 +115,7 @@ OWN: Final = frozenset({"own_share"})
 OF_SHARDS: Final = frozenset({"async_save_sharded", "save_sharded"})
 OF_CHECKPOINTS: Final = frozenset(f"{INSTALLED}.{one}" for one in {"save_on_main", *OF_SHARDS})
 # What gives each rank its part of a loader's batches.
-OF_LOADERS: Final = "share_batches"
+OF_LOADERS: Final = frozenset({"share_batches", "share_evaluation", "share_training"})
 # What wraps a model for DDP.
 OF_REPLICAS: Final = "wrap_model"
 # What makes a wrapped model divide the batches that it is given.
@@ -143,7 +147,9 @@ RUNTIME_NAMES: Final[frozenset[str]] = COLLECTIVES | {
     "restore_rank_streams",
     "scaled_lr",
     "share_batches",
+    "share_evaluation",
     "share_loading",
+    "share_training",
     "split_batches",
     "through_wrapper",
     "unfrozen",

@@ -18,7 +18,7 @@ from ddpify.reading import ReadEntry, is_converted, read_all, why_not
 from ddpify.rules.base import Finding, How, Severity
 from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions
 from ddpify.settings import Settings
-from ddpify.source import Source, UnreadableSource
+from ddpify.source import Site, Source, UnreadableSource
 from ddpify.strategies import of
 from ddpify.trainers import is_trainers
 
@@ -112,25 +112,41 @@ def _of_trainers(
     root: Path, reads: Sequence[ReadEntry], others: tuple[Note, ...], settings: Settings
 ) -> Outcome:
     """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
-    linted = trainers.judged(root, _names(reads), settings)
+    settings = trainers.asked_for(settings)
+    linted = trainers.judged(root, _names(reads), settings, reads[0].facts.runtime[0])
     made = list(linted.findings)
     for read in reads:
         made = [*agreed.fixed(read.facts, made), *devices.findings(read.facts)]
     made += starting.findings(root, _names(reads))
     findings, accepted = accepting.taken(made, settings, root)
-    notes = (*others, *accepted, *(note for read in reads for note in trainers.told(read.facts)))
+    told = (note for read in reads for note in trainers.told(read.facts, settings))
+    notes = (*others, *accepted, *told)
     outcome = Outcome(
         root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True
     )
-    refusals = [_avoidable(f) for f in findings if f.severity is Severity.ERROR and not f.fix]
-    refusals += trainers.unread(linted)
-    refusals += [one for read in reads for one in hazards(read.facts)]
+    refusals = [*trainers.unread(linted)]
+    refusals += [one for read in reads for one in hazards(read.facts, settings)]
+    unfixed = [one for one in findings if one.severity is Severity.ERROR and not one.fix]
     if refusals:
+        refusals = [*map(_avoidable, unfixed), *refusals]
         outcome = replace(outcome, refusals=_unique(refusals))
     else:
-        outcome = _disposed(outcome, reads, settings)
+        outcome = _with_what_is_left(_disposed(outcome, reads, settings), unfixed)
     notes = (*outcome.notes, *accepting.idle(outcome, settings))
     return replace(outcome, notes=tuple(dict.fromkeys(notes)))
+
+
+def _with_what_is_left(outcome: Outcome, unfixed: Sequence[Finding]) -> Outcome:
+    """What has no fix of its own may be right once the rest is fixed: else it is refused."""
+    left = [one for one in unfixed if one in outcome.findings]
+    said = {_line(one.site) for one in left}
+    others = (r for r in outcome.refusals if r.site is None or _line(r.site) not in said)
+    refusals = _unique([*map(_avoidable, left), *others])
+    return replace(outcome, refusals=refusals, changes=() if refusals else outcome.changes)
+
+
+def _line(site: Site) -> tuple[str, int]:
+    return site.path, site.span.line
 
 
 def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:

@@ -7,12 +7,15 @@ the migration; ``lightning`` changes what is set outside of hooks.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ddpify.facts.model import Facts, Status
 from ddpify.lint import Linted, lint_scripts
+from ddpify.names import INSTALLED, module_of
 from ddpify.outcome import Note, Refusal
+from ddpify.rules.base import Finding, Import
 from ddpify.settings import Settings
 from ddpify.source import Site, Span
 from ddpify.strategies import of
@@ -20,11 +23,15 @@ from ddpify.strategies import of
 _TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
 _BATCH: Final = (
     "each of N processes takes batches of the batch_size that is written, so a step sees N times as"
-    " many samples: divide it by N to train as on one device, or choose a learning rate for it"
+    " many samples: choose a learning rate for it"
 )
 _SAMPLER: Final = (
     "Lightning's sampler shuffles what is trained on, without shuffle=True as well, and repeats"
-    " samples where their number is no multiple of N, in validation and test too"
+    " samples where their number is no multiple of N, in training too"
+)
+_ORDER: Final = (
+    "N processes divide the batches of one, which rank 0 draws; Lightning seeds anew before that,"
+    " so a loader with shuffle=True has another order than on one device"
 )
 
 
@@ -34,16 +41,40 @@ def is_trainers(facts: Facts, settings: Settings) -> bool:
     return facts.status is Status.DISTRIBUTED and names == {_TRAINER} and not of(settings).shards
 
 
-def judged(root: Path, entries: Sequence[str], settings: Settings) -> Linted:
-    """What ``check`` finds in these scripts once their Trainers have several devices."""
+def asked_for(settings: Settings) -> Settings:
+    """The settings without the rules whose fixes are not wanted."""
+    off = ["DDP965"] * (settings.batch_size == "per-rank")
+    off += ["DDP966"] * of(settings).shards  # each forward waits for all ranks
+    return replace(settings, ignore=(*settings.ignore, *off))
+
+
+def judged(root: Path, entries: Sequence[str], settings: Settings, core: str) -> Linted:
+    """What ``check`` finds in these scripts once their Trainers have several devices.
+
+    ``core``: the module that fixes import helpers from.
+    """
     files = [root / entry for entry in entries]
-    return lint_scripts(root.resolve(), files, {}, settings.wants, assume_distributed=True)
+    linted = lint_scripts(root.resolve(), files, {}, settings.wants, assume_distributed=True)
+    return replace(linted, findings=tuple(_importing(one, core) for one in linted.findings))
 
 
-def told(facts: Facts) -> tuple[Note, ...]:
+def _importing(found: Finding, core: str) -> Finding:
+    fix = tuple(
+        replace(edit, imports=tuple(_own(one, core) for one in edit.imports)) for edit in found.fix
+    )
+    return replace(found, fix=fix)
+
+
+def _own(wanted: Import, core: str) -> Import:
+    ours = wanted.module == INSTALLED
+    return Import(module_of(core, wanted.name), wanted.name) if ours else wanted
+
+
+def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     """What a person has to do, and to know, of each Trainer."""
     sites = dict.fromkeys(site for site, _ in facts.evidence)
-    return tuple(Note(site, text) for site in sites for text in (_BATCH, _SAMPLER))
+    texts = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
+    return tuple(Note(site, text) for site in sites for text in texts)
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

@@ -17,7 +17,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    Sampler,
+    SequentialSampler,
+)
 
 from .ddp_utils import (
     broadcast,
@@ -233,6 +239,73 @@ class _BatchShare(Sampler[list[Any]]):
 
     def __len__(self) -> int:
         return len(self.batches)
+
+
+# ---- Loaders that Lightning's Trainer is given
+def share_training(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """``share_batches`` for what is returned from ``train_dataloader``."""
+    return _left_alone(share_batches(loader))
+
+
+def share_evaluation(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """``loader`` itself, which gives each of N ranks every N-th of its batches from now on.
+
+    For ``val_dataloader`` and its kin: of fewer batches than ranks, each gets a part of the
+    samples. A pass over one that shuffles is a broadcast, for all ranks.
+    """
+    if get_world_size() > 1:
+        vars(loader)["batch_sampler"] = _WholeBatches(loader)  # it has no setter
+    return _left_alone(loader)
+
+
+class _WholeBatches(Sampler[list[Any]]):
+    """Batches r, r + N, r + 2N ... of rank r."""
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        if loader.batch_sampler is None:
+            raise TypeError("a loader without batches cannot be shared out")
+        self.batches: Any = loader.batch_sampler
+        self.drawn = not isinstance(loader.sampler, SequentialSampler)
+        self.drawn |= type(self.batches) is not BatchSampler
+
+    def __iter__(self) -> Iterator[list[Any]]:
+        batches, ranks = list(self.batches), get_world_size()
+        if self.drawn:
+            batches = broadcast(batches)
+        if len(batches) < ranks:
+            samples = [sample for batch in batches for sample in batch]
+            if len(samples) < ranks:
+                raise ValueError(f"{len(samples)} samples cannot be shared out to {ranks} ranks")
+            cuts = [len(samples) * rank // ranks for rank in range(ranks + 1)]
+            batches = [samples[start:end] for start, end in itertools.pairwise(cuts)]
+        return iter(batches[get_rank() :: ranks])
+
+    def __len__(self) -> int:
+        return max(1, len(range(get_rank(), len(self.batches), get_world_size())))
+
+
+def _left_alone(loader: DataLoader[Any]) -> DataLoader[Any]:
+    """A loader that Lightning takes for one that is dealt: it makes another one of others."""
+    if get_world_size() > 1:
+        vars(loader)["sampler"] = _OfRanks(loader.sampler, loader.batch_sampler)
+    return loader
+
+
+class _OfRanks(DistributedSampler[Any]):
+    """The sampler of a loader that shares out batches, which draws what it did before."""
+
+    def __init__(self, sampler: Any, shares: Any) -> None:
+        self.sampler, self.batches = sampler, shares.batches
+
+    def set_epoch(self, epoch: int) -> None:
+        for one in (self.sampler, getattr(self.batches, "sampler", None), self.batches):
+            getattr(one, "set_epoch", bool)(epoch)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.sampler)
+
+    def __len__(self) -> int:
+        return len(self.sampler)
 
 
 # ---- Batches that every rank makes

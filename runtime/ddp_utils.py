@@ -102,12 +102,14 @@ def is_distributed() -> bool:
 
 def get_rank() -> int:
     """This process's number, 0 in one process."""
-    return int(os.environ["RANK"]) if _launched() else 0
+    own = int(os.environ["RANK"]) if _launched() else 0
+    return dist.get_rank() if dist.is_initialized() else own  # who else joins may set no RANK
 
 
 def get_world_size() -> int:
     """The number of ranks, 1 in one process."""
-    return int(os.environ["WORLD_SIZE"]) if _launched() else 1
+    ranks = int(os.environ["WORLD_SIZE"]) if _launched() else 1
+    return dist.get_world_size() if dist.is_initialized() else ranks
 
 
 def get_local_rank() -> int:

@@ -78,10 +78,11 @@ OURS: dict[str, set[str]] = {
     "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
     | {"reading", "settings", "source"},
     # Programs in Lightning's Trainer: what ranks find is all that is proposed.
-    "hazards": {"facts.model", "facts.tree", "lightning.manual", "outcome"},
+    "hazards": {"facts.model", "facts.tree", "lightning.manual", "outcome", "settings"},
     "lightning": {"discover", "facts.model", "facts.tree", "launchers", "rules.base", "source"}
     | {"lightning"},
-    "trainers": {"facts.model", "lint", "outcome", "settings", "source", "strategies"},
+    "trainers": {"facts.model", "lint", "names", "outcome", "rules.base", "settings", "source"}
+    | {"strategies"},
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},

@@ -12,7 +12,7 @@ from ddpify.facts.protocol import Machine
 from ddpify.facts.routes import routed
 from ddpify.facts.scopes import Frame
 from ddpify.facts.values import NOTHING, OF_ONE_RANK, Kind, Thing, Value, constant, one
-from ddpify.names import INSTALLED
+from ddpify.names import INSTALLED, OF_LOADERS
 from ddpify.python.words import DDP
 from ddpify.source import Site
 
@@ -46,7 +46,7 @@ def call_helper(m: Machine, f: Frame, tail: str, call: Call) -> Value:
         return _own_share(m, f, call)
     if tail == "whole_loader":
         return whole_loader(m, f, first, call.site)
-    if tail == "share_batches":
+    if tail in OF_LOADERS:
         for thing in first.of(Kind.LOADER):
             thing.describe(SharesBatches())
         return first

@@ -72,7 +72,7 @@ def _told(
 ) -> RankValue:
     """What a function gives, which one of the helpers may have made the same on all ranks."""
     ours = info.name in COLLECTIVES and info.module.ours
-    if info.name == OF_LOADERS and info.module.ours:
+    if info.name in OF_LOADERS and info.module.ours:
         for loader in value.things:
             loader.deals = True
     if ours and info.name in OWN and one is not None:

@@ -13,6 +13,7 @@ from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
+from ddpify.ranks.run import Fed
 from ddpify.ranks.traits import PLAIN, Traits
 from ddpify.ranks.values import of
 from ddpify.ranks.words import TRAINER as TRAINER
@@ -50,6 +51,13 @@ _HOOKS: Final = {
     "validate": (*_BEFORE, "val_dataloader", *_VALIDATE),
     "test": (*_BEFORE, *_TEST),
 }
+# The end of the names of hooks that make loaders; loaders that these methods are given instead.
+LOADS: Final = "_dataloader"
+_GIVEN: Final = {
+    "fit": ("train_dataloaders", "val_dataloaders"),
+    "validate": ("dataloaders",),
+    "test": ("dataloaders",),
+}
 # Hooks that see the batches or the sums of an evaluation.
 EVALUATION: Final = frozenset(name for name in (*_VALIDATE, *_TEST) if "dataloader" not in name)
 TRAINING: Final = frozenset(
@@ -62,6 +70,10 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     given = [one.arg(0, "model"), one.kwargs.get("datamodule"), *one.args[1:]]
     things = [t for value in given if value is not None for t in value.things if t.cls is not None]
     _introduce(one, things)
+    for position, name in enumerate(_GIVEN[one.method], 1):
+        value = one.arg(position, name)
+        if value is not None and value.constant is None and not _is_module(value):
+            m.run.fed.append(Fed(one, name, value))
     before = m.order
     for thing in things:
         _hook(m, f, one, thing, _ALONE)
@@ -73,6 +85,11 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
             _hook(m, f, one, thing, name)
         for thing in callbacks:
             _hook(m, f, one, thing, name, (one.receiver, of(things[0]) if things else None))
+
+
+def _is_module(value: RankValue) -> bool:
+    """Whether it is the data module, which may stand where loaders do."""
+    return any(t.cls is not None and t.cls.inherits(*_KNOWN) for t in value.things)
 
 
 def _introduce(one: RankCall, things: list[RankThing]) -> None:
@@ -120,7 +137,9 @@ def _hook(
         m.here = m.here.under(RankGuard(test, one.node, f.module, True, RANK0))
     known = dict(zip(names, first, strict=False))
     given = tuple(known.get(n) or functions.parameter_value(m, info, n) for n in names)
-    functions.enter(m, f, bound, given, {}, one)
+    value = functions.enter(m, f, bound, given, {}, one)
+    if name.endswith(LOADS):
+        m.run.fed.append(Fed(one, name, value, info))
     m.live, m.here = kept
 
 

@@ -11,12 +11,27 @@ from typing import Any, TypeVar
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks import words
 from ddpify.ranks.events import Exit, Read, Store
-from ddpify.ranks.model import RankCall, RankLoop
+from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes, training_loops
 from ddpify.ranks.trace import Mismatch
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Fed:
+    """What a Trainer takes batches from: a hook, or an argument of this name, gave it."""
+
+    call: RankCall  # ``trainer.fit``, ``validate``, ``test``
+    name: str
+    value: RankValue
+    hook: FunctionDefinition | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether steps are made of the batches; else an evaluation is."""
+        return self.name.startswith("train_")
 
 
 @dataclass
@@ -40,6 +55,7 @@ class Run:
     complete: bool = True  # nothing was left out for its size
     kept: dict[Any, Any] = field(default_factory=dict)  # what `once` has read
     entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
+    fed: list[Fed] = field(default_factory=list)  # what Lightning's Trainer takes batches from
 
     def is_ours(self, path: str) -> bool:
         """Whether a file is a copy of the helpers."""

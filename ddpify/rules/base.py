@@ -88,10 +88,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Example:
-    """A small project: file name to text. ``entry`` is the script that is run."""
+    """A small project: file name to text. ``entry`` is the script that is run.
+
+    ``assumed``: one for one device, read as if it had several.
+    """
 
     files: tuple[tuple[str, str], ...]
     entry: str = "main.py"
+    assumed: bool = False
 
 
 def _nothing(facts: Facts, settings: Settings) -> Iterable[Finding]:

@@ -37,7 +37,8 @@ def checked(example: Example, folder: Path) -> list[Finding]:
     """What ``ddpify check`` says of a program that is distributed."""
     put_example(example, folder)
     files = [folder / path for path, _ in example.files]
-    found = lint(folder, [file for file in files if file.suffix == ".py"]).findings
+    python = [file for file in files if file.suffix == ".py"]
+    found = lint(folder, python, assume_distributed=example.assumed).findings
     return [*found, *legacy.findings(folder, [f for f in files if f.suffix != ".py"])]
 
 

@@ -544,3 +544,28 @@ def test_an_uneven_evaluation_of_a_sharded_model_ends_on_all_ranks(job: Job) -> 
         assert [each[0] for each in evaluated] == numbers
         assert {each[1] for each in evaluated} == {2 * max(numbers)}
         assert all(each[2] < 1e-12 for each in evaluated), "each sample counts once"
+
+
+def test_loaders_of_a_trainer_are_dealt_by_us_alone(job: Job) -> None:
+    """Whole batches of an evaluation; parts of its samples where there are fewer than ranks."""
+    ranks = job["given_to_a_trainer"]
+    for size in (2, 3, 7, 40):
+        shares = [seen[f"evaluated {size}"] for seen in ranks]
+        assert all(length == len(batches) for batches, length in shares)
+        whole = [list(range(start, min(start + size, 40))) for start in range(0, 40, size)]
+        if len(whole) >= job.size:
+            assert all(
+                batches == whole[rank :: job.size] for rank, (batches, _) in enumerate(shares)
+            )
+        else:
+            assert [sample for ((batch,), _) in shares for sample in batch] == list(range(40))
+    assert sorted(i for seen in ranks for batch in seen["drawn"] for i in batch) == list(range(40))
+    parts = [seen["trained"] for seen in ranks]
+    assert {(length, size) for _, length, size in parts} == {(7, 6)}
+    assert sorted(i for batches, *_ in parts for batch in batches for i in batch) == list(range(42))
+    for seen in ranks:
+        assert seen["left alone"] == [job.size > 1] * 2
+        assert seen["epochs"] == ([3] if job.size > 1 else [])
+        if job.size > 1:
+            assert "1 samples cannot be shared out" in seen["too few"]
+            assert "without batches" in seen["no batches"]

@@ -87,7 +87,8 @@ def _shuffles(loader: RankThing) -> bool:
 
 def whole_streams(run: Run) -> Iterator[tuple[RankThing, RankThing]]:
     """Loaders trained on whose IterableDataset says nothing of ranks, with that data set."""
-    for loader in trained(run) - _divided(run):
+    given = {one for fed in run.fed if fed.trains for one in loaders_in(fed.value)}
+    for loader in (trained(run) | given) - _divided(run):
         dataset = dataset_of(loader)
         streams = [t for t in dataset.things if _is_stream(t)] if dataset is not None else []
         if streams and _everyone_reads_all(run, loader):

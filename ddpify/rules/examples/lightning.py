@@ -61,4 +61,19 @@ def main():
 if __name__ == "__main__":
     main()
 """
+_IMPORT = "from lightning.pytorch.utilities.data import extract_batch_size\n"
+_HELPERS = "from ddp_metrics import share_evaluation, share_training\n"
 LIGHTNING = Example((("main.py", _PROGRAM),))
+# For one device, and dealt to as many as it is given.
+_TRAIN = "DataLoader(TensorDataset(self.x, self.x.abs()), 16, shuffle=True)"
+_VAL = "DataLoader(TensorDataset(self.x, self.x.abs()), 16)"
+_WEIGHT = "self.trainer.world_size * extract_batch_size(batch)"
+_FED = (
+    _PROGRAM.replace(_TRAIN, f"share_training({_TRAIN})")
+    .replace(_VAL, f"share_evaluation({_VAL})")
+    .replace('devices=2, strategy="ddp", ', "devices=1, ")
+    .replace("sync_dist=True)", f"sync_dist=True, batch_size={_WEIGHT})")
+    .replace("import rank_zero_only\n", "import rank_zero_only\n" + _IMPORT)
+    .replace("DataLoader, TensorDataset\n", "DataLoader, TensorDataset\n\n" + _HELPERS)
+)
+FED = Example((("main.py", _FED),), assumed=True)

@@ -13,8 +13,9 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
 from ddpify.rules.frameworks.lightnings import logs, several
+from ddpify.rules.frameworks.weighing import is_rounded, weighed
 from ddpify.rules.shared.fields import makers
-from ddpify.rules.shared.hook_parts import AGREED, evaluating, training
+from ddpify.rules.shared.hook_parts import evaluating, is_agreed, training
 from ddpify.rules.shared.written import attribute_called
 
 _LOG = 'self.log("val_loss", loss_of(self.net(x), y), sync_dist=True)'
@@ -46,7 +47,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 "the number is that of rank 0's part of the data, not of all of it",
                 Severity.ERROR if evaluated else Severity.WARNING,
                 # on some ranks only, a reduction would wait for the others
-                (_synced(run, call),) if call.everywhere and hook.name in BATCHES else (),
+                _reduced(run, call) if call.everywhere and hook.name in BATCHES else (),
                 (
                     "log it on all ranks with sync_dist=True"
                     if hook.name in BATCHES
@@ -64,6 +65,10 @@ def _of_epoch(call: RankCall) -> FunctionDefinition | None:
         return None
     whole = hook.name.endswith("_epoch_end") if asked is None else asked.constant is True
     return hook if whole else None
+
+
+def _reduced(run: Run, call: RankCall) -> tuple[Edit, ...]:
+    return (_synced(run, call), *(weighed(run, call) if is_rounded(run, call) else ()))
 
 
 def _synced(run: Run, call: RankCall) -> Edit:
@@ -96,7 +101,7 @@ def _is_local(value: RankValue, hook: FunctionDefinition) -> bool:
         or (t.kind == "parameter" and t.name in hook.parameters[1:2])
         for t in sources
     )
-    agreed = any(t.name.rpartition(".")[2] in AGREED or t.synced for t in sources)
+    agreed = any(map(is_agreed, sources))
     metric = any(_may_be_metric(thing, thing in value.things) for thing in sources)
     return computed and not agreed and not metric
 

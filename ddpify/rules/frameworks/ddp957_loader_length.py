@@ -50,6 +50,8 @@ def _loaders(call: RankCall) -> Iterator[RankThing]:
 def _is_whole(loader: RankThing) -> bool:
     """Whether a loader has no sampler that the program made."""
     made = loader.call
+    if loader.deals:  # it is as long as on one device
+        return False
     return made is not None and not any(name in made.kwargs for name in _SAMPLERS)
 
 

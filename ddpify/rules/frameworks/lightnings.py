@@ -45,3 +45,13 @@ def fitted(run: Run) -> Iterator[tuple[RankCall, ClassDefinition]]:
         if call.name.startswith(f"{TRAINER}."):
             for value in (*call.args, *call.kwargs.values()):
                 yield from ((call, thing.cls) for thing in value.things if thing.cls is not None)
+
+
+def hooked(run: Run) -> list[ClassDefinition]:
+    """The classes of the project whose hooks a Trainer calls, its callbacks among them."""
+    found = [cls for _, cls in fitted(run)]
+    for call in run.named(TRAINER):
+        given = call.kwargs.get("callbacks")
+        for value in (given, *(given.items or ())) if given is not None else ():
+            found += [thing.cls for thing in value.things if thing.cls is not None]
+    return list(dict.fromkeys(found))

@@ -185,10 +185,12 @@ def identifiers(node: ast.AST) -> set[str]:
 def dealt_sets(run: Run) -> set[RankThing]:
     """Data sets whose indices a DistributedSampler or a framework deals, with what makes them."""
     found: set[RankThing] = set()
-    for call in run.named(*CALLS):
-        for loader in (t for value in call.given for t in value.things if t.deals):
-            dataset = dataset_of(loader)
-            found |= held(dataset) if dataset is not None and not by_rank(dataset) else set()
+    prepared = (value for call in run.named(*CALLS) for value in call.given)
+    dealt = {loader for value in prepared for loader in value.things if loader.deals}
+    given = {one for each in run.fed for one in loaders_in(each.value)} if run.assumed else set()
+    for loader in dealt | given:
+        dataset = dataset_of(loader)
+        found |= held(dataset) if dataset is not None and not by_rank(dataset) else set()
     for call in run.named(words.SAMPLER):
         dataset = call.arg(0, "dataset")
         if dataset is not None and not by_rank(dataset) and not in_one_process(run, call):

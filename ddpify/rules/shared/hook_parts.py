@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from ddpify.ranks.hooks import BATCHES, EVALUATION, TRAINING
-from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 
 # What gives the same on all ranks, or waits for them to make it so.
-AGREED: Final = frozenset(
+_AGREED: Final = frozenset(
     "compute all_gather all_reduce gather reduce broadcast all_gather_object sync_dist".split()
 )
 
@@ -48,5 +48,10 @@ def is_part(run: Run, value: RankValue) -> bool:
     names = run.once(batch_names)
     sources = list(value.sources())
     given = any(t.kind == "parameter" and t.name in names for t in sources)
-    agreed = any(t.name.rpartition(".")[2] in AGREED or t.synced for t in sources)
-    return given and not agreed
+    return given and not any(map(is_agreed, sources))
+
+
+def is_agreed(thing: RankThing) -> bool:
+    """Whether what a thing is part of was made the same on all ranks, by our helpers or others."""
+    ours = thing.call is not None and thing.call.module.ours
+    return ours or thing.synced or thing.name.rpartition(".")[2] in _AGREED

@@ -201,10 +201,10 @@ def _test(run: Run, call: RankCall) -> tuple[str, tuple[Import, ...]]:
             return f"{names[0]}.trainer.is_global_zero", ()
         if owner.inherits(*CALLBACKS) and len(names) > 1:
             return f"{names[1]}.is_global_zero", ()
-    return "rank_zero_only.rank == 0", (Import(f"{_package(run)}.utilities", "rank_zero_only"),)
+    return "rank_zero_only.rank == 0", (Import(f"{package(run)}.utilities", "rank_zero_only"),)
 
 
-def _package(run: Run) -> str:
+def package(run: Run) -> str:
     """The name under which the program knows Lightning."""
     texts = (module.source.text for module in run.modules.values())
     old = any("pytorch_lightning" in text for text in texts)

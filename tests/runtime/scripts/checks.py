@@ -28,7 +28,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
-from torch.utils.data import DataLoader, RandomSampler, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler, TensorDataset
 
 warnings.simplefilter("error", FutureWarning)  # what torch deprecates must not be used
 warnings.simplefilter("error", DeprecationWarning)
@@ -987,6 +987,34 @@ def handed() -> Any:
     return ddp.from_rank_zero({"found by": ddp.get_rank()})
 
 
+def given_to_a_trainer() -> Any:
+    """Loaders that Lightning's Trainer is given: it leaves alone those of a DistributedSampler."""
+    own = torch.Generator().manual_seed(ddp.get_rank())
+    seen: dict[str, Any] = {}
+    for size in (2, 3, 7, 40):
+        loader = metrics.share_evaluation(DataLoader(range(40), size))
+        seen[f"evaluated {size}"] = [[b.tolist() for b in loader], len(loader)]
+    drawn = metrics.share_evaluation(DataLoader(range(40), 5, shuffle=True, generator=own))
+    trained = metrics.share_training(DataLoader(range(42), 6, shuffle=True, generator=own))
+    epochs: list[int] = []
+    follows = RandomSampler(range(12))
+    follows.set_epoch = epochs.append  # type: ignore[attr-defined]
+    told = metrics.share_training(DataLoader(range(12), 6, sampler=follows))
+    if ddp.get_world_size() > 1:
+        told.sampler.set_epoch(3)  # type: ignore[attr-defined]
+    return {
+        **seen,
+        "drawn": [b.tolist() for b in drawn],
+        "trained": [[b.tolist() for b in trained], len(trained), trained.batch_size],
+        "left alone": [isinstance(one.sampler, DistributedSampler) for one in (drawn, trained)],
+        "epochs": sorted(set(epochs)),
+        "too few": attempt(lambda: list(metrics.share_evaluation(DataLoader(range(1), 1)))),
+        "no batches": attempt(
+            lambda: metrics.share_evaluation(DataLoader(range(4), batch_size=None))
+        ),
+    }
+
+
 CHECKS = (
     identity,
     draws,
@@ -1024,6 +1052,7 @@ CHECKS = (
     scaling,
     building,
     handed,
+    given_to_a_trainer,
 )
 
 

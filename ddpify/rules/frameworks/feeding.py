@@ -1,0 +1,164 @@
+"""The loaders that a Trainer takes its batches from, and where each is dealt to the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ddpify.names import INSTALLED
+from ddpify.ranks.collective import collective
+from ddpify.ranks.hooks import BATCHES, LOADS
+from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.passes import loaders_in
+from ddpify.ranks.run import Fed, Run
+from ddpify.ranks.words import COLLECTIVE_CALLS
+from ddpify.rules.base import Edit, How, Import
+from ddpify.rules.frameworks.lightnings import logs
+from ddpify.rules.shared.feeds import argument, dataset_of, dealt_by
+from ddpify.rules.shared.hook_parts import evaluating
+from ddpify.rules.shared.rank_zero import in_hook
+from ddpify.site import Site, Span
+
+_STREAM = "torch.utils.data.IterableDataset"
+_BY_ITSELF = "prepare_data"
+
+
+@dataclass(frozen=True)
+class FedLoader:
+    """A loader, what gave it to the Trainer, and whether training goes over it."""
+
+    thing: RankThing
+    made: RankCall
+    fed: Fed
+
+    @property
+    def trains(self) -> bool:
+        """Whether steps are made of its batches; else an evaluation is."""
+        return self.fed.trains
+
+
+def loaders(run: Run) -> list[FedLoader]:
+    """The loaders of a run that no sampler of the program deals."""
+    return run.once(_loaders)
+
+
+def _loaders(run: Run) -> list[FedLoader]:
+    found = {
+        (thing, fed.trains): FedLoader(thing, thing.call, fed)
+        for fed in run.fed
+        for thing in loaders_in(fed.value)
+        if thing.call is not None and not thing.deals and not dealt_by(thing)
+    }
+    return list(found.values())
+
+
+def unknown(run: Run) -> Iterator[Fed]:
+    """Hooks of which no loader is known, and other arguments than loaders, each once."""
+    known = {one.hook for one in run.fed if loaders_in(one.value)}
+    seen = set()
+    for one in run.fed:
+        key = one.hook or one.call.node
+        nothing = one.value.known or one.value.items == ()
+        if one.hook not in known and not nothing and not loaders_in(one.value) and key not in seen:
+            seen.add(key)
+            yield one
+
+
+def place_of(fed: Fed) -> Site:
+    """The head of the hook, or the call that is given something."""
+    if fed.hook is None:
+        return fed.call.site
+    site = fed.hook.site
+    line = site.span.line
+    return Site(site.path, Span(line, site.span.column, line, site.span.column))
+
+
+def dealt(run: Run, loader: FedLoader) -> tuple[tuple[Edit, ...], str]:
+    """The edit that has a helper deal a loader's batches, or why there is none."""
+    helper = "share_training" if loader.trains else "share_evaluation"
+    why = _why_not(loader)
+    site = None if why else _place(run, loader)
+    if why or site is None:
+        return (), why or "one call makes it and another one: make them in two calls"
+    return (Edit(How.REPLACE, site, f"{helper}({{}})", imports=(Import(INSTALLED, helper),)),), ""
+
+
+def _why_not(loader: FedLoader) -> str:
+    hooks = [f.name for f in (one.function for one in loader.made.way) if f is not None and f.owner]
+    if not in_hook(loader.made) or _BY_ITSELF in hooks:
+        return (
+            "it is made before the Trainer has started the processes: make it in"
+            f" {'train' if loader.trains else 'val'}{LOADS}()"
+        )
+    dataset = dataset_of(loader.thing)
+    if dataset is not None and any(_streams(thing) for thing in dataset.things):
+        return "an IterableDataset deals its samples itself: give the loader a process's batch size"
+    size = loader.made.arg(1, "batch_size")
+    if size is not None and size.known and argument(loader.thing, 1, "batch_size") is None:
+        return "`batch_size=None`: what it is given makes batches, to be divided there"
+    return ""
+
+
+def _streams(thing: RankThing) -> bool:
+    return thing.cls is not None and thing.cls.inherits(_STREAM)
+
+
+def _place(run: Run, loader: FedLoader) -> Site | None:
+    """The call that makes it, or what leads there from the hook if others come there, too."""
+    others = [
+        one
+        for one in loaders(run)
+        if one.made.node is loader.made.node and one.trains is not loader.trains
+    ]
+    if not others:
+        return loader.made.site
+    first = _in_its_hook(loader)
+    if first is None or any(first.node in [c.node for c in o.made.way] for o in others):
+        return None
+    if first.result is None or loader.thing not in first.result.things:
+        return None  # a tuple of loaders
+    return first.site
+
+
+def _in_its_hook(loader: FedLoader) -> RankCall | None:
+    return next((c for c in loader.made.way if c.function is loader.fed.hook), None)
+
+
+def meeting(run: Run) -> RankCall | None:
+    """A call at which all ranks meet in each batch of an evaluation, as a step's logs do."""
+    return run.once(_meeting)
+
+
+def _meeting(run: Run) -> RankCall | None:
+    met = next((call for call in run.calls if _meets(call)), None)
+    return met or next((call for call in logs(run) if _is_synced_by_step(call)), None)
+
+
+def _meets(call: RankCall) -> bool:
+    hook = evaluating(call)
+    if hook is None or hook.name not in BATCHES:
+        return False
+    known = collective(call) is not None or call.name in COLLECTIVE_CALLS
+    return known or (call.method == "compute" and call.target is None)
+
+
+def _is_synced_by_step(call: RankCall) -> bool:
+    given = [call.kwargs.get(name) for name in ("on_step", "sync_dist")]
+    asked = all(one is not None and one.constant is not False for one in given)
+    return asked and evaluating(call) is not None
+
+
+def are_dealt(run: Run, training: bool) -> bool:
+    """Whether our helpers deal all batches of the training, or of the evaluations, or will."""
+    rest = [one for one in loaders(run) if one.trains is training]
+    known = all(one.trains is not training for one in unknown(run))
+    calm = training or meeting(run) is None
+    return known and calm and all(dealt(run, one)[0] for one in rest)
+
+
+def is_one(run: Run, hook: str) -> bool:
+    """Whether one loader gives the batches of a hook of this name."""
+    stage = "val" if "valid" in hook else "test"
+    given = [fed for fed in run.fed if fed.name in (f"{stage}{LOADS}", f"{stage}{LOADS}s")]
+    found = {thing for fed in given for thing in loaders_in(fed.value)}
+    return len(found) == 1 and not any(fed.value.items for fed in given)
