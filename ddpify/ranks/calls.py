@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.python import words as names
-from ddpify.ranks import fields, library, words
+from ddpify.ranks import commandline, fields, library, words
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.autograd import applied
 from ddpify.ranks.frames import RankFrame
@@ -133,7 +133,8 @@ def _call_thing(m: RankMachine, f: RankFrame, thing: RankThing, given: Given) ->
     if thing.kind == "class":
         one = record(m, f, thing.name, given.on(None))
         one.result = instantiate(m, f, thing, given.args, given.kwargs, one)
-        return one.result
+        starts = not thing.info.external_bases().isdisjoint(commandline.CALLS)
+        return commandline.started(m, f, one) if starts else one.result
     if thing.kind == "external":
         known = given.receiver is not None and _is_object(given.receiver)
         bare = given if known else given.on(None)

@@ -187,6 +187,8 @@ def bind_parameters(
     defaults: list[ast.expr | None] = [None] * (len(positional) - len(spec.defaults))
     defaults += spec.defaults
     kwargs = dict(kwargs)
+    if "**" in kwargs:  # what else is given by name is not known: any default may be replaced
+        defaults, defaults_ = [None] * len(positional), {}
     for number, (parameter, default) in enumerate(zip(positional, defaults, strict=True)):
         if number < len(args):
             value = args[number]
@@ -197,7 +199,8 @@ def bind_parameters(
         m.hold(frame.names, parameter.arg, value)
     for parameter, default in zip(spec.kwonlyargs, spec.kw_defaults, strict=True):
         given = kwargs.pop(parameter.arg, None)
-        value = given or _default(m, frame, info, parameter.arg, default, defaults_)
+        written = default if "**" not in kwargs else None
+        value = given or _default(m, frame, info, parameter.arg, written, defaults_)
         m.hold(frame.names, parameter.arg, value)
     if spec.vararg is not None:
         rest = args[len(positional) :]

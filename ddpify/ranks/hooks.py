@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import replace
 from typing import Final
 
@@ -13,6 +14,7 @@ from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
+from ddpify.ranks.results import result
 from ddpify.ranks.run import Fed
 from ddpify.ranks.traits import PLAIN, Traits
 from ddpify.ranks.values import of
@@ -46,6 +48,12 @@ _KNOWN: Final = {
     "lightning.pytorch.LightningModule": ("lightning_module", "model"),
     "lightning.pytorch.LightningDataModule": ("datamodule",),
 }
+CALLBACKS: Final = (
+    "lightning.pytorch.Callback",
+    "lightning.Callback",
+    "lightning.pytorch.callbacks.Callback",
+    "lightning.pytorch.callbacks.callback.Callback",
+)
 _HOOKS: Final = {
     "fit": (*_BEFORE, *_FIT, *_VALIDATE, *_AFTER),
     "validate": (*_BEFORE, "val_dataloader", *_VALIDATE),
@@ -69,6 +77,8 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """``trainer.fit(model, datamodule=…)`` and its kin."""
     given = [one.arg(0, "model"), one.kwargs.get("datamodule"), *one.args[1:]]
     things = [t for value in given if value is not None for t in value.things if t.cls is not None]
+    if given[0] is None:
+        things += _fitted(one)
     _introduce(one, things)
     for position, name in enumerate(_GIVEN[one.method], 1):
         value = one.arg(position, name)
@@ -92,6 +102,27 @@ def _is_module(value: RankValue) -> bool:
     return any(t.cls is not None and t.cls.inherits(*_KNOWN) for t in value.things)
 
 
+def with_trainer(
+    m: RankMachine,
+    f: RankFrame,
+    node: ast.Call,
+    given: tuple[RankValue, ...],
+    options: dict[str, RankValue],
+    ways: tuple[str, ...] = ("fit", "test"),
+) -> RankValue:
+    """Hand modules to a Trainer that is made elsewhere: of a command line, a configuration."""
+    trainer = result(record(m, f, TRAINER, Given(node, kwargs=options)))
+    for way in ways:
+        trained(m, f, record(m, f, f"{TRAINER}.{way}", Given(node, trainer, given)))
+    return trainer
+
+
+def is_hook(info: FunctionDefinition) -> bool:
+    """Whether a Trainer calls a function: a hook of a module or of a callback."""
+    named = info.name == _ALONE or any(info.name in names for names in _HOOKS.values())
+    return named and info.owner is not None and info.owner.inherits(*_KNOWN, *CALLBACKS)
+
+
 def _introduce(one: RankCall, things: list[RankThing]) -> None:
     """``trainer.datamodule``, ``self.trainer`` and their kin: who knows whom from here on."""
     trainer = one.receiver
@@ -103,6 +134,13 @@ def _introduce(one: RankCall, things: list[RankThing]) -> None:
         for base, names in _KNOWN.items():
             if thing.cls.inherits(base):
                 made.attrs |= dict.fromkeys(names, of(thing))
+
+
+def _fitted(one: RankCall) -> list[RankThing]:
+    """``trainer.test(datamodule=rows)``: the module that was fitted before."""
+    made = one.receiver.made_by(TRAINER) if one.receiver is not None else None
+    known = made.attrs.get("lightning_module") if made is not None else None
+    return [thing for thing in known.things if thing.cls is not None] if known is not None else []
 
 
 def _callbacks(one: RankCall) -> list[RankThing]:

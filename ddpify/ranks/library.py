@@ -13,6 +13,7 @@ from ddpify.ranks import (
     attributes,
     builtin,
     changes,
+    commandline,
     containers,
     environment,
     hooks,
@@ -35,8 +36,8 @@ from ddpify.ranks.process_groups import (
     is_initialized,
     is_true,
     local_rank,
+    meet,
     on_collective,
-    operation,
     rank_and_size,
     rank_of_group,
     true,
@@ -73,7 +74,7 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         return on_collective(m, f, shared)
     gathers = name in words.COLLECTIVE_CALLS or one.method in words.COLLECTIVE_METHODS
     if gathers or (name in words.CLIPS and _is_of_shards(one)):
-        m.event(operation(one), one, one.node, f)
+        meet(m, f, one)
     if one.method == "log" and is_true(one.kwargs.get("sync_dist")):
         m.event("log(sync_dist=True)", one, one.node, f)
     if name in words.AGREEING_CALLS:
@@ -255,6 +256,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     words.FULLY_SHARD: _fully_shard,
     names.SPAWN: _spawn,
     **dict.fromkeys(prepared.CALLS, prepared.prepared),
+    **dict.fromkeys(commandline.CALLS, commandline.started),
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,
     "lightning.pytorch.Trainer.test": _hooks,

@@ -226,6 +226,21 @@ class RankCall:
         """The calls that led here, outermost first, and the call itself."""
         return (*self.stack, self)
 
+    @property
+    def spelled(self) -> RankCall:
+        """The call that spells the arguments out, which a wrapper's ``f(*args, **kwargs)`` hands
+        on: the call itself, unless it is such a wrapper's."""
+        return next((one for one in reversed(self.way) if not one.hands_on), self)
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether a function calls another with all that it was given, and nothing else."""
+        spec = self.function.node.args if self.function is not None else None
+        name = spec.kwarg.arg if spec is not None and spec.kwarg is not None else ""
+        starred = all(isinstance(one, ast.Starred) for one in self.node.args)
+        given = [getattr(one.value, "id", "") for one in self.node.keywords if one.arg is None]
+        return starred and given == [name] and len(self.node.keywords) == 1
+
     def place_in(self, block: Site) -> Site | None:
         """Where a block of the program, such as that of a ``try``, makes it or leads to it."""
         return next((one.site for one in reversed(self.way) if one.site.within(block)), None)

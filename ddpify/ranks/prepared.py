@@ -7,7 +7,7 @@ from typing import Final
 from ddpify.ranks import words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.process_groups import operation
+from ddpify.ranks.process_groups import meet
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import symbol
 
@@ -26,7 +26,7 @@ def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         return None
     things = [thing for value in given for thing in value.things]
     if one.name in words.COLLECTIVE_CALLS or any(map(_is_model, things)):
-        m.event(operation(one), one, one.node, f)
+        meet(m, f, one)
     own = one.kwargs.get("use_distributed_sampler")
     if own is None or own.constant is True:
         for thing in things:

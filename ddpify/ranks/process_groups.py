@@ -28,6 +28,20 @@ def operation(one: RankCall) -> str:
     return one.name.removeprefix(words.DIST) if one.name.startswith(words.DIST) else one.name
 
 
+def meet(m: RankMachine, f: RankFrame, one: RankCall) -> None:
+    """All ranks meet at a call of a framework; not where it was made for some of them."""
+    if not _of_a_group(one):
+        m.event(operation(one), one, one.node, f)
+
+
+def _of_a_group(one: RankCall) -> bool:
+    """``Fabric(strategy=DDPStrategy(process_group=group))``: who is in the group is not known."""
+    made = [t.call for t in one.receiver.things] if one.receiver is not None else []
+    given = [call.kwargs.get("strategy") for call in made if call is not None]
+    things = (thing for value in given if value is not None for thing in value.things)
+    return any(t.call is not None and "process_group" in t.call.kwargs for t in things)
+
+
 def on_collective(m: RankMachine, f: RankFrame, shared: Collective) -> RankValue:
     one = shared.call
     m.opened = m.opened or one.method == "init_process_group"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.ranks import attributes, calls, functions, naming, words
+from ddpify.ranks import attributes, calls, functions, hooks, naming, words
 from ddpify.ranks.files import DistributedProject
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
@@ -213,6 +214,9 @@ def _start(machine: RankReader, info: FunctionDefinition) -> None:
     else:
         cls = naming.make_class(machine, frame, info.owner).things[0]
         made = calls.instantiate(machine, frame, cls, (), {}, None).things[0]
+        if hooks.is_hook(info):
+            _trained(machine, frame, info, made)
+            return
         found = naming.class_attribute(machine, info.owner, info.name)
         value = found if found is not None else of(made)
         for thing in value.things:
@@ -221,6 +225,17 @@ def _start(machine: RankReader, info: FunctionDefinition) -> None:
         if thing.kind == "function":
             args = tuple(_unknowns(machine, thing))
             functions.enter(machine, frame, thing, args, {}, None)
+
+
+def _trained(
+    machine: RankReader, frame: RankFrame, info: FunctionDefinition, made: RankThing
+) -> None:
+    """All hooks of an object that no script is seen to hand to a Trainer: what one sets, another
+    reads."""
+    node = ast.copy_location(ast.Call(ast.Constant(...), [], []), info.node)
+    callback = info.owner is not None and info.owner.inherits(*hooks.CALLBACKS)
+    options = {"callbacks": of(made)} if callback else {}
+    hooks.with_trainer(machine, frame, node, () if callback else (of(made),), options)
 
 
 def _unknowns(machine: RankReader, thing: RankThing) -> list[RankValue]:

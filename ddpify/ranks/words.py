@@ -45,6 +45,10 @@ _EXACT: Final = {
     "torch_geometric.loader.DataLoader": LOADER,
     "torch.multiprocessing.spawn.spawn": words.SPAWN,
     "accelerate.accelerator.Accelerator": "accelerate.Accelerator",
+    # as it was made until Lightning 2: of the arguments of a command line
+    "lightning.pytorch.Trainer.from_argparse_args": "lightning.pytorch.Trainer",
+    "lightning.pytorch.trainer.Trainer.from_argparse_args": "lightning.pytorch.Trainer",
+    "lightning.pytorch.trainer.Trainer": "lightning.pytorch.Trainer",
     **dict.fromkeys(
         (
             "transformers.trainer.Trainer",

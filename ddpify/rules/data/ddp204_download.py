@@ -44,7 +44,7 @@ def lint(run: Run) -> Iterable[Finding]:
         if not _one_goes_first(run, call):
             yield Finding(
                 "DDP204",
-                call.site,
+                call.spelled.site,
                 "all ranks download into the same folder at once: half-written files are read",
                 Severity.WARNING,
                 (),

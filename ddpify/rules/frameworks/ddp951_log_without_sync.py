@@ -43,7 +43,7 @@ def lint(run: Run) -> Iterable[Finding]:
             evaluated = hook.name in EVALUATION
             yield Finding(
                 "DDP951",
-                call.site,
+                call.spelled.site,
                 "the number is that of rank 0's part of the data, not of all of it",
                 Severity.ERROR if evaluated else Severity.WARNING,
                 # on some ranks only, a reduction would wait for the others
@@ -74,12 +74,13 @@ def _reduced(run: Run, call: RankCall) -> tuple[Edit, ...]:
 def _synced(run: Run, call: RankCall) -> Edit:
     """Reduce it; where the same line logs numbers of steps in training, not these: each would
     have all ranks wait."""
-    others = (one for one in run.calls if one.node is call.node)
+    told = call.spelled
+    others = (one for one in logs(run) if one.spelled.node is told.node)
     steps = any(training(one) and not _of_epoch(one) for one in others)
-    function = call.node.func
+    function = told.node.func
     own = ast.unparse(function.value) if isinstance(function, ast.Attribute) else ""
     code = f"not {own}.training" if steps and own else "True"
-    return Edit(How.ARGUMENT, call.site, code, "sync_dist")
+    return Edit(How.ARGUMENT, told.site, code, "sync_dist")
 
 
 def _unsynced(call: RankCall) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ddpify.ranks.hooks import CALLBACKS
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import CLOCK
 from ddpify.ranks.run import Run
@@ -12,7 +13,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
 from ddpify.rules.frameworks.lightnings import DATA_MODULE, MODULE, several
-from ddpify.rules.shared.rank_zero import CALLBACKS, in_hook
+from ddpify.rules.shared.rank_zero import in_hook
 from ddpify.site import Site
 
 

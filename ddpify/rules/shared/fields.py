@@ -67,9 +67,11 @@ def kept(cls: ClassDefinition, name: str) -> Iterator[tuple[Module, ast.expr]]:
 
 
 def makers(cls: ClassDefinition, name: str) -> Iterator[list[str]]:
-    """For each assignment to ``self.name``, the names of what is called for it, outermost first."""
+    """For each assignment to ``self.name``, the names of what is called for it, outermost first;
+    the name of a library's function that is kept itself."""
     for module, value in kept(cls, name):
-        yield [qualified(module, one.func) for one in ast.walk(value) if isinstance(one, ast.Call)]
+        calls = [one.func for one in ast.walk(value) if isinstance(one, ast.Call)]
+        yield [qualified(module, one) for one in calls or [value]]
 
 
 def own(node: ast.AST) -> str:

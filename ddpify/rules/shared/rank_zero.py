@@ -9,7 +9,7 @@ from typing import Final
 from ddpify.facts.marks_left import changes, leaves_marks
 from ddpify.facts.tree import Tree
 from ddpify.ranks.collective import collective
-from ddpify.ranks.hooks import TRAINER
+from ddpify.ranks.hooks import CALLBACKS, TRAINER
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module
 from ddpify.ranks.origins import CLOCK, RANDOM
@@ -20,12 +20,6 @@ from ddpify.site import Site
 
 _MODULE: Final = "lightning.pytorch.LightningModule"
 _DATA_MODULE: Final = "lightning.pytorch.LightningDataModule"
-CALLBACKS: Final = (
-    "lightning.pytorch.Callback",
-    "lightning.Callback",
-    "lightning.pytorch.callbacks.Callback",
-    "lightning.pytorch.callbacks.callback.Callback",
-)
 # Methods at which ranks meet whatever they are called on, or that train or draw.
 _MEETS: Final = frozenset(
     """all_gather all_reduce backward barrier broadcast compute fit forward gather iter log
