@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Iterable, Iterator
 
-from ddpify.ranks.modules import ClassDefinition
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
 from ddpify.rules.frameworks.lightnings import DATA_MODULE, MODULE, fitted, several
-from ddpify.rules.shared.fields import fields_of
+from ddpify.rules.shared.fields import ClassField, fields_of
 
 _PREPARE = "prepare_data"
 _SETUP = """    def setup(self, stage):
@@ -28,6 +29,7 @@ def lint(run: Run) -> Iterable[Finding]:
         method = cls.method(_PREPARE)
         if method is None or not cls.inherits(DATA_MODULE, MODULE):
             continue
+        fix = _handed_on(cls)
         for one in fields_of(method):
             if one.is_set and _is_missed(cls, one.name):
                 yield Finding(
@@ -36,8 +38,37 @@ def lint(run: Run) -> Iterable[Finding]:
                     "prepare_data runs on one process per node: the others have no"
                     f" self.{one.name}, or that of __init__",
                     Severity.ERROR,
+                    fix,
                     advice="write files in prepare_data, set attributes in setup",
                 )
+
+
+def _handed_on(cls: ClassDefinition) -> tuple[Edit, ...]:
+    """Rank 0 gives the others what it has prepared, before ``setup`` does anything.
+
+    All have a value by then: that of ``__init__``. A data module that a script sets up by hand has
+    no Trainer yet, and one process no others.
+    """
+    setup, made = cls.methods.get("setup"), cls.methods.get("__init__")
+    if setup is None or made is None or not cls.inherits(DATA_MODULE):
+        return ()
+    prepared = dict.fromkeys(f.name for f in fields_of(cls.methods[_PREPARE]) if f.is_set)
+    later = {f.name for m in cls.methods.values() for f in _set_beside(m)}
+    names = [name for name in prepared if name not in later]
+    if not {*names} <= {f.name for f in fields_of(made) if f.is_set and f.value is not None}:
+        return ()
+    body = setup.node.body
+    first = body[1] if len(body) > 1 and ast.get_docstring(setup.node) is not None else body[0]
+    kept = ", ".join(f"self.{name}" for name in names)
+    given = f"({kept})" if len(names) > 1 else kept
+    code = f"if self.trainer is not None:\n    {kept} = self.trainer.strategy.broadcast({given})"
+    return (Edit(How.BEFORE, setup.module.site(first), code),)
+
+
+def _set_beside(method: FunctionDefinition) -> Iterator[ClassField]:
+    """What a method sets that neither makes the object nor prepares data."""
+    if method.name not in ("__init__", _PREPARE):
+        yield from (one for one in fields_of(method) if one.is_set)
 
 
 def _is_missed(cls: ClassDefinition, name: str) -> bool:
