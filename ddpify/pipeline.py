@@ -10,7 +10,7 @@ from ddpify import accepting, discover, launching, siblings, trainers, unbound, 
 from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
-from ddpify.lightning import agreed, devices, starting
+from ddpify.lightning import agreed, configs, devices, starting
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -117,6 +117,7 @@ def _of_trainers(
     made = list(linted.findings)
     for read in reads:
         made = [*agreed.fixed(read.facts, made), *devices.findings(read.facts)]
+        made += configs.findings(root, read.facts)
     made += starting.findings(root, _names(reads))
     findings, accepted = accepting.taken(made, settings, root)
     told = (note for read in reads for note in trainers.told(read.facts, settings))

@@ -103,13 +103,18 @@ def _on_path(above: Path, folder: Path, scripts: list[Path]) -> bool:
 
 def python_files(root: Path) -> Iterator[Path]:
     """The Python files below ``root``, hidden and installed ones left out."""
+    return files_below(root, ".py")
+
+
+def files_below(root: Path, *suffixes: str) -> Iterator[Path]:
+    """The files below ``root`` whose names end so, hidden and installed ones left out."""
     for folder, names, files in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         names[:] = sorted(
             n for n in names if n not in SKIPPED and not n.startswith(".") and depth < MAX_DEPTH
         )
         for name in sorted(files):
-            if name.endswith(".py"):
+            if name.endswith(suffixes):
                 yield Path(folder) / name
 
 

@@ -80,7 +80,7 @@ OURS: dict[str, set[str]] = {
     # Programs in Lightning's Trainer: what ranks find is all that is proposed.
     "hazards": {"facts.model", "facts.tree", "lightning.manual", "outcome", "settings"},
     "lightning": {"discover", "facts.model", "facts.tree", "launchers", "rules.base", "source"}
-    | {"lightning"},
+    | {"lightning", "roots"},
     "trainers": {"facts.model", "lint", "names", "outcome", "rules.base", "settings", "source"}
     | {"strategies"},
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},

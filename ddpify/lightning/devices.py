@@ -24,8 +24,8 @@ TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
 _ENVIRON: Final = Import("os", "environ")
 _ALL: Final = 'environ.get("LOCAL_WORLD_SIZE", "auto")'
 _NUMBER: Final = 'int(environ.get("LOCAL_WORLD_SIZE") or cuda.device_count() or 1)'
-_ONE: Final = "the Trainer is given one device"
-_ADVICE: Final = 'give it devices="auto", and let the command line or the config say a number'
+ONE: Final = "the Trainer is given one device"
+ADVICE: Final = 'give it devices="auto", and let the command line or the config say a number'
 _NORMAL: Final = ("BatchNorm", "torchvision.models", "timm", "segmentation_models_pytorch")
 _LOOKS: Final = "ddp_find_unused_parameters_true"
 _LEFT_OUT: Final = "a backward for one of several optimizers leaves out the weights of the others"
@@ -55,14 +55,14 @@ def _devices(
 ) -> Iterator[Finding]:
     gpus, devices = given.get("gpus"), given.get("devices")
     if gpus is not None and devices is None:
-        advice = f"Lightning 2 has no `gpus`: {_ADVICE}"
-        yield Finding(RULE, tree.site(gpus), _ONE, Severity.WARNING, advice=advice)
+        advice = f"Lightning 2 has no `gpus`: {ADVICE}"
+        yield Finding(RULE, tree.site(gpus), ONE, Severity.WARNING, advice=advice)
     if devices is None:
         return
     written = list(ones(devices))
     for node in written:
         edit = Edit(How.REPLACE, tree.site(node), _ALL, imports=(_ENVIRON,))
-        yield Finding(RULE, tree.site(node), _ONE, Severity.WARNING, (edit,))
+        yield Finding(RULE, tree.site(node), ONE, Severity.WARNING, (edit,))
     if not written and not _is_cpu(given):
         yield from map(_changed, definitions(facts, tree, devices))
 
@@ -72,9 +72,9 @@ def _changed(number: Number) -> Finding:
     site = number.tree.site(number.node)
     if not number.certain:
         message = "this may be the number of devices that the Trainer is given"
-        return Finding(RULE, site, message, Severity.NOTE, advice=_ADVICE)
+        return Finding(RULE, site, message, Severity.NOTE, advice=ADVICE)
     edit = Edit(How.REPLACE, site, _NUMBER, imports=(_ENVIRON, Import("torch", "cuda")))
-    return Finding(RULE, site, _ONE, Severity.WARNING, (edit,))
+    return Finding(RULE, site, ONE, Severity.WARNING, (edit,))
 
 
 def _statistics(

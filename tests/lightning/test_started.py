@@ -138,6 +138,34 @@ def test_what_may_be_another_number_is_said(tmp_path: Path) -> None:
     assert of(found, "DDP960") == [("configs.py:2", False), ("configs.py:6", False)]
 
 
+CONFIG = """seed: 1
+model:
+  devices: 1
+trainer:
+  max_epochs: 2  # not devices: 1
+  devices: 1   # one is enough
+  loops:
+    devices: 1
+other: {devices: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    "given", ['**cfg["trainer"]', "**cfg.trainer", 'devices=cfg["trainer"]["devices"]']
+)
+def test_a_config_is_changed_in_the_section_of_the_trainer(given: str, tmp_path: Path) -> None:
+    start = put(
+        tmp_path,
+        (TRAINER, given),
+        (SEED, SEED + "    cfg = yaml.safe_load(open('run.yaml'))\n"),
+        ("import json\n", "import json\n\nimport yaml\n"),
+        **{"run.yaml": CONFIG, "plain.yml": "trainer:\n  gpus: 1\n"},
+    )
+    assert written(start)["run.yaml"] == CONFIG.replace("devices: 1   #", "devices: auto   #")
+    found = of(migrate((start,), Settings()), "DDP960")
+    assert ("plain.yml:2", False) in found
+
+
 def test_batch_norm_is_synchronised_on_gpus(tmp_path: Path) -> None:
     layer = "self.layer = nn.Linear(4, 1, dtype=torch.float64)"
     norm = (layer, f"{layer}\n        self.norm = nn.BatchNorm1d(4)")
@@ -356,6 +384,13 @@ class TestNamed:
     def test_there_is_one_folder(self, runs: dict[str, Run]) -> None:
         folders = {name: len(run.files("out/run*")) for name, run in runs.items()}
         assert folders == {"before": 1, "after": 1, "two": 1, "torchrun": 1, "faulty": 2}
+
+    def test_lines_are_printed_once(self, runs: dict[str, Run]) -> None:
+        """Before the Trainer is made, too: by both ways of starting."""
+        for name, times in {"one": 1, "two": 1, "torchrun": 1, "faulty": 2}.items():
+            lines = runs[name.replace("one", "after")].output.splitlines()
+            assert sum(line.startswith("run run") for line in lines) == times, name
+            assert lines.count("done") == times, name
 
     def test_torchrun_has_two_processes_of_one_training(self, runs: dict[str, Run]) -> None:
         one, two = (read_json(runs[n].root / "out" / "metrics.json") for n in ("after", "torchrun"))

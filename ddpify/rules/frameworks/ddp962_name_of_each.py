@@ -75,6 +75,7 @@ RULE = Rule(
     " only).",
     "lightning#20536; BUGS K03",
     lint=lint,
+    severity=Severity.WARNING,
     words=("strftime", "datetime.now", "time.time()"),
     bad=(
         changed(LIGHTNING, _TIME, _NET, (_FIT, _DAY + _FITS)),
