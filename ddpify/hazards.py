@@ -34,6 +34,7 @@ def hazards(facts: Facts, settings: Settings) -> Iterator[Refusal]:
 def _drawn(facts: Facts) -> Iterator[tuple[Tree, ast.AST, str]]:
     for tree in facts.trees.values():
         for node in tree.nodes():
-            named = isinstance(node, ast.keyword) and node.arg in _DRAWN
-            if named and not isinstance(node.value, ast.Constant):
+            if not isinstance(node, ast.keyword) or node.arg not in _DRAWN:
+                continue
+            if not isinstance(node.value, ast.Constant):
                 yield tree, node, _WHY

@@ -228,6 +228,8 @@ class _BatchShare(Sampler[list[Any]]):
     def __iter__(self) -> Iterator[list[Any]]:
         ranks, longest = get_world_size(), 0
         order = iter(self.batches)  # all ranks draw, and so as often
+        if ranks == 1:
+            yield from order
         while block := broadcast(list(itertools.islice(order, 64))):
             for batch in block:
                 if len(batch) >= longest:
@@ -243,8 +245,8 @@ class _BatchShare(Sampler[list[Any]]):
 
 # ---- Loaders that Lightning's Trainer is given
 def share_training(loader: DataLoader[Any]) -> DataLoader[Any]:
-    """``share_batches`` for what is returned from ``train_dataloader``."""
-    return _left_alone(share_batches(loader))
+    """``share_batches`` for a Trainer, also of a loader made before it has started the ranks."""
+    return _left_alone(loader, _BatchShare(_batches_of(loader)))
 
 
 def share_evaluation(loader: DataLoader[Any]) -> DataLoader[Any]:
@@ -253,23 +255,26 @@ def share_evaluation(loader: DataLoader[Any]) -> DataLoader[Any]:
     For ``val_dataloader`` and its kin: of fewer batches than ranks, each gets a part of the
     samples. A pass over one that shuffles is a broadcast, for all ranks.
     """
-    if get_world_size() > 1:
-        vars(loader)["batch_sampler"] = _WholeBatches(loader)  # it has no setter
-    return _left_alone(loader)
+    return _left_alone(loader, _WholeBatches(_batches_of(loader), loader.sampler))
+
+
+def _batches_of(loader: DataLoader[Any]) -> Any:
+    if loader.batch_sampler is None:
+        raise TypeError("a loader without batches cannot be shared out")
+    return loader.batch_sampler
 
 
 class _WholeBatches(Sampler[list[Any]]):
     """Batches r, r + N, r + 2N ... of rank r."""
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
-        if loader.batch_sampler is None:
-            raise TypeError("a loader without batches cannot be shared out")
-        self.batches: Any = loader.batch_sampler
-        self.drawn = not isinstance(loader.sampler, SequentialSampler)
-        self.drawn |= type(self.batches) is not BatchSampler
+    def __init__(self, batches: Any, sampler: Any) -> None:
+        self.batches, self.drawn = batches, not isinstance(sampler, SequentialSampler)
+        self.drawn |= type(batches) is not BatchSampler
 
     def __iter__(self) -> Iterator[list[Any]]:
-        batches, ranks = list(self.batches), get_world_size()
+        if (ranks := get_world_size()) == 1:
+            return iter(self.batches)
+        batches = list(self.batches)
         if self.drawn:
             batches = broadcast(batches)
         if len(batches) < ranks:
@@ -284,10 +289,9 @@ class _WholeBatches(Sampler[list[Any]]):
         return max(1, len(range(get_rank(), len(self.batches), get_world_size())))
 
 
-def _left_alone(loader: DataLoader[Any]) -> DataLoader[Any]:
+def _left_alone(loader: DataLoader[Any], shares: Any) -> DataLoader[Any]:
     """A loader that Lightning takes for one that is dealt: it makes another one of others."""
-    if get_world_size() > 1:
-        vars(loader)["sampler"] = _OfRanks(loader.sampler, loader.batch_sampler)
+    vars(loader).update(sampler=_OfRanks(loader.sampler, shares), batch_sampler=shares)
     return loader
 
 

@@ -101,7 +101,18 @@ OUTSIDE = (FIT, "    rows = torch.zeros(64, 4)\n    trainer.fit(net, DataLoader(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (OUTSIDE, "made before the Trainer has started the processes: make it in train_dataloader"),
+        (
+            (
+                FIT,
+                OUTSIDE[1]
+                .replace("DataLoader(rows, 8))", "rows)")
+                .replace(
+                    "    rows = torch.zeros(64, 4)\n",
+                    "    rows = DataLoader(torch.zeros(64, 4), 8)\n    print(next(iter(rows)))\n",
+                ),
+            ),
+            "the script goes over it, too: make another one for the Trainer",
+        ),
         (
             (TRAIN, "        return Streamed(self.x)\n"),
             "what is trained on is not followed",
@@ -127,6 +138,18 @@ def test_what_cannot_be_divided_is_refused(
     text = refused(outcome(tmp_path, ("class Rows(", classes), change))
     assert "DDP965" in text
     assert said in text
+
+
+def test_loaders_that_a_trainer_is_given_are_dealt(tmp_path: Path) -> None:
+    """It starts the processes later: what they share is found when they take batches."""
+    text = written(outcome(tmp_path, OUTSIDE))
+    assert "trainer.fit(net, share_training(DataLoader(rows, 8)))" in text
+
+
+def test_data_without_a_seed_are_refused(tmp_path: Path) -> None:
+    changes = (FIT, OUTSIDE[1].replace("zeros", "randn")), ("    L.seed_everything(0)\n", "")
+    prepared = ("        torch.manual_seed(1)\n", "")
+    assert "DDP216 each rank draws its data" in refused(outcome(tmp_path, *changes, prepared))
 
 
 def test_sizes_that_stay_are_not_refused(tmp_path: Path) -> None:

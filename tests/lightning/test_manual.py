@@ -21,7 +21,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-RANK, RANKS = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+RANK = int(os.environ.get("RANK", 0))
 
 
 class Net(L.LightningModule):
@@ -43,12 +43,12 @@ class Net(L.LightningModule):
 
 def main():
     L.seed_everything(0)
-    x = torch.randn(40, 4, dtype=torch.float64)[RANK::RANKS]
-    rows = DataLoader(TensorDataset(x), 8 // RANKS)
+    x = torch.randn(40, 4, dtype=torch.float64)
+    rows = DataLoader(TensorDataset(x), 8)
     net = Net()
     trainer = L.Trainer(
         accelerator="cpu", devices=1, max_epochs=2, logger=False, enable_checkpointing=False,
-        enable_progress_bar=False, enable_model_summary=False, use_distributed_sampler=False,
+        enable_progress_bar=False, enable_model_summary=False,
     )
     trainer.fit(net, rows)
     torch.save(net.state_dict(), "net.pt" if RANK == 0 else os.devnull)
@@ -161,15 +161,14 @@ def outcome(folder: Path, optimizers: str, step: str) -> Outcome:
     return migrate((folder / "train.py",), Settings())
 
 
-def written(found: Outcome) -> str:
+def files(found: Outcome) -> dict[str, str]:
     assert not found.refusals, found.refusals
-    (change,) = found.changes
-    return change.after.decode()
+    return {change.path: change.after.decode() for change in found.changes}
 
 
 @pytest.mark.parametrize("form", SAME)
 def test_a_step_that_is_the_same_is_let_through(form: str, tmp_path: Path) -> None:
-    text = written(outcome(tmp_path, *SAME[form]))
+    text = files(outcome(tmp_path, *SAME[form]))["train.py"]
     assert (LOOKS in text) is (form in ("gan", "untoggled"))
 
 
@@ -184,6 +183,7 @@ def test_a_step_that_is_not_is_refused(form: str, tmp_path: Path) -> None:
 RUNNER = """import os, runpy, sys
 for form in sys.argv[1:]:
     os.chdir(form)
+    sys.path[0] = os.getcwd()
     runpy.run_path("train.py", run_name="__main__")
     os.chdir("..")
 """
@@ -194,25 +194,27 @@ TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 def weights(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[list[float], ...]]:
     """What every form ends with: before and after in one process, after in two."""
     root = tmp_path_factory.mktemp("forms")
-    forms: dict[str, dict[str, str]] = {"before": {}, "one": {}, "two": {}}
+    forms: dict[str, dict[str, dict[str, str]]] = {"before": {}, "one": {}, "two": {}}
     for form, (optimizers, step) in SAME.items():
         (root / form).mkdir()
-        after = written(outcome(root / form, optimizers, step))
-        forms["before"][form] = (root / form / "train.py").read_text()
+        after = files(outcome(root / form, optimizers, step))
+        forms["before"][form] = {"train.py": (root / form / "train.py").read_text()}
         forms["one"][form] = forms["two"][form] = after
-    faulty = PROGRAM.format(optimizers=ONE, step=REFUSED["direct"][1])
+    averaged, direct = "self.manual_backward(self.loss_of(x))", "self.loss_of(x).backward()"
     for run in forms.values():
-        run["direct"] = faulty.replace("devices=1", "devices=RANKS")
+        right = run["plain"]
+        run["direct"] = {**right, "train.py": right["train.py"].replace(averaged, direct)}
     found = {run: _ends(root / run, texts, run == "two") for run, texts in forms.items()}
     return {form: tuple(ends[form] for ends in found.values()) for form in forms["one"]}
 
 
-def _ends(root: Path, texts: dict[str, str], two: bool) -> dict[str, list[float]]:
+def _ends(root: Path, texts: dict[str, dict[str, str]], two: bool) -> dict[str, list[float]]:
     import torch
 
-    for form, text in texts.items():
+    for form, texts_of in texts.items():
         (root / form).mkdir(parents=True)
-        (root / form / "train.py").write_text(text)
+        for name, text in texts_of.items():
+            (root / form / name).write_text(text)
     (root / "run.py").write_text(RUNNER)
     command = [sys.executable, *(TORCHRUN if two else ()), "run.py", *texts]
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}

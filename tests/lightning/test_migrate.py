@@ -173,8 +173,8 @@ def test_what_rank_0_prepares_is_given_to_the_others(tmp_path: Path) -> None:
     text = written(outcome(tmp_path, kept, (made[0], made[1] + given), used))
     assert (
         "        if self.trainer is not None:\n"
-        "            self.scale, self.names = self.trainer.strategy.broadcast("
-        "(self.scale, self.names))\n" + used[1]
+        "            self.scale, self.names = self.trainer.strategy.broadcast(\n"
+        "                (self.scale, self.names)\n            )\n" + used[1]
     ) in text
     assert "DDP953 " in refused(outcome(tmp_path, kept, used))
 

@@ -229,7 +229,7 @@ def test_names_and_checkpoints_are_rank_zeros(tmp_path: Path) -> None:
     assert "name = from_rank_zero(time.strftime('%H%M%S'))" in text["train.py"]
     assert "last = from_rank_zero(max(OUT.glob('*/*.pt'), default=None))" in text["train.py"]
     assert "def from_rank_zero(" in text["ddp_utils.py"]
-    assert len(text["ddp_utils.py"].splitlines()) <= 65
+    assert len(text["ddp_utils.py"].splitlines()) <= 130  # with those of the batches
 
 
 def test_what_is_found_under_a_condition_is_agreed_on_at_fit(tmp_path: Path) -> None:

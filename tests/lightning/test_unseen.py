@@ -70,9 +70,9 @@ def net(name: str, sync: str = "") -> str:
     ("text", "wanted"),
     [
         (net("best"), ["net.py:16: DDP951", "net.py:19: DDP601"]),
-        (net("best", ", sync_dist=True"), ["net.py:19: DDP601"]),
+        (net("best", ", sync_dist=True"), ["net.py:16: DDP967", "net.py:19: DDP601"]),
         (net("{self.global_rank}"), ["net.py:16: DDP951"]),
-        (net("{self.global_rank}", ", sync_dist=True"), []),
+        (net("{self.global_rank}", ", sync_dist=True"), ["net.py:16: DDP967"]),
     ],
 )
 def test_the_hooks_of_a_module_are_read_in_their_order(

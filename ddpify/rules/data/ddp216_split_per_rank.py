@@ -12,6 +12,7 @@ from ddpify.ranks.words import NUMPY, PYTHON, TORCH
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import BY_HAND, CORRECT, changed
 from ddpify.rules.shared.feeds import dealt_sets
+from ddpify.rules.shared.rank_zero import of_trainer
 from ddpify.rules.shared.seeds import Stream, stream
 
 _SPLITS = {
@@ -30,13 +31,18 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per split whose draws differ between ranks."""
     sets = dealt_sets(run)
     for call in run.calls:
-        library = _SPLITS.get(call.name)
+        library = _SPLITS.get(call.name) or _of_data(run, call)
         fixed = "shuffle" in call.kwargs and call.kwargs["shuffle"].constant is False
-        if library is None or fixed or not call.everywhere or not _made(call) & sets:
+        if not library or fixed or not call.everywhere or not _made(call) & sets:
             continue
         how, seeding = stream(run, call, library)
         if how is not Stream.SAME and not _agreed(run, call):
             yield _finding(run, call, how, seeding)
+
+
+def _of_data(run: Run, call: RankCall) -> str:
+    """The library that draws data, in a program whose Trainer gets several devices."""
+    return library_drawn(call.name) if run.assumed and of_trainer(run) else ""
 
 
 def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) -> Finding:
@@ -48,10 +54,13 @@ def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) ->
     here = "the seed differs between ranks"
     if seeding is not None and library_drawn(seeding.name):
         why, here = "elsewhere in its stream", "some ranks alone draw here, and shift theirs"
+    what = f"each rank splits {why}: what one holds out, another trains on"
+    if call.name not in _SPLITS:
+        what = f"each rank draws its data {why}: the samples of one are not those of another"
     return Finding(
         "DDP216",
         call.site,
-        f"each rank splits {why}: what one holds out, another trains on",
+        what,
         Severity.ERROR,
         (),
         "give it a generator with a fixed seed (random_state=0, Generator().manual_seed(0))",

@@ -52,6 +52,8 @@ def _handed_on(cls: ClassDefinition) -> tuple[Edit, ...]:
     setup, made = cls.methods.get("setup"), cls.methods.get("__init__")
     if setup is None or made is None or not cls.inherits(DATA_MODULE):
         return ()
+    if not isinstance(setup.node, ast.FunctionDef):
+        return ()
     prepared = dict.fromkeys(f.name for f in fields_of(cls.methods[_PREPARE]) if f.is_set)
     later = {f.name for m in cls.methods.values() for f in _set_beside(m)}
     names = [name for name in prepared if name not in later]

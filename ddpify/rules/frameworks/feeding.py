@@ -9,7 +9,7 @@ from ddpify.names import INSTALLED
 from ddpify.ranks.collective import collective
 from ddpify.ranks.hooks import BATCHES, LOADS
 from ddpify.ranks.model import RankCall, RankThing
-from ddpify.ranks.passes import loaders_in
+from ddpify.ranks.passes import iterated, loaders_in
 from ddpify.ranks.run import Fed, Run
 from ddpify.ranks.words import COLLECTIVE_CALLS
 from ddpify.rules.base import Edit, How, Import
@@ -21,6 +21,7 @@ from ddpify.site import Site, Span
 
 _STREAM = "torch.utils.data.IterableDataset"
 _BY_ITSELF = "prepare_data"
+_TAKES = tuple(f"builtins.{name}" for name in ("iter", "list", "tuple", "enumerate", "zip", "map"))
 
 
 @dataclass(frozen=True)
@@ -76,20 +77,19 @@ def place_of(fed: Fed) -> Site:
 def dealt(run: Run, loader: FedLoader) -> tuple[tuple[Edit, ...], str]:
     """The edit that has a helper deal a loader's batches, or why there is none."""
     helper = "share_training" if loader.trains else "share_evaluation"
-    why = _why_not(loader)
+    why = _why_not(run, loader)
     site = None if why else _place(run, loader)
     if why or site is None:
         return (), why or "one call makes it and another one: make them in two calls"
     return (Edit(How.REPLACE, site, f"{helper}({{}})", imports=(Import(INSTALLED, helper),)),), ""
 
 
-def _why_not(loader: FedLoader) -> str:
+def _why_not(run: Run, loader: FedLoader) -> str:
     hooks = [f.name for f in (one.function for one in loader.made.way) if f is not None and f.owner]
-    if not in_hook(loader.made) or _BY_ITSELF in hooks:
-        return (
-            "it is made before the Trainer has started the processes: make it in"
-            f" {'train' if loader.trains else 'val'}{LOADS}()"
-        )
+    if _BY_ITSELF in hooks:
+        return "prepare_data makes it, in one process: make it in setup()"
+    if not in_hook(loader.made) and loader.thing in run.once(_gone_over):
+        return "the script goes over it, too: make another one for the Trainer"
     dataset = dataset_of(loader.thing)
     if dataset is not None and any(_streams(thing) for thing in dataset.things):
         return "an IterableDataset deals its samples itself: give the loader a process's batch size"
@@ -97,6 +97,17 @@ def _why_not(loader: FedLoader) -> str:
     if size is not None and size.known and argument(loader.thing, 1, "batch_size") is None:
         return "`batch_size=None`: what it is given makes batches, to be divided there"
     return ""
+
+
+def _gone_over(run: Run) -> set[RankThing]:
+    """The loaders that the program itself takes batches from, outside of hooks."""
+    own = [call for call in run.calls if not in_hook(call)]
+    loops = {loop for call in own for loop in call.loops}
+    taken = (one for call in own if call.name in _TAKES for one in call.args)
+    return {
+        *(thing for loop in loops for thing in iterated(loop)),
+        *(thing for value in taken for thing in loaders_in(value)),
+    }
 
 
 def _streams(thing: RankThing) -> bool:
