@@ -14,9 +14,15 @@ _LIGHTNING: Final = 'give its Trainer `devices` and `strategy="ddp"`'
 # By the calls that set them up.
 FRAMEWORKS: Final = {
     "accelerate.Accelerator": "Hugging Face Accelerate",
-    "lightning.Trainer": "Lightning",
-    "lightning.pytorch.Trainer": "Lightning",
-    "pytorch_lightning.Trainer": "Lightning",
+    **dict.fromkeys(
+        [
+            f"{place}.Trainer{way}"
+            for place in ("lightning", "lightning.pytorch", "pytorch_lightning")
+            + ("lightning.pytorch.trainer", "pytorch_lightning.trainer")
+            for way in ("", ".from_argparse_args")  # the latter until Lightning 2
+        ],
+        "Lightning",
+    ),
     "lightning.Fabric": "Lightning Fabric",
     "lightning.fabric.Fabric": "Lightning Fabric",
     "deepspeed.initialize": "DeepSpeed",
