@@ -11,12 +11,21 @@ from ddpify.python import words
 from ddpify.source import Site
 
 _LIGHTNING: Final = 'give its Trainer `devices` and `strategy="ddp"`'
+_TRAINERS: Final = (
+    *("lightning.pytorch", "lightning.pytorch.trainer"),
+    *("pytorch_lightning", "pytorch_lightning.trainer"),
+)
 # By the calls that set them up.
 FRAMEWORKS: Final = {
     "accelerate.Accelerator": "Hugging Face Accelerate",
-    "lightning.Trainer": "Lightning",
-    "lightning.pytorch.Trainer": "Lightning",
-    "pytorch_lightning.Trainer": "Lightning",
+    **dict.fromkeys(
+        [
+            f"{place}.Trainer{way}"
+            for place in ("lightning", *_TRAINERS)
+            for way in ("", ".from_argparse_args")  # the latter until Lightning 2
+        ],
+        "Lightning",
+    ),
     "lightning.Fabric": "Lightning Fabric",
     "lightning.fabric.Fabric": "Lightning Fabric",
     "deepspeed.initialize": "DeepSpeed",

@@ -45,6 +45,21 @@ def test_numbers_of_evaluations_and_epochs_are_reduced(tmp_path: Path) -> None:
     assert 'float(len(batch[0])), reduce_fx="sum", sync_dist=True)' in text
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("trainer = L.Trainer(", "trainer = L.Trainer.from_argparse_args(\n        None,"),
+        (
+            "trainer = L.Trainer(",
+            "from lightning.pytorch.trainer import Trainer as T\n\n    trainer = T(",
+        ),
+    ],
+)
+def test_a_trainer_is_known_however_it_is_made(change: tuple[str, str], tmp_path: Path) -> None:
+    text = written(outcome(tmp_path, change))
+    assert 'self.log(f"{stage}/step", loss, sync_dist=not self.training)' in text
+
+
 def test_what_meets_stays_on_all_ranks(tmp_path: Path) -> None:
     text = written(outcome(tmp_path))
     assert '        trainer.save_checkpoint(OUT / "end.ckpt")\n' in text
