@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ddpify.lint import lint_scripts
 from ddpify.project import project_root
+from ddpify.rules.base import Finding
 from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
 from ddpify.verify.evidence import Evidence
 from ddpify.verify.identity import renamed, same_names
@@ -54,10 +55,16 @@ def gather(
         scalars=scalars,
         unread=(*rest, *_unread((one, many), left, known)),
         checkpoints=saved,
-        findings=lint_scripts(many.resolve(), [script.resolve()], {}).findings,
+        findings=_findings(many, script, bool(distributed.runs[0].trainer)),
         batch_factor=factor,
         of_whole_batches=pair.of_whole_batches,
     )
+
+
+def _findings(root: Path, script: Path, trainer: bool) -> tuple[Finding, ...]:
+    """What ``check`` says; a Trainer's devices were given from outside."""
+    found = lint_scripts(root.resolve(), [script.resolve()], {}, assume_distributed=trainer)
+    return found.findings
 
 
 def _unread(
