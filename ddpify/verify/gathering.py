@@ -6,9 +6,8 @@ import filecmp
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ddpify.lint import lint_scripts
+from ddpify.lint import Linted, lint_scripts
 from ddpify.project import project_root
-from ddpify.rules.base import Finding
 from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
 from ddpify.verify.evidence import Evidence
 from ddpify.verify.identity import renamed, same_names
@@ -55,16 +54,15 @@ def gather(
         scalars=scalars,
         unread=(*rest, *_unread((one, many), left, known)),
         checkpoints=saved,
-        findings=_findings(many, script, bool(distributed.runs[0].trainer)),
+        findings=_linted(many, script, bool(distributed.runs[0].trainer)).findings,
         batch_factor=factor,
         of_whole_batches=pair.of_whole_batches,
     )
 
 
-def _findings(root: Path, script: Path, trainer: bool) -> tuple[Finding, ...]:
+def _linted(root: Path, script: Path, trainer: bool) -> Linted:
     """What ``check`` says; a Trainer's devices were given from outside."""
-    found = lint_scripts(root.resolve(), [script.resolve()], {}, assume_distributed=trainer)
-    return found.findings
+    return lint_scripts(root.resolve(), [script.resolve()], {}, assume_distributed=trainer)
 
 
 def _unread(

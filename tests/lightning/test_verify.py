@@ -145,7 +145,7 @@ KINDS: dict[str, tuple[tuple[Change, ...], tuple[str, ...]]] = {
     ),
     "loggers-bars-and-checkpoints": (
         (
-            ("logger=False", 'logger=L.pytorch.loggers.CSVLogger("logs")'),
+            ("logger=False", "logger=L.pytorch.loggers.CSVLogger(Path.cwd())"),
             ("enable_checkpointing=False, enable_progress_bar=False, ", ""),
             ("[Notes()]", CALLBACKS),
         ),
