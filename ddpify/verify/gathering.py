@@ -6,7 +6,7 @@ import filecmp
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ddpify.lint import lint_scripts
+from ddpify.lint import Linted, lint_scripts
 from ddpify.project import project_root
 from ddpify.verify.checkpoints import checkpoint_paths, compare_checkpoints, texts
 from ddpify.verify.evidence import Evidence
@@ -54,10 +54,15 @@ def gather(
         scalars=scalars,
         unread=(*rest, *_unread((one, many), left, known)),
         checkpoints=saved,
-        findings=lint_scripts(many.resolve(), [script.resolve()], {}).findings,
+        findings=_linted(many, script, bool(distributed.runs[0].trainer)).findings,
         batch_factor=factor,
         of_whole_batches=pair.of_whole_batches,
     )
+
+
+def _linted(root: Path, script: Path, trainer: bool) -> Linted:
+    """What ``check`` says; a Trainer's devices were given from outside."""
+    return lint_scripts(root.resolve(), [script.resolve()], {}, assume_distributed=trainer)
 
 
 def _unread(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from ddpify.verify.scratch import copy_project
 from ddpify.verify.snapshot import ScratchError
 
 DISTRIBUTED = (Status.MIGRATED, Status.DISTRIBUTED)
+_AS_IT_STANDS = "--distributed-only compares it as it stands, on several devices and on one"
 
 
 class CannotCompare(Exception):
@@ -71,7 +73,39 @@ def pair(options: Options, settings: Settings, workspace: Path) -> Pair:
     if migration is not None:
         copy = copy_project(root, workspace / "original")
         return Pair(copy, distributed, "the working tree", migration)
+    found = pipeline.migrate((distributed / script,), settings)
+    if found.starts_itself:
+        return _trainers(options, settings, distributed, found, workspace)
     return _committed(options, settings, root, distributed, workspace / "original")
+
+
+def _trainers(
+    options: Options, settings: Settings, distributed: Path, found: Outcome, workspace: Path
+) -> Pair:
+    """Of a program in Lightning's Trainer, which one device and several can run as it stands.
+
+    Where there is nothing to migrate, and was nothing in the last commit, it is its own original.
+    """
+    if found.refusals:
+        said = "\n".join(refusal.message for refusal in found.refusals)
+        raise CannotCompare(f"{said}\n{options.script}: {_AS_IT_STANDS}")
+    root = project_root(options.script)
+    script = options.script.resolve().relative_to(root)
+    if found.changes:
+        write.apply(found.changes, found.root)
+        copy = copy_project(root, workspace / "original")
+        return Pair(copy, distributed, "the working tree", found)
+    with suppress(ScratchError):  # no git
+        original, named = export(root, "HEAD", workspace / "committed")
+        if (original / script).is_file() and _wanting(original / script, settings):
+            return Pair(original, distributed, named)
+    copy = copy_project(root, workspace / "original")
+    return Pair(copy, distributed, "the working tree on one device")
+
+
+def _wanting(script: Path, settings: Settings) -> bool:
+    found = pipeline.migrate((script,), settings)
+    return bool(found.changes or found.refusals)
 
 
 def _committed(

@@ -71,6 +71,8 @@ def load_run(out: Path, rank: int, *, stdout: str = "", stderr: str = "") -> Run
         wrapped=_wrapped(lines),
         data_parallel=any(line["k"] == "data parallel" for line in lines),
         held=_held(_last(lines, "held")),
+        trainer=_last(lines, "trainer").get("arguments", ""),
+        unsupported=_last(lines, "unsupported").get("why", ""),
         stdout=stdout,
         stderr=stderr,
         stack=_text(out / f"rank{rank}.stack"),
@@ -180,6 +182,7 @@ def _fetch(line: _Line) -> EventRecord:
         line["grad"],
         tuple(line.get("alone", ())),
         line.get("width", 0),
+        line.get("last", False),
     )
 
 

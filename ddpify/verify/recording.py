@@ -70,6 +70,7 @@ class Fetch(EventRecord):
 
     ``alone`` are those of the samples before a ``collate_fn`` of the script's put them together,
     perhaps filled up to the longest; ``width`` is the number of bytes that each has in the batch.
+    ``last``: its sampler has no more.
     """
 
     loader: int  # numbered by first use
@@ -79,6 +80,7 @@ class Fetch(EventRecord):
     grad: bool  # torch.is_grad_enabled()
     alone: tuple[str, ...] = ()
     width: int = 0
+    last: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,8 @@ class RunRecord:
     wrapped: tuple[str, ...] = ()  # names of the parameters DDP or FSDP synchronises
     data_parallel: bool = False  # an nn.DataParallel was made
     held: HeldRecord | None = None  # None: no step was taken
+    trainer: str = ""  # arguments that Lightning's Trainer or Fabric was given in place of its own
+    unsupported: str = ""  # why it was not run to its end: it cannot be compared
     stdout: str = ""
     stderr: str = ""
     stack: str = ""

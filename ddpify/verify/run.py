@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TypeGuard
 
 from ddpify.project import project_root
 from ddpify.settings import Settings
@@ -107,6 +108,10 @@ class Bench:
         """Run the ranks, then the original in their order, then every check."""
         factor = self.options.nproc if self.settings.batch_size == "per-rank" else 1
         distributed = self._distributed()
+        if why := distributed.runs[0].unsupported:
+            raise VerifyError(
+                f"{self.options.script}: {why}, and verify compares one device with ddp"
+            )
         self._order.write_text(json.dumps(self._shuffles(distributed.runs[0])))
         reference = self._reference(factor)
         ratio = _batch_ratio(reference, distributed)
@@ -198,14 +203,14 @@ class Bench:
             baseline=self.pair.baseline,
             reference=reference,
             distributed=distributed,
-            setup=self._setup(factor),
+            setup=self._setup(factor, distributed.runs[0].trainer),
             checks=checks,
             causes=diagnose(evidence, checks),
             migration=self.pair.migration,
             kept=str(self.workspace) if self.options.keep else "",
         )
 
-    def _setup(self, factor: int) -> tuple[str, ...]:
+    def _setup(self, factor: int, trainer: str) -> tuple[str, ...]:
         """The commands that were run, and everything that was changed for them."""
         options, nproc = self.options, self.options.nproc
         lines = [
@@ -213,6 +218,8 @@ class Bench:
             f"one process takes the samples in the order {nproc} ranks take them together",
             "where the script sets no seed, one process and rank 0 start from the same one",
         ]
+        if trainer:
+            lines.append(f"given to Lightning from outside: {trainer}; in one process one device")
         if factor > 1:
             lines.append(f"batch size of one process times {factor}: each rank takes the script's")
         if self.pair.migration:
@@ -270,10 +277,16 @@ def _shuffles(run: RunRecord) -> list[_Told]:
             key = running[event.loader] = (sizes[event.loader], event.seed, event.epoch)
             told: _Told = (*key[:2], [], event.loader not in dealt)
             found.setdefault(event.loader, told)[2].append(event.epoch + through[key])
-        elif isinstance(event, EndRecord) and event.loader in running:
+        elif _ends(event, run) and event.loader in running:
             through[running[event.loader]] += 1
     drawn = [x for x in run.loaders if x.sampler == "RandomSampler" and x.number not in trained]
     return [*found.values(), *((loader.samples, None, [], True) for loader in drawn)]
+
+
+def _ends(event: EventRecord, run: RunRecord) -> TypeGuard[EndRecord | Fetch]:
+    """Whether a pass is over; a Trainer does not ask for more batches than there are."""
+    last = isinstance(event, Fetch) and event.last
+    return last if run.trainer else isinstance(event, EndRecord)
 
 
 def _used(run: RunRecord) -> list[EventRecord]:

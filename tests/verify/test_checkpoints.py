@@ -69,9 +69,10 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckpointPair]
             torch.save(content, folder / name)
     for folder in both:
         (folder / "notes").write_text("no checkpoint")
+        torch.save({"best": {str(folder / "last.pt"): 0.5}}, folder / "paths")
     torch.save(_state(), both[0] / "damaged")
     (both[1] / "damaged").write_bytes((both[0] / "damaged").read_bytes()[:100])
-    paths = [*CONTENTS, "notes", "damaged"]
+    paths = [*CONTENTS, "notes", "damaged", "paths"]
     with examined(sys.executable) as interpreter:
         return {pair.path: pair for pair in compare_checkpoints(interpreter, *both, paths)}
 
@@ -80,6 +81,10 @@ def test_the_same_content_can_be_loaded_and_does_not_differ(
     pairs: dict[str, CheckpointPair],
 ) -> None:
     assert pairs["same"] == CheckpointPair("same", "", 0.0, 0.0)
+
+
+def test_a_path_as_a_key_does_not_say_in_which_copy(pairs: dict[str, CheckpointPair]) -> None:
+    assert pairs["paths"] == CheckpointPair("paths", "", 0.0, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -17,12 +17,15 @@ from ddpify.verify.verdict import Cause, Check, Verdict
 ALSO: Final = {
     "DDP111": ("DDP314",),
     "DDP202": ("DDP208",),
+    "DDP203": ("DDP957",),
     "DDP205": ("DDP209",),
     "DDP301": ("DDP312",),
     "DDP304": ("DDP804",),
-    "DDP404": ("DDP801", "DDP802", "DDP803", "DDP804", "DDP807", "DDP813"),
+    "DDP404": ("DDP801", "DDP802", "DDP803", "DDP804", "DDP806", "DDP807", "DDP813"),
     "DDP405": ("DDP412",),
     "DDP603": ("DDP602", "DDP815"),
+    "DDP701": ("DDP951", "DDP955"),
+    "DDP702": ("DDP951", "DDP955"),
     "DDP703": ("DDP704", "DDP803"),
 }
 

@@ -30,7 +30,7 @@ def collectives(c: Comparison) -> Check:
         return skipped("collectives", _TITLE, "there is no process group")
     details = list(accumulation(c))
     wrong = first_mismatch(entered)
-    if wrong is not None and not any(each.name == "new_group" for each in entered[0]):
+    if wrong is not None and not any(call.ranks for calls in entered for call in calls):
         calls = (e[wrong] if wrong < len(e) else None for e in entered)
         rows = [f"rank {rank}: {_described(call)}" for rank, call in enumerate(calls)]
         details = [f"call {wrong}:", *rows, *details]

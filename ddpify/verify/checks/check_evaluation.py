@@ -27,6 +27,7 @@ class Evaluated:
     wanted: Counter[Sample]
     shares: tuple[Counter[Sample], ...]
     ended: bool = True
+    before: bool = False  # the first step
 
     @property
     def whole(self) -> bool:
@@ -39,7 +40,13 @@ class Evaluated:
     @property
     def right(self) -> bool:
         handed_on = not self.ended and self.shares[0] == self.wanted
-        return self.whole or self.union == self.wanted or handed_on
+        return self.whole or self.union == self.wanted or handed_on or self.glanced
+
+    @property
+    def glanced(self) -> bool:
+        """A few batches before training, to see whether it works: as many of each rank's own."""
+        once = all(count <= max(self.wanted[one], 1) for one, count in self.union.items())
+        return self.before and not self.ended and self.wanted <= self.union and once
 
     @property
     def duplicates(self) -> Counter[Sample]:
@@ -71,7 +78,8 @@ def evaluated(c: Comparison) -> Iterator[Evaluated]:
         if number >= max(map(len, ranks)) or (stopped and not one.ended):
             return
         shares = tuple(_share(own, number) for own in ranks)
-        yield Evaluated(number, Counter(one.samples), shares, one.ended)
+        before = bool(one.fetches) and one.fetches[-1].steps == 0
+        yield Evaluated(number, Counter(one.samples), shares, one.ended, before)
 
 
 def _share(passes: Sequence[LoaderPass], number: int) -> Counter[Sample]:

@@ -8,7 +8,8 @@ from itertools import combinations, pairwise
 
 from ddpify.verify.checks.base import numbered, result, skipped, some
 from ddpify.verify.checks.comparison import Comparison, together
-from ddpify.verify.checks.passes import LoaderPass, Samples
+from ddpify.verify.checks.passes import LoaderPass, Samples, passes
+from ddpify.verify.recording import RunRecord, ShuffleRecord
 from ddpify.verify.verdict import Check
 
 _TITLE = "samples shared out"
@@ -19,14 +20,15 @@ class SampleFaults:
     """The faults of the samples; ``step`` is the first step, ``factor`` of the batch size.
 
     ``repeated``: ranks train on the same samples; ``whole``: each rank takes all of an epoch;
-    ``same_order``: a later epoch repeats the order of the first; ``unseen``: samples the
-    reference never trains on.
+    ``same_order``: a later epoch repeats the order of the first; ``shuffled``: by the ranks alone;
+    ``unseen``: samples the reference never trains on.
     """
 
     step: int
     repeated: bool = False
     whole: bool = False
     same_order: bool = False
+    shuffled: bool = False
     unseen: tuple[str, ...] = ()
     factor: float = 1.0
 
@@ -65,6 +67,7 @@ def patterns(c: Comparison) -> SampleFaults | None:
         repeated=bool(_repeated(wanted, shares)),
         whole=_whole(c),
         same_order=_same_order(c),
+        shuffled=_trained(c.one) == {"SequentialSampler"} and _shuffles(c.ranks[0]),
         unseen=unseen,
         factor=size / wanted.total() if wanted else 1.0,
     )
@@ -78,6 +81,8 @@ def _described(found: SampleFaults) -> list[str]:
         lines.append("several ranks train on the same samples")
     if found.same_order:
         lines.append("the second epoch has the order of the first")
+    if found.shuffled:
+        lines.append("one process takes the samples as they lie, the ranks' sampler shuffles them")
     if found.factor != 1:
         lines.append(f"the ranks together take {found.factor:.3g} times the batch of one process")
     if found.unseen:
@@ -123,8 +128,18 @@ def _same_order(c: Comparison) -> bool:
     return all(map(_repeats, c.rank_passes)) and not _repeats(c.passes)
 
 
-def _repeats(passes: tuple[LoaderPass, ...]) -> bool:
-    training = [p for p in passes if p.training]
+def _trained(run: RunRecord) -> set[str]:
+    """The samplers of what it trains on."""
+    trained = {each.loader for each in passes(run) if each.training}
+    return {loader.sampler for loader in run.loaders if loader.number in trained}
+
+
+def _shuffles(run: RunRecord) -> bool:
+    return any(isinstance(event, ShuffleRecord) for event in run.events)
+
+
+def _repeats(own: tuple[LoaderPass, ...]) -> bool:
+    training = [p for p in own if p.training]
     rebuilt = len({p.loader for p in training}) == len(training)  # a loader for each pass
     pairs = [(p, q) for p, q in pairwise(training) if (rebuilt or p.loader == q.loader) and p.ended]
     return bool(pairs) and all(p.samples[: len(q.samples)] == q.samples for p, q in pairs)

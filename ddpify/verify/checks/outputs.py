@@ -20,12 +20,18 @@ _TORCH_LOG: Final = re.compile(
     r"(?:\[rank\d+\]:\s*)?(?:\[Gloo\] |\[[WIE]\d{3,} |[WIE]\d{4} \d\d:)|\*{5,}$|Setting OMP"
 )
 _FOREIGN: Final = re.compile(rf"{_TORCH_LOG.pattern}|wandb: |.*\babsl::|.*\btensorflow/")
-# of libraries; the observer's functions stand in for some of torch's
-_WARNING: Final = re.compile(r"\S*(?:site-packages|verify/observer)/\S+:\d+: \w*Warning: ")
-_ANY_WARNING: Final = re.compile(r"\S+:\d+: \w*Warning: ")
+# of libraries; the observer's functions stand in for some of torch's, and Lightning's warnings do
+# not say that they are
+_LIGHTNING: Final = r"\S*site-packages/(?:pytorch_)?lightning(?:_fabric)?/\S+\.py:\d+: "
+_WARNING: Final = re.compile(
+    rf"\S*(?:site-packages|verify/observer)/\S+:\d+: \w*Warning: |{_LIGHTNING}"
+)
+_ANY_WARNING: Final = re.compile(rf"\S+:\d+: \w*Warning: |{_LIGHTNING}")
 # a progress bar; what follows it was printed while it stood there
 _TOOK: Final = r"\[\d*:?\d+:\d\d[^\]]*\]"
-_BAR: Final = re.compile(rf".*(?:\d+%\|[^|]*\|(?:[ \d/.?kMG]*{_TOOK})?|\d+it {_TOOK})")
+_BAR: Final = re.compile(
+    rf".*(?:\d+%\|[^|]*\|(?:[ \d/.?kMG]*{_TOOK})?|\d+it {_TOOK})|.*━.* [\d.]+it/s.*"
+)
 
 
 @dataclass(frozen=True)

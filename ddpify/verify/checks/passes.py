@@ -39,6 +39,8 @@ class LoaderPass:
 def passes(run: RunRecord) -> tuple[LoaderPass, ...]:
     """All passes, in order of their first batch, or of their end where there was none.
 
+    A Trainer's ends with the last batch that there is: it does not ask for another.
+
     Telling by is_grad_enabled alone would count a validation loop that opens no_grad in its
     body: a pass trains if a backward runs while it is under way.
     """
@@ -53,7 +55,7 @@ def passes(run: RunRecord) -> tuple[LoaderPass, ...]:
     backwards = [p for p, event in enumerate(run.events) if isinstance(event, Backward)]
     return tuple(
         (
-            _pass(run.events, places, ends.get(key), backwards)
+            _pass(run, places, ends.get(key), backwards)
             if places
             else LoaderPass(*key, (), ended=True, training=False)
         )
@@ -84,8 +86,9 @@ def _training_fetches(run: RunRecord) -> set[int]:
 
 
 def _pass(
-    events: Sequence[EventRecord], places: Sequence[int], end: int | None, backwards: Sequence[int]
+    run: RunRecord, places: Sequence[int], end: int | None, backwards: Sequence[int]
 ) -> LoaderPass:
+    events = run.events
     first = events[places[0]]
     assert isinstance(first, Fetch)
     last = _next_fetch(events, places[-1]) if end is None else end
@@ -93,7 +96,8 @@ def _pass(
     nearest = bisect(backwards, places[0])
     trained = nearest < len(backwards) and backwards[nearest] < last
     training = trained and any(batch.grad for batch in batches)
-    return LoaderPass(first.loader, first.passed, batches, end is not None, training)
+    ended = end is not None or bool(run.trainer and batches[-1].last)
+    return LoaderPass(first.loader, first.passed, batches, ended, training)
 
 
 def _next_fetch(events: Sequence[EventRecord], place: int) -> int:

@@ -64,7 +64,7 @@ def compare(path: str, one: Path, other: Path) -> dict[str, Any]:
     except Exception as error:
         problem = f"the ranks' file cannot be loaded: {_one_line(error)}"
         return {"path": path, "problem": problem, "difference": 0.0, "state": 0.0}
-    leaves, twins = dict(_leaves(wanted)), dict(_leaves(found))
+    leaves, twins = _placeless(wanted, path, one), _placeless(found, path, other)
     plain = {(_PREFIX.sub(r"\1", name), state): value for (name, state), value in leaves.items()}
     unprefixed = plain.keys() == twins.keys() != leaves.keys()
     leaves = plain if unprefixed else leaves
@@ -79,6 +79,12 @@ def _load(path: Path) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception:
         return torch.load(path, map_location="cpu", weights_only=False, pickle_module=_Lenient)
+
+
+def _placeless(value: Any, path: str, file: Path) -> dict[tuple[str, bool], Any]:
+    """The leaves; names (a checkpoint's path as a key) do not say in which copy that is."""
+    folder = str(file).removesuffix(path)
+    return {(name.replace(folder, ""), state): leaf for (name, state), leaf in _leaves(value)}
 
 
 def _leaves(

@@ -119,7 +119,7 @@ class LoaderWatch:
                 self._recorder.note("end", **iterator._observed)
                 raise
             with self._recorder.own():
-                fetched = _identify(iterator, batch)
+                fetched = {**_identify(iterator, batch), "last": _is_last(iterator)}
             self._recorder.note("fetch", **iterator._observed, **fetched, grad=grad)
             place, passed = iterator._observed_batches, iterator._observed["passed"]
             self.batch = Batch(passed, place, tuple(fetched["samples"]), grad)
@@ -168,6 +168,14 @@ def _identify(iterator: Any, batch: Any) -> dict[str, Any]:
         "alone": list(iterator._observed_alone),
         "width": contents.width(batch, len(samples)),
     }
+
+
+def _is_last(iterator: Any) -> bool:
+    """Lightning counts batches, and does not ask for one more than there are."""
+    try:
+        return bool(len(iterator) == iterator._observed_batches + 1)
+    except Exception:  # of a sampler of the script's
+        return False
 
 
 def _describe(loader: Any) -> dict[str, Any]:

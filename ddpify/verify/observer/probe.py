@@ -51,7 +51,7 @@ class Probe:
     def _is_trained(self, module: nn.Module, args: Any, kwargs: Any) -> bool:
         if not torch.is_grad_enabled() or self._recorder.quiet or self._recorder.forked:
             return False
-        if next(tensors((args, kwargs)), None) is None:
+        if next(tensors((args, kwargs)), None) is None or _is_redirected(module):
             return False
         return module.training and any(p.requires_grad for p in module.parameters())
 
@@ -123,6 +123,12 @@ def _unwrapped(module: Any) -> Any:
             module = module._orig_mod
         else:
             return module
+
+
+def _is_redirected(module: nn.Module) -> bool:
+    """Lightning's strategies call DDP for ``training_step``: as ``forward``, while it lasts."""
+    inner = _unwrapped(module)
+    return hasattr(inner, "training_step") and "forward" in vars(inner)
 
 
 def _is_sharded(module: nn.Module) -> bool:

@@ -23,6 +23,7 @@ from ddpify.verify.observer.probe import Probe
 from ddpify.verify.observer.record import Recorder, StopRun
 from ddpify.verify.observer.signature import Signer
 from ddpify.verify.observer.steps import StepWatch
+from ddpify.verify.observer.trainers import TrainerWatch
 
 
 class Session:
@@ -54,8 +55,9 @@ class Session:
         self._watch()
 
     def _change(self) -> None:
-        """What makes runs comparable; only what was asked for."""
+        """What makes runs comparable; only what was asked for, and where Trainers run."""
         options = self._options
+        TrainerWatch(self._recorder).start(self._patcher)
         if options.dtype == "float64":
             dtype.compute_in_float64(self._patcher)
         if "dropout" in options.neutralise:
