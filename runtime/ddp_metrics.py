@@ -17,13 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    DistributedSampler,
-    Sampler,
-    SequentialSampler,
-)
+from torch.utils.data import DataLoader, DistributedSampler, Sampler, SequentialSampler
 
 from .ddp_utils import (
     broadcast,
@@ -265,8 +259,8 @@ class _WholeBatches(Sampler[list[Any]]):
         if loader.batch_sampler is None:
             raise TypeError("a loader without batches cannot be shared out")
         self.batches: Any = loader.batch_sampler
-        self.drawn = not isinstance(loader.sampler, SequentialSampler)
-        self.drawn |= type(self.batches) is not BatchSampler
+        own = loader.batch_size is None  # a batch sampler of the project's
+        self.drawn = own or not isinstance(loader.sampler, SequentialSampler)
 
     def __iter__(self) -> Iterator[list[Any]]:
         batches, ranks = list(self.batches), get_world_size()
