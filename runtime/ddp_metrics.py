@@ -17,13 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import (
-    BatchSampler,
-    DataLoader,
-    DistributedSampler,
-    Sampler,
-    SequentialSampler,
-)
+from torch.utils.data import DataLoader, DistributedSampler, Sampler, SequentialSampler
 
 from .ddp_utils import (
     broadcast,
@@ -255,7 +249,7 @@ def share_evaluation(loader: DataLoader[Any]) -> DataLoader[Any]:
     For ``val_dataloader`` and its kin: of fewer batches than ranks, each gets a part of the
     samples. A pass over one that shuffles is a broadcast, for all ranks.
     """
-    return _left_alone(loader, _WholeBatches(_batches_of(loader), loader.sampler))
+    return _left_alone(loader, _WholeBatches(_batches_of(loader), loader))
 
 
 def _batches_of(loader: DataLoader[Any]) -> Any:
@@ -267,9 +261,10 @@ def _batches_of(loader: DataLoader[Any]) -> Any:
 class _WholeBatches(Sampler[list[Any]]):
     """Batches r, r + N, r + 2N ... of rank r."""
 
-    def __init__(self, batches: Any, sampler: Any) -> None:
-        self.batches, self.drawn = batches, not isinstance(sampler, SequentialSampler)
-        self.drawn |= type(batches) is not BatchSampler
+    def __init__(self, batches: Any, loader: DataLoader[Any]) -> None:
+        own = loader.batch_size is None  # a batch sampler of the project's
+        self.batches = batches
+        self.drawn = own or not isinstance(loader.sampler, SequentialSampler)
 
     def __iter__(self) -> Iterator[list[Any]]:
         if (ranks := get_world_size()) == 1:

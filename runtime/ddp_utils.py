@@ -54,8 +54,7 @@ def setup_distributed(**options: Any) -> None:
         warnings.showwarning = lambda *args, **kwargs: None  # filters make errors on all ranks
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
-    # No device_id: with it NCCL collectives hang at random (pytorch issue 153960).
-    dist.init_process_group(**{"backend": _backend(), **options})
+    dist.init_process_group(**{"backend": _backend(), **options})  # device_id: pytorch#153960 hangs
     share_random_streams()
 
 
@@ -102,8 +101,7 @@ def is_distributed() -> bool:
 
 def get_rank() -> int:
     """This process's number, 0 in one process."""
-    own = int(os.environ["RANK"]) if _launched() else 0
-    return dist.get_rank() if dist.is_initialized() else own  # who else joins may set no RANK
+    return dist.get_rank() if dist.is_initialized() else int(_launched() and os.environ["RANK"])
 
 
 def get_world_size() -> int:

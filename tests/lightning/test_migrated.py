@@ -1,9 +1,7 @@
 """fixtures/lightning_imagenet, migrated: what test_original.py shows to go wrong is right.
 
-Two things are done by hand, as the refusals say: what ``prepare_data`` set is set in ``setup``
-(DDP953), and the checkpoint to resume from is not looked for here (DDP956). Devices and strategy
-are given from outside. Several processes take rank 0's order; a run of one process to compare them
-with is given the same (OBSERVED_ORDER), since Lightning seeds anew when it sets up several.
+Several processes take rank 0's order; a run of one process to compare them with is given the same
+(OBSERVED_ORDER), since Lightning seeds anew when it sets up several.
 """
 
 from __future__ import annotations
@@ -23,24 +21,6 @@ from tests.projects import write
 pytest.importorskip("lightning")
 pytestmark = [pytest.mark.training, pytest.mark.thorough, pytest.mark.timeout(400)]
 
-DATA = "src/data_modules/imagenet_datamodule.py"
-BY_HAND = (
-    ("        self.mean = float(pixels.mean())\n", "        mean = float(pixels.mean())\n"),
-    ("        self.std = float(pixels.std())\n", "        std = float(pixels.std())\n"),
-    ("        self.class_names = sorted(", "        class_names = sorted("),
-    (
-        '{"mean": self.mean, "std": self.std, "classes": self.class_names}',
-        '{"mean": mean, "std": std, "classes": class_names}',
-    ),
-    (
-        "    def setup(self, stage=None):\n",
-        "    def setup(self, stage=None):\n"
-        '        with open(self.data_dir / "stats.json") as file:\n'
-        "            stats = json.load(file)\n"
-        '        self.mean, self.std = stats["mean"], stats["std"]\n'
-        '        self.class_names = stats["classes"]\n',
-    ),
-)
 ARGUMENTS = [*SETTINGS, "--name", "run", "--test"]
 ORDER = {"OBSERVED_ORDER": "1"}
 TEXTS = sorted(WRITTEN - {"model_final.pt"} | {"predictions.csv", "test_results.json"})
@@ -55,13 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def source(folder: Path) -> Path:
     """The migrated project."""
     root = copied(FIXTURE, folder / "source")
-    text = (root / DATA).read_text()
-    for old, new in BY_HAND:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    (root / DATA).write_text(text)
-    accepted = ("DDP956@train.py:137",)
-    outcome = migrate((root / "train.py",), Settings(accept=accepted))
+    outcome = migrate((root / "train.py",), Settings())
     assert not outcome.refusals, [one.message for one in outcome.refusals]
     write(outcome.changes, root)
     return root

@@ -63,11 +63,11 @@ class LoaderWatch:
         self._known[loader] = number, passed + 1
         self.current_pass = passed
         self.batch = None
-        if isinstance(loader.sampler, DistributedSampler) and loader.sampler.shuffle:
+        if type(loader.batch_sampler).__name__ in _SHARES:
+            self._recorder.note("shuffle", loader=number, seed=None, epoch=passed)
+        elif isinstance(loader.sampler, DistributedSampler) and _shuffles(loader):
             seed, epoch = loader.sampler.seed, loader.sampler.epoch
             self._recorder.note("shuffle", loader=number, seed=seed, epoch=epoch)
-        elif type(loader.batch_sampler).__name__ in _SHARES:
-            self._recorder.note("shuffle", loader=number, seed=None, epoch=passed)
         iterator._observed = {"loader": number, "passed": passed}
         iterator._observed_indices = deque()
         iterator._observed_batches = 0
@@ -168,6 +168,10 @@ def _identify(iterator: Any, batch: Any) -> dict[str, Any]:
         "alone": list(iterator._observed_alone),
         "width": contents.width(batch, len(samples)),
     }
+
+
+def _shuffles(loader: Any) -> bool:
+    return bool(getattr(loader.sampler, "shuffle", False))  # a helper's own kind has none
 
 
 def _is_last(iterator: Any) -> bool:
