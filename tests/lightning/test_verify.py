@@ -156,7 +156,10 @@ KINDS: dict[str, tuple[tuple[Change, ...], tuple[str, ...]]] = {
         (),
     ),
     "noise": (
-        (("nn.Linear(4, 1, dtype=torch.float64)", f"nn.Sequential({NET})"),),
+        (
+            ("nn.Linear(4, 1, dtype=torch.float64)", f"nn.Sequential({NET})"),
+            (DEVICES, f"{DEVICES} sync_batchnorm=True,"),
+        ),
         ("--neutralise=all",),
     ),
     # each rank looks at two batches of its own before training: more samples than one process does
