@@ -155,8 +155,21 @@ KINDS: dict[str, tuple[tuple[Change, ...], tuple[str, ...]]] = {
         (("shuffle=True", "shuffle=True, num_workers=2, persistent_workers=True"),),
         (),
     ),
+    "forward-of-its-own": (
+        (
+            ("mse_loss(self.layer(x)", "mse_loss(self(x)"),
+            (
+                "    def _step",
+                "    def forward(self, x):\n        return self.layer(x)\n\n    def _step",
+            ),
+        ),
+        (),
+    ),
     "noise": (
-        (("nn.Linear(4, 1, dtype=torch.float64)", f"nn.Sequential({NET})"),),
+        (
+            ("nn.Linear(4, 1, dtype=torch.float64)", f"nn.Sequential({NET})"),
+            (DEVICES, f"{DEVICES} sync_batchnorm=True,"),
+        ),
         ("--neutralise=all",),
     ),
     # each rank looks at two batches of its own before training: more samples than one process does

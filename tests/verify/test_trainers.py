@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.settings import Settings
 from ddpify.verify.checks.passes import passes
+from ddpify.verify.options import Options
+from ddpify.verify.pairing import CannotCompare, Pair, pair
 from ddpify.verify.recording import (
     Backward,
     EventRecord,
@@ -21,8 +24,10 @@ from ddpify.verify.recording import (
     StepTaken,
 )
 from ddpify.verify.verdict import Verdict
+from tests.lightning.project import PROJECT
 from tests.verify.factories import checked, collective, evidence, ranks, reference
 from tests.verify.observing import run_ranks, run_single
+from tests.verify.test_baseline import commit, git
 
 TRAINER = """
 import logging
@@ -180,3 +185,39 @@ def test_an_order_that_only_ranks_shuffle_is_said(one: str, said: bool) -> None:
     found = evidence(shuffled, replace(reference(), loaders=(loader,)))
     lines = checked(found, "samples").details
     assert any("as they lie" in line for line in lines) is said
+
+
+def test_which_two_programs_are_compared(tmp_path: Path) -> None:
+    """A migrated copy; the last commit; the same program twice; or none."""
+    script = tmp_path / "project" / "train.py"
+    script.parent.mkdir()
+    script.write_text(PROJECT)
+    options = Options(script)
+
+    def compared(name: str) -> Pair:
+        return pair(options, Settings(), tmp_path / name)
+
+    made = compared("made")
+    assert made.baseline == "the working tree"
+    assert (made.original / "train.py").read_text() == PROJECT
+    right = (made.distributed / "train.py").read_text()
+    assert "sync_dist=True" in right
+
+    script.write_text(right)
+    alone = compared("alone")
+    assert (alone.baseline, alone.migration) == ("the working tree on one device", None)
+    assert (alone.original / "train.py").read_text() == right
+
+    script.write_text(PROJECT)
+    git(script.parent, "init")
+    commit(script.parent, "original")
+    script.write_text(right)
+    committed = compared("committed")
+    assert committed.baseline.startswith("git revision ")
+    assert (committed.original / "train.py").read_text() == PROJECT
+    commit(script.parent, "migrated")
+    assert compared("again").baseline == "the working tree on one device"
+
+    script.write_text(PROJECT.replace("    L.seed_everything(0)\n", ""))
+    with pytest.raises(CannotCompare, match="not seeded alike"):
+        compared("refused")

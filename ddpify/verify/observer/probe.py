@@ -126,9 +126,11 @@ def _unwrapped(module: Any) -> Any:
 
 
 def _is_redirected(module: nn.Module) -> bool:
-    """Lightning's strategies call DDP for ``training_step``: as ``forward``, while it lasts."""
+    """Lightning's strategies call DDP for ``training_step``: as ``forward``, until that begins."""
     inner = _unwrapped(module)
-    return hasattr(inner, "training_step") and "forward" in vars(inner)
+    called = vars(inner).get("forward")
+    own = getattr(called, "__func__", None) is type(inner).forward  # put back
+    return hasattr(inner, "training_step") and called is not None and not own
 
 
 def _is_sharded(module: nn.Module) -> bool:

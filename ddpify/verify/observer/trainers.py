@@ -86,7 +86,11 @@ class TrainerWatch(importlib.abc.MetaPathFinder):
             self._recorder.note("unsupported", why=f"its {kind} has {asked}")
             raise StopRun
         placed = {"devices": self._processes, "num_nodes": 1, "strategy": strategy}
-        return placed if torch.cuda.is_available() else {**placed, "accelerator": "cpu"}
+        if torch.cuda.is_available():
+            return placed
+        if given.get("sync_batchnorm"):  # torch has it for GPUs only
+            placed["sync_batchnorm"] = False
+        return {**placed, "accelerator": "cpu"}
 
     def _without_lightnings(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
