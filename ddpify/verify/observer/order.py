@@ -143,38 +143,41 @@ class GlobalOrder:
     def _measuring(self, shards: Callable[..., Any], original: Callable[..., int]) -> Any:
         @functools.wraps(original)
         def length(sampler: Any) -> int:
-            parts = shards(sampler)
+            parts = shards(sampler, taken=False)
             return sum(map(len, parts)) if parts else original(sampler)
 
         return length
 
-    def _shards_of_random(self, sampler: Any) -> list[DistributedSampler[Any]]:
+    def _shards_of_random(self, sampler: Any, taken: bool = True) -> list[DistributedSampler[Any]]:
+        """None where the order is its own; not ``taken`` by a loader that is only measured."""
         order = self._orders.get(sampler)
         if type(sampler) is not RandomSampler or order is None:
             return []
         if sampler.replacement or sampler._num_samples is not None or not torch.is_grad_enabled():
             return []
-        if order.shuffles is None:
-            order.shuffles = self._next(len(sampler.data_source), order)
-        if order.shuffles.seed is None:
+        shuffles = order.shuffles or self._next(len(sampler.data_source), order, taken)
+        order.shuffles = shuffles if taken else order.shuffles
+        if shuffles.seed is None:
             return []
-        epoch = order.shuffles.epoch(order.passed)
-        if not order.shuffles.padded:
+        epoch = shuffles.epoch(order.passed)
+        if not shuffles.padded:
             data: Any = sampler.data_source
-            whole = _Whole(data, 1, 0, seed=order.shuffles.seed)
+            whole = _Whole(data, 1, 0, seed=shuffles.seed)
             whole.set_epoch(epoch)
             return [whole]
-        how = {"seed": order.shuffles.seed, "drop_last": order.drop_last}
+        how = {"seed": shuffles.seed, "drop_last": order.drop_last}
         return self._shards(sampler.data_source, epoch, **how)
 
-    def _next(self, samples: int, order: _Order) -> Shuffles:
+    def _next(self, samples: int, order: _Order, taken: bool) -> Shuffles:
         """What is told of it; else what a migration makes of it: a short last batch unequally."""
         for place, shuffles in enumerate(self._known):
             if shuffles.samples == samples:
-                return self._known.pop(place)
+                return self._known.pop(place) if taken else shuffles
         return Shuffles(samples, order.seed, padded=samples % order.batch < 2 * self._ranks)
 
-    def _shards_of_distributed(self, sampler: Any) -> list[DistributedSampler[Any]]:
+    def _shards_of_distributed(
+        self, sampler: Any, taken: bool = True
+    ) -> list[DistributedSampler[Any]]:
         if type(sampler) is not DistributedSampler or sampler.num_replicas != 1:
             return []
         how = {name: getattr(sampler, name) for name in ("seed", "shuffle", "drop_last")}

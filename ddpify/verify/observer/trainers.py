@@ -7,6 +7,7 @@ the script says of it. What Lightning itself logs, on each rank or on the first,
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import logging
@@ -73,6 +74,8 @@ class TrainerWatch(importlib.abc.MetaPathFinder):
             placed = self._placed(kwargs, type(holder).__name__)
             self._recorder.note("trainer", arguments=_shown(placed))
             original(holder, *args, **{**kwargs, **placed})
+            if self._processes == 1:
+                _seed_anew(holder)
 
         return init
 
@@ -100,6 +103,23 @@ class TrainerWatch(importlib.abc.MetaPathFinder):
                 original(logger, record)
 
         return handle
+
+
+def _seed_anew(holder: Any) -> None:
+    """Let one device begin with the random state that DDP begins with: that of the seed."""
+    package = type(holder).__module__.partition(".")[0]
+    fabric = (
+        "lightning_fabric" if package.endswith(("_lightning", "_fabric")) else "lightning.fabric"
+    )
+    reset = importlib.import_module(f"{fabric}.utilities.seed").reset_seed
+    strategy = holder.strategy
+    prepare = strategy.setup_environment
+
+    def setup_environment() -> None:
+        reset()
+        prepare()
+
+    strategy.setup_environment = setup_environment
 
 
 def _ddp(given: Any) -> Any:
