@@ -15,6 +15,7 @@ from ddpify.verify.checks.clocks import clocked_columns, without_clocks
 
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[()][A-Z0-9])")
 _NUMBER = re.compile(r"(?<![\w.])([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?!\w|\.\d)")
+_PROCESSES = re.compile(r"\b(?:devices|gpus|num_processes|world_size|ranks)\W*$", re.IGNORECASE)
 _SHARDED = re.compile(r"\bFSDP(?=[A-Z]\w*\()")  # fully_shard renames a class: `FSDPNet(` for `Net(`
 _ENOUGH = 2  # digits from which on a number may differ in the last: with fewer it says much
 _MORE = 4  # the same, where the other number has fewer
@@ -81,10 +82,17 @@ def differences(
         ratios = tuple(
             _ratio(pair)
             for place, pair in places
-            if pair not in same and not _near(*pair, tolerance, floors[one.kind, place])
+            if pair not in same
+            and not _near(*pair, tolerance, floors[one.kind, place])
+            and not _counts_processes(one.words.split("#")[place], *pair)
         )
         if ratios:
             yield Difference(one.text, other.text, ratios)
+
+
+def _counts_processes(before: str, one: str, other: str) -> bool:
+    """``devices: 1`` of one process and ``devices: 2`` of two: that is how they were started."""
+    return one == "1" and other.isdigit() and _PROCESSES.search(before) is not None
 
 
 def line_of(row: str, ignore: Sequence[str] = (), series: str = "") -> ShownLine:
