@@ -15,7 +15,7 @@ from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
 from ddpify.reading import ReadEntry, is_converted, read_all, why_not
 from ddpify.rules.base import Finding, How, Severity
-from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions
+from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions, of_trainers
 from ddpify.settings import Settings
 from ddpify.source import Source, UnreadableSource
 from ddpify.strategies import of
@@ -80,7 +80,7 @@ def _migrated(
     found: discover.Entries, reads: list[ReadEntry], refusals: list[Refusal], settings: Settings
 ) -> Outcome:
     reads, others = _training(found, reads)
-    if reads and not refusals and all(is_trainers(read.facts, settings) for read in reads):
+    if reads and not refusals and all(is_trainers(read.facts) for read in reads):
         return _of_trainers(found.root, reads, others, settings)
     refusals += [r for read in reads for r in why_not(read, settings)]
     if refusals:
@@ -112,8 +112,19 @@ def _of_trainers(
 ) -> Outcome:
     """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
     linted = trainers.judged(root, _names(reads), settings)
-    findings, accepted = accepting.taken(linted.findings, settings, root)
-    notes = (*others, *accepted, *(note for read in reads for note in trainers.told(read.facts)))
+    own = [
+        found
+        for read in reads
+        for rule in of_trainers()
+        if settings.wants(rule.id)
+        for found in rule.check(read.facts, settings)
+    ]
+    findings, accepted = accepting.taken([*linted.findings, *own], settings, root)
+    notes = (
+        *others,
+        *accepted,
+        *(note for read in reads for note in trainers.told(read.facts, settings)),
+    )
     outcome = Outcome(
         root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True
     )

@@ -22,6 +22,10 @@ _DEVICES: Final = (
     'Lightning starts the processes: give this Trainer `devices` and `strategy="ddp"`, then start'
     " the script as before"
 )
+_SHARDS: Final = (
+    "Lightning starts the processes: start the script as before. One device trains unsharded, and"
+    " checkpoints are those of one device"
+)
 _BATCH: Final = (
     "each of N processes takes batches of the batch_size that is written, so a step sees N times as"
     " many samples: divide it by N to train as on one device, or choose a learning rate for it"
@@ -32,10 +36,10 @@ _SAMPLER: Final = (
 )
 
 
-def is_trainers(facts: Facts, settings: Settings) -> bool:
+def is_trainers(facts: Facts) -> bool:
     """Whether Lightning's Trainer, and nothing else, makes a program a distributed one."""
     names = {name for _, name in facts.evidence}
-    return facts.status is Status.DISTRIBUTED and names == {_TRAINER} and not of(settings).shards
+    return facts.status is Status.DISTRIBUTED and names == {_TRAINER}
 
 
 def judged(root: Path, entries: Sequence[str], settings: Settings) -> Linted:
@@ -44,10 +48,11 @@ def judged(root: Path, entries: Sequence[str], settings: Settings) -> Linted:
     return lint_scripts(root.resolve(), files, {}, settings.wants, assume_distributed=True)
 
 
-def told(facts: Facts) -> tuple[Note, ...]:
+def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     """What a person has to do, and to know, of each Trainer."""
     sites = dict.fromkeys(site for site, _ in facts.evidence)
-    return tuple(Note(site, text) for site in sites for text in (_DEVICES, _BATCH, _SAMPLER))
+    devices = (_SHARDS,) if of(settings).shards else (_DEVICES,)
+    return tuple(Note(site, text) for site in sites for text in (*devices, _BATCH, _SAMPLER))
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

@@ -208,11 +208,6 @@ def test_a_file_that_all_read_is_waited_for(tmp_path: Path) -> None:
     assert '        self.trainer.strategy.barrier()\n        torch.load("cache.pt")' in text
 
 
-def test_shards_are_refused_as_before(tmp_path: Path) -> None:
-    said = refused(outcome(tmp_path, strategy="fsdp"))
-    assert "already distributed (Lightning): give its Trainer `devices`" in said
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     """One process before and after, two processes after and before.
