@@ -21,7 +21,6 @@ from ddpify.outcome import Note, Outcome, Refusal
 from ddpify.plan import Change
 from ddpify.reading import is_converted
 from ddpify.rules.base import Edit, Finding, How, Severity
-from ddpify.rules.registry import all_rules
 from ddpify.settings import Settings
 from ddpify.source import Site, Source, Span
 
@@ -115,12 +114,7 @@ def _without_mended(rendered: Outcome, linted: Linted, texts: Mapping[str, _Vers
     if not rendered.starts_itself or linted.unread:
         return rendered
     again = {(one.rule, *_kept(one, texts)) for one in linted.findings}
-    asked = {rule.id for rule in all_rules()}
-    left = (
-        f
-        for f in rendered.findings
-        if f.fix or f.rule not in asked or (f.rule, *_line(f.site)) in again
-    )
+    left = (f for f in rendered.findings if f.fix or (f.rule, *_line(f.site)) in again)
     return replace(rendered, findings=tuple(left))
 
 

@@ -16,7 +16,7 @@ from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
 from ddpify.reading import ReadEntry, is_converted, read_all, why_not
 from ddpify.rules.base import Finding, How, Severity
-from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions
+from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions, of_trainers
 from ddpify.settings import Settings
 from ddpify.source import Site, Source, UnreadableSource
 from ddpify.strategies import of
@@ -81,7 +81,7 @@ def _migrated(
     found: discover.Entries, reads: list[ReadEntry], refusals: list[Refusal], settings: Settings
 ) -> Outcome:
     reads, others = _training(found, reads)
-    if reads and not refusals and all(is_trainers(read.facts, settings) for read in reads):
+    if reads and not refusals and all(is_trainers(read.facts) for read in reads):
         return _of_trainers(found.root, reads, others, settings)
     refusals += [r for read in reads for r in why_not(read, settings)]
     if refusals:
@@ -114,27 +114,39 @@ def _of_trainers(
     """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
     settings = trainers.asked_for(settings)
     linted = trainers.judged(root, _names(reads), settings, reads[0].facts.runtime[0])
-    made = list(linted.findings)
+    made = trainers.left_to_lightning(linted.findings, settings)
     for read in reads:
-        made = [*agreed.fixed(read.facts, made), *devices.findings(read.facts)]
-        made += configs.findings(root, read.facts)
-    made += starting.findings(root, _names(reads))
-    findings, accepted = accepting.taken(made, settings, root)
+        made = [*agreed.fixed(read.facts, made)]
+    # what `check` does not read of a program: it is not found again once the rest is fixed
+    own = [f for read in reads for f in _of_trainer(root, read.facts, settings)]
+    own += starting.findings(root, _names(reads))
+    findings, accepted = accepting.taken([*made, *own], settings, root)
     told = (note for read in reads for note in trainers.told(read.facts, settings))
     notes = (*others, *accepted, *told)
     outcome = Outcome(
         root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True
     )
+    unfixed = [one for one in findings if not one.fix]
+    errors = [one for one in unfixed if one.severity is Severity.ERROR]
     refusals = [*trainers.unread(linted)]
     refusals += [one for read in reads for one in hazards(read.facts, settings)]
-    unfixed = [one for one in findings if one.severity is Severity.ERROR and not one.fix]
-    if refusals:
-        refusals = [*map(_avoidable, unfixed), *refusals]
+    if refusals or any(one in own for one in errors):
+        refusals = [*map(_avoidable, errors), *refusals]
         outcome = replace(outcome, refusals=_unique(refusals))
     else:
-        outcome = _with_what_is_left(_disposed(outcome, reads, settings), unfixed)
+        outcome = _with_what_is_left(_disposed(outcome, reads, settings), errors)
+        lost = [one for one in unfixed if one in own and one not in outcome.findings]
+        outcome = replace(outcome, findings=(*outcome.findings, *lost))
     notes = (*outcome.notes, *accepting.idle(outcome, settings))
     return replace(outcome, notes=tuple(dict.fromkeys(notes)))
+
+
+def _of_trainer(root: Path, facts: Facts, settings: Settings) -> list[Finding]:
+    """What is found at the Trainer itself, and in the configuration that makes it."""
+    if not of(settings).shards:
+        return [*devices.findings(facts), *configs.findings(root, facts)]
+    rules = (rule for rule in of_trainers() if settings.wants(rule.id))
+    return [found for rule in rules for found in rule.check(facts, settings)]
 
 
 def _with_what_is_left(outcome: Outcome, unfixed: Sequence[Finding]) -> Outcome:

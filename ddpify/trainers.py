@@ -21,6 +21,10 @@ from ddpify.source import Site, Span
 from ddpify.strategies import of
 
 _TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
+_SHARDS: Final = (
+    "Lightning starts the processes: start the script as before. One device trains unsharded, and"
+    " checkpoints are those of one device"
+)
 _BATCH: Final = (
     "each of N processes takes batches of the batch_size that is written, so a step sees N times as"
     " many samples: choose a learning rate for it"
@@ -35,10 +39,10 @@ _ORDER: Final = (
 )
 
 
-def is_trainers(facts: Facts, settings: Settings) -> bool:
+def is_trainers(facts: Facts) -> bool:
     """Whether Lightning's Trainer, and nothing else, makes a program a distributed one."""
     names = {name for _, name in facts.evidence}
-    return facts.status is Status.DISTRIBUTED and names == {_TRAINER} and not of(settings).shards
+    return facts.status is Status.DISTRIBUTED and names == {_TRAINER}
 
 
 def asked_for(settings: Settings) -> Settings:
@@ -70,11 +74,22 @@ def _own(wanted: Import, core: str) -> Import:
     return Import(module_of(core, wanted.name), wanted.name) if ours else wanted
 
 
+def left_to_lightning(found: Sequence[Finding], settings: Settings) -> list[Finding]:
+    """The findings, of which none puts together what an evaluation of shards keeps.
+
+    Lightning deals that, and repeats samples: what is kept has them twice, in another order.
+    """
+    if not of(settings).shards:
+        return list(found)
+    return [replace(one, fix=()) if one.rule == "DDP968" else one for one in found]
+
+
 def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     """What a person has to do, and to know, of each Trainer."""
     sites = dict.fromkeys(site for site, _ in facts.evidence)
     texts = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
-    return tuple(Note(site, text) for site in sites for text in texts)
+    shards = (_SHARDS,) if of(settings).shards else ()
+    return tuple(Note(site, text) for site in sites for text in (*shards, *texts))
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

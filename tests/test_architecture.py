@@ -76,7 +76,7 @@ OURS: dict[str, set[str]] = {
     "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
-    | {"reading", "rules.registry", "settings", "source"},
+    | {"reading", "settings", "source"},
     # Programs in Lightning's Trainer: what ranks find is all that is proposed.
     "hazards": {"facts.model", "facts.tree", "lightning.manual", "outcome", "settings"},
     "lightning": {"discover", "facts.model", "facts.tree", "launchers", "rules.base", "source"}

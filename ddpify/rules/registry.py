@@ -34,3 +34,12 @@ OF_SHARDS: Final = frozenset(
 def conversions() -> tuple[Rule, ...]:
     """The rules that alone judge programs that are distributed already."""
     return (fsdp1.RULE,)
+
+
+# Of modules that Lightning's Trainer trains, where they are to be sharded.
+_OF_TRAINERS: Final = frozenset({"DDP973", "DDP974"})
+
+
+def of_trainers() -> tuple[Rule, ...]:
+    """The rules whose ``check`` judges programs in Lightning's Trainer."""
+    return tuple(rule for rule in all_rules() if rule.id in _OF_TRAINERS)

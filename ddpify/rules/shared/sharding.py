@@ -22,11 +22,12 @@ from ddpify.facts.blocks import blocks
 from ddpify.facts.model import Facts, Home, Model
 from ddpify.facts.roles import whole
 from ddpify.facts.units import units
-from ddpify.facts.values import Kind
+from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How, Import
 from ddpify.rules.edits import edit, fresh, helpers
 from ddpify.rules.shared.shards import Shards
 from ddpify.settings import Settings
+from ddpify.source import Site
 
 _FSDP: Final = "torch.distributed.fsdp"
 _WRAPPERS: Final = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper"
@@ -55,13 +56,14 @@ def sharded(
     """The edit that shards what has a home, between other statements."""
     model = fresh(facts, home.statement, "part") if home.each else home.target
     extras = tuple(_extras(facts, home, settings))
-    units, wanted = _units(facts, home, model, models, settings)
+    things = [thing for one in models for thing in one.things]
+    units, wanted = unit_lines(facts, home.statement, model, things, settings)
     if units and not settings.fsdp_reshard:
         units, wanted = _kept(facts, home, units), {*wanted, Import("torch", "is_grad_enabled")}
     unit = "".join(one.unit for one in extras)
     root = "".join((_inside(facts, home, model, models), *(one.root or one.unit for one in extras)))
     ready = f"ready_to_shard({model}{', sync_batchnorm=True' if sync_batchnorm else ''})"
-    units = [line.replace(")", f"{unit})") if "fully_shard(" in line else line for line in units]
+    units = with_argument(units, unit)
     lines = [ready, *units, f"fully_shard({root}, reshard_after_forward=True)"]
     if settings.fsdp_meta:
         lines = [*_converted(model, sync_batchnorm), *_dealt(units), f"ready_to_shard({model})"]
@@ -158,11 +160,16 @@ def _inside(facts: Facts, home: Home, model: str, models: Sequence[Model]) -> st
     )
 
 
-def _units(
-    facts: Facts, home: Home, model: str, models: Sequence[Model], settings: Settings
+def with_argument(lines: Sequence[str], given: str) -> list[str]:
+    """These lines, with an argument more (``, mesh=mesh``) for each ``fully_shard``."""
+    return [line.replace(")", f"{given})") if "fully_shard(" in line else line for line in lines]
+
+
+def unit_lines(
+    facts: Facts, site: Site, model: str, things: Sequence[Thing], settings: Settings
 ) -> tuple[list[str], set[Import]]:
     """The loops over what is sharded before the model itself, and their imports."""
-    block, name = (fresh(facts, home.statement, one) for one in ("block", "name"))
+    block, name = (fresh(facts, site, one) for one in ("block", "name"))
     lines, imports = list[str](), set[Import]()
     if settings.fsdp_wrap:
         names = ", ".join(f'"{one}"' for one in settings.fsdp_wrap)
@@ -176,7 +183,6 @@ def _units(
             f"    if type({block}).__name__ in ({names},):",
             f"        fully_shard({block})",
         ], imports
-    things = [thing for one in models for thing in one.things]
     for path in blocks(facts, things):
         whole = f"{model}.{path}"
         if settings.fsdp_recompute:
@@ -187,7 +193,7 @@ def _units(
             ]
         lines += [f"for {block} in {whole}:", f"    fully_shard({block})"]
     if settings.fsdp_min_params and (parts := units(facts, things)):
-        part, own = (fresh(facts, home.statement, one) for one in ("part", "p"))
+        part, own = (fresh(facts, site, one) for one in ("part", "p"))
         size = (
             f"sum({own}.numel() for {own} in {part}.parameters() if not isinstance({own}, DTensor))"
         )

@@ -1,0 +1,149 @@
+"""DDP973: a LightningModule that is to be sharded is whole on each device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.facts.model import Facts
+from ddpify.ranks.hooks import TRAINER
+from ddpify.ranks.modules import ClassDefinition
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Edit, Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.lightning import LIGHTNING
+from ddpify.rules.frameworks.lightning_devices import TrainerArguments
+from ddpify.rules.frameworks.lightning_shards import (
+    HOOK,
+    ShardedModule,
+    asked,
+    hook,
+    modules,
+    shards_itself,
+    trainers,
+)
+from ddpify.rules.frameworks.lightnings import MODULE, fitted
+from ddpify.rules.shared.sharding import unknown_classes
+from ddpify.settings import Settings
+from ddpify.source import Site
+
+_CODE: Final = "DDP973"
+_STRATEGY: Final = "lightning.pytorch.strategies.ModelParallelStrategy"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield what has the Trainer's processes share the module, or why they cannot."""
+    sites = trainers(facts) if asked(facts, settings) else []
+    if not sites:
+        return
+    site, found = sites[0], modules(facts)
+    trainer = TrainerArguments(facts, site)
+    if trainer.is_sharded and found and all(map(shards_itself, found)):
+        return
+    whys = [*_several(sites, found), *trainer.why_not(settings), *_unlike(facts, found, settings)]
+    edits = _edits(trainer, found, settings) if not whys else ()
+    if whys or not edits:
+        for why in whys or ["the LightningModule has no constructor to build its layers in"]:
+            yield Finding(_CODE, site, why, Severity.ERROR, advice="or take --strategy ddp")
+        return
+    message = "each device has all weights, gradients and optimizer states of the module"
+    yield Finding(_CODE, site, message, Severity.ERROR, tuple(edits))
+
+
+def _several(sites: list[Site], found: list[ShardedModule]) -> Iterator[str]:
+    if len(sites) > 1:
+        yield "one Trainer shards the module, another finds it in shards: make one"
+    if len(found) != 1:
+        yield f"one LightningModule of the project is to be sharded: {len(found)} can be followed"
+
+
+def _unlike(facts: Facts, found: list[ShardedModule], settings: Settings) -> Iterator[str]:
+    for one in found:
+        if HOOK in one.methods:
+            yield f"{one.info.name} has a {HOOK} of its own: shard it there"
+        if "training_step" not in one.methods:
+            yield f"{one.info.name} has no training_step in the project"
+    for name in unknown_classes(facts, settings):
+        yield f"--fsdp-wrap {name}: no class of the project has this name"
+
+
+def _edits(
+    trainer: TrainerArguments, found: list[ShardedModule], settings: Settings
+) -> tuple[Edit, ...]:
+    made = [hook(one, settings) for one in found]
+    ready = [one for one in made if one is not None]
+    return (*ready, *trainer.edits()) if len(ready) == len(made) else ()
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per module that is given to such a Trainer and has no hook to shard it."""
+    if not any(run.named(_STRATEGY)):
+        return
+    for call, cls in fitted(run):
+        if call.name == f"{TRAINER}.fit" and not _configures(cls):
+            yield Finding(
+                _CODE,
+                call.site,
+                f"{cls.name} has no {HOOK} in which ModelParallelStrategy would have it sharded:"
+                " Lightning ends with a TypeError",
+                Severity.ERROR,
+                advice=f"give it a {HOOK} that calls fully_shard on its blocks and itself",
+            )
+
+
+def _configures(cls: ClassDefinition) -> bool:
+    """Whether a class has the hook, or may have it from a library."""
+    return cls.method(HOOK) is not None or cls.external_bases() != {MODULE}
+
+
+_IMPORT: Final = "from lightning.pytorch.strategies import ModelParallelStrategy\n"
+_LIGHTNING: Final = "from lightning.pytorch.utilities import rank_zero_only\n"
+_GIVEN: Final = "ModelParallelStrategy(2, 1)"
+_DDP: Final = 'strategy="ddp"'
+_STEP: Final = "    def training_step(self, batch, batch_idx):\n"
+_MADE: Final = "    trainer = L.Trainer("
+_FIT: Final = "    trainer.fit(Net(), datamodule=Rows())\n"
+_HOOK: Final = """    def configure_model(self):
+        fully_shard(self.net, mesh=self.device_mesh["data_parallel"])
+
+"""
+_UNUSED: Final = (
+    '@rank_zero_only\ndef name_of(folder):\n    return f"{folder}/net.pt"\n\n\n',
+    "",
+)
+_SHARDING: Final = f"{_IMPORT}from torch.distributed.fsdp import fully_shard\n"
+
+RULE = Rule(
+    _CODE,
+    "lightning-module-not-sharded",
+    "ModelParallelStrategy shards nothing by itself: it gives the module a mesh, and the module's"
+    " configure_model calls fully_shard. Without that hook Lightning ends with a TypeError.",
+    "lightning.pytorch.strategies.ModelParallelStrategy (2.6.6); docs/lightning.md",
+    check,
+    lint=lint,
+    bad=(
+        changed(
+            LIGHTNING,
+            (_LIGHTNING, _IMPORT + _LIGHTNING),
+            (_DDP, f"strategy={_GIVEN}"),
+            (_FIT, f"{_FIT[:-1]}  # DDP973\n"),
+        ),
+        changed(
+            LIGHTNING,
+            ("import torch\n", "import torch\nfrom lightning.pytorch import strategies\n"),
+            (_MADE, f"    shared = strategies.{_GIVEN}\n{_MADE}"),
+            (_DDP, "strategy=shared"),
+            (_FIT, "    net = Net()\n    trainer.fit(net, datamodule=Rows())  # DDP973\n"),
+        ),
+    ),
+    good=(
+        LIGHTNING,
+        changed(
+            LIGHTNING,
+            (_LIGHTNING, _SHARDING + _LIGHTNING),
+            _UNUSED,
+            (_DDP, f"strategy={_GIVEN}"),
+            (_STEP, _HOOK + _STEP),
+        ),
+    ),
+)

@@ -1,0 +1,98 @@
+"""DDP974: a module that Lightning shards is averaged, tuned or looked at as if it were whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ddpify.facts.model import Facts
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.lightning import LIGHTNING
+from ddpify.rules.frameworks.lightning_shards import asked, modules
+from ddpify.rules.frameworks.lightning_weights import uses
+from ddpify.settings import Settings
+
+_CODE: Final = "DDP974"
+_STRATEGY: Final = "lightning.pytorch.strategies.ModelParallelStrategy"
+_AVERAGE: Final = "StochasticWeightAveraging"
+
+
+def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
+    """Yield what the program does with weights that it would do with shards."""
+    for module in modules(facts) if asked(facts, settings) else ():
+        for site, why in dict.fromkeys(uses(module)):
+            yield Finding(_CODE, site, why, Severity.ERROR, advice="or take --strategy ddp")
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per average of weights in a program whose weights are shards."""
+    if not any(run.named(_STRATEGY)):
+        return
+    for call in run.named(f"lightning.pytorch.callbacks.{_AVERAGE}"):
+        yield Finding(
+            _CODE,
+            call.site,
+            f"{_AVERAGE} copies shards into whole weights: training ends with a RuntimeError",
+            Severity.ERROR,
+            advice="average the weights of checkpoints after training",
+        )
+
+
+_IMPORT: Final = (
+    "import torch\n",
+    "import torch\nfrom lightning.pytorch.callbacks import StochasticWeightAveraging as Average\n"
+    "from lightning.pytorch.strategies import ModelParallelStrategy\n"
+    "from torch.distributed.fsdp import fully_shard\n",
+)
+_HOOK: Final = (
+    "    def training_step(self, batch, batch_idx):\n",
+    "    def configure_model(self):\n"
+    '        fully_shard(self.net, mesh=self.device_mesh["data_parallel"])\n\n'
+    "    def training_step(self, batch, batch_idx):\n",
+)
+_UNUSED: Final = (
+    '@rank_zero_only\ndef name_of(folder):\n    return f"{folder}/net.pt"\n\n\n',
+    "",
+)
+_MADE: Final = "    trainer = L.Trainer("
+_DDP: Final = 'strategy="ddp"'
+_SHARDS: Final = "strategy=ModelParallelStrategy(2, 1)"
+
+RULE = Rule(
+    _CODE,
+    "weights-of-a-sharded-lightning-module",
+    "Between the steps of a module that fully_shard has shared out each rank has a part of each"
+    " weight: a norm is that of the part (measured: 0.0 and 0.59 on two ranks), state_dict() has"
+    " shards, an average of weights ends with an error.",
+    "lightning.pytorch.strategies.ModelParallelStrategy (2.6.6); docs/lightning.md",
+    check,
+    lint=lint,
+    words=(_AVERAGE,),
+    bad=(
+        changed(
+            LIGHTNING,
+            _IMPORT,
+            _UNUSED,
+            _HOOK,
+            (_MADE, f"    swa = Average(1e-2)  # DDP974\n{_MADE}"),
+            (_DDP, f"{_SHARDS}, callbacks=[swa]"),
+        ),
+        changed(
+            LIGHTNING,
+            _IMPORT,
+            _UNUSED,
+            _HOOK,
+            (
+                f"{_DDP}, max_epochs=3)",
+                f"{_SHARDS},\n"
+                f"        callbacks=[L.pytorch.callbacks.{_AVERAGE}(0.1)],  # DDP974\n    )",
+            ),
+        ),
+    ),
+    good=(
+        changed(LIGHTNING, _IMPORT, _UNUSED, _HOOK, (_DDP, _SHARDS)),
+        changed(LIGHTNING, _IMPORT, (_DDP, f"{_DDP}, callbacks=[Average(0.01)]")),
+    ),
+)
