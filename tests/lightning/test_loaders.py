@@ -146,6 +146,30 @@ def test_loaders_that_a_trainer_is_given_are_dealt(tmp_path: Path) -> None:
     assert "trainer.fit(net, share_training(DataLoader(rows, 8)))" in text
 
 
+@pytest.mark.parametrize(
+    "size",
+    [
+        "BATCH // self.trainer.world_size",
+        "int(BATCH / max(1, torch.cuda.device_count()))",
+    ],
+)
+def test_a_batch_that_is_divided_is_not_divided_again(size: str, tmp_path: Path) -> None:
+    for name, change in (
+        ("written", (TRAIN, TRAIN.replace("BATCH)", f"{size})"))),
+        ("kept", (SETUP, f"{SETUP}        self.size = {size}\n")),
+    ):
+        more = ((TRAIN, TRAIN.replace("BATCH)", "self.size)")),) if name == "kept" else ()
+        text = written(outcome(tmp_path / name, change, *more))
+        assert "share_training" not in text
+        assert "share_evaluation" in text
+
+
+def test_a_size_that_may_be_divided_is_refused(tmp_path: Path) -> None:
+    size = "BATCH // torch.distributed.get_world_size()"
+    text = refused(outcome(tmp_path, (TRAIN, TRAIN.replace("BATCH)", f"{size})"))))
+    assert "the program asks how many processes there are" in text
+
+
 def test_data_without_a_seed_are_refused(tmp_path: Path) -> None:
     changes = (FIT, OUTSIDE[1].replace("zeros", "randn")), ("    L.seed_everything(0)\n", "")
     prepared = ("        torch.manual_seed(1)\n", "")

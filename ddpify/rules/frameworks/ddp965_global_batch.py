@@ -9,7 +9,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import FED
-from ddpify.rules.frameworks.feeding import dealt, loaders, place_of, unknown
+from ddpify.rules.frameworks.feeding import dealt, is_divided, loaders, place_of, unknown
 from ddpify.rules.frameworks.lightnings import several
 
 _MESSAGE: Final = (
@@ -23,7 +23,7 @@ def lint(run: Run) -> Iterable[Finding]:
     if not run.assumed or not several(run):
         return
     for loader in loaders(run):
-        if loader.trains:
+        if loader.trains and not is_divided(loader):
             fix, why = dealt(run, loader)
             advice = f"{why}, {_KEPT}" if why else ""
             yield Finding("DDP965", loader.made.site, _MESSAGE, Severity.ERROR, fix, advice)

@@ -11,7 +11,7 @@ from ddpify.ranks.hooks import BATCHES, LOADS
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.passes import iterated, loaders_in
 from ddpify.ranks.run import Fed, Run
-from ddpify.ranks.words import COLLECTIVE_CALLS
+from ddpify.ranks.words import COLLECTIVE_CALLS, SIZE_CALLS, SIZE_VARIABLES
 from ddpify.rules.base import Edit, How, Import
 from ddpify.rules.frameworks.lightnings import logs
 from ddpify.rules.shared.feeds import argument, dataset_of, dealt_by
@@ -21,6 +21,7 @@ from ddpify.site import Site, Span
 
 _STREAM = "torch.utils.data.IterableDataset"
 _BY_ITSELF = "prepare_data"
+_PROCESSES = ("world_size", "num_devices", "device_count", "get_world_size", "num_processes")
 _TAKES = tuple(f"builtins.{name}" for name in ("iter", "list", "tuple", "enumerate", "zip", "map"))
 
 
@@ -86,6 +87,10 @@ def dealt(run: Run, loader: FedLoader) -> tuple[tuple[Edit, ...], str]:
 
 def _why_not(run: Run, loader: FedLoader) -> str:
     hooks = [f.name for f in (one.function for one in loader.made.way) if f is not None and f.owner]
+    if loader.trains and is_divided(loader):
+        return "its batch size is that of a process"
+    if loader.trains and run.once(_asks_for_size):
+        return "the program asks how many processes there are: is this the size for one of them?"
     if _BY_ITSELF in hooks:
         return "prepare_data makes it, in one process: make it in setup()"
     if not in_hook(loader.made) and loader.thing in run.once(_gone_over):
@@ -97,6 +102,20 @@ def _why_not(run: Run, loader: FedLoader) -> str:
     if size is not None and size.known and argument(loader.thing, 1, "batch_size") is None:
         return "`batch_size=None`: what it is given makes batches, to be divided there"
     return ""
+
+
+def is_divided(loader: FedLoader) -> bool:
+    """Whether the batch size is made of the number of processes: the author has divided it."""
+    size = loader.made.arg(1, "batch_size")
+    names = (one.name for one in size.sources()) if size is not None else ()
+    return any(name.rpartition(".")[2] in _PROCESSES for name in names)
+
+
+def _asks_for_size(run: Run) -> bool:
+    """Whether the program asks for the number of processes, of which a size may be made."""
+    own = [module for module in run.modules.values() if not module.ours]
+    read = any(name in module.source.text for module in own for name in SIZE_VARIABLES)
+    return read or any(call.name in SIZE_CALLS and not call.module.ours for call in run.calls)
 
 
 def _gone_over(run: Run) -> set[RankThing]:
