@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 from ddpify.outcome import Outcome
+from tests.lightning.runs import Launcher, train
 from tests.lightning.test_migrate import outcome, refused, written
+from tests.projects import write
 
 TRAIN = "        return DataLoader(TensorDataset(self.x, self.x.sum(1)), BATCH)\n"
 VAL = "        return DataLoader(TensorDataset(self.x, self.x.prod(1)), BATCH)\n"
@@ -310,3 +313,38 @@ def test_a_loader_that_its_own_hook_gives_may_be_exchanged(tmp_path: Path) -> No
     left = tmp_path / "left"
     given = outcome(left, (before, f"{hook}{own}\n{before}"), batch_size="per-rank")
     assert "DDP977" in refused(given)
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("lightning"), reason="no lightning")
+@pytest.mark.training
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("launcher", ["lightning", "torchrun"])
+def test_two_take_the_batches_of_a_loader_that_is_made_before(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    """Each process gets half of every batch, and evaluates what the other does not."""
+    fit = (
+        "    x = torch.randn(64, 4, dtype=torch.float64)\n"
+        "    rows = TensorDataset(x, x.sum(1))\n"
+        "    held_out = TensorDataset(x[:37], x[:37].sum(1))\n"
+        "    trainer.fit(net, DataLoader(rows, BATCH, shuffle=True), DataLoader(held_out, 5))\n"
+    )
+    changes = outcome(tmp_path / "source", (FIT, fit)).changes
+    write(changes, tmp_path / "source")
+    run = train(
+        tmp_path / "source",
+        tmp_path / "seen",
+        "16",
+        processes=2,
+        launcher=launcher,
+        trainer={"devices": 2, "strategy": "ddp"},
+    )
+    assert run.finished, run.output
+    first, second = (rank.batches("train", 0, 64) for rank in run.ranks)
+    assert [len(batch) for batch in (*first, *second)] == [8] * 8
+    assert sorted(i for batch in (*first, *second) for i in batch) == [*range(64)]
+    evaluated = [i for rank in run.ranks for i in rank.samples("validate", 0, 37)]
+    assert sorted(evaluated) == [*range(37)]
+    a, b = (rank.parameters for rank in run.ranks)
+    assert a.equal(b)

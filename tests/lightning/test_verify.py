@@ -364,6 +364,16 @@ class TestAsItStands:
         report = verified(cli.TO_DO, put(text, tmp_path / "project"), capsys, "--distributed-only")
         assert report.ended("fail") == {"metrics"}
 
+    def test_the_fixture_is_green_once_migrated(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        root = copied(FIXTURE, tmp_path / "project")
+        arguments = ("--precision", "64-true", "--norm", "group", "--no-augment", "--epochs", "2")
+        named = ("--name", "run", "--test")
+        report = verified(cli.CLEAN, root / "train.py", capsys, arguments=(*arguments, *named))
+        assert report.ended("skipped") == {"overfit"}
+        assert report.checks["steps"]["measured"] == "46 in one process, 46 / 46 on the ranks"
+
     def test_the_fixture_is_red(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """It is stopped before a rank decides alone that it is enough."""
         root = copied(FIXTURE, tmp_path / "project")

@@ -35,6 +35,7 @@ from tests.verify.factories import (
     ("one", "other"),
     [
         ("loss 0.1234", "loss 0.1235"),  # the last digit shown
+        ('"devices": 1, "epochs": 2', '"devices": 2, "epochs": 2'),  # as it was started
         ("loss 0.1234 (12.3s)", "loss 0.1234 (45.6s)"),
         ("epoch 1 took 3.25", "epoch 1 took 9.75"),
         ("Time 0.123 (0.456) loss 0.5", "Time 0.223 (0.356) loss 0.5"),
@@ -79,6 +80,8 @@ def test_lines_that_say_the_same(one: str, other: str) -> None:
         ("loss -0.5", "loss 0.5"),
         ("epoch,loss,seconds\n0,0.5,1.25", "epoch,loss,seconds\n0,0.7,1.25"),
         ("step 3 loss 2.0", "step 4 loss 2.0"),
+        ("devices: 1, width: 1", "devices: 2, width: 2"),
+        ("devices: 2", "devices: 1"),
         ("loss 1.0e-05", "loss 1.0e-04"),
         ("acc 0.5", "acc 0.6"),
     ],

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, RandomSampler
 
 from ddpify.verify.observer import contents, streams
 from ddpify.verify.observer.naming import name_parameters, without_wrappers
-from ddpify.verify.observer.order import Shuffles
+from ddpify.verify.observer.order import GlobalOrder, Shuffles
 from ddpify.verify.observer.patching import Patcher
 from ddpify.verify.observer.places import Places
 from ddpify.verify.observer.record import Recorder
@@ -245,3 +246,17 @@ def test_what_observing_takes_is_not_the_runs_time(
 def test_a_run_that_wrote_nothing_did_not_start(tmp_path: Path) -> None:
     run = load_run(tmp_path, 3, stdout="a", stderr="b")
     assert (run.rank, run.status, run.stdout, run.stderr) == (3, "not started", "a", "b")
+
+
+def test_a_loader_that_is_only_measured_takes_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`configure_optimizers` asks how long a loader is, and throws it away."""
+    shards = [DistributedSampler(range(8), 2, rank, seed=5) for rank in (0, 1)]
+    dealt = [i for pair in zip(*shards, strict=True) for i in pair]
+    for kind in (RandomSampler, DistributedSampler, DataLoader):  # to be as they were afterwards
+        for name in ("__init__", "__iter__", "__len__"):
+            monkeypatch.setattr(kind, name, getattr(kind, name))
+    GlobalOrder(2, [Shuffles(8, None, (0,)), Shuffles(8, 5, (0,))]).start(Patcher())
+    loaders = [DataLoader(list(range(8)), 4, shuffle=True) for _ in range(3)]
+    assert len(loaders[0]) == 2
+    _, second = ([i for batch in loader for i in batch.tolist()] for loader in loaders[1:])
+    assert second == dealt
