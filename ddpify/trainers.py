@@ -33,6 +33,10 @@ _ORDER: Final = (
     "N processes divide the batches of one, which rank 0 draws; Lightning seeds anew before that,"
     " so a loader with shuffle=True has another order than on one device"
 )
+_NOISE: Final = (
+    "seed_everything seeds all processes alike: dropout and random transforms draw on each process"
+    " what they draw on the others (DDP111); seed by self.global_rank in on_fit_start for others"
+)
 
 
 def is_trainers(facts: Facts, settings: Settings) -> bool:
@@ -73,7 +77,8 @@ def _own(wanted: Import, core: str) -> Import:
 def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     """What a person has to do, and to know, of each Trainer."""
     sites = dict.fromkeys(site for site, _ in facts.evidence)
-    texts = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
+    of_batches = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
+    texts = (*of_batches, _NOISE)
     return tuple(Note(site, text) for site in sites for text in texts)
 
 

@@ -286,3 +286,12 @@ def test_a_loader_that_its_own_hook_gives_may_be_exchanged(tmp_path: Path) -> No
     left = tmp_path / "left"
     given = outcome(left, (before, f"{hook}{own}\n{before}"), batch_size="per-rank")
     assert "DDP977" in refused(given)
+
+
+def test_a_step_that_returns_a_sum_is_scaled(tmp_path: Path) -> None:
+    summed = TRAINED.replace('self._step(batch, "train")', "self.layer(batch[0]).pow(2).sum()")
+    given = outcome(tmp_path, (TRAINED, summed))
+    assert found(given, "DDP978") == [
+        (True, "return a mean, or the sum times self.trainer.world_size")
+    ]
+    assert "        return loss * self.trainer.world_size\n" in written(given)

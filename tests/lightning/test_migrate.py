@@ -57,7 +57,7 @@ def test_numbers_of_evaluations_and_epochs_are_reduced(tmp_path: Path) -> None:
 )
 def test_a_trainer_is_known_however_it_is_made(change: tuple[str, str], tmp_path: Path) -> None:
     text = written(outcome(tmp_path, change))
-    assert 'self.log(f"{stage}/step", loss, sync_dist=not self.training)' in text
+    assert 'self.log(f"{stage}/step", loss, sync_dist=not self.training' in text
 
 
 def test_what_meets_stays_on_all_ranks(tmp_path: Path) -> None:

@@ -63,11 +63,11 @@ class LoaderWatch:
         self._known[loader] = number, passed + 1
         self.current_pass = passed
         self.batch = None
-        if isinstance(loader.sampler, DistributedSampler) and loader.sampler.shuffle:
+        if type(loader.batch_sampler).__name__ in _SHARES:  # its sampler may say that it is dealt
+            self._recorder.note("shuffle", loader=number, seed=None, epoch=passed)
+        elif isinstance(loader.sampler, DistributedSampler) and _shuffles(loader.sampler):
             seed, epoch = loader.sampler.seed, loader.sampler.epoch
             self._recorder.note("shuffle", loader=number, seed=seed, epoch=epoch)
-        elif type(loader.batch_sampler).__name__ in _SHARES:
-            self._recorder.note("shuffle", loader=number, seed=None, epoch=passed)
         iterator._observed = {"loader": number, "passed": passed}
         iterator._observed_indices = deque()
         iterator._observed_batches = 0
@@ -127,6 +127,11 @@ class LoaderWatch:
             return batch
 
         return next_batch
+
+
+def _shuffles(sampler: Any) -> bool:
+    """Subclasses may leave out what DistributedSampler sets."""
+    return bool(getattr(sampler, "shuffle", False))
 
 
 def _watch_collate(iterator: Any, recorder: Recorder) -> None:
