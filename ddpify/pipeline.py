@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ddpify import accepting, discover, launching, siblings, trainers, unbound, vendor
 from ddpify.advice.lone import lone_starts, single_batches
+from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
 from ddpify.lightning import agreed, configs, devices, starting
@@ -169,6 +170,14 @@ def status(script: Path, settings: Settings) -> Status | tuple[Refusal, ...]:
         return (found,)
     reads, refusals = read_all(found, settings)
     return tuple(refusals) or reads[0].facts.status
+
+
+def is_elsewhere(script: Path, settings: Settings) -> bool:
+    """Whether the loop is in a framework that distributes it, wherever its trainer is made."""
+    found = discover.entries((script,))
+    reads, _ = ([], ()) if isinstance(found, Refusal) else read_all(found, settings)
+    own = any(read.facts.training for read in reads)
+    return not own and any(loop_elsewhere(read.facts.trees.values()) for read in reads)
 
 
 def _training(

@@ -37,6 +37,10 @@ _ORDER: Final = (
     "N processes divide the batches of one, which rank 0 draws; Lightning seeds anew before that,"
     " so a loader with shuffle=True has another order than on one device"
 )
+_NOISE: Final = (
+    "seed_everything seeds all processes alike: dropout and random transforms draw on each process"
+    " what they draw on the others (DDP111); seed by self.global_rank in on_fit_start for others"
+)
 
 
 def is_trainers(facts: Facts) -> bool:
@@ -47,7 +51,7 @@ def is_trainers(facts: Facts) -> bool:
 
 def asked_for(settings: Settings) -> Settings:
     """The settings without the rules whose fixes are not wanted."""
-    off = ["DDP965"] * (settings.batch_size == "per-rank")
+    off = ["DDP965", "DDP978"] * (settings.batch_size == "per-rank")
     off += ["DDP966"] * of(settings).shards  # each forward waits for all ranks
     return replace(settings, ignore=(*settings.ignore, *off))
 
@@ -87,9 +91,10 @@ def left_to_lightning(found: Sequence[Finding], settings: Settings) -> list[Find
 def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     """What a person has to do, and to know, of each Trainer."""
     sites = dict.fromkeys(site for site, _ in facts.evidence)
-    texts = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
+    of_batches = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
     shards = (_SHARDS,) if of(settings).shards else ()
-    return tuple(Note(site, text) for site in sites for text in (*shards, *texts))
+    texts = (*shards, *of_batches, _NOISE)
+    return tuple(Note(site, text) for site in sites for text in texts)
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

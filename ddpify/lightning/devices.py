@@ -30,6 +30,7 @@ _NORMAL: Final = ("BatchNorm", "torchvision.models", "timm", "segmentation_model
 _LOOKS: Final = "ddp_find_unused_parameters_true"
 _LEFT_OUT: Final = "a backward for one of several optimizers leaves out the weights of the others"
 _PLAIN: Final = "on several GPUs BatchNorm takes its statistics of each rank's part of a batch"
+_UNPACKED: Final = "let what the Trainer is given by ** have sync_batchnorm: true"
 
 
 def trainers(facts: Facts) -> Iterator[tuple[Tree, ast.Call]]:
@@ -81,8 +82,10 @@ def _statistics(
     facts: Facts, tree: Tree, call: ast.Call, given: dict[str, ast.expr]
 ) -> Iterator[Finding]:
     """One process had those of the whole batch; torch has layers for that on GPUs only."""
-    unpacked = any(one.arg is None for one in call.keywords)
-    if "sync_batchnorm" in given or unpacked or _is_cpu(given) or not _normalises(facts):
+    if "sync_batchnorm" in given or _is_cpu(given) or not _normalises(facts):
+        return
+    if any(one.arg is None for one in call.keywords):  # what is unpacked may have it
+        yield Finding(NORMS, tree.site(call), _PLAIN, Severity.WARNING, advice=_UNPACKED)
         return
     named = given.get("accelerator")
     sure = isinstance(named, ast.Constant) and named.value in ("gpu", "cuda")

@@ -38,6 +38,7 @@ _TEST: Final = (
     " on_test_batch_end test_epoch_end on_test_epoch_end on_test_end".split()
 )
 _AFTER: Final = "on_train_epoch_end on_save_checkpoint on_train_end on_fit_end teardown".split()
+STEP: Final = "training_step"
 # Hooks that are given a batch: the first of their parameters that is of it, and those that follow.
 BATCHES: Final = {
     **dict.fromkeys(("training_step", "validation_step", "test_step"), 1),
@@ -178,6 +179,8 @@ def _hook(
     value = functions.enter(m, f, bound, given, {}, one)
     if name.endswith(LOADS):
         m.run.fed.append(Fed(one, name, value, info))
+    if name == STEP:
+        m.run.stepped.append((info, value))
     m.live, m.here = kept
 
 

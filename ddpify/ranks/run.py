@@ -56,6 +56,9 @@ class Run:
     kept: dict[Any, Any] = field(default_factory=dict)  # what `once` has read
     entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
     fed: list[Fed] = field(default_factory=list)  # what Lightning's Trainer takes batches from
+    stepped: list[tuple[FunctionDefinition, RankValue]] = field(
+        default_factory=list
+    )  # their losses
 
     def is_ours(self, path: str) -> bool:
         """Whether a file is a copy of the helpers."""

@@ -55,7 +55,8 @@ def pair(options: Options, settings: Settings, workspace: Path) -> Pair:
     distributed = copy_project(root, workspace / "distributed")
     status = _status(distributed / script, settings)
     migration = None
-    if status not in DISTRIBUTED:
+    alone = options.distributed_only and pipeline.is_elsewhere(distributed / script, settings)
+    if status not in DISTRIBUTED and not alone:
         if options.distributed_only:
             raise CannotCompare(
                 f"{options.script}: trains in one process; leave out --distributed-only and "

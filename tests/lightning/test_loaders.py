@@ -348,3 +348,12 @@ def test_two_take_the_batches_of_a_loader_that_is_made_before(
     assert sorted(evaluated) == [*range(37)]
     a, b = (rank.parameters for rank in run.ranks)
     assert a.equal(b)
+
+
+def test_a_step_that_returns_a_sum_is_scaled(tmp_path: Path) -> None:
+    summed = TRAINED.replace('self._step(batch, "train")', "self.layer(batch[0]).pow(2).sum()")
+    given = outcome(tmp_path, (TRAINED, summed))
+    assert found(given, "DDP978") == [
+        (True, "return a mean, or the sum times self.trainer.world_size")
+    ]
+    assert "        return loss * self.trainer.world_size\n" in written(given)

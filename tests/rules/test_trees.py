@@ -13,7 +13,7 @@ import ddpify.rules
 # Their fixes write new text from the nodes that facts hand out. DDP302 also finds data_parallel()
 # in the forward of models, which facts do not enter.
 FIXES = """
-    DDP101 DDP103 DDP201 DDP203 DDP206 DDP302 DDP702 DDP951
+    DDP101 DDP103 DDP201 DDP203 DDP206 DDP302 DDP702 DDP951 DDP953 DDP969 DDP977 DDP978
 """.split()
 # DDP813 reads the forward of models, most of which no reader enters; DDP310 follows a name through
 # the rounds of a loop.

@@ -68,12 +68,14 @@ LIGHTNING = Example((("main.py", _PROGRAM),))
 _TRAIN = "DataLoader(TensorDataset(self.x, self.x.abs()), 16, shuffle=True)"
 _VAL = "DataLoader(TensorDataset(self.x, self.x.abs()), 16)"
 _WEIGHT = "self.trainer.world_size * extract_batch_size(batch)"
+_NAMED = '@rank_zero_only\ndef name_of(folder):\n    return f"{folder}/net.pt"\n\n\n'
 _FED = (
     _PROGRAM.replace(_TRAIN, f"share_training({_TRAIN})")
     .replace(_VAL, f"share_evaluation({_VAL})")
     .replace('devices=2, strategy="ddp", ', "devices=1, ")
     .replace("sync_dist=True)", f"sync_dist=True, batch_size={_WEIGHT})")
-    .replace("import rank_zero_only\n", "import rank_zero_only\n" + _IMPORT)
+    .replace(_NAMED, "")
+    .replace("from lightning.pytorch.utilities import rank_zero_only\n", _IMPORT)
     .replace("DataLoader, TensorDataset\n", "DataLoader, TensorDataset\n\n" + _HELPERS)
 )
 FED = Example((("main.py", _FED),), assumed=True)

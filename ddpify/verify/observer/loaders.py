@@ -63,9 +63,9 @@ class LoaderWatch:
         self._known[loader] = number, passed + 1
         self.current_pass = passed
         self.batch = None
-        if type(loader.batch_sampler).__name__ in _SHARES:
+        if type(loader.batch_sampler).__name__ in _SHARES:  # its sampler may say that it is dealt
             self._recorder.note("shuffle", loader=number, seed=None, epoch=passed)
-        elif isinstance(loader.sampler, DistributedSampler) and _shuffles(loader):
+        elif isinstance(loader.sampler, DistributedSampler) and _shuffles(loader.sampler):
             seed, epoch = loader.sampler.seed, loader.sampler.epoch
             self._recorder.note("shuffle", loader=number, seed=seed, epoch=epoch)
         iterator._observed = {"loader": number, "passed": passed}
@@ -129,6 +129,11 @@ class LoaderWatch:
         return next_batch
 
 
+def _shuffles(sampler: Any) -> bool:
+    """Subclasses may leave out what DistributedSampler sets."""
+    return bool(getattr(sampler, "shuffle", False))
+
+
 def _watch_collate(iterator: Any, recorder: Recorder) -> None:
     """Look at the samples before a function of the script's puts them together.
 
@@ -168,10 +173,6 @@ def _identify(iterator: Any, batch: Any) -> dict[str, Any]:
         "alone": list(iterator._observed_alone),
         "width": contents.width(batch, len(samples)),
     }
-
-
-def _shuffles(loader: Any) -> bool:
-    return bool(getattr(loader.sampler, "shuffle", False))  # a helper's own kind has none
 
 
 def _is_last(iterator: Any) -> bool:

@@ -132,7 +132,8 @@ class GlobalOrder:
     def _padded(self, sampler: Any, original: Callable[..., Any]) -> Iterator[Any]:
         """Where ranks share each batch, with what the last, shorter one repeats of its own."""
         order = self._orders.get(sampler)
-        if order is None or order.shuffles is None or not order.shuffles.epochs or order.drop_last:
+        known = order.shuffles if order is not None and torch.is_grad_enabled() else None
+        if order is None or known is None or not known.epochs or order.drop_last:
             yield from original(sampler)
             return
         indices = list(original(sampler))
@@ -198,11 +199,13 @@ class EvaluationOrder:
     """Shuffles without gradients: one order, in one process and on every rank.
 
     The stream it is drawn from stands elsewhere: a DistributedSampler does not draw from it. The
-    n-th such pass over as many samples has the same order everywhere.
+    n-th such pass over as many samples has the same order everywhere. So it is with gradients where
+    ``trainer`` says that a Trainer trains: Lightning seeds anew on ranks, and in one process not.
     """
 
-    def __init__(self) -> None:
-        self._passes: Counter[int] = Counter()
+    def __init__(self, trainer: Callable[[], bool]) -> None:
+        self._trainer = trainer
+        self._passes: Counter[tuple[int, bool]] = Counter()
 
     def start(self, patcher: Patcher) -> None:
         patcher.replace(RandomSampler, "__iter__", self._iterating)
@@ -210,15 +213,17 @@ class EvaluationOrder:
     def _iterating(self, original: Callable[..., Any]) -> Any:
         @functools.wraps(original)
         def iterate(sampler: Any) -> Iterator[Any]:
-            if torch.is_grad_enabled() or sampler.replacement or sampler._num_samples is not None:
+            training = torch.is_grad_enabled()
+            own = sampler.replacement or sampler._num_samples is not None
+            if own or (training and not self._trainer()):
                 yield from original(sampler)
                 return
             for _ in original(sampler):  # draws what the script would have drawn
                 pass
-            count = len(sampler.data_source)
-            stream = torch.Generator().manual_seed(self._passes[count])
-            self._passes[count] += 1
-            yield from torch.randperm(count, generator=stream).tolist()
+            kind = len(sampler.data_source), training
+            stream = torch.Generator().manual_seed(self._passes[kind])
+            self._passes[kind] += 1
+            yield from torch.randperm(kind[0], generator=stream).tolist()
 
         return iterate
 

@@ -42,6 +42,11 @@ class TrainerWatch(importlib.abc.MetaPathFinder):
         self._processes = int(os.environ.get("WORLD_SIZE", "1"))
         self._folders: tuple[str, ...] = ()  # of the packages that were imported
         self._patcher: Patcher | None = None
+        self._made_one = False
+
+    def any(self) -> bool:
+        """Whether one has been made."""
+        return self._made_one
 
     def start(self, patcher: Patcher) -> None:
         self._patcher = patcher
@@ -73,6 +78,7 @@ class TrainerWatch(importlib.abc.MetaPathFinder):
         def init(holder: Any, *args: Any, **kwargs: Any) -> None:
             placed = self._placed(kwargs, type(holder).__name__)
             self._recorder.note("trainer", arguments=_shown(placed))
+            self._made_one = True
             original(holder, *args, **{**kwargs, **placed})
             if self._processes == 1:
                 _seed_anew(holder)

@@ -57,17 +57,18 @@ class Session:
     def _change(self) -> None:
         """What makes runs comparable; only what was asked for, and where Trainers run."""
         options = self._options
-        TrainerWatch(self._recorder).start(self._patcher)
+        trainers = TrainerWatch(self._recorder)
+        trainers.start(self._patcher)
         if options.dtype == "float64":
             dtype.compute_in_float64(self._patcher)
         if "dropout" in options.neutralise:
             neutral.neutralise_dropout(self._patcher)
         if "batchnorm" in options.neutralise:
             neutral.neutralise_batch_norm(self._patcher)
-        if options.global_order:
-            GlobalOrder(options.global_order, read_shuffles(options.order)).start(self._patcher)
         if options.evaluation_order:
-            EvaluationOrder().start(self._patcher)
+            EvaluationOrder(trainers.any).start(self._patcher)
+        if options.global_order:  # takes the order above where ranks share what a sampler draws
+            GlobalOrder(options.global_order, read_shuffles(options.order)).start(self._patcher)
         if options.batch_factor > 1:
             BatchFactor(options.batch_factor).start(self._patcher)
         if options.group_timeout:

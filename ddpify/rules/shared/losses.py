@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.values import constant
 
 _FUNCTIONS: Final = frozenset(
     """cross_entropy nll_loss mse_loss l1_loss smooth_l1_loss huber_loss binary_cross_entropy
@@ -15,6 +17,11 @@ _MODULES: Final = frozenset(
     """CrossEntropyLoss NLLLoss MSELoss L1Loss SmoothL1Loss HuberLoss BCELoss BCEWithLogitsLoss
     KLDivLoss GaussianNLLLoss PoissonNLLLoss CosineEmbeddingLoss MarginRankingLoss TripletMarginLoss
     MultiMarginLoss SoftMarginLoss""".split()
+)
+# Calls that keep one entry per sample and feature.
+_BY_ENTRY: Final = frozenset(
+    """pow square abs neg log exp sqrt relu clamp view reshape flatten squeeze unsqueeze to cuda
+    float double half sigmoid tanh softplus log_softmax softmax type contiguous""".split()
 )
 
 
@@ -53,3 +60,33 @@ def _given(call: RankCall) -> str | None:
     if value is None:
         return "mean"
     return value.constant if isinstance(value.constant, str) else None
+
+
+def one_by_one(loss: RankValue) -> bool:
+    """Whether a batch is one sample: a sum over it is no sum over samples."""
+    loaders = [t.call for t in loss.sources() if t.name == words.LOADER and t.call is not None]
+    return bool(loaders) and all(
+        not call.star
+        and call.arg(4, "batch_sampler") is None
+        and (call.arg(1, "batch_size") or constant(1)).atoms in ((None, None), (1, 1))
+        for call in loaders
+    )
+
+
+def sums_entries(made: RankCall, calls: set[RankCall]) -> bool:
+    """Whether a loss is ``(…).sum()`` over something that still has an entry per sample."""
+    entries = made.receiver if made.receiver is not None else made.arg(0, "input")
+    if made.method != "sum" or entries is None or made.name == "builtins.sum":
+        return False
+    if made.kwargs or len(made.args) > (made.receiver is None):
+        return False
+    first = min(call.order for call in calls)
+    for thing in entries.sources():
+        call = thing.call
+        if thing.kind != "result" or call is None or call.order < first or call in calls:
+            continue
+        if call.name == "torch.device" or call.module.ours:
+            continue  # where it lies, not what it is
+        if call.method not in _BY_ENTRY and reduction(call) != "none":
+            return False
+    return True

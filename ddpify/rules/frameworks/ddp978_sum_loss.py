@@ -1,0 +1,114 @@
+"""DDP978: ``training_step`` returns a sum over the batch, and DDP averages."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.lightning import FED, LIGHTNING
+from ddpify.rules.frameworks.lightnings import MODULE, several
+from ddpify.rules.shared.losses import made_by, one_by_one, reduction, sums_entries
+
+_KEY: Final = "loss"  # of a dictionary that is returned instead
+_SCALED: Final = "{} * self.trainer.world_size"
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per loss that is a plain sum over the samples of a process."""
+    for step, value in run.stepped if several(run) else ():
+        for loss in _losses(value):
+            made = made_by(loss)
+            if made is None or one_by_one(loss) or not _is_sum(run, made, step):
+                continue
+            yield Finding(
+                "DDP978",
+                made.site,
+                "the loss is a sum over this process's samples, and DDP averages over processes:"
+                " the gradient is 1/N of that of one process with all samples",
+                Severity.ERROR,
+                _fix(step),
+                "return a mean, or the sum times self.trainer.world_size",
+            )
+
+
+def _losses(value: RankValue) -> list[RankValue]:
+    """The loss itself, or that of a dictionary."""
+    if value.keys is None:
+        return [value]
+    return [one for key, one in value.keys if key == _KEY]
+
+
+def _is_sum(run: Run, made: RankCall, step: FunctionDefinition) -> bool:
+    if reduction(made) == "sum":
+        return True
+    calls = {call for call in run.calls if _computes(call, step)}
+    return bool(calls) and sums_entries(made, calls)
+
+
+def _computes(call: RankCall, step: FunctionDefinition) -> bool:
+    """``self(x)`` and ``self.net(x)``, of which it may not be known what it is."""
+    functions = (*(outer.function for outer in call.stack), call.function)
+    if not call.grad or step not in functions or reduction(call) is not None:
+        return False
+    owner, _, name = call.name.rpartition(".")
+    return name in ("__call__", "forward") or (owner == MODULE and not name.startswith("log"))
+
+
+def _fix(step: FunctionDefinition) -> tuple[Edit, ...]:
+    """What is returned, times the number of processes, if there is one place where it is."""
+    places = [place for node in _returns(step.node) if (place := _place(node)) is not None]
+    if len(places) != 1 or not step.parameters or step.parameters[0] != "self":
+        return ()
+    code = _SCALED if isinstance(places[0], (ast.Name, ast.Call)) else _SCALED.replace("{}", "({})")
+    return (Edit(How.REPLACE, step.module.site(places[0]), code),)
+
+
+def _returns(node: ast.AST) -> Iterator[ast.Return]:
+    return (one for one in ast.walk(node) if isinstance(one, ast.Return))
+
+
+def _place(node: ast.Return) -> ast.expr | None:
+    """The expression of the loss."""
+    if not isinstance(node.value, ast.Dict):
+        return node.value
+    pairs = zip(node.value.keys, node.value.values, strict=True)
+    named = (v for k, v in pairs if isinstance(k, ast.Constant) and k.value == _KEY)
+    return next(named, None)
+
+
+_MEAN: Final = "        return nn.functional.mse_loss(self.net(x), y)\n"
+_BY_OPTION: Final = '        return nn.functional.mse_loss(self.net(x), y, reduction="sum")'
+_BY_HAND: Final = "        off = (self.net(x) - y).pow(2).sum()"
+_NET: Final = "        self.net = nn.Linear(8, 8)\n"
+
+RULE = Rule(
+    "DDP978",
+    "sum-of-a-step",
+    "Lightning's DDP averages the gradients of the processes. For a training_step that returns a"
+    " sum over its samples that gives 1/N of the gradient of one process with all samples"
+    " (measured on two: 0.5 times, from the first step on).",
+    "examples/pytorch/bug_report of pytorch-lightning; DDP401",
+    lint=lint,
+    bad=(
+        changed(FED, (_MEAN, f"{_BY_OPTION}  # DDP978\n")),
+        changed(FED, (_MEAN, f'{_BY_HAND}  # DDP978\n        return {{"loss": off}}\n')),
+        changed(  # by a criterion of the module's
+            FED,
+            (_MEAN, "        return self.off(self.net(x), y)  # DDP978\n"),
+            (_NET, f'{_NET}        self.off = nn.MSELoss(reduction="sum")\n'),
+        ),
+        changed(LIGHTNING, (_MEAN, f"{_BY_HAND}  # DDP978\n        return off\n")),
+    ),
+    good=(
+        FED,
+        changed(FED, (_MEAN, f"{_BY_HAND}\n        return off * self.trainer.world_size\n")),
+        changed(FED, (_MEAN, f"{_BY_HAND}\n        return off / len(x)\n")),
+        changed(FED, (_MEAN, _MEAN.replace("(x), y)", "(x), y).sum()"))),
+    ),
+)
