@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
@@ -15,6 +16,7 @@ from ddpify.rules.frameworks.lightnings import several
 _MESSAGE: Final = (
     "each of N processes takes batches of this size, so a step sees N times as many samples"
 )
+_PROCESSES: Final = ("world_size", "num_devices")  # of a Trainer
 _KEPT: Final = "or keep the size with --batch-size per-rank"
 
 
@@ -23,11 +25,18 @@ def lint(run: Run) -> Iterable[Finding]:
     if not run.assumed or not several(run):
         return
     for loader in loaders(run):
-        if loader.trains:
+        if loader.trains and not _divided(loader.made):
             fix, why = dealt(run, loader)
             advice = f"{why}, {_KEPT}" if why else ""
             yield Finding("DDP965", loader.made.site, _MESSAGE, Severity.ERROR, fix, advice)
     yield from _unknown(run)
+
+
+def _divided(made: RankCall) -> bool:
+    """Whether the program divides the size itself."""
+    size = made.arg(1, "batch_size")
+    names = {one.name.rpartition(".")[2] for one in size.sources()} if size is not None else set()
+    return not names.isdisjoint(_PROCESSES)
 
 
 def _unknown(run: Run) -> Iterator[Finding]:
@@ -64,5 +73,5 @@ RULE = Rule(
             ),
         ),
     ),
-    good=(FED,),
+    good=(FED, changed(FED, (_SHARED, _LOADER.replace("16", "16 // self.trainer.world_size")))),
 )
