@@ -106,6 +106,14 @@ def test_it_is_migrated_and_green(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "devices=2, num_nodes=1, strategy='ddp'" in report.setup
 
 
+def test_shuffled_batches_that_are_divided_come_in_one_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = changed(ORIGINAL, (f"{TRAINING}{SHARE}", TRAINING), (f"{VALIDATION}{SHARE}", VALIDATION))
+    report = verified(cli.CLEAN, put(text, tmp_path / "project"), capsys)
+    assert report.ended("skipped") == {"overfit"}
+
+
 def test_it_is_compared_with_itself_where_nothing_is_to_migrate(
     right: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -57,6 +57,7 @@ TENSOR = torch.ones(2, requires_grad=True)
 VALUE = {"path": object()}
 LIST = [TENSOR]
 LOADER = DataLoader(LIST, 1)
+FED = DataLoader(LIST, 1)  # what a Trainer is given looks dealt from then on
 TABLE, RATE = {"sum": 1}, 0.1
 SGD = torch.optim.SGD(MODEL.parameters(), lr=RATE)
 SAME: list[Any] = [
@@ -82,8 +83,8 @@ SAME: list[Any] = [
     pytest.param(lambda: ddp.scaled_lr(RATE), RATE, id="scaled_lr"),
     pytest.param(lambda: ddp.warm_up(SGD, 3), None, id="warm_up"),
     pytest.param(lambda: metrics.share_batches(LOADER), LOADER, id="share_batches"),
-    pytest.param(lambda: metrics.share_evaluation(LOADER), LOADER, id="share_evaluation"),
-    pytest.param(lambda: metrics.share_training(LOADER), LOADER, id="share_training"),
+    pytest.param(lambda: metrics.share_evaluation(FED), FED, id="share_evaluation"),
+    pytest.param(lambda: metrics.share_training(FED), FED, id="share_training"),
     pytest.param(lambda: ddp.distributed_sampler(range(5), True), None, id="distributed_sampler"),
     pytest.param(lambda: ddp.evaluation_sampler(range(5)), None, id="evaluation_sampler"),
     pytest.param(lambda: ddp.evaluation_share(range(5)), None, id="evaluation_share"),

@@ -64,5 +64,5 @@ RULE = Rule(
             ),
         ),
     ),
-    good=(FED,),
+    good=(FED, changed(FED, (_SHARED, _LOADER.replace("16", "16 // self.trainer.world_size")))),
 )

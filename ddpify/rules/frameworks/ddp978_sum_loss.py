@@ -95,6 +95,7 @@ RULE = Rule(
     " (measured on two: 0.5 times, from the first step on).",
     "examples/pytorch/bug_report of pytorch-lightning; DDP401",
     lint=lint,
+    words=("def training_step", "reduction="),
     bad=(
         changed(FED, (_MEAN, f"{_BY_OPTION}  # DDP978\n")),
         changed(FED, (_MEAN, f'{_BY_HAND}  # DDP978\n        return {{"loss": off}}\n')),
