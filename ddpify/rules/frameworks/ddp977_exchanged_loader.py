@@ -73,7 +73,9 @@ RULE = Rule(
     "lightning/pytorch/loops/fit_loop.py; docs/lightning.md",
     lint=lint,
     bad=(
-        changed(LIGHTNING, _put("train_dataloader", "  # DDP977")),
+        changed(
+            LIGHTNING, _put("train_dataloader", "  # DDP977"), ("    L.seed_everything(0)\n", "")
+        ),
         changed(FED, _put("val_dataloader", "  # DDP977")),
     ),
     good=(LIGHTNING, changed(FED, _put("train_dataloader"))),
