@@ -202,6 +202,8 @@ def test_which_two_programs_are_compared(tmp_path: Path) -> None:
     assert (made.original / "train.py").read_text() == PROJECT
     right = (made.distributed / "train.py").read_text()
     assert "sync_dist=True" in right
+    for helpers in made.distributed.glob("ddp_*.py"):
+        (script.parent / helpers.name).write_text(helpers.read_text())
 
     script.write_text(right)
     alone = compared("alone")

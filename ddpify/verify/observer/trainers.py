@@ -113,13 +113,13 @@ class TrainerWatch(importlib.abc.MetaPathFinder):
 
 def _seed_anew(holder: Any) -> None:
     """Let one device begin with the random state that DDP begins with: that of the seed."""
-    package = type(holder).__module__.partition(".")[0]
-    fabric = (
-        "lightning_fabric" if package.endswith(("_lightning", "_fabric")) else "lightning.fabric"
-    )
+    strategy = getattr(holder, "strategy", None)
+    prepare = getattr(strategy, "setup_environment", None)
+    if strategy is None or prepare is None:
+        return
+    old = type(holder).__module__.startswith(("pytorch_lightning.", "lightning_fabric."))
+    fabric = "lightning_fabric" if old else "lightning.fabric"
     reset = importlib.import_module(f"{fabric}.utilities.seed").reset_seed
-    strategy = holder.strategy
-    prepare = strategy.setup_environment
 
     def setup_environment() -> None:
         reset()
