@@ -220,6 +220,8 @@ def test_which_two_programs_are_compared(tmp_path: Path) -> None:
     commit(script.parent, "migrated")
     assert compared("again").baseline == "the working tree on one device"
 
-    script.write_text(PROJECT.replace("    L.seed_everything(0)\n", ""))
-    with pytest.raises(CannotCompare, match="not seeded alike"):
+    logged = '        self.log("train/loss"'
+    left_out = f"        if loss > 9:\n            return\n{logged}"
+    script.write_text(PROJECT.replace(logged, left_out))
+    with pytest.raises(CannotCompare, match="a step that one process leaves out"):
         compared("refused")
