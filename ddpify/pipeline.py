@@ -11,7 +11,7 @@ from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
-from ddpify.lightning import agreed, configs, devices, starting
+from ddpify.lightning import agreed, configs, devices, limits, starting
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -144,10 +144,11 @@ def _of_trainers(
 
 def _of_trainer(root: Path, facts: Facts, settings: Settings) -> list[Finding]:
     """What is found at the Trainer itself, and in the configuration that makes it."""
+    found = [one for one in limits.findings(facts) if settings.wants(one.rule)]
     if not of(settings).shards:
-        return [*devices.findings(facts), *configs.findings(root, facts)]
+        return [*found, *devices.findings(facts), *configs.findings(root, facts)]
     rules = (rule for rule in of_trainers() if settings.wants(rule.id))
-    return [found for rule in rules for found in rule.check(facts, settings)]
+    return [*found, *(one for rule in rules for one in rule.check(facts, settings))]
 
 
 def _with_what_is_left(outcome: Outcome, unfixed: Sequence[Finding]) -> Outcome:

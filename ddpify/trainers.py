@@ -23,7 +23,8 @@ from ddpify.strategies import of
 _TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
 _SHARDS: Final = (
     "Lightning starts the processes: start the script as before. One device trains unsharded, and"
-    " checkpoints are those of one device"
+    " checkpoints are those of one device; one whose optimizer has several groups must not be gone"
+    " on with in shards. Evaluations are dealt by Lightning, which repeats samples"
 )
 _BATCH: Final = (
     "each of N processes takes batches of the batch_size that is written, so a step sees N times as"

@@ -45,9 +45,19 @@ def _place(facts: Facts, finding: Finding) -> Site | None:
     call = tree.expression(finding.site)
     if finding.rule != _CHECKPOINT or not isinstance(call, ast.Call):
         return None
-    path = next(one.value for one in call.keywords if one.arg == "ckpt_path")
+    path = _path(call)
+    if path is None:
+        return None
     found = _found(tree, path) if isinstance(path, ast.Name) else None
     return tree.site(found or path)
+
+
+def _path(call: ast.Call) -> ast.expr | None:
+    """The ``ckpt_path`` of ``fit``, ``validate`` and their kin."""
+    named = next((one.value for one in call.keywords if one.arg == "ckpt_path"), None)
+    position = 4 if getattr(call.func, "attr", "") in ("fit", "predict") else 2
+    starred = any(isinstance(one, ast.Starred) for one in call.args)
+    return named or (call.args[position] if len(call.args) > position and not starred else None)
 
 
 def _found(tree: Tree, name: ast.Name) -> ast.expr | None:

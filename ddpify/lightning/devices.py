@@ -59,13 +59,24 @@ def _devices(
         advice = f"Lightning 2 has no `gpus`: {ADVICE}"
         yield Finding(RULE, tree.site(gpus), ONE, Severity.WARNING, advice=advice)
     if devices is None:
+        yield from _unpacked(tree, call)
         return
     written = list(ones(devices))
     for node in written:
         edit = Edit(How.REPLACE, tree.site(node), _ALL, imports=(_ENVIRON,))
         yield Finding(RULE, tree.site(node), ONE, Severity.WARNING, (edit,))
     if not written and not _is_cpu(given):
-        yield from map(_changed, definitions(facts, tree, devices))
+        yield from map(_changed, definitions(facts, tree, devices, call))
+
+
+def _unpacked(tree: Tree, call: ast.Call) -> Iterator[Finding]:
+    """``Trainer(**options)``, of which it is not known whether they name devices."""
+    plain = [
+        k for k in call.keywords if k.arg is None and isinstance(k.value, (ast.Name, ast.Call))
+    ]
+    for one in plain:
+        message = "how many devices the Trainer is given here is not followed"
+        yield Finding(RULE, tree.site(one.value), message, Severity.NOTE, advice=ADVICE)
 
 
 def _changed(number: Number) -> Finding:

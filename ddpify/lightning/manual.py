@@ -97,6 +97,7 @@ class _HandMade:
         self._tree, self._cls, self._method = tree, cls, method
         given = method.args.args[2:] if method.name == "training_step" else ()
         self._own = {one.arg for one in given} | {"self", "batch_idx"}
+        self._stepping = _stepping(cls)
 
     def fault(self, node: ast.AST) -> str:
         if isinstance(node, ast.Assign):
@@ -105,23 +106,38 @@ class _HandMade:
         name = _last(node.func) if isinstance(node, ast.Call) else ""
         if name == "backward":
             return _DIRECT
-        if name not in _STEPS or not isinstance(node, ast.Call):
+        if not isinstance(node, ast.Call) or name not in {*_STEPS, *self._stepping}:
             return ""
-        if not all(map(self._is_alike, self._conditions(node))):
+        if not all(map(self._is_alike, self._conditions(node))) or self._may_be_left(node):
             return _APART
         return _NUMBER * (name == "step" and any(map(self._is_number, node.args)))
 
     def _conditions(self, node: ast.AST) -> Iterator[ast.expr]:
         """What decides whether, or how often, a call is made."""
         below = node
-        for above in self._tree.ancestors(node):
-            if above is self._method:
-                return
+        for above in self._around(node):
             if isinstance(above, (ast.If, ast.While, ast.IfExp)) and below is not above.test:
                 yield above.test
             elif isinstance(above, ast.For) and below is not above.iter:
                 yield above.iter
             below = above
+
+    def _may_be_left(self, node: ast.AST) -> bool:
+        """Whether the method may end, or a round of a loop, or a `try`, before a call is made."""
+        if any(isinstance(above, ast.Try) for above in self._around(node)):
+            return True
+        return any(
+            isinstance(one, (ast.Return, ast.Raise, ast.Continue, ast.Break))
+            and one.lineno < node.lineno  # type: ignore[attr-defined]
+            and not all(map(self._is_alike, self._conditions(one)))
+            for one in self._tree.nodes(self._method)
+        )
+
+    def _around(self, node: ast.AST) -> Iterator[ast.AST]:
+        for above in self._tree.ancestors(node):
+            if above is self._method:
+                return
+            yield above
 
     def _is_alike(self, test: ast.expr, depth: int = 8) -> bool:
         """Whether an expression has the same value in all processes."""
@@ -157,13 +173,36 @@ class _HandMade:
 
     def _is_setting(self, node: ast.Attribute) -> bool:
         """``self.x`` that no step changes but by counting; ``x`` of anything that is alike."""
-        if not isinstance(node.value, ast.Name) or node.value.id != "self":
+        if not isinstance(node.value, ast.Name):
+            return self._is_configured(node)
+        if node.value.id != "self":
             return True
         return node.attr in _SHARED or not any(
             _changes(one, node.attr)
             for method in _methods(self._cls)
             if method.name not in _BEFORE
             for one in self._tree.nodes(method)
+        )
+
+    def _is_configured(self, node: ast.Attribute) -> bool:
+        """``self.hparams.every``, ``self.config.every``: of what the constructor was given."""
+        kept: ast.expr = node
+        while isinstance(kept, ast.Attribute) and isinstance(kept.value, (ast.Attribute, ast.Name)):
+            if isinstance(kept.value, ast.Name):
+                break
+            kept = kept.value
+        if not isinstance(kept, ast.Attribute):
+            return False
+        if getattr(kept.value, "id", "") != "self" or kept.attr in _SHARED:
+            return True
+        made = next((m for m in _methods(self._cls) if m.name == "__init__"), None)
+        given = {one.arg for one in made.args.args} if made is not None else set()
+        return any(
+            isinstance(one, ast.Assign)
+            and kept.attr in map(_last, one.targets)
+            and isinstance(one.value, ast.Name)
+            and one.value.id in given
+            for one in (ast.walk(made) if made is not None else ())
         )
 
     def _is_number(self, argument: ast.expr) -> bool:
@@ -173,6 +212,17 @@ class _HandMade:
             return False
         named = isinstance(argument, ast.Name) and argument.id in closures
         return not named and not any(one in ast.unparse(argument) for one in _READ)
+
+
+def _stepping(cls: ast.ClassDef) -> set[str]:
+    """The methods of a class that step, or call one that does."""
+    found: set[str] = set()
+    methods = {method.name: method for method in _methods(cls)}
+    for _ in methods:
+        for name, method in methods.items():
+            calls = {_last(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
+            found |= {name} if calls & {*_STEPS, *found} else set()
+    return found
 
 
 def _changes(node: ast.AST, name: str) -> bool:

@@ -15,6 +15,7 @@ from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
 
 _OPTIONS: Final = ("add_argument", "option", "Option")
+_SHOW: Final = ("print", "str", "int", "info", "debug", "dict", "Trainer")
 _FIELDS: Final = ("field", "Field")
 
 
@@ -51,12 +52,40 @@ def ones(node: ast.expr) -> Iterator[ast.expr]:
         yield node
 
 
-def definitions(facts: Facts, tree: Tree, node: ast.expr) -> Iterator[Number]:
-    """The places that give a name, or an attribute, one device."""
-    if isinstance(node, ast.Name):
-        yield from _bound(facts, tree, node)
-    elif isinstance(node, ast.Attribute):
-        yield from _held(facts, node.attr)
+def definitions(facts: Facts, tree: Tree, node: ast.expr, trainer: ast.Call) -> Iterator[Number]:
+    """The places that give a name, or an attribute, one device; uncertain if it is more than that.
+
+    A number that is compared, computed with or shown is meant to be that of the devices.
+    """
+    name = _last(node)
+    found = _bound(facts, tree, node) if isinstance(node, ast.Name) else _held(facts, name)
+    if isinstance(node, (ast.Name, ast.Attribute)):
+        used = any(_is_other(one, name, trainer) for one in facts.trees.values())
+        yield from (replace(number, certain=number.certain and not used) for number in found)
+
+
+def _is_other(tree: Tree, name: str, trainer: ast.Call) -> bool:
+    """Whether a file gives what has this name to something else than a Trainer."""
+    return any(
+        isinstance(node, (ast.Name, ast.Attribute))
+        and _last(node) == name
+        and isinstance(node.ctx, ast.Load)
+        and _is_given_away(tree, node, name, trainer)
+        for node in tree.nodes()
+    )
+
+
+def _is_given_away(tree: Tree, node: ast.AST, name: str, trainer: ast.Call) -> bool:
+    below = node
+    for above in tree.ancestors(node):
+        if above is trainer or isinstance(above, (ast.BinOp, ast.Compare, ast.JoinedStr, ast.stmt)):
+            return isinstance(above, (ast.For, ast.Assign))
+        if isinstance(above, ast.keyword) and above.arg == name:
+            return False  # handed on by the same name
+        if isinstance(above, ast.Call) and below is not above.func:
+            return _last(above.func) not in _SHOW
+        below = above
+    return False
 
 
 def _bound(facts: Facts, tree: Tree, name: ast.Name) -> Iterator[Number]:

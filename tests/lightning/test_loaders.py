@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -114,7 +113,7 @@ OUTSIDE = (FIT, "    rows = torch.zeros(64, 4)\n    trainer.fit(net, DataLoader(
                     "    rows = DataLoader(torch.zeros(64, 4), 8)\n    print(next(iter(rows)))\n",
                 ),
             ),
-            "the script goes over it, too: make another one for the Trainer",
+            "the program goes over it, too: make another one for the Trainer",
         ),
         (
             (TRAIN, "        return Streamed(self.x)\n"),
@@ -315,7 +314,6 @@ def test_a_loader_that_its_own_hook_gives_may_be_exchanged(tmp_path: Path) -> No
     assert "DDP977" in refused(given)
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("lightning"), reason="no lightning")
 @pytest.mark.training
 @pytest.mark.thorough
 @pytest.mark.timeout(300)

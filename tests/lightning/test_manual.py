@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
@@ -109,7 +108,10 @@ CLOSED = """        sgd = self.optimizers()
 TWICE = PLAIN.replace(
     "        sgd.step()", "        self.manual_backward(self.loss_of(x * 2))\n        sgd.step()"
 )
+END = "            return\n"
+GO = f"\n    def go(self, x):\n{PLAIN}"
 SAME = {
+    "in a method": (ONE, f"        self.go(x)\n{GO}"),
     "plain": (ONE, PLAIN),
     "accumulated": (ONE, ACCUMULATED),
     "clipped": (ONE, CLIPPED),
@@ -144,6 +146,29 @@ REFUSED = {
         SCHEDULED,
         STEPPED.replace("schedule.step()", "schedule.step(self.loss_of(x))"),
         "a schedule that goes by a process's own number",
+    ),
+    "after an early end": (
+        ONE,
+        PLAIN.replace("        sgd.z", f"        if self.loss_of(x) > 9:\n{END}        sgd.z"),
+        APART,
+    ),
+    "in a method": (ONE, f"        if self.loss_of(x) < 9:\n            self.go(x)\n{GO}", APART),
+    "after an early end of a method": (
+        ONE,
+        "        self.go(x)\n"
+        + GO.replace("        sgd =", f"        if x.mean() > 9:\n{END}        sgd ="),
+        APART,
+    ),
+    "by what an object has kept": (
+        ONE,
+        ACCUMULATED.replace("if whole", "if self.meter.avg > 0"),
+        APART,
+    ),
+    "where it may fail": (
+        ONE,
+        "        try:\n" + "".join(f"    {line}" for line in PLAIN.splitlines(True))
+        + "        except RuntimeError:\n            pass\n",
+        APART,
     ),
     "gradients by hand": (
         ONE,
@@ -224,7 +249,6 @@ def _ends(root: Path, texts: dict[str, dict[str, str]], two: bool) -> dict[str, 
     return {f: torch.cat([t.flatten() for t in s.values()]).tolist() for f, s in saved.items()}
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("lightning"), reason="no lightning")
 @pytest.mark.training
 @pytest.mark.thorough
 @pytest.mark.timeout(500)

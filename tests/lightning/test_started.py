@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,6 @@ TRAINER = "devices=1, max_epochs=2"
 ALL = 'devices=environ.get("LOCAL_WORLD_SIZE", "auto")'
 NUMBER = 'int(environ.get("LOCAL_WORLD_SIZE") or cuda.device_count() or 1)'
 SEED = "    L.seed_everything(0)\n"
-running = pytest.mark.skipif(not importlib.util.find_spec("lightning"), reason="no lightning")
 
 
 def put(folder: Path, *changes: tuple[str, str], **files: str) -> Path:
@@ -35,8 +34,8 @@ def put(folder: Path, *changes: tuple[str, str], **files: str) -> Path:
     return folder / "train.py"
 
 
-def written(start: Path) -> dict[str, str]:
-    found = migrate((start,), Settings())
+def written(start: Path, **settings: Any) -> dict[str, str]:
+    found = migrate((start,), Settings(**settings))
     assert not found.refusals, found.refusals
     return {change.path: change.after.decode() for change in found.changes}
 
@@ -226,10 +225,11 @@ NAMED = (
 
 def test_names_and_checkpoints_are_rank_zeros(tmp_path: Path) -> None:
     text = written(put(tmp_path, *NAMED))
+    alone = written(put(tmp_path / "alone", *NAMED), batch_size="per-rank", ignore=("DDP966",))
+    assert len(alone["ddp_utils.py"].splitlines()) <= 65  # where no batches are dealt
     assert "name = from_rank_zero(time.strftime('%H%M%S'))" in text["train.py"]
     assert "last = from_rank_zero(max(OUT.glob('*/*.pt'), default=None))" in text["train.py"]
     assert "def from_rank_zero(" in text["ddp_utils.py"]
-    assert len(text["ddp_utils.py"].splitlines()) <= 130  # with those of the batches
 
 
 def test_what_is_found_under_a_condition_is_agreed_on_at_fit(tmp_path: Path) -> None:
@@ -286,7 +286,6 @@ print(f"<{trainer.global_rank} of {trainer.world_size}: {seen[0]}>", flush=True)
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 
 
-@running
 def test_one_process_has_the_very_object(monkeypatch: pytest.MonkeyPatch) -> None:
     """It does not hang on what another program has found, nor on torchrun with one process."""
     from runtime.trainer_utils import from_rank_zero
@@ -326,7 +325,6 @@ def _slurm(rank: int) -> dict[str, str]:
     return {key: str(value) for key, value in {**task, **job, **named}.items()}
 
 
-@running
 @pytest.mark.training
 @pytest.mark.thorough
 @pytest.mark.timeout(240)
@@ -371,7 +369,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Run]:
     return found
 
 
-@running
 @pytest.mark.training
 @pytest.mark.thorough
 @pytest.mark.timeout(400)

@@ -184,13 +184,14 @@ def _inside(call: RankCall, thing: RankThing) -> bool:
 
 
 def _prepared(run: Run, call: RankCall, thing: RankThing) -> bool:
-    """Whether the method was registered as a forward, or the parameters gathered by hand."""
+    """Whether the method, or one around it, was registered as a forward, or all was gathered."""
+    around = {one.function.name for one in call.way if one.function is not None}
     for other in run.calls:
         if other.order > call.order:
             return False
         if other.method == _REGISTER and other.args and thing in other.args[0].things:
             name = other.arg(1, "method_name")
-            if name is None or name.constant in (None, call.method):
+            if name is None or name.constant in (None, call.method, *around):
                 return True
         if other.method == "unshard" and other.receiver and thing in other.receiver.things:
             return True

@@ -29,7 +29,7 @@ def lint(run: Run) -> Iterable[Finding]:
         method = cls.method(_PREPARE)
         if method is None or not cls.inherits(DATA_MODULE, MODULE):
             continue
-        fix = _handed_on(cls)
+        fix = _handed_on(cls, method)
         for one in fields_of(method):
             if one.is_set and _is_missed(cls, one.name):
                 yield Finding(
@@ -43,7 +43,7 @@ def lint(run: Run) -> Iterable[Finding]:
                 )
 
 
-def _handed_on(cls: ClassDefinition) -> tuple[Edit, ...]:
+def _handed_on(cls: ClassDefinition, prepare: FunctionDefinition) -> tuple[Edit, ...]:
     """Rank 0 gives the others what it has prepared, before ``setup`` does anything.
 
     All have a value by then: that of ``__init__``. A data module that a script sets up by hand has
@@ -54,8 +54,9 @@ def _handed_on(cls: ClassDefinition) -> tuple[Edit, ...]:
         return ()
     if not isinstance(setup.node, ast.FunctionDef):
         return ()
-    prepared = dict.fromkeys(f.name for f in fields_of(cls.methods[_PREPARE]) if f.is_set)
-    later = {f.name for m in cls.methods.values() for f in _set_beside(m)}
+    prepared = dict.fromkeys(f.name for f in fields_of(prepare) if f.is_set)
+    methods = [m for info in cls.mro() for m in info.methods.values()]
+    later = {f.name for m in methods for f in _set_beside(m)}
     names = [name for name in prepared if name not in later]
     if not {*names} <= {f.name for f in fields_of(made) if f.is_set and f.value is not None}:
         return ()

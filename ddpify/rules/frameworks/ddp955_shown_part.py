@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+from collections.abc import Iterable, Iterator
 from typing import Final
 
+from ddpify.ranks.hooks import TRAINER
 from ddpify.ranks.model import ALL, RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
@@ -23,6 +25,7 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per line of a hook that shows numbers of a rank's own batches."""
     if not several(run):
         return
+    yield from _predicted(run)
     for call in run.calls:
         hook = evaluating(call) or training(call)
         shows = call.name == _PRINT or call.method in _WRITES
@@ -39,11 +42,40 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
+def _predicted(run: Run) -> Iterator[Finding]:
+    """``trainer.predict(…)``: each rank predicts its part, whoever takes what it gives."""
+    for call in run.named(f"{TRAINER}.predict"):
+        kept = any(
+            not isinstance(node, ast.Expr) and any(one is call.node for one in _parts(node))
+            for node in ast.walk(call.module.tree)
+            if isinstance(node, ast.stmt)
+        )
+        if run.assumed or kept:
+            yield Finding(
+                "DDP955",
+                call.site,
+                "each rank predicts its part of the samples, in turns, some of them twice",
+                Severity.ERROR,
+                advice="gather them in the data set's order, or predict in another run on one"
+                " device",
+            )
+
+
+def _parts(statement: ast.stmt) -> Iterator[ast.AST]:
+    """What is in a statement, but for other statements."""
+    left: list[ast.AST] = [statement]
+    while left:
+        node = left.pop()
+        yield node
+        left += [one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.stmt)]
+
+
 def _is_lost(call: RankCall) -> bool:
     """Whether all ranks write samples of an evaluation into one file: each has its own of them."""
     return call.name != _PRINT and call.ranks == ALL and evaluating(call) is not None
 
 
+_FITTED: Final = "    trainer.fit(Net(), datamodule=Rows())\n"
 _ON_ONE: Final = "        if self.trainer.is_global_zero:\n"
 
 
@@ -69,9 +101,17 @@ RULE = Rule(
     bad=(
         _with(f'{_ON_ONE}            print("seen", self.seen)  # DDP955\n'),
         _with(f'{_ON_ONE}            open("seen.txt", "w").write(str(self.seen))  # DDP955\n'),
+        changed(
+            LIGHTNING,
+            (
+                _FITTED,
+                f"{_FITTED}    rows = trainer.predict(Net(), Rows())  # DDP955\n    rows[0]\n",
+            ),
+        ),
     ),
     good=(
         LIGHTNING,
+        changed(LIGHTNING, (_FITTED, f"{_FITTED}    trainer.predict(Net(), Rows())\n")),
         _with("        print(self.global_rank, self.all_gather(torch.tensor(self.seen)))\n"),
     ),
 )

@@ -13,6 +13,7 @@ from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
 from ddpify.rules.frameworks.lightnings import several
 
+_WAYS = {"fit": 4, "validate": 2, "test": 2, "predict": 4}
 _HELPER = "from_rank_zero"
 _LISTS = frozenset("glob iglob iterdir listdir rglob scandir walk".split())
 _FIT = "    trainer.fit(Net(), datamodule=Rows())\n"
@@ -28,9 +29,9 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per ``ckpt_path`` that processes may find otherwise."""
     if not several(run):
         return
-    for name in ("fit", "validate", "test", "predict"):
+    for name, position in _WAYS.items():
         for call in run.named(f"{TRAINER}.{name}"):
-            path = call.kwargs.get("ckpt_path")
+            path = call.arg(position, "ckpt_path")
             if path is None or not _is_found(path, run.once(_agreed)):
                 continue
             yield Finding(

@@ -9,7 +9,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import FED
-from ddpify.rules.frameworks.feeding import dealt, loaders, meeting, place_of, unknown
+from ddpify.rules.frameworks.feeding import GONE_OVER, dealt, loaders, meeting, place_of, unknown
 from ddpify.rules.frameworks.lightnings import several
 
 _MESSAGE: Final = (
@@ -30,7 +30,9 @@ def lint(run: Run) -> Iterable[Finding]:
         if fix and met is not None:
             where = f"{met.site}: all processes meet there in each batch"
             fix, why = (), f"{where}, so they must have equally many"
-        yield Finding("DDP966", loader.made.site, _MESSAGE, Severity.WARNING, fix, why)
+        part = why == GONE_OVER  # each process would go over its part
+        severity = Severity.ERROR if part else Severity.WARNING
+        yield Finding("DDP966", loader.made.site, _MESSAGE, severity, fix, why)
     for one in unknown(run):
         if not one.trains:
             why = "return a torch.utils.data.DataLoader"

@@ -12,7 +12,7 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
 from ddpify.rules.frameworks.lightnings import MODULE, fitted, hooked, several
-from ddpify.rules.shared.fields import own
+from ddpify.rules.shared.fields import called, own
 
 _STOP: Final = "should_stop"
 _AGREED: Final = ("reduce_boolean_decision", "all_reduce", "all_gather", "broadcast")
@@ -34,8 +34,8 @@ def lint(run: Run) -> Iterable[Finding]:
 
 
 def _stops(run: Run, method: FunctionDefinition) -> Iterator[Finding]:
-    agreed = _AGREED if run.assumed else (*_AGREED, *_OF_ALL)
-    if any(word in method.text for word in agreed):
+    read = {getattr(node, "attr", "") for node in ast.walk(method.node)}
+    if called(method) & {*_AGREED} or (not run.assumed and read & {*_OF_ALL}):
         return
     for statement in getattr(method.node, "body", []):
         for node in ast.walk(statement):

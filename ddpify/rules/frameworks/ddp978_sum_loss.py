@@ -6,58 +6,29 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import FED, LIGHTNING
-from ddpify.rules.frameworks.lightnings import MODULE, several
-from ddpify.rules.shared.losses import made_by, one_by_one, reduction, sums_entries
+from ddpify.rules.frameworks.lightnings import several
+from ddpify.rules.frameworks.steps import KEY, summed_steps
 
-_KEY: Final = "loss"  # of a dictionary that is returned instead
 _SCALED: Final = "{} * self.trainer.world_size"
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per loss that is a plain sum over the samples of a process."""
-    for step, value in run.stepped if several(run) else ():
-        for loss in _losses(value):
-            made = made_by(loss)
-            if made is None or one_by_one(loss) or not _is_sum(run, made, step):
-                continue
-            yield Finding(
-                "DDP978",
-                made.site,
-                "the loss is a sum over this process's samples, and DDP averages over processes:"
-                " the gradient is 1/N of that of one process with all samples",
-                Severity.ERROR,
-                _fix(step),
-                "return a mean, or the sum times self.trainer.world_size",
-            )
-
-
-def _losses(value: RankValue) -> list[RankValue]:
-    """The loss itself, or that of a dictionary."""
-    if value.keys is None:
-        return [value]
-    return [one for key, one in value.keys if key == _KEY]
-
-
-def _is_sum(run: Run, made: RankCall, step: FunctionDefinition) -> bool:
-    if reduction(made) == "sum":
-        return True
-    calls = {call for call in run.calls if _computes(call, step)}
-    return bool(calls) and sums_entries(made, calls)
-
-
-def _computes(call: RankCall, step: FunctionDefinition) -> bool:
-    """``self(x)`` and ``self.net(x)``, of which it may not be known what it is."""
-    functions = (*(outer.function for outer in call.stack), call.function)
-    if not call.grad or step not in functions or reduction(call) is not None:
-        return False
-    owner, _, name = call.name.rpartition(".")
-    return name in ("__call__", "forward") or (owner == MODULE and not name.startswith("log"))
+    for step, made in summed_steps(run) if several(run) else ():
+        yield Finding(
+            "DDP978",
+            made.site,
+            "the loss is a sum over this process's samples, and DDP averages over processes:"
+            " the gradient is 1/N of that of one process with all samples",
+            Severity.ERROR,
+            _fix(step),
+            "return a mean, or the sum times self.trainer.world_size",
+        )
 
 
 def _fix(step: FunctionDefinition) -> tuple[Edit, ...]:
@@ -78,7 +49,7 @@ def _place(node: ast.Return) -> ast.expr | None:
     if not isinstance(node.value, ast.Dict):
         return node.value
     pairs = zip(node.value.keys, node.value.values, strict=True)
-    named = (v for k, v in pairs if isinstance(k, ast.Constant) and k.value == _KEY)
+    named = (v for k, v in pairs if isinstance(k, ast.Constant) and k.value == KEY)
     return next(named, None)
 
 

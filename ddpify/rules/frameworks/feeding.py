@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from ddpify.names import INSTALLED
 from ddpify.ranks.collective import collective
-from ddpify.ranks.hooks import BATCHES, LOADS
-from ddpify.ranks.model import RankCall, RankThing
-from ddpify.ranks.passes import iterated, loaders_in
+from ddpify.ranks.hooks import BATCHES, LOADS, TRAINER
+from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
+from ddpify.ranks.modules import Module
+from ddpify.ranks.passes import is_loader, iterated, loaders_in
 from ddpify.ranks.run import Fed, Run
 from ddpify.ranks.words import COLLECTIVE_CALLS, SIZE_CALLS, SIZE_VARIABLES
 from ddpify.rules.base import Edit, How, Import
@@ -19,9 +21,14 @@ from ddpify.rules.shared.hook_parts import evaluating
 from ddpify.rules.shared.rank_zero import in_hook
 from ddpify.site import Site, Span
 
+GONE_OVER = "the program goes over it, too: make another one for the Trainer"
 _STREAM = "torch.utils.data.IterableDataset"
 _BY_ITSELF = "prepare_data"
 _PROCESSES = ("world_size", "num_devices", "device_count", "get_world_size", "num_processes")
+_COMBINED = ".CombinedLoader"
+_HELD = tuple(
+    f"{TRAINER}.{name}" for name in ("train_dataloader", "val_dataloaders", "test_dataloaders")
+)
 _TAKES = tuple(f"builtins.{name}" for name in ("iter", "list", "tuple", "enumerate", "zip", "map"))
 
 
@@ -55,15 +62,30 @@ def _loaders(run: Run) -> list[FedLoader]:
 
 
 def unknown(run: Run) -> Iterator[Fed]:
-    """Hooks of which no loader is known, and other arguments than loaders, each once."""
-    known = {one.hook for one in run.fed if loaders_in(one.value)}
+    """Hooks that give something else than loaders, if beside loaders, and arguments; each once."""
     seen = set()
     for one in run.fed:
         key = one.hook or one.call.node
         nothing = one.value.known or one.value.items == ()
-        if one.hook not in known and not nothing and not loaders_in(one.value) and key not in seen:
+        if not nothing and key not in seen and not all(map(_is_fed, _parts(one.value))):
             seen.add(key)
             yield one
+
+
+def _parts(value: RankValue) -> list[RankValue]:
+    """What a list or a dictionary holds, or the value itself."""
+    held = value.items if value.items is not None else [one for _, one in value.keys or ()]
+    return [part for one in held for part in _parts(one)] if held else [value]
+
+
+def _is_fed(value: RankValue) -> bool:
+    """Whether a value is None, loaders, or Lightning's combination of some."""
+    if not value.things:
+        return value.known
+    return all(
+        is_loader(thing) or (thing.name.endswith(_COMBINED) and bool(loaders_in(value)))
+        for thing in value.things
+    )
 
 
 def place_of(fed: Fed) -> Site:
@@ -93,8 +115,8 @@ def _why_not(run: Run, loader: FedLoader) -> str:
         return "the program asks how many processes there are: is this the size for one of them?"
     if _BY_ITSELF in hooks:
         return "prepare_data makes it, in one process: make it in setup()"
-    if not in_hook(loader.made) and loader.thing in run.once(_gone_over):
-        return "the script goes over it, too: make another one for the Trainer"
+    if loader.made.node in run.once(_gone_over):
+        return GONE_OVER
     dataset = dataset_of(loader.thing)
     if dataset is not None and any(_streams(thing) for thing in dataset.things):
         return "an IterableDataset deals its samples itself: give the loader a process's batch size"
@@ -107,26 +129,57 @@ def _why_not(run: Run, loader: FedLoader) -> str:
 def is_divided(loader: FedLoader) -> bool:
     """Whether the batch size is made of the number of processes: the author has divided it."""
     size = loader.made.arg(1, "batch_size")
-    names = (one.name for one in size.sources()) if size is not None else ()
-    return any(name.rpartition(".")[2] in _PROCESSES for name in names)
+    sources = {*size.sources()} if size is not None else set()
+    devices = loader.fed.call.receiver.made_by(TRAINER) if loader.fed.call.receiver else None
+    given = devices.call.kwargs.get("devices") if devices is not None and devices.call else None
+    named = any(one.name.rpartition(".")[2] in _PROCESSES for one in sources)
+    return named or (given is not None and not sources.isdisjoint(given.things))
 
 
 def _asks_for_size(run: Run) -> bool:
     """Whether the program asks for the number of processes, of which a size may be made."""
     own = [module for module in run.modules.values() if not module.ours]
     read = any(name in module.source.text for module in own for name in SIZE_VARIABLES)
-    return read or any(call.name in SIZE_CALLS and not call.module.ours for call in run.calls)
+    read |= any(call.name in SIZE_CALLS and not call.module.ours for call in run.calls)
+    return read or _computes(own, {*_devices(run)})
 
 
-def _gone_over(run: Run) -> set[RankThing]:
-    """The loaders that the program itself takes batches from, outside of hooks."""
-    own = [call for call in run.calls if not in_hook(call)]
-    loops = {loop for call in own for loop in call.loops}
-    taken = (one for call in own if call.name in _TAKES for one in call.args)
-    return {
+def _devices(run: Run) -> Iterator[str]:
+    """The names by which Trainers are given their number of devices."""
+    for call in run.named(TRAINER):
+        given = (one.value for one in getattr(call.node, "keywords", ()) if one.arg == "devices")
+        yield from (getattr(one, "attr", getattr(one, "id", "")) for one in given)
+
+
+def _computes(modules: Iterable[Module], names: set[str]) -> bool:
+    """Whether a file multiplies or divides by something of such a name."""
+    return any(
+        {getattr(n, "attr", getattr(n, "id", "")) for n in (node.left, node.right)} & names - {""}
+        for module in modules
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.BinOp)
+    )
+
+
+def _gone_over(run: Run) -> set[ast.AST]:
+    """The calls that make loaders that the program itself goes over; a hook may look at a batch."""
+    outside = [call for call in run.calls if not in_hook(call)]
+    taken = [one for call in outside if call.name in _TAKES for one in call.args]
+    loops = {loop for call in run.calls for loop in call.loops}
+    held = {trains for loop in loops for trains in _held(loop)}
+    fed = [one for one in _loaders(run) if one.trains in held]
+    things = [
         *(thing for loop in loops for thing in iterated(loop)),
         *(thing for value in taken for thing in loaders_in(value)),
-    }
+        *(one.thing for one in fed),
+    ]
+    return {thing.call.node for thing in things if thing.call is not None}
+
+
+def _held(loop: RankLoop) -> Iterator[bool]:
+    """``for batch in trainer.val_dataloaders``: whether it is trained on."""
+    things = (*loop.over.things, *loop.over.sources()) if loop.over is not None else ()
+    yield from (thing.name == _HELD[0] for thing in things if thing.name in _HELD)
 
 
 def _streams(thing: RankThing) -> bool:

@@ -30,6 +30,7 @@ from ddpify.facts.model import Facts, Status
 from ddpify.facts.scopes import ClassInfo
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How, Import
+from ddpify.rules.shared.fields import own
 from ddpify.rules.shared.sharding import unit_lines, with_argument
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -80,7 +81,7 @@ class ShardedModule:
             if name in found:
                 continue
             found.add(name)
-            inner = {_own(node) for node in ast.walk(self.methods[name])}
+            inner = {own(node) for node in ast.walk(self.methods[name])}
             left += [one for one in inner if one in self.methods]
         return found
 
@@ -155,9 +156,3 @@ def calls_of(node: ast.AST) -> Iterator[tuple[ast.Call, str]]:
 def _called(node: ast.AST) -> str:
     func = getattr(node, "func", None)
     return getattr(func, "attr", getattr(func, "id", ""))
-
-
-def _own(node: ast.AST) -> str:
-    """``name`` of ``self.name``."""
-    own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
-    return node.attr if own and node.value.id == "self" else ""  # type: ignore[attr-defined]

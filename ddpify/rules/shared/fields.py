@@ -74,6 +74,12 @@ def makers(cls: ClassDefinition, name: str) -> Iterator[list[str]]:
         yield [qualified(module, one) for one in calls or [value]]
 
 
+def called(method: FunctionDefinition) -> set[str]:
+    """The last names of what a method calls."""
+    calls = (node.func for node in ast.walk(method.node) if isinstance(node, ast.Call))
+    return {getattr(func, "attr", getattr(func, "id", "")) for func in calls}
+
+
 def own(node: ast.AST) -> str:
     """``name`` of ``self.name``."""
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

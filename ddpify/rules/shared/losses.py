@@ -18,6 +18,7 @@ _MODULES: Final = frozenset(
     KLDivLoss GaussianNLLLoss PoissonNLLLoss CosineEmbeddingLoss MarginRankingLoss TripletMarginLoss
     MultiMarginLoss SoftMarginLoss""".split()
 )
+_BY_CLASS: Final = ("cross_entropy", "nll_loss", "CrossEntropyLoss", "NLLLoss")
 # Calls that keep one entry per sample and feature.
 _BY_ENTRY: Final = frozenset(
     """pow square abs neg log exp sqrt relu clamp view reshape flatten squeeze unsqueeze to cuda
@@ -46,6 +47,20 @@ def reduction(call: RankCall) -> str | None:
         if len(made) == 1 and len(call.receiver.things) == 1 and made[0].call is not None:
             return _given(made[0].call)
     return None
+
+
+def counted(call: RankCall) -> bool:
+    """Whether a call of such a loss divides by weights of classes, or leaves out labels."""
+    if reduction(call) != "mean":
+        return False
+    function = call.name.startswith("torch.nn.functional.")
+    things = call.receiver.things if call.receiver is not None else ()
+    made = call if function else next((t.call for t in things if _is_loss(t)), None)
+    if made is None or made.name.rpartition(".")[2] not in _BY_CLASS:
+        return False
+    weight = made.arg(2 if function else 0, "weight")
+    given = (weight, made.kwargs.get("ignore_index"))
+    return any(one is not None and (not one.known or one.constant is not None) for one in given)
 
 
 def _is_loss(thing: RankThing) -> bool:

@@ -1,0 +1,117 @@
+"""DDP979: ``training_step`` returns a mean over a count that each process has for itself."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.lightning import FED
+from ddpify.rules.frameworks.lightnings import fitted, several
+from ddpify.rules.frameworks.steps import losses, within
+from ddpify.rules.shared.fields import function_of, own
+from ddpify.rules.shared.losses import counted
+from ddpify.site import Site
+
+_COUNTS: Final = ("sum", "count_nonzero", "nonzero")
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per such loss, in a program that gets its devices."""
+    if not run.assumed or not several(run):
+        return
+    for step, loss in losses(run):
+        made = (thing.call for thing in (*loss.things, *loss.sources()))
+        for call in dict.fromkeys(one for one in made if one is not None and within(one, step)):
+            if counted(call) or _divides(call):
+                yield _finding(call.site, Severity.ERROR)
+    read = {call.function for call in run.calls}
+    for function in {*_called(run)} - read:  # nothing in it is known to be of the loss
+        for node in ast.walk(function.node):
+            if _is_count(node) and _divides_by(function, node):
+                yield _finding(function.module.site(node), Severity.WARNING)
+
+
+def _finding(site: Site, severity: Severity) -> Finding:
+    return Finding(
+        "DDP979",
+        site,
+        "the loss is a mean over a count or weights that each process has for itself: the mean over"
+        " processes is another one than that of all samples",
+        severity,
+        advice="divide the sum by the mean over processes of the count (self.all_gather), or accept"
+        " what the processes' own counts make of it",
+    )
+
+
+def _called(run: Run) -> Iterator[FunctionDefinition]:
+    """What ``training_step`` calls of the project, and what that calls."""
+    steps = ((cls, cls.method("training_step")) for _, cls in fitted(run))
+    left = [(cls, step) for cls, step in steps if step is not None]
+    seen = {step for _, step in left}
+    while left:
+        cls, function = left.pop()
+        yield function
+        calls = (n.func for n in ast.walk(function.node) if isinstance(n, ast.Call))
+        found = (cls.method(own(f)) or function_of(run, function.module, f) for f in calls)
+        new = {one for one in found if one is not None} - seen
+        seen |= new
+        left += [(cls, one) for one in new]
+
+
+def _divides(call: RankCall) -> bool:
+    """``(loss * mask).sum() / mask.sum()``: whether something is divided by what is counted."""
+    return (
+        call.function is not None and _is_count(call.node) and _divides_by(call.function, call.node)
+    )
+
+
+def _is_count(node: ast.AST) -> bool:
+    """A count over a whole batch: not one of each sample, ``.sum(-1)``."""
+    method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return method and not (node.args or node.keywords) and node.func.attr in _COUNTS  # type: ignore[attr-defined]
+
+
+def _divides_by(function: FunctionDefinition, count: ast.AST) -> bool:
+    return any(
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Div)
+        and any(below is count for below in ast.walk(node.right))
+        for node in ast.walk(function.node)
+    )
+
+
+_MEAN: Final = "        return nn.functional.mse_loss(self.net(x), y)\n"
+_MASKED: Final = "        off, mask = (self.net(x) - y).pow(2), y > 0\n        return {}\n"
+_CROSS: Final = "        return nn.functional.cross_entropy(self.net(x), y.argmax(1){}){}\n"
+_NET: Final = "        self.net = nn.Linear(8, 8)\n"
+
+RULE = Rule(
+    "DDP979",
+    "mean-over-own-count",
+    "DDP averages the gradients of the processes. Where each divides by what it has counted itself"
+    " (a mask, padding, class weights), samples of a process with few count for more: on two with 1"
+    " and 3 the average of means is not the mean of all 4.",
+    "CONTRACT; torch.nn.CrossEntropyLoss (weight, ignore_index); DDP401",
+    lint=lint,
+    words=("CrossEntropyLoss", "NLLLoss"),
+    bad=(
+        changed(FED, (_MEAN, _MASKED.format("(off * mask).sum() / mask.sum()  # DDP979"))),
+        changed(FED, (_MEAN, _CROSS.format(", ignore_index=0", "  # DDP979"))),
+        changed(
+            FED,
+            (_MEAN, "        return self.loss(self.net(x), y.argmax(1))  # DDP979\n"),
+            (_NET, f"{_NET}        self.loss = nn.CrossEntropyLoss(torch.ones(8))\n"),
+        ),
+    ),
+    good=(
+        FED,
+        changed(FED, (_MEAN, _CROSS.format("", ""))),
+        changed(FED, (_MEAN, _MASKED.format("(off * mask).sum() / 8"))),
+    ),
+)
