@@ -40,7 +40,7 @@ _ORDER: Final = (
 )
 _NOISE: Final = (
     "seed_everything seeds all processes alike: dropout and random transforms draw on each process"
-    " what they draw on the others (DDP111); seed by self.global_rank in on_fit_start for others"
+    " what they draw on the others (DDP111)"
 )
 
 
