@@ -213,7 +213,8 @@ def _comprehension(
         held = zip(names, (value for _, value in made), strict=True)
         return RankValue(one.atoms, keys=tuple(dict(held).items()))
     items = tuple(value for _, value in made)
-    return RankValue(one.atoms, (), one.deps, one.origins | picked, items)
+    # what is in `over` is in the elements, where it was not made the same on all ranks
+    return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
 
 
 def _entry(m: RankMachine, f: RankFrame, node: Any) -> tuple[RankValue, RankValue]:

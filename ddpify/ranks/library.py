@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from ddpify.python import words as names
@@ -30,13 +31,14 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import CLOCK, FILES, RANK
+from ddpify.ranks.origins import CLOCK, FILES, IDENTITY, RANK
 from ddpify.ranks.passes import training_loops
 from ddpify.ranks.process_groups import (
     is_initialized,
     is_true,
     local_rank,
     meet,
+    note_opening,
     on_collective,
     rank_and_size,
     rank_of_group,
@@ -50,6 +52,7 @@ from ddpify.ranks.values import NONE
 
 def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """The effect and the value of a call of a library's name or of an unknown object's method."""
+    note_opening(m, one)
     handler = _HANDLERS.get(one.name)
     value = handler(m, f, one) if handler is not None else None
     if value is None:
@@ -226,7 +229,17 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if method in words.FRAMEWORK_MAINS:  # the Hugging Face Trainer's is a method
         found = [attributes.framework_rank(m, t, method, one.site) for t in receiver.things]
         return found[0] if len(found) == 1 and found[0] is not None else result(one)
-    return result(one)
+    return _size(one, receiver) if method in _SIZES and not receiver.has(RANK) else result(one)
+
+
+_SIZES: Final = frozenset("size numel nelement dim".split())
+
+
+def _size(one: RankCall, receiver: RankValue) -> RankValue:
+    """``x.size(0)``, as ``x.shape[0]``: ranks have equally many samples, which are this rank's."""
+    made = result(one)
+    agreed = frozenset(origin for origin in made.origins if origin.kind in IDENTITY)
+    return mixing.counted(replace(made, origins=agreed), receiver, one.site)
 
 
 # -- builtins --------------------------------------------------------------------------------------

@@ -23,6 +23,8 @@ from ddpify.ranks.values import NONE, TRUE, constant, symbol
 def is_true(value: RankValue | None) -> bool:
     return value is not None and value.constant is True
 
+_FITS = (f"{words.TRAINER}.", "transformers.Trainer")
+
 
 def operation(one: RankCall) -> str:
     return one.name.removeprefix(words.DIST) if one.name.startswith(words.DIST) else one.name
@@ -44,7 +46,7 @@ def _of_a_group(one: RankCall) -> bool:
 
 def on_collective(m: RankMachine, f: RankFrame, shared: Collective) -> RankValue:
     one = shared.call
-    m.opened = m.opened or one.method == "init_process_group"
+    m.opened = m.opened or one.method in ("init_process_group", "init_device_mesh")
     if shared.group is None and not is_true(shared.given("use_local_synchronization")):
         m.event(one.method, one, one.node, f)
     if shared.functional:
@@ -110,5 +112,16 @@ def true(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
 
 
 def is_initialized(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
-    """True, save to the helpers before they open the group: `if is_distributed(): return`."""
-    return constant(m.opened or not f.module.ours)
+    """False before the group is opened: `if is_initialized(): return`.
+
+    Of a project in which nothing opens one, code that is not seen does.
+    """
+    return constant(m.opened or not (f.module.ours or m.interest.opens))
+
+
+def note_opening(m: RankMachine, one: RankCall) -> None:
+    """A call that may have opened the process group: a framework's, or one by this name."""
+    name = one.name
+    named = "init" in one.method and ("dist" in one.method or "process_group" in one.method)
+    by_name = named and not name.startswith((words.DIST, "builtins."))
+    m.opened = m.opened or by_name or name in words.OPENERS or name.startswith(_FITS)

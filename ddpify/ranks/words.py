@@ -216,10 +216,21 @@ RANK_AND_SIZE_CALLS: Final = frozenset(
 TRUE_CALLS: Final = frozenset(
     {
         "torch.distributed.is_available",
-        "torch.distributed.is_initialized",
         "torch.distributed.is_torchelastic_launched",
         "torch.distributed.is_nccl_available",
         "torch.distributed.is_gloo_available",
+    }
+)
+# After these there is a process group, opened in code that is not read.
+OPENERS: Final = frozenset(
+    {
+        "accelerate.Accelerator",
+        "accelerate.PartialState",
+        "lightning.fabric.Fabric",
+        "lightning.fabric.Fabric.launch",
+        "transformers.TrainingArguments",
+        "deepspeed.initialize",
+        "horovod.torch.init",
     }
 )
 # Variables that torchrun sets; only their presence is sure for the others.

@@ -28,6 +28,7 @@ SEED = "    L.seed_everything(0)\n"
 WRITTEN = 'with open(OUT / "metrics.json", "w") as file:\n'
 LOGGED = "loss, on_step=False, on_epoch=True"
 DEVICES = 'accelerator="cpu", devices=1,'
+REPORTED = '        self.log("train/loss"'
 RANK = "int(__import__('os').environ.get('RANK', 0))"
 
 
@@ -115,9 +116,10 @@ def test_shuffled_batches_that_are_divided_come_in_one_order(
 
 
 def test_it_is_compared_with_itself_where_nothing_is_to_migrate(
-    right: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    script = put(right, tmp_path / "project")
+    script = put(ORIGINAL, tmp_path / "project")
+    assert cli.main(["migrate", str(script), "--inplace"]) == cli.CLEAN
     assert cli.main(["verify", str(script), "--nproc=4", "--steps=3", "--", "16"]) == cli.CLEAN
     said = capsys.readouterr().out
     assert "the working tree on one device in 1 process against 4 ranks" in said
@@ -414,9 +416,9 @@ class TestAsItStands:
             "--distributed-only",
         ),
         (
-            changed(ORIGINAL, (SEED, "")),
+            changed(ORIGINAL, (REPORTED, f"        if loss > 9:\n            return\n{REPORTED}")),
             (),
-            "not seeded alike",
+            "a step that one process leaves out",
         ),
     ],
     ids=["fsdp", "subclass", "cli", "refused"],

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ddpify.python import writers
-from ddpify.ranks.events import Store
+from ddpify.ranks.events import Exit, Store
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
 from ddpify.ranks.origins import CLOCK, DATA, RANDOM
 from ddpify.ranks.run import Run
@@ -184,20 +184,31 @@ def _may_leave(run: Run, entered: RankCall, call: RankCall) -> bool:
     return any(
         entered.order < leave.order < call.order
         and leave.function is entered.target
-        and any(_unsure(guard) for guard in leave.guards)
+        and any(_unsure(guard) for guard in _doubtful(leave))
         for leave in run.exits
     )
+
+
+def _doubtful(leave: Exit) -> Iterator[RankGuard]:
+    """The conditions of an exit; a handler that raises again ends the whole run."""
+    return (one for one in leave.guards if leave.kind != "abort" or not _is_handler(one))
 
 
 def _unsure(guard: RankGuard) -> bool:
     """Whether a value may depend on the rank: SLURM_PROCID and the like are the rank as well.
 
     An exception is each rank's own: the first that comes may find the file missing, no other does.
+    Which packages are installed is the same for all.
     """
     if guard.test.known:
         return False
-    said = ("environ[", "except@")
-    return guard.test.by_rank or any(word in str(a) for a in guard.test.atoms for word in said)
+    if _is_handler(guard):
+        return ast.unparse(guard.node) not in ("ImportError", "ModuleNotFoundError")
+    return guard.test.by_rank or any("environ[" in str(atom) for atom in guard.test.atoms)
+
+
+def _is_handler(guard: RankGuard) -> bool:
+    return any("except@" in str(atom) for atom in guard.test.atoms)
 
 
 def _ruled_out(guard: RankGuard) -> bool:
