@@ -23,11 +23,13 @@ FEW = 40  # files for which more processes are not worth starting
 @dataclass(frozen=True)
 class Linted:
     """Findings in the files that were asked for, by place; ``others``: files that they import;
-    ``unread``: the programs that are too large to be read to the end."""
+    ``unread``: the programs that are too large to be read to the end; ``programs``: where those
+    begin that were read as several ranks run them."""
 
     findings: tuple[Finding, ...]
     others: tuple[Path, ...] = ()
     unread: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
 
 
 @dataclass
@@ -36,6 +38,7 @@ class _LintPart:
 
     findings: list[Finding] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
+    programs: list[str] = field(default_factory=list)
     entered: frozenset[Place] = frozenset()
     opened: frozenset[Path] = frozenset()
 
@@ -45,6 +48,8 @@ class _LintPart:
         for run in runs:
             part.findings += judged(run, rules)
             part.entered |= run.entered
+            if run.distributed:
+                part.programs.append(run.start)
             if run.distributed and not run.complete:
                 part.unread.append(run.start)
         return part
@@ -93,7 +98,10 @@ def lint(
     kept = sorted(unique.values(), key=lambda one: (one.site, one.rule))
     others = frozenset[Path]().union(*(part.opened for part in parts)).difference(asked)
     unread = {start for part in parts for start in part.unread if start.split(":")[0] in names}
-    return Linted(tuple(kept), tuple(sorted(others)), tuple(sorted(unread)))
+    programs = {start for part in parts for start in part.programs}
+    return Linted(
+        tuple(kept), tuple(sorted(others)), tuple(sorted(unread)), tuple(sorted(programs))
+    )
 
 
 def lint_scripts(

@@ -35,6 +35,7 @@ class CacheEntry:
     rules: Mapping[str, Named]
     applies: bool = False
     unread: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()  # where those begin that were read as several ranks run them
     others: tuple[Path, ...] = ()  # files that were not named, and read because others import them
 
 
@@ -88,6 +89,7 @@ def _entry(data: Mapping[str, Any]) -> CacheEntry:
         {code: Named(str(name), bool(safe)) for code, (name, safe) in data["rules"].items()},
         bool(data["applies"]),
         tuple(map(str, data["unread"])),
+        tuple(map(str, data["programs"])),
     )
 
 
@@ -98,6 +100,7 @@ def _data(entry: CacheEntry, state: str) -> dict[str, Any]:
         "rules": {code: [named.name, named.safe] for code, named in entry.rules.items()},
         "applies": entry.applies,
         "unread": list(entry.unread),
+        "programs": list(entry.programs),
         "others": {str(path): _stamp(path.stat()) for path in entry.others},
     }
 

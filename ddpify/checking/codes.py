@@ -26,6 +26,8 @@ OWN = (
     "DDP963",
     "DDP964",
 )
+# What is no matter of several processes is said where it is asked for.
+OFF = ("DDP421",)
 _FILE = re.compile(r"ddp\d{3}_\w+\.py")
 _ALL = "ALL"
 
@@ -57,7 +59,7 @@ def chosen(settings: Settings, asked: CheckRequest) -> Settings:
     """
     project = _Choice.of(settings.select or None, settings.extend_select, settings.ignore)
     flags = _Choice.of(asked.select, asked.extend_select, asked.ignore)
-    on = {code: flags.wants(code, project.wants(code, True)) for code in known()}
+    on = {code: flags.wants(code, project.wants(code, code not in OFF)) for code in known()}
     return replace(
         settings,
         select=(),

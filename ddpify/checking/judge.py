@@ -19,7 +19,9 @@ from ddpify.settings import Settings, nearest_pyproject
 from ddpify.site import Site
 from ddpify.source import Source, UnreadableSource
 
-_HINTS = re.compile(rb"distributed|lightning|accelerate|deepspeed|horovod|fsdp", re.IGNORECASE)
+_HINTS = re.compile(
+    rb"distributed|lightning|accelerate|deepspeed|horovod|mpi4py|fsdp", re.IGNORECASE
+)
 FEW_NAMES = 3  # programs that one note names
 
 
@@ -68,6 +70,7 @@ class Judge:
             named({one.rule for one in kept}),
             any(_HINTS.search(raw) for raw in self._contents.values()),
             tuple(_too_large(linted.unread)),
+            linted.programs,
             linted.others,
         )
 

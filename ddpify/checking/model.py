@@ -46,8 +46,9 @@ class Named:
 class Checked:
     """The answer. Paths in ``findings`` lead there from the current folder, or from the top.
 
-    ``applies``: something in the files hints at training with several processes. ``unread`` says
-    what was not read to its end. ``texts``: files that are not (yet) as on disk.
+    ``applies``: something in the files hints at training with several processes; ``programs``:
+    where those begin that were read so, scripts and functions that no script enters. ``unread``
+    says what was not read to its end. ``texts``: files that are not (yet) as on disk.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -55,6 +56,7 @@ class Checked:
     files: int = 0
     applies: bool = False
     unread: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
     texts: Mapping[str, bytes] | None = None
     fixed: int = 0
 

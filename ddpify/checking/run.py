@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os.path import realpath
 from pathlib import Path
@@ -123,21 +123,26 @@ def _together(answers: Iterable[_Answer]) -> Checked:
     findings: list[Finding] = []
     rules: dict[str, Named] = {}
     unread: list[str] = []
+    programs: list[str] = []
     files, applies = 0, False
     for one in answers:
         findings += _shown(one)
         rules |= one.entry.rules
         unread += one.entry.unread
+        programs += map(_named_from(one.group), one.entry.programs)
         files += one.files
         applies = applies or one.entry.applies
     ordered = sorted(findings, key=order)
-    return Checked(tuple(ordered), rules, files, applies, tuple(dict.fromkeys(unread)))
+    said = tuple(dict.fromkeys(unread))
+    return Checked(tuple(ordered), rules, files, applies, said, tuple(programs))
 
 
 def _shown(answer: _Answer) -> Iterator[Finding]:
-    root = answer.group.root.as_posix()
-
-    def named(path: str) -> str:
-        return shown(Path(normpath(f"{root}/{path}")))
-
+    named = _named_from(answer.group)
     return (moved(one, named) for one in answer.entry.findings)
+
+
+def _named_from(group: Group) -> Callable[[str], str]:
+    """How a place in a group is reached from the current folder."""
+    root = group.root.as_posix()
+    return lambda path: shown(Path(normpath(f"{root}/{path}")))

@@ -13,7 +13,7 @@ import tokenize
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ddpify.checking.codes import known
+from ddpify.checking.codes import OFF, known
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.site import Site, Span
 
@@ -115,7 +115,7 @@ def _unused(
 ) -> Iterator[Finding]:
     here = [f.rule for f in findings if comment.first <= f.site.span.line <= comment.last]
     if comment.codes is None:
-        if comment.own and not here and all(map(on, known())):
+        if comment.own and not here and all(on(code) for code in known() if code not in OFF):
             yield _finding(path, lines, comment, (), "nothing is wrong here that it could silence")
         return
     if not comment.codes:
@@ -139,7 +139,7 @@ def _is_idle(code: str, comment: Comment, here: Sequence[str], on: Callable[[str
     """Whether this code of ours silences nothing, and would if there were something."""
     if code == UNUSED or not (comment.own or code.startswith("DDP")):
         return False
-    about = [one for one in known() if one.startswith(code)]
+    about = [one for one in known() if one.startswith(code) and (one == code or one not in OFF)]
     return all(map(on, about)) and not any(rule.startswith(code) for rule in here)
 
 

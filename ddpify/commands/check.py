@@ -86,6 +86,7 @@ _COUNTED = ("text", "concise", "json")
 )
 @click.option("-e", "--exit-zero", is_flag=True, help="Exit with 0 even if there are findings.")
 @click.option("-q", "--quiet", is_flag=True, help="Print findings, but no summary.")
+@click.option("-v", "--verbose", is_flag=True, help="List the programs that were read.")
 @color_flag
 def check(paths: tuple[str, ...], **flags: object) -> int:
     """Find distributed-training bugs: hangs, wrong numbers, damaged files.
@@ -161,6 +162,8 @@ def _run(paths: tuple[Path, ...], flags: _CheckFlags) -> int:
     _check_flags(flags)
     asked = _asked(paths, flags)
     checked = run(asked)
+    for start in checked.programs if flags.on("verbose") else ():
+        click.echo(f"ddpify: read as several ranks run it: {start}", err=True)
     for line in checked.unread:
         click.echo(f"ddpify: {line}", err=True)
     if not checked.files and not flags.on("quiet"):

@@ -27,9 +27,11 @@ from ddpify.ranks.trace import (
     bodies,
     ends,
     events,
+    may_part,
     parts,
 )
 from ddpify.ranks.values import text
+from ddpify.ranks.words import COLLECTIVE_OPS
 from ddpify.source import Site
 
 
@@ -52,7 +54,7 @@ class Balance:
         leaving = False
         for item in items:
             leaving = leaving or any(end.ranks != ALL for end in ends([item]))
-            if leaving or parts(item):
+            if leaving or parts(item) or may_part(item):
                 parting.append(item)
             elif any(True for _ in events([item])):
                 self._compare(parting)
@@ -68,7 +70,9 @@ class Balance:
         rest = [item for item in items if item not in inner]
         if inner and alike(view(rest, 0), view(rest, 1)):
             for item in inner:
-                if not (isinstance(item, Repeat) and self._left_early(item)):
+                if isinstance(item, Branch) and item.certain and not parts(item):
+                    self._entered_by_certain(item)
+                elif not (isinstance(item, Repeat) and self._left_early(item)):
                     for body in bodies(item):
                         self._segments(body)
             return
@@ -106,6 +110,16 @@ class Balance:
             kind = "exit" if left is not None else "guard"
         paths = (tuple(alone), tuple(others[:4]))
         self.found.append(Mismatch(kind, event, guard, left, 1 << rank, paths))
+
+    def _entered_by_certain(self, item: Branch) -> None:
+        """Some ranks surely go one way, the others where something holds that is no rank's own:
+        with several processes it need not."""
+        one, other = item.arms if item.tests[item.certain - 1] else item.arms[::-1]
+        event = next((e for e in events(one) if e.op in COLLECTIVE_OPS), None)
+        if event is not None:
+            guard = next((g for g in reversed(event.guards) if not g.test.known), None)
+            paths = (tuple(events(one))[:4], tuple(events(other))[:4])
+            self.found.append(Mismatch("guard", event, guard, None, item.certain, paths))
 
     def _left_early(self, loop: Repeat) -> bool:
         """One rank leaves a loop with collectives that the other goes on with."""

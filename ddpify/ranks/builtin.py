@@ -25,9 +25,9 @@ from ddpify.ranks import (
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import IDENTITY, Symbol
+from ddpify.ranks.origins import CLOCK, IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.results import result
+from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import (
     FALSE,
     NONE,
@@ -121,7 +121,7 @@ def _listed(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 
 def _getattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if len(one.args) < 2 or not isinstance(one.args[1].constant, str):
-        return None
+        return _chosen(m, one)
     name = one.args[1].constant
     base = one.args[0]
     if name == "_orig_mod" and len(one.args) == 3:
@@ -137,6 +137,14 @@ def _getattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     plain = bool(base.things) and all(t.cls and not t.cls.external_bases() for t in base.things)
     default = one.args[2] if plain and one.args[2].things else None
     return m.by_name(name, one.site) or default or result(one)
+
+
+def _chosen(m: RankMachine, one: RankCall) -> RankValue | None:
+    """``getattr(models, args.arch)`` of a module of the project."""
+    if len(one.args) < 2 or one.args[1].known:
+        return None
+    modules = [thing.info for thing in one.args[0].things if thing.kind == "module"]
+    return naming.chosen(m, modules[0]) if len(modules) == 1 else None
 
 
 def _setattr(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
@@ -167,6 +175,13 @@ def _len(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
         return mixing.counted(count, one.args[0], one.site)
     # as many as were put in, whatever they are: times, losses
     return _agreed(f"{one.name}@{one.site}", one) if one.args else None
+
+
+def _hash(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    """``hash(text)``: each process salts its own, unless PYTHONHASHSEED is set."""
+    value = one.args[0] if one.args else NONE
+    number = value.known and not isinstance(value.atoms[0], str)
+    return None if number else with_origin(result(one), CLOCK, "hash() of a text", one)
 
 
 def _isinstance(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
@@ -214,6 +229,7 @@ HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue
     "builtins.setattr": _setattr,
     "builtins.super": _super,
     "builtins.len": _len,
+    "builtins.hash": _hash,
     "collections.defaultdict": _defaultdict,
     "builtins.list": _listed,
     "builtins.sorted": _listed,

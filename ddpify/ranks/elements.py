@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.ranks import builtin, calls, containers
+from ddpify.ranks import builtin, calls, containers, naming
 from ddpify.ranks.environment import environment
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
@@ -46,6 +46,9 @@ def _held(
 ) -> RankValue | None:
     """The element, where it is known which one is asked for, or what ``__getitem__`` gives."""
     key = index.constant
+    module = next((t.receiver for t in base.things if t.name.endswith(".__dict__")), None)
+    if module is not None and module.kind == "module" and not index.known:
+        return naming.chosen(m, module.info)
     if base.keys is not None and (not index.known or not differs(index)):
         found = containers.entry(base, index) or builtin.missing(m, f, base, index, node)
         if found is not None:

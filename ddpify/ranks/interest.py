@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ddpify.ranks import words
-from ddpify.ranks.modules import FunctionDefinition, Module
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 
 # A file that says none of these is not about several processes. Plain texts: looking for one is
 # many times faster than an expression with as many branches.
@@ -22,9 +23,10 @@ _DISTRIBUTED = (
     "ddp_utils",
 )
 _FRAMEWORK = re.compile(
-    r"(?:from|import)[ \t][\w., \t]*\b(?:accelerate|deepspeed|horovod|(?:pytorch_)?lightning)"
+    r"(?:from|import)[ \t][\w., \t]*"
+    r"\b(?:accelerate|deepspeed|horovod|mpi4py|(?:pytorch_)?lightning)"
 )
-_FRAMEWORKS = ("accelerate", "deepspeed", "horovod", "lightning")
+_FRAMEWORKS = ("accelerate", "deepspeed", "horovod", "mpi4py", "lightning")
 # What a program with the Hugging Face Trainer asks where it means several processes.
 _ASKED = ("is_world_process_zero", "is_local_process_zero", "local_rank", "process_index")
 # What a function of a distributed project has to say to be entered, beside the words of the rules:
@@ -150,9 +152,19 @@ class Interest:
                 or self.communicates(info)
                 or bool(_ADDS.search(text) or _COLLECTS.search(text))
                 or not self.hot.isdisjoint(info.called() - _COMMON)
+                or self._builds(info)
             )
             self._known[info] = known
         return known
+
+    def _builds(self, info: FunctionDefinition) -> bool:
+        """Whether it makes a model of its own file, or calls there what does: ``resnet18()``."""
+        self._known[info] = False  # while it is asked about those that it calls
+        here = info.module
+        called = info.called() - {info.name} - _COMMON
+        if any(map(_is_model, (here.classes[name] for name in called & here.classes.keys()))):
+            return True
+        return any(self.enters(here.functions[name]) for name in called & here.functions.keys())
 
     def communicates(self, info: FunctionDefinition) -> bool:
         """Whether a function calls a collective by a name that its file gives it."""
@@ -166,6 +178,11 @@ class Interest:
         if _NARROW.search(info.text) or self.communicates(info):
             return True
         return not self.talks.isdisjoint(info.called())
+
+
+def _is_model(info: ClassDefinition) -> bool:
+    """By its own bases, as they are written: nothing is resolved yet."""
+    return any(ast.unparse(base).endswith("Module") for base in info.node.bases)
 
 
 def _chunks(text: str) -> Iterable[tuple[str, str]]:

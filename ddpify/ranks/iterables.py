@@ -33,9 +33,9 @@ def _elements(
 
 
 def _objects(items: Sequence[RankValue]) -> bool:
-    """Whether there are objects among the elements, or lists of some: of numbers nothing is said,
-    for what a list of texts says of the ranks is another matter."""
-    return any(item.things or _objects(item.items or ()) for item in items)
+    """Whether there are objects or results among the elements, or lists of some: of constants
+    nothing is said, for what a list of texts says of the ranks is another matter."""
+    return any(item.things or not item.known or _objects(item.items or ()) for item in items)
 
 
 def _given(m: RankMachine, f: RankFrame, one: RankCall) -> list[tuple[RankValue, ...]] | None:

@@ -269,6 +269,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     words.FULLY_SHARD: _fully_shard,
     names.SPAWN: _spawn,
     **dict.fromkeys(prepared.CALLS, prepared.prepared),
+    "deepspeed.initialize": prepared.engine,
     **dict.fromkeys(commandline.CALLS, commandline.started),
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,

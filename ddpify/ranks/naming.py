@@ -13,7 +13,9 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import constant, of, symbol
+from ddpify.ranks.values import constant, merge, of, symbol
+
+MAX_CHOICES = 4  # as many as are followed of what a call may mean
 
 
 def external(m: RankMachine, name: str) -> RankValue:
@@ -142,6 +144,16 @@ def submodule(m: RankMachine, module: Module, dotted: str, level: int = 0) -> Ra
         found = m.modules.load(file) if file is not None else None
         m.submodules[key] = of(namespace(m, found)) if found is not None else None
     return m.submodules[key]
+
+
+def chosen(m: RankMachine, module: Module) -> RankValue | None:
+    """``resnet.__dict__[args.arch]``, ``getattr(resnet, args.arch)``: one of the functions that are
+    there for others; of many the first stand for all."""
+    functions = list(module.all_functions())
+    within = {name for one in functions for name in one.called() if name != one.name}
+    names = [one for one in module.functions if one not in within and not one.startswith("_")]
+    held = [member(m, module, name) for name in names[:MAX_CHOICES]]
+    return merge(f"{module.name}[]", (held, held), frozenset()) if held else None
 
 
 def member(m: RankMachine, module: Module, name: str) -> RankValue:

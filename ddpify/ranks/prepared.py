@@ -7,9 +7,10 @@ from typing import Final
 from ddpify.ranks import words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.other_libraries import ENGINE
 from ddpify.ranks.process_groups import meet
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import symbol
+from ddpify.ranks.values import of, symbol
 
 _ACCELERATE: Final = "prepare prepare_model prepare_optimizer prepare_data_loader".split()
 _FABRIC: Final = "setup setup_module setup_optimizers setup_dataloaders".split()
@@ -39,3 +40,10 @@ def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 def _is_model(thing: RankThing) -> bool:
     made = thing.kind == "result" and thing.name.startswith("torch.nn.")
     return made or (thing.cls is not None and thing.cls.inherits("torch.nn.Module"))
+
+
+def engine(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    """``deepspeed.initialize(model=…)``: the engine, the optimizer, the loader, the scheduler."""
+    made = of(RankThing("result", ENGINE, one.site, one), *one.given)
+    others = [symbol(f"{name}@{one.site}") for name in ("optimizer", "loader", "scheduler")]
+    return RankValue(symbol(f"initialize@{one.site}").atoms, items=(made, *others))

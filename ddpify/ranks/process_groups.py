@@ -23,6 +23,7 @@ from ddpify.ranks.values import NONE, TRUE, constant, symbol
 def is_true(value: RankValue | None) -> bool:
     return value is not None and value.constant is True
 
+
 _FITS = (f"{words.TRAINER}.", "transformers.Trainer")
 
 

@@ -17,7 +17,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import RankReader
-from ddpify.ranks.model import ALL, RankThing, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.run import Run
 from ddpify.ranks.single import one_process
@@ -32,6 +32,7 @@ _START = (
     *"Fabric self.log( rank_zero use_reentrant sync_dist".split(),
 )
 _SPAWN = "spawn("
+_INIT = f"{words.DIST}init_process_group"
 _SESSIONS = frozenset(
     {
         words.DDP,
@@ -43,6 +44,7 @@ _SESSIONS = frozenset(
         "lightning.pytorch.Trainer",
         "deepspeed.initialize",
         "horovod.torch.init",
+        "mpi4py.MPI.COMM_WORLD.Get_rank",
     }
 )
 
@@ -121,8 +123,9 @@ class Reading:
     def _finished(self, machine: RankReader) -> Run:
         self.spent += machine.spent
         run = machine.finish()
+        run.calls = list(_of_the_ranks(run.calls))
         self.entered |= run.entered
-        run.session = next(run.named("torch.distributed.init_process_group"), None)
+        run.session = next(run.named(_INIT), None)
         run.assumed = self.assumed
         run.distributed = self.assumed or _is_distributed(run)
         return run
@@ -157,13 +160,31 @@ def room() -> Iterator[None]:
             gc.enable()
 
 
+def _of_the_ranks(calls: Sequence[RankCall]) -> Iterator[RankCall]:
+    """Without those of the other arm: `if train: <opens a group> else: <one process infers>`."""
+    openers = [call for call in calls if call.name == _INIT or call.name in _SESSIONS]
+    ways = [dict(_arms(opener)) for opener in openers]
+    for call in calls:
+        if not ways or not all(_excludes(way, call) for way in ways):
+            yield call
+
+
+def _arms(call: RankCall) -> Iterator[tuple[ast.expr, bool]]:
+    return ((guard.node, guard.holds) for guard in call.guards)
+
+
+def _excludes(way: Mapping[ast.expr, bool], call: RankCall) -> bool:
+    """Whether a call stands in the other arm of a condition on this way."""
+    return any(way.get(node, holds) is not holds for node, holds in _arms(call))
+
+
 def _is_distributed(run: Run) -> bool:
     if one_process(run):
         return False
     if run.unopened is not None:
         return True
     for call in run.calls:
-        if call.name == f"{words.DIST}init_process_group":
+        if call.name == _INIT:
             return True
         if call.module.ours:
             continue  # our helpers do nothing in one process

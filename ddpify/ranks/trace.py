@@ -58,6 +58,12 @@ class Branch:
     arms: tuple[list[Item], list[Item]]
     ranks: int
 
+    @property
+    def certain(self) -> int:
+        """The ranks that know it where the others do not: ``not distributed or rank == 0``."""
+        unknown = [isinstance(test, Symbol) for test in self.tests]
+        return 0 if self.ranks != ALL or unknown[0] == unknown[1] else 1 + unknown[0]
+
 
 @dataclass(eq=False)
 class Split:
@@ -145,6 +151,12 @@ def bodies(item: Item) -> tuple[list[Item], ...]:
 def parts(item: Item) -> bool:
     """Whether anything in it is for some ranks only."""
     return item.ranks != ALL or any(parts(one) for body in bodies(item) for one in body)
+
+
+def may_part(item: Item) -> bool:
+    """Whether in it some ranks surely go one way, and the others need not."""
+    own = isinstance(item, Branch) and item.certain != 0
+    return own or any(may_part(one) for body in bodies(item) for one in body)
 
 
 def events(items: list[Item], rank: int | None = None) -> Iterator[Event]:

@@ -22,13 +22,12 @@ from ddpify.python.words import LOADER as LOADER
 from ddpify.python.words import LOCAL_RANK_CALLS as LOCAL_RANK_CALLS
 from ddpify.python.words import NUMPY as NUMPY
 from ddpify.python.words import PYTHON as PYTHON
-from ddpify.python.words import RANK_CALLS as RANK_CALLS
 from ddpify.python.words import RANK_VARIABLES as RANK_VARIABLES
 from ddpify.python.words import SAMPLER as SAMPLER
-from ddpify.python.words import SIZE_CALLS as SIZE_CALLS
 from ddpify.python.words import STREAMS as STREAMS
 from ddpify.python.words import TORCH as TORCH
 from ddpify.python.words import UNSET_VARIABLES as UNSET_VARIABLES
+from ddpify.ranks import other_libraries
 
 WRAPPERS: Final = frozenset({DDP, FSDP})
 
@@ -59,6 +58,8 @@ _EXACT: Final = {
     ),
 }
 _PREFIXES: Final = (
+    ("deepspeed.comm.comm.", DIST),
+    ("deepspeed.comm.", DIST),
     ("torch.distributed.distributed_c10d.", DIST),
     ("torch.distributed.nn.functional.", f"{DIST}nn."),
     ("accelerate.utils.operations.", "accelerate.utils."),
@@ -149,6 +150,7 @@ _AGREEING_CALLS: Final = frozenset(
         "lightning.pytorch.LightningModule.all_gather",
         "lightning.pytorch.Trainer.strategy.broadcast",
         "lightning.pytorch.Trainer.strategy.reduce",
+        *other_libraries.AGREEING,
     }
 )
 COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
@@ -171,6 +173,8 @@ COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
         f"{FSDP}.clip_grad_norm_",
         "torch.distributed.optim.ZeroRedundancyOptimizer.consolidate_state_dict",
         "torch.distributed.optim.ZeroRedundancyOptimizer.step",
+        "torch.distributed.tensor.distribute_tensor",
+        "torch.distributed.tensor.distribute_module",
         "accelerate.Accelerator.pad_across_processes",
         "accelerate.utils.pad_across_processes",
         "accelerate.utils.wait_for_everyone",
@@ -195,6 +199,7 @@ COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
         "transformers.Trainer.train",
         "transformers.Trainer.evaluate",
         "transformers.Trainer.predict",
+        *other_libraries.CALLS,
     }
 )
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
@@ -203,12 +208,14 @@ LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts
 FRAMEWORK_CALLS: Final = frozenset(
     name
     for name in (*COLLECTIVE_CALLS, PREPARE, LOG_DIR)
-    if name.startswith(("accelerate.", "lightning.", "transformers."))
+    if name.startswith(("accelerate.", "lightning.", "transformers.", *other_libraries.LAUNCHERS))
 )
 # Calls of these methods communicate whatever the receiver is.
-COLLECTIVE_METHODS: Final = frozenset({"full_tensor", "consolidate_state_dict"})
+COLLECTIVE_METHODS: Final = frozenset({"full_tensor", "redistribute", "consolidate_state_dict"})
 AGREEING_CALLS: Final = _AGREEING_CALLS | _AGREEING_FUNCTIONS.keys()
 
+RANK_CALLS: Final = words.RANK_CALLS | other_libraries.RANKS
+SIZE_CALLS: Final = words.SIZE_CALLS | other_libraries.SIZES
 # These give both, the rank first.
 RANK_AND_SIZE_CALLS: Final = frozenset(
     {"mmcv.runner.get_dist_info", "mmengine.dist.get_dist_info", "mmengine.get_dist_info"}
@@ -230,6 +237,7 @@ OPENERS: Final = frozenset(
         "lightning.fabric.Fabric.launch",
         "transformers.TrainingArguments",
         "deepspeed.initialize",
+        "deepspeed.init_distributed",
         "horovod.torch.init",
     }
 )
@@ -282,6 +290,7 @@ FRAMEWORKS: Final = {
     "deepspeed": "deepspeed",
     "ray": "ray",
     "horovod": "horovod",
+    "mpi4py": "mpi4py",
     "colossalai": "colossalai",
     "transformers": "transformers",
     "composer": "composer",

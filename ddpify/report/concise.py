@@ -12,6 +12,8 @@ from ddpify.rules.base import Finding, Severity
 
 _COLORS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.NOTE: "cyan"}
 
+_THEM = ("it", "them")
+
 
 def render(checked: Checked, *, color: bool = False, quiet: bool = False) -> str:
     """The lines, then the counts unless ``quiet``."""
@@ -20,9 +22,10 @@ def render(checked: Checked, *, color: bool = False, quiet: bool = False) -> str
 
 
 def headline(found: Finding, checked: Checked, color: bool) -> str:
-    """``path:line:column: CODE [*] message``; the star: there is a safe fix."""
+    """``path:line:column: severity CODE [*] message``; the star: there is a safe fix."""
     span = found.site.span
-    rule = click.style(found.rule, fg=_COLORS[found.severity], bold=True) if color else found.rule
+    rule = f"{found.severity.value} {found.rule}"
+    rule = click.style(rule, fg=_COLORS[found.severity], bold=True) if color else rule
     star = "[*] " if checked.safe(found) else ""
     path = click.style(found.site.path, bold=True) if color else found.site.path
     return f"{path}:{span.line}:{span.column + 1}: {rule} {star}{found.message}"
@@ -37,12 +40,17 @@ def summary(checked: Checked) -> Sequence[str]:
 
 
 def _nothing(checked: Checked) -> str:
-    if checked.files and not checked.applies and not checked.fixed:
-        return (
-            "No findings: nothing here trains with several processes "
-            "(`ddpify diff` shows what it would take; --assume-distributed looks ahead)."
-        )
-    return "No findings."
+    if not checked.files:
+        return "No findings."
+    read = plural(len(checked.programs), "program")
+    if checked.programs or checked.fixed:
+        return f"No findings: {read} read as several ranks run {_THEM[len(checked.programs) != 1]}."
+    if checked.applies:
+        return "No findings: no program here was seen to train with several processes."
+    return (
+        "No findings: nothing here trains with several processes "
+        "(`ddpify diff` shows what it would take; --assume-distributed looks ahead)."
+    )
 
 
 def _counts(checked: Checked) -> str:

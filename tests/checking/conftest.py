@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Linter:
         for file, name in zip(files, names, strict=True):
             raw = (texts or {}).get(file) or file.read_bytes()
             found += _findings(raw, file, name)
-        return Linted(tuple(one for one in found if wants(one.rule)), ())
+        return Linted(tuple(one for one in found if wants(one.rule)), programs=names)
 
 
 def _findings(raw: bytes, file: Path, name: str) -> Iterator[Finding]:
@@ -123,11 +124,12 @@ class Said:
     @property
     def places(self) -> list[str]:
         """``path:line CODE`` of each finding that was printed."""
-        lines = (line.split(":", 3) for line in self.out.splitlines() if ": DDP" in line)
-        return [f"{path}:{line} {rest.split()[0]}" for path, line, _, rest in lines]
+        lines = (line.split(":", 3) for line in self.out.splitlines() if _HEAD.search(line))
+        return [f"{path}:{line} {rest.split()[1]}" for path, line, _, rest in lines]
 
 
 Check = Callable[..., Said]
+_HEAD = re.compile(r":\d+:\d+: (?:error|warning|note) DDP")
 
 
 @pytest.fixture

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from ddpify.checking.codes import chosen
+from ddpify.checking.model import CheckRequest
+from ddpify.settings import Settings
 from tests.checking.conftest import CLEAN, Check, Linter, write
 
 ALL = "bad()\nslow()\nrisky()\nnoisy()\n"
@@ -304,3 +307,13 @@ def test_the_order_is_that_of_places(project: Path, check: Check) -> None:
         "b.py:1 DDP701",
         "b.py:2 DDP402",
     ]
+
+
+def test_what_is_no_matter_of_several_processes_is_off_unless_it_is_selected() -> None:
+    def off(settings: Settings, **flags: tuple[str, ...]) -> bool:
+        return "DDP421" in chosen(settings, CheckRequest((), **flags)).ignore
+
+    assert off(Settings())
+    assert not off(Settings(), extend_select=("DDP421",))
+    assert not off(Settings(), select=("ALL",))
+    assert not off(Settings(extend_select=("DDP4",)))

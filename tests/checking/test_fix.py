@@ -11,6 +11,8 @@ from tests.checking.conftest import CLEAN, Check, write
 
 MIXED = "slow()\nrisky()\nbad()\n"
 
+READ = "No findings: 1 program read as several ranks run it.\n"
+
 
 def test_fix_makes_the_safe_ones_and_prints_the_rest(project: Path, check: Check) -> None:
     write(project, {"main.py": MIXED, "pkg/b.py": "x = slow(1)\n"})
@@ -25,14 +27,14 @@ def test_fix_makes_the_safe_ones_and_prints_the_rest(project: Path, check: Check
 def test_fix_of_everything_is_clean(project: Path, check: Check) -> None:
     write(project, {"main.py": "slow()\n"})
     said = check("--fix")
-    assert (said.code, said.out) == (0, "Fixed 1 finding.\nNo findings.\n")
+    assert (said.code, said.out) == (0, f"Fixed 1 finding.\n{READ}")
     assert check().out.startswith("No findings")
 
 
 def test_unsafe_fixes_only_on_demand(project: Path, check: Check) -> None:
     write(project, {"main.py": MIXED})
     assert "1 fixable with --fix --unsafe-fixes.\n" in check().out
-    assert "main.py:2:1: DDP601 risky" in check().out  # no star: --fix leaves it
+    assert "main.py:2:1: error DDP601 risky" in check().out  # no star: --fix leaves it
     said = check("--fix", "--unsafe-fixes")
     assert (project / "main.py").read_text() == "fine()\nfine()\nbad()\n"
     assert "Fixed 2 findings." in said.out
@@ -99,7 +101,7 @@ def test_a_file_that_cannot_be_rewritten_is_named_and_the_others_are_fixed(
 def test_fix_of_standard_input_prints_the_new_text(project: Path, check: Check) -> None:
     said = check("--fix", "-", "--stdin-filename", "a.py", stdin=MIXED)
     assert said.out == "fine()\nrisky()\nbad()\n"
-    assert "a.py:2:1: DDP601" in said.err
+    assert "a.py:2:1: error DDP601" in said.err
     assert "Fixed 1 finding." in said.err
     assert said.code == 1
     assert not (project / "a.py").exists()

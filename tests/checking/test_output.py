@@ -21,10 +21,10 @@ def _one_file(project: Path) -> None:
 
 def test_text(check: Check) -> None:
     assert check().out == (
-        "main.py:2:1: DDP701 bad is called\n"
+        "main.py:2:1: error DDP701 bad is called\n"
         "    main.py:1: imported here\n"
         "    call fine, not bad\n"
-        "main.py:3:1: DDP402 [*] slow is called\n"
+        "main.py:3:1: warning DDP402 [*] slow is called\n"
         "    call fine, not slow\n"
         "2 findings (1 error, 1 warning) in 1 file.\n"
         "[*] 1 fixable with --fix.\n"
@@ -34,8 +34,8 @@ def test_text(check: Check) -> None:
 def test_quiet_leaves_the_summary_out(check: Check, project: Path) -> None:
     said = check("-q", "--output-format", "concise")
     assert said.out.splitlines() == [
-        "main.py:2:1: DDP701 bad is called",
-        "main.py:3:1: DDP402 [*] slow is called",
+        "main.py:2:1: error DDP701 bad is called",
+        "main.py:3:1: warning DDP402 [*] slow is called",
     ]
     write(project, {"main.py": CLEAN})
     assert check("--quiet").out == ""

@@ -16,24 +16,24 @@ from ddpify.source import Site, Span
 from tests.report.checked import ALL, HANG, NONE, PRINT, SAVE, put
 
 CONCISE = """\
-lib/a b.py:1:1: DDP501 every rank prints
-main.py:5:2: DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
-main.py:6:1: DDP601 [*] every rank writes 100%, a:b
+lib/a b.py:1:1: note DDP501 every rank prints
+main.py:5:2: error DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
+main.py:6:1: warning DDP601 [*] every rank writes 100%, a:b
 3 findings (1 error, 1 warning, 1 note) in 2 files.
 [*] 1 fixable with --fix.
 """
 TEXT = """\
-lib/a b.py:1:1: DDP501 every rank prints
-main.py:5:2: DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
+lib/a b.py:1:1: note DDP501 every rank prints
+main.py:5:2: error DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
     main.py:3: the rank
     lib/a b.py:1: used
     call it on all ranks
-main.py:6:1: DDP601 [*] every rank writes 100%, a:b
+main.py:6:1: warning DDP601 [*] every rank writes 100%, a:b
 3 findings (1 error, 1 warning, 1 note) in 2 files.
 [*] 1 fixable with --fix.
 """
 SOURCE = """\
-main.py:5:2: DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
+main.py:5:2: error DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
    |
  4 | if rank == 0:
  5 |     dist.all_reduce(total)
@@ -52,7 +52,7 @@ main.py:5:2: DDP801 rank 0 enters all_reduce alone: wrong numbers, or a hang
    |
   = call it on all ranks
 
-main.py:6:1: DDP601 [*] every rank writes 100%, a:b
+main.py:6:1: warning DDP601 [*] every rank writes 100%, a:b
    |
  5 |     dist.all_reduce(total)
  6 | torch.save(
@@ -86,8 +86,8 @@ def test_text() -> None:
 
 def test_colour_says_the_same() -> None:
     colored = findings.render(ALL, color=True)
-    assert "\x1b[31m\x1b[1mDDP801\x1b[0m rank 0" in colored
-    assert "\x1b[33m\x1b[1mDDP601\x1b[0m [*]" in colored
+    assert "\x1b[31m\x1b[1merror DDP801\x1b[0m rank 0" in colored
+    assert "\x1b[33m\x1b[1mwarning DDP601\x1b[0m [*]" in colored
 
 
 def test_source_frames() -> None:
@@ -106,9 +106,22 @@ def test_frames_of_files_that_are_gone_or_shorter_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("checked", "text"),
     [
-        pytest.param(NONE, "No findings.\n", id="none"),
+        pytest.param(
+            NONE,
+            "No findings: no program here was seen to train with several processes.\n",
+            id="none",
+        ),
+        pytest.param(
+            replace(NONE, programs=("main.py",)),
+            "No findings: 1 program read as several ranks run it.\n",
+            id="read",
+        ),
         pytest.param(Checked(), "No findings.\n", id="no-files"),
-        pytest.param(replace(NONE, fixed=2), "Fixed 2 findings.\nNo findings.\n", id="fixed"),
+        pytest.param(
+            replace(NONE, fixed=2, programs=("main.py", "test.py")),
+            "Fixed 2 findings.\nNo findings: 2 programs read as several ranks run them.\n",
+            id="fixed",
+        ),
     ],
 )
 def test_nothing_found(checked: Checked, text: str) -> None:

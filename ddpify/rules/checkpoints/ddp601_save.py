@@ -21,7 +21,7 @@ from ddpify.rules.examples import (
     marked,
 )
 from ddpify.rules.shared.meetings import at_once
-from ddpify.rules.shared.outputs import by_all, checkpoints, its_own
+from ddpify.rules.shared.outputs import SAME, by_all, checkpoints, its_own, unequal
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.rules.shared.stored import Stored
 from ddpify.settings import Settings
@@ -53,15 +53,18 @@ def lint(run: Run) -> Iterable[Finding]:
         if (its_own(write) and not named_apart(run, write.path)) or not by_all(run, write.call):
             continue
         if at_once(run, write.call):
+            damaged = unequal(run, write)
             yield Finding(
                 "DDP601",
                 write.call.site,
-                "every rank writes this checkpoint: a damaged file, when two write at once",
-                Severity.ERROR,
+                f"every rank writes this checkpoint: {_DAMAGE if damaged else SAME}",
+                Severity.ERROR if damaged else Severity.WARNING,
                 on_rank_zero(run, write.call),
                 "save on the rank with number 0 only",
             )
 
+
+_DAMAGE = "a damaged file, when two write at once"
 
 RULE = Rule(
     "DDP601",

@@ -10,6 +10,7 @@ from ddpify.facts.roles import whole
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
+from ddpify.rules.checkpoints.respelled import misfits
 from ddpify.rules.checkpoints.states import (
     all_wrappers,
     is_strict,
@@ -138,13 +139,23 @@ def _is_public(state: Value) -> bool:
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per load into the wrapper of a migrated program, whose files have no prefix.
+    """Yield a finding per load of keys that were spelled for another receiver, and per load into
+    the wrapper of a migrated program, whose files have no prefix.
 
     Not where it saves the wrapper's own state (DDP602).
     """
+    for call, taken_off in misfits(run):
+        what = "the wrapper's keys begin" if taken_off else "no key of this model begins"
+        yield Finding(
+            "DDP603",
+            call.site,
+            f"every key is missing: {what} with `module.`",
+            Severity.ERROR,
+            advice="load it into `model.module`" if taken_off else "load it as it was saved",
+        )
     if not run.helpers or any(wrapped_states(run)):
         return
-    known = {call for call, _ in plain_into_wrapper(run)}
+    known = {call for call, _ in (*plain_into_wrapper(run), *misfits(run))}
     for call in run.methods("load_state_dict"):
         if call not in known and all_wrappers(call) and is_strict(call):
             yield Finding(

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.facts.model import Facts
+from ddpify.ranks.model import RankValue
+from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, How, Rule, Severity
+from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.data.set_orders import Ordered, cannot_meet, set_orders, while_training
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
+from ddpify.rules.examples.ranks import on_ranks
 from ddpify.settings import Settings
 from ddpify.source import Site
 
@@ -33,6 +37,35 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
             Severity.ERROR,
             (edit(facts, How.REPLACE, site, code),),
         )
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per loop over a set of texts in which ranks meet."""
+    over = {loop: loop.over for loop in run.loops if loop.over is not None and _of_texts(loop.over)}
+    met = [call for call in exchanges(run) if call.method != "barrier"] if over else []
+    for loop in over:
+        call = next((call for call in met if loop in call.loops), None)
+        if call is not None:
+            yield Finding(
+                "DDP220",
+                loop.site,
+                "each rank goes through this set in an order of its own: what they send each other"
+                " belongs to other elements",
+                Severity.ERROR,
+                advice="go through sorted(…) of it",
+                because=((call.site, "they meet here"),),
+            )
+
+
+def _of_texts(value: RankValue) -> bool:
+    """Whether a value is a set of what is known to be texts: a dict's names, or a few words."""
+    made = value.made_by("builtins.set", "builtins.frozenset")
+    given = made.call.arg(0, "iterable") if made is not None and made.call is not None else None
+    if given is None:
+        return False
+    names = given.keys is not None and len(given.keys) != 1
+    words = [item.constant for item in given.items or ()]
+    return names or (len(words) > 1 and all(isinstance(word, str) for word in words))
 
 
 WORDS = (
@@ -89,7 +122,13 @@ RULE = Rule(
                 "        place[word] = len(place)\n",
             ),
         ),
+        on_ranks("""
+            sums = {"loss": torch.ones(1) * rank, "hits": torch.zeros(1)}
+            for name in set(sums):  # DDP220
+                dist.all_reduce(sums[name])
+            """),
     ),
+    lint=lint,
     good=(
         *CORRECT,
         changed(
@@ -111,5 +150,14 @@ RULE = Rule(
                 "    words.sort()\n    many = len(list(set(words)))\n    sizes = list({16, 32})\n",
             ),
         ),
+        on_ranks("""
+            sums = {"loss": torch.ones(1) * rank, "hits": torch.zeros(1)}
+            for name in sorted(set(sums)):
+                dist.all_reduce(sums[name])
+            for name in set(sums):
+                print(name)
+            for number in set([1, 2]):
+                dist.all_reduce(torch.ones(number))
+            """),
     ),
 )

@@ -17,7 +17,7 @@ from ddpify.rules.effects.read_back import is_read, read_only
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import same_beginning
 from ddpify.rules.shared.meetings import at_once, one_was_first
-from ddpify.rules.shared.outputs import by_all, copies_console, files, its_own
+from ddpify.rules.shared.outputs import SAME, by_all, copies_console, files, its_own, unequal
 from ddpify.rules.shared.rank_zero import named_apart, on_rank_zero
 from ddpify.settings import Settings
 
@@ -61,14 +61,18 @@ def lint(run: Run) -> Iterable[Finding]:
         if same_beginning(run, write.call) or _there_already(run, write.call):
             continue
         if at_once(run, write.call) and not copies_console(run, write.call):
+            damaged = unequal(run, write)
             yield Finding(
                 "DDP502",
                 write.call.site,
-                "every rank writes this file: lines are lost or repeated",
-                Severity.ERROR,
+                f"every rank writes this file: {_DAMAGE if damaged else SAME}",
+                Severity.ERROR if damaged else Severity.WARNING,
                 on_rank_zero(run, write.call),
                 "write it on the rank with number 0 only, or put the rank into its name",
             )
+
+
+_DAMAGE = "what one has written is lost or repeated"
 
 
 def _there_already(run: Run, call: RankCall) -> bool:

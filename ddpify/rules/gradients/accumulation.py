@@ -12,6 +12,7 @@ from ddpify.ranks.events import Read, Store
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.windows import Window, evaluate, window
+from ddpify.rules.shared.syntax import scope
 from ddpify.rules.shared.wrapped import (
     Wrap,
     backwards,
@@ -260,6 +261,34 @@ def disagrees(one: Accumulation) -> bool:
                 )
             )
     return any(answers) if not one.nested else all(answers)
+
+
+def never_synced(run: Run) -> Iterator[tuple[RankCall, RankCall]]:
+    """A ``no_sync()`` and a step, where all forwards of a model that trains are under one."""
+    steps = list(_steps(run))
+    for wrap in wraps(run):
+        holds = [c for c in run.methods("no_sync") if receives(c, wrap.wrapper)]
+        trained = [c for b in backwards(run) for c in reached(b, forwards(run, wrap))]
+        around = [next((h for h in holds if _surely_around(c, h)), None) for c in trained]
+        first = around[0] if around else None
+        step = next((s for s in steps if not _of_another(s, wrap)), None)
+        if first is None or step is None or None in around:
+            continue
+        if not any(_averages(c) for c in run.calls if c.order > first.order):
+            yield first, step
+
+
+def _averages(call: RankCall) -> bool:
+    """Whether a collective may be one on gradients, packed or not: its function reads some."""
+    if collective(call) is None:
+        return False
+    nodes = ast.walk(scope(call))
+    return any(isinstance(node, ast.Attribute) and node.attr == "grad" for node in nodes)
+
+
+def _surely_around(call: RankCall, hold: RankCall) -> bool:
+    around = _around(call, hold)
+    return around is not None and len(around.things) == 1
 
 
 def reduced_by_hand(run: Run, one: Accumulation) -> bool:

@@ -10,6 +10,7 @@ from ddpify.rules.examples.gradients import trained
 from ddpify.rules.gradients.accumulation import (
     accumulations,
     disagrees,
+    never_synced,
     reduced_by_hand,
     skips,
 )
@@ -28,6 +29,16 @@ def lint(run: Run) -> Iterable[Finding]:
                 advice="decide once, before the forward, and use that for no_sync() and for step()",
                 because=((one.step.site, "the step"),),
             )
+    for hold, step in never_synced(run) if skips(run) else ():
+        yield Finding(
+            "DDP408",
+            hold.site,
+            "every forward of the model runs under no_sync(), so no backward is synchronised: the"
+            " ranks step with different gradients",
+            Severity.ERROR,
+            advice="leave the last micro-batch before each step out of no_sync(), forward included",
+            because=((step.site, "the step"),),
+        )
 
 
 RULE = Rule(
@@ -36,7 +47,8 @@ RULE = Rule(
     "A step needs the backward right before it to be synchronised: that one all-reduces all that"
     " was accumulated. Where the sync is decided by `i % k` and the step by `(i + 1) % k`, every"
     " step is made with local gradients: measured 4.5 on one rank and 7.5 on the other, with no"
-    " error.",
+    " error. The forward decides: with all of them under no_sync(), it makes no difference that the"
+    " backward is outside.",
     "FunASR#3472; DistributedDataParallel.no_sync; BUGS G08",
     lint=lint,
     bad=(
@@ -48,6 +60,14 @@ RULE = Rule(
                 if (i + 1) % 4 == 0 or i + 1 == len(loader):
                     optimizer.step()
                     optimizer.zero_grad()
+            """),
+        trained(loop="""
+            for x, y in loader:
+                optimizer.zero_grad()
+                with model.no_sync():  # DDP408
+                    loss = F.cross_entropy(model(x), y)
+                loss.backward()
+                optimizer.step()
             """),
     ),
     good=(

@@ -62,7 +62,8 @@ RULE = Rule(
     "DDP421",
     "deprecated-amp",
     "torch.cuda.amp and torch.cpu.amp were merged into torch.amp in 2.4. The old names still work"
-    " and print a FutureWarning, once per rank.",
+    " and print a FutureWarning, once per rank. That is no matter of distribution: the rule is off"
+    " unless it is selected (`--extend-select DDP421`).",
     "TorchFix TOR101; torch.amp docs; BUGS L14",
     lint=lint,
     words=("autocast", "GradScaler"),

@@ -85,7 +85,10 @@ def _of(wrap: Wrap, call: RankCall) -> bool:
 
 def _changes(call: RankCall, wrap: Wrap, moves: list[RankCall]) -> bool:
     """Whether a move surely does something: to go where the model is already does not."""
-    if call.method in _CASTS or _dtype(call):
+    if call.method in _CASTS:
+        casts = [c for c in moves if c.order < call.order and (c.method in _CASTS or _dtype(c))]
+        return not casts or casts[-1].method != call.method
+    if _dtype(call):
         return True
     there = [c for c in moves if c is not call and not _dtype(c) and c.method in _MOVES]
     if _to_cpu(call):

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from ddpify.python import writers
 from ddpify.ranks.events import Exit, Store
 from ddpify.ranks.model import RankCall, RankGuard, RankValue
-from ddpify.ranks.origins import CLOCK, DATA, RANDOM
+from ddpify.ranks.origins import CLOCK, DATA, RANDOM, RANK
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import spread
 from ddpify.rules.shared.feeds import held
 from ddpify.site import Site
 
@@ -30,6 +31,7 @@ CHECKPOINTS = {
     "torch.onnx.export": (2, "f"),
 }
 _LOCK = re.compile(r"(?<![bc])lock$", re.IGNORECASE)  # no block, no clock
+SAME = "several times the same, as far as is seen, and a damaged file where one ends meanwhile"
 OPENS = frozenset({*writers.OPENS, "pathlib.Path.open"})
 MOVES = frozenset({"os.replace", "os.rename", "shutil.move"})
 SPAWN = "torch.multiprocessing.spawn"
@@ -160,6 +162,33 @@ def its_own(write: Write) -> bool:
         return own(write.path)
     given = [v for call in write.call.stack[-1:] for v in (*call.args, *call.kwargs.values())]
     return any(own(value) for value in given)
+
+
+def unequal(run: Run, write: Write) -> bool:
+    """Whether ranks are seen to write different things there, or to add to the file.
+
+    Of a program that ddpify migrates each file has one writer, whatever is in it.
+    """
+    if run.helpers or run.assumed:
+        return True
+    if "a" in _mode(write.call) and write.call.name in OPENS:
+        return True
+    return any(
+        origin.kind in (RANK, DATA, CLOCK, RANDOM)
+        for value in _written(run, write)
+        for origin in spread(value)
+    )
+
+
+def _written(run: Run, write: Write) -> Iterator[RankValue]:
+    """What a call writes, and what is written later into the file that it opens."""
+    call = write.call
+    yield from (value for value in call.given if value is not write.path)
+    opened = set(call.result.things) if call.name in OPENS and call.result is not None else set()
+    for other in run.calls if opened else ():
+        parts = (*other.given, *((other.receiver,) if other.receiver is not None else ()))
+        if any(not opened.isdisjoint(part.things) for part in parts):
+            yield from other.given
 
 
 def by_all(run: Run, call: RankCall) -> bool:

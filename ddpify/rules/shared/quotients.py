@@ -39,7 +39,7 @@ class Added:
     @property
     def selects(self) -> bool:
         """Whether it counts what a condition holds for: ``(target != pad).sum()``."""
-        return _selects(self.value)
+        return _selects(self.value, self.loop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,18 +198,26 @@ def _is_size(value: ast.expr) -> bool:
     return word in _SIZES
 
 
-def _selects(value: ast.expr) -> bool:
-    sums = isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute)
-    if not sums or not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+def _selects(value: ast.expr, loop: RankLoop) -> bool:
+    if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
         return False
     if value.func.attr in ("item", "float", "int", "long"):
-        return _selects(value.func.value)
+        return _selects(value.func.value, loop)
     if value.func.attr not in ("sum", "count_nonzero"):
         return False
-    compared = [n for n in ast.walk(value.func.value) if isinstance(n, ast.Compare)]
+    counted = [value.func.value, *_named(value.func.value, loop)]
+    compared = [n for one in counted for n in ast.walk(one) if isinstance(n, ast.Compare)]
     return any(
         isinstance(n.ops[0], (ast.NotEq, ast.Gt, ast.Lt, ast.GtE, ast.LtE)) for n in compared
     )
+
+
+def _named(counted: ast.expr, loop: RankLoop) -> Iterator[ast.expr]:
+    """What the loop gives a name that is counted: ``mask = y != pad``."""
+    if isinstance(counted, ast.Name):
+        for node in ast.walk(loop.node):
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == counted.id:
+                yield node.value
 
 
 def _changed_between(function: ast.AST, name: str, after: ast.AST, before: ast.AST) -> bool:

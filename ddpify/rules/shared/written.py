@@ -141,23 +141,39 @@ def is_collection(node: ast.expr | None) -> bool:
 
 
 def has_uneven_lists(call: RankCall, given: ast.expr | None) -> bool:
-    """Whether both arms of an ``if`` set this name to lists of unequal lengths."""
+    """Whether both arms of a condition give this name lists of unequal lengths."""
     if not isinstance(given, ast.Name):
         return False
     for node in ast.walk(scope(call)):
         if isinstance(node, ast.If):
             lengths = {_length(arm, given.id) for arm in (node.body, node.orelse)}
-            if len(lengths) == 2 and None not in lengths:
-                return True
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
+            arms = (node.value.body, node.value.orelse)
+            lengths = {_of_list(arm) if _names(node, given.id) else None for arm in arms}
+        else:
+            continue
+        if len(lengths) == 2 and None not in lengths:
+            return True
     return False
 
 
 def _length(body: list[ast.stmt], name: str) -> int | None:
     """How long the list is that these statements assign to ``name``; None if that is not plain."""
-    for node in body:
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.List):
-            target = node.targets[0]
-            if isinstance(target, ast.Name) and target.id == name:
-                starred = any(isinstance(one, ast.Starred) for one in node.value.elts)
-                return None if starred else len(node.value.elts)
+    assigned = [n.value for n in body if isinstance(n, ast.Assign) and _names(n, name)]
+    return _of_list(assigned[0]) if assigned else None
+
+
+def _names(node: ast.Assign, name: str) -> bool:
+    target = node.targets[0]
+    return isinstance(target, ast.Name) and target.id == name
+
+
+def _of_list(node: ast.expr) -> int | None:
+    """``[a, b]``, ``[None] * 3``."""
+    if isinstance(node, ast.List):
+        return None if any(isinstance(one, ast.Starred) for one in node.elts) else len(node.elts)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        length, times = _of_list(node.left), node.right
+        if length is not None and isinstance(times, ast.Constant) and isinstance(times.value, int):
+            return length * times.value
     return None
