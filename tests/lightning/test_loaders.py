@@ -38,7 +38,7 @@ def test_sizes_per_rank_leave_training_to_lightning(tmp_path: Path) -> None:
     text = written(given)
     assert "share_training" not in text
     assert "share_evaluation(DataLoader(" in text
-    assert any("N times as many samples" in note.message for note in given.notes)
+    assert any("the global batch is N times as large; times N" in n.message for n in given.notes)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,11 @@ DEVICES = "devices=DEVICES, "
 STEP = "        return self._loss(batch)\n"
 FIT = "    trainer.fit(net, datamodule=Texts(), ckpt_path=resumed)\n"
 OPTIMIZER = "    def configure_optimizers(self):\n"
+ADAM = "AdamW(self.parameters(), 0.01)"
+GROUPS = (
+    '[{"params": self.net.head.parameters(), "weight_decay": 0.0},'
+    ' {"params": self.net.blocks.parameters()}]'
+)
 CALLBACK = "class Texts(L.LightningDataModule):\n"
 
 
@@ -118,6 +123,11 @@ REFUSED = {
     "SGD without momentum": ("torch.optim.AdamW(", "torch.optim.SGD("),
     "one Trainer shards": (FIT, f"{FIT}    L.Trainer(devices=1).validate(net, Texts())\n"),
     "does not step entry by entry": ("torch.optim.AdamW(", "torch.optim.Adafactor("),
+    "may have another one's moments": (ADAM, f"AdamW({GROUPS}, 0.01)"),
+    "One that shards have written is right": (
+        f"        return torch.optim.{ADAM}",
+        f"        groups = {GROUPS}\n        return torch.optim.AdamW(params=groups, lr=0.01)",
+    ),
 }
 
 
@@ -128,6 +138,23 @@ def test_what_shards_would_change_is_refused(why: str, tmp_path: Path) -> None:
     said = " ".join(one.message for one in found.refusals)
     assert why in said
     assert "train.py:" in said
+
+
+def test_groups_are_not_where_nothing_is_resumed(tmp_path: Path) -> None:
+    plain = FIT.replace(", ckpt_path=resumed", "")
+    written(outcome(tmp_path, (ADAM, f"AdamW({GROUPS}, 0.01)"), (FIT, plain)))
+
+
+def test_what_is_not_sharded_is_no_migration_to_accept(tmp_path: Path) -> None:
+    given = REFUSED["configure_model of its own"]
+    refused = outcome(tmp_path, given).refusals
+    places = {one.site for one in refused}
+    assert not any("--accept DDP973" in one.message for one in refused)
+    accepted = tuple(f"{rule}@{place}" for rule in ("DDP973", "DDP974") for place in places)
+    found = outcome(tmp_path, given, accept=accepted)
+    assert not found.changes
+    assert found.refusals == refused
+    assert any("it cannot be accepted" in note.message for note in found.notes)
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,15 @@ from ddpify.rules.frameworks.lightning_devices import TrainerArguments
 from ddpify.rules.frameworks.lightning_shards import (
     HOOK,
     ShardedModule,
-    asked,
     hook,
     modules,
     shards_itself,
-    trainers,
 )
 from ddpify.rules.frameworks.lightnings import MODULE, fitted
 from ddpify.rules.shared.sharding import unknown_classes
 from ddpify.settings import Settings
 from ddpify.source import Site
+from ddpify.strategies import of
 
 _CODE: Final = "DDP973"
 _STRATEGY: Final = "lightning.pytorch.strategies.ModelParallelStrategy"
@@ -33,14 +32,17 @@ _STRATEGY: Final = "lightning.pytorch.strategies.ModelParallelStrategy"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield what has the Trainer's processes share the module, or why they cannot."""
-    sites = trainers(facts) if asked(facts, settings) else []
-    if not sites:
+    if not facts.trainers or not of(settings).shards:
         return
-    site, found = sites[0], modules(facts)
+    site, found = facts.trainers[0], modules(facts)
     trainer = TrainerArguments(facts, site)
     if trainer.is_sharded and found and all(map(shards_itself, found)):
         return
-    whys = [*_several(sites, found), *trainer.why_not(settings), *_unlike(facts, found, settings)]
+    whys = [
+        *_several(facts.trainers, found),
+        *trainer.why_not(settings),
+        *_unlike(facts, found, settings),
+    ]
     edits = _edits(trainer, found, settings) if not whys else ()
     if whys or not edits:
         for why in whys or ["the LightningModule has no constructor to build its layers in"]:
@@ -50,7 +52,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     yield Finding(_CODE, site, message, Severity.ERROR, tuple(edits))
 
 
-def _several(sites: list[Site], found: list[ShardedModule]) -> Iterator[str]:
+def _several(sites: tuple[Site, ...], found: list[ShardedModule]) -> Iterator[str]:
     if len(sites) > 1:
         yield "one Trainer shards the module, another finds it in shards: make one"
     if len(found) != 1:

@@ -10,9 +10,10 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
-from ddpify.rules.frameworks.lightning_shards import asked, modules
+from ddpify.rules.frameworks.lightning_shards import modules
 from ddpify.rules.frameworks.lightning_weights import uses
 from ddpify.settings import Settings
+from ddpify.strategies import of
 
 _CODE: Final = "DDP974"
 _STRATEGY: Final = "lightning.pytorch.strategies.ModelParallelStrategy"
@@ -21,7 +22,7 @@ _AVERAGE: Final = "StochasticWeightAveraging"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield what the program does with weights that it would do with shards."""
-    for module in modules(facts) if asked(facts, settings) else ():
+    for module in modules(facts) if facts.trainers and of(settings).shards else ():
         for site, why in dict.fromkeys(uses(module)):
             yield Finding(_CODE, site, why, Severity.ERROR, advice="or take --strategy ddp")
 
