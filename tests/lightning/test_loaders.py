@@ -62,6 +62,15 @@ def test_sizes_per_rank_leave_training_to_lightning(tmp_path: Path) -> None:
             "        return DataLoader(self.x, batch_sampler=chosen(self.x))\n",
             "return share_training(DataLoader(self.x, batch_sampler=chosen(self.x)))",
         ),
+        (  # as black has it, before and after
+            "        return DataLoader(\n            self.x,\n            BATCH,\n        )\n",
+            "        return share_training(\n            DataLoader(\n"
+            "                self.x,\n                BATCH,\n            )\n        )\n",
+        ),
+        (
+            "        return DataLoader(self.x,\n                          BATCH)\n",
+            "        return share_training(DataLoader(self.x,\n                          BATCH))\n",
+        ),
     ],
 )
 def test_loaders_are_dealt_where_they_are_made(train: str, wrapped: str, tmp_path: Path) -> None:
