@@ -205,13 +205,28 @@ def test_a_batch_that_the_devices_divide_is_left(tmp_path: Path) -> None:
     assert "default=int(environ.get(" in " ".join(text.split()).replace("default= ", "default=")
 
 
-def test_a_mask_in_a_method_is_named(tmp_path: Path) -> None:
-    """What is not read by value is not proven to be of the loss."""
-    off = (
-        "    def off(self, x, y):\n        mask = (y > 0).double()\n"
-        "        return (self.layer(x)[:, 0] * mask).sum() / mask.sum()\n\n"
-    )
-    found = outcome(tmp_path, *trained("loss = self.off(x, y)"), (EPOCH, f"{off}{EPOCH}"))
+OFF = "    def off(self, x, y):\n        mask = (y > 0).double()\n"
+MASKED = f"{OFF}        return (self.layer(x)[:, 0] * mask).sum() / mask.sum()\n\n"
+BY_NAME = MASKED.replace("return", "off =").replace("\n\n", "\n        return off\n\n")
+
+
+@pytest.mark.parametrize("method", [MASKED, BY_NAME])
+def test_a_mask_in_a_method_that_gives_the_loss_is_refused(method: str, tmp_path: Path) -> None:
+    given = outcome(tmp_path, *trained("loss = self.off(x, y)"), (EPOCH, f"{method}{EPOCH}"))
+    assert MEAN in refused(given)
+
+
+@pytest.mark.parametrize(
+    ("method", "line"),
+    [
+        (MASKED, "loss = self.layer(x).mean()\n        self.log('off', self.off(x, y))"),
+        (MASKED, "loss = self.off(x, y) + self.layer(x).mean()"),
+        (BY_NAME.replace("return off", "return self.layer(x).mean()"), "loss = self.off(x, y)"),
+    ],
+)
+def test_one_that_may_not_be_of_the_loss_is_named(method: str, line: str, tmp_path: Path) -> None:
+    found = outcome(tmp_path, *trained(line), (EPOCH, f"{method}{EPOCH}"))
+    assert written(found)
     assert any(one.rule == "DDP979" for one in found.findings)
 
 
