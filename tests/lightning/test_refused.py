@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.lightning.project import outcome, refused, written
 from tests.lightning.test_loaders import EPOCH, FIT, MADE, STEP, TRAIN, TRAINED
-from tests.lightning.test_migrate import outcome, refused, written
 
 Change = tuple[str, str]
 PRINT = '        print("epoch", self.current_epoch)\n'

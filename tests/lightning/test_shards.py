@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
+from tests.lightning import project
+from tests.lightning.project import written
 from tests.lightning.runs import Run, read_checkpoint, train
 from tests.lightning.transformer import TRANSFORMER
 from tests.projects import write
@@ -41,19 +43,7 @@ GROUPS = (
 CALLBACK = "class Texts(L.LightningDataModule):\n"
 
 
-def outcome(folder: Path, *changes: tuple[str, str], **options: Any) -> Outcome:
-    text = TRANSFORMER
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    folder.mkdir(exist_ok=True)
-    (folder / "train.py").write_text(text)
-    return migrate((folder / "train.py",), Settings(strategy="fsdp", **options))
-
-
-def written(found: Outcome) -> str:
-    assert not found.refusals, found.refusals
-    return next(one.after.decode() for one in found.changes if one.path == "train.py")
+outcome = partial(project.outcome, text=TRANSFORMER, strategy="fsdp")
 
 
 def test_the_module_shards_itself_and_the_trainer_asks_for_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, Rule, Severity
 from ddpify.rules.examples import changed
-from ddpify.rules.examples.lightning import LIGHTNING
+from ddpify.rules.examples.lightning import LIGHTNING, SHARDED, SHARDING
 from ddpify.rules.frameworks.lightning_devices import TrainerArguments
 from ddpify.rules.frameworks.lightning_shards import (
     HOOK,
@@ -98,22 +98,9 @@ def _configures(cls: ClassDefinition) -> bool:
     return cls.method(HOOK) is not None or cls.external_bases() != {MODULE}
 
 
-_IMPORT: Final = "from lightning.pytorch.strategies import ModelParallelStrategy\n"
-_LIGHTNING: Final = "from lightning.pytorch.utilities import rank_zero_only\n"
-_GIVEN: Final = "ModelParallelStrategy(2, 1)"
-_DDP: Final = 'strategy="ddp"'
-_STEP: Final = "    def training_step(self, batch, batch_idx):\n"
-_MADE: Final = "    trainer = L.Trainer("
 _FIT: Final = "    trainer.fit(Net(), datamodule=Rows())\n"
-_HOOK: Final = """    def configure_model(self):
-        fully_shard(self.net, mesh=self.device_mesh["data_parallel"])
-
-"""
-_UNUSED: Final = (
-    '@rank_zero_only\ndef name_of(folder):\n    return f"{folder}/net.pt"\n\n\n',
-    "",
-)
-_SHARDING: Final = f"{_IMPORT}from torch.distributed.fsdp import fully_shard\n"
+_MADE: Final = "    trainer = L.Trainer("
+_GIVEN: Final = "strategy=ModelParallelStrategy(2, 1)"
 
 RULE = Rule(
     _CODE,
@@ -124,28 +111,14 @@ RULE = Rule(
     check,
     lint=lint,
     bad=(
+        changed(SHARDED, (SHARDING, ""), (_FIT, f"{_FIT[:-1]}  # DDP973\n")),
         changed(
-            LIGHTNING,
-            (_LIGHTNING, _IMPORT + _LIGHTNING),
-            (_DDP, f"strategy={_GIVEN}"),
-            (_FIT, f"{_FIT[:-1]}  # DDP973\n"),
-        ),
-        changed(
-            LIGHTNING,
-            ("import torch\n", "import torch\nfrom lightning.pytorch import strategies\n"),
-            (_MADE, f"    shared = strategies.{_GIVEN}\n{_MADE}"),
-            (_DDP, "strategy=shared"),
+            SHARDED,
+            (SHARDING, ""),
+            (_GIVEN, "strategy=shared"),
+            (_MADE, f"    shared = {_GIVEN.partition('=')[2]}\n{_MADE}"),
             (_FIT, "    net = Net()\n    trainer.fit(net, datamodule=Rows())  # DDP973\n"),
         ),
     ),
-    good=(
-        LIGHTNING,
-        changed(
-            LIGHTNING,
-            (_LIGHTNING, _SHARDING + _LIGHTNING),
-            _UNUSED,
-            (_DDP, f"strategy={_GIVEN}"),
-            (_STEP, _HOOK + _STEP),
-        ),
-    ),
+    good=(LIGHTNING, SHARDED),
 )
