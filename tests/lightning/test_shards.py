@@ -130,6 +130,12 @@ def test_what_shards_would_change_is_refused(why: str, tmp_path: Path) -> None:
     assert "train.py:" in said
 
 
+def test_batches_of_each_process_are_named(tmp_path: Path) -> None:
+    found = outcome(tmp_path, (DEVICES, f"{DEVICES}limit_val_batches=2, "))
+    written(found)
+    assert any("evaluate N times as many" in one.message for one in found.findings)
+
+
 def test_groups_are_not_where_nothing_is_resumed(tmp_path: Path) -> None:
     plain = FIT.replace(", ckpt_path=resumed", "")
     written(outcome(tmp_path, (ADAM, f"AdamW({GROUPS}, 0.01)"), (FIT, plain)))
@@ -159,12 +165,19 @@ def test_what_counts_or_is_no_weight_is_not(line: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["fsdp_bf16", "fsdp_offload", "fsdp_hybrid", "fsdp_recompute", "fsdp_meta"]
+    ("option", "value"),
+    [
+        *(("fsdp_bf16", True), ("fsdp_offload", True), ("fsdp_hybrid", True)),
+        *(("fsdp_recompute", True), ("fsdp_meta", True), ("checkpoint", "sharded")),
+    ],
 )
-def test_options_that_are_not_written_are_refused(option: str, tmp_path: Path) -> None:
-    found = outcome(tmp_path, **{option: True})
+def test_options_that_are_not_written_are_refused(
+    option: str, value: object, tmp_path: Path
+) -> None:
+    found = outcome(tmp_path, **{option: value})
     assert not found.changes
-    assert any(option.replace("_", "-") in one.message for one in found.refusals)
+    said = [one for one in found.refusals if f"--{option.replace('_', '-')}" in one.message]
+    assert len(said) == 1
 
 
 @pytest.fixture(scope="module")
