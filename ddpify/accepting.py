@@ -15,6 +15,8 @@ from ddpify.settings import Settings
 from ddpify.source import Site, Span
 
 _SAID = "accepted by --accept: "
+_NOTHING = "it cannot be accepted, for nothing would be sharded"
+_NEEDED = ("DDP973",)  # without its fix nothing is migrated: nothing would be sharded
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,13 @@ class Acceptance:
 
 def is_accepted(rule: str, site: Site, settings: Settings, root: Path) -> bool:
     """Whether a refusal by a rule, at a place in the project at ``root``, is taken for right."""
-    return any(one.covers(rule, site) for one in Acceptance.all(settings, root))
+    all_of_them = Acceptance.all(settings, root) if is_acceptable(rule) else ()
+    return any(one.covers(rule, site) for one in all_of_them)
+
+
+def is_acceptable(rule: str) -> bool:
+    """Whether there is a migration without what a rule asks for."""
+    return rule not in _NEEDED
 
 
 def note(finding: Finding, site: Site) -> Note:
@@ -82,5 +90,6 @@ def idle(outcome: Outcome, settings: Settings) -> tuple[Note, ...]:
         elsewhere = one.path not in outcome.files and (outcome.root / one.path).is_file()
         if not elsewhere and not any(one.covers(one.rule, n.site) for n in said):
             site = Site(one.path, Span(one.line, 0, one.line, 0))
-            found.append(Note(site, f"--accept {one}: there is no such refusal"))
+            why = "there is no such refusal" if is_acceptable(one.rule) else _NOTHING
+            found.append(Note(site, f"--accept {one}: {why}"))
     return tuple(found)

@@ -23,8 +23,21 @@ _WHY: Final = (
 )
 
 
+_UNWRITTEN: Final = {
+    "lr_scale": "multiply the rate by self.trainer.world_size in configure_optimizers",
+    "find_unused": 'give the Trainer strategy="ddp_find_unused_parameters_true"',
+    "static_graph": "give the Trainer strategy=DDPStrategy(static_graph=True)",
+    "bucket_cap": "give the Trainer strategy=DDPStrategy(bucket_cap_mb=…)",
+}
+
+
 def hazards(facts: Facts, settings: Settings) -> Iterator[Refusal]:
-    """One refusal per place."""
+    """One refusal per place, and per option that asks for what is not written."""
+    for name, way in _UNWRITTEN.items():
+        if getattr(settings, name) not in (None, False, "none", "auto", "off"):
+            site, option = facts.trainers[0], name.replace("_", "-")
+            why = f"--{option} is not written into Lightning projects: {way}"
+            yield Refusal(f"{site}: {why}", site)
     whole = settings.batch_size == "global"  # rank 0 draws, and its batches are divided
     for tree, node, why in (*faults(facts), *(() if whole else _drawn(facts))):
         site = tree.site(node)

@@ -21,7 +21,6 @@ from ddpify.rules.registry import OF_SHARDS, OF_SHARES, all_rules, conversions, 
 from ddpify.settings import Settings
 from ddpify.source import Site, Source, UnreadableSource
 from ddpify.strategies import of
-from ddpify.trainers import is_trainers
 
 
 def migrate(paths: Sequence[Path], settings: Settings) -> Outcome:
@@ -82,7 +81,7 @@ def _migrated(
     found: discover.Entries, reads: list[ReadEntry], refusals: list[Refusal], settings: Settings
 ) -> Outcome:
     reads, others = _training(found, reads)
-    if reads and not refusals and all(is_trainers(read.facts) for read in reads):
+    if reads and not refusals and all(read.facts.trainers for read in reads):
         return _of_trainers(found.root, reads, others, settings)
     refusals += [r for read in reads for r in why_not(read, settings)]
     if refusals:
@@ -113,16 +112,17 @@ def _of_trainers(
     root: Path, reads: Sequence[ReadEntry], others: tuple[Note, ...], settings: Settings
 ) -> Outcome:
     """Programs in Lightning's Trainer: what ``check`` finds and fixes in them, nothing else."""
-    settings = trainers.asked_for(settings)
-    linted = trainers.judged(root, _names(reads), settings, reads[0].facts.runtime[0])
+    judging = trainers.asked_for(settings)
+    linted = trainers.judged(root, _names(reads), judging, reads[0].facts.runtime[0])
     made = trainers.left_to_lightning(linted.findings, settings)
     for read in reads:
         made = [*agreed.fixed(read.facts, made)]
     # what `check` does not read of a program: it is not found again once the rest is fixed
     own = [f for read in reads for f in _of_trainer(root, read.facts, settings)]
     own += starting.findings(root, _names(reads))
+    own = [one for one in own if settings.wants(one.rule)]
     findings, accepted = accepting.taken([*made, *own], settings, root)
-    told = (note for read in reads for note in trainers.told(read.facts, settings))
+    told = (note for read in reads for note in trainers.told(read.facts, made, settings))
     notes = (*others, *accepted, *told)
     outcome = Outcome(
         root, _names(reads), tuple(findings), notes=notes, files=_files(reads), starts_itself=True
@@ -135,7 +135,7 @@ def _of_trainers(
         refusals = [*map(_avoidable, errors), *refusals]
         outcome = replace(outcome, refusals=_unique(refusals))
     else:
-        outcome = _with_what_is_left(_disposed(outcome, reads, settings), errors)
+        outcome = _with_what_is_left(_disposed(outcome, reads, judging), errors)
         lost = [one for one in unfixed if one in own and one not in outcome.findings]
         outcome = replace(outcome, findings=(*outcome.findings, *lost))
     notes = (*outcome.notes, *accepting.idle(outcome, settings))
@@ -144,11 +144,13 @@ def _of_trainers(
 
 def _of_trainer(root: Path, facts: Facts, settings: Settings) -> list[Finding]:
     """What is found at the Trainer itself, and in the configuration that makes it."""
-    found = [one for one in limits.findings(facts) if settings.wants(one.rule)]
-    if not of(settings).shards:
-        return [*found, *devices.findings(facts), *configs.findings(root, facts)]
-    rules = (rule for rule in of_trainers() if settings.wants(rule.id))
-    return [*found, *(one for rule in rules for one in rule.check(facts, settings))]
+    found = [*limits.findings(facts, settings), *configs.findings(root, facts, settings)]
+    if of(settings).shards:
+        found = [one for one in found if one.rule != devices.RULE]  # devices are the strategy's
+        found += (one for rule in of_trainers() for one in rule.check(facts, settings))
+    else:
+        found += devices.findings(facts, settings)
+    return found
 
 
 def _with_what_is_left(outcome: Outcome, unfixed: Sequence[Finding]) -> Outcome:
@@ -207,8 +209,10 @@ def _judge(facts: Facts, settings: Settings) -> list[Finding]:
 
 
 def _avoidable(finding: Finding) -> Refusal:
-    """A refusal that the user may take back."""
+    """A refusal, which the user may take back if there is anything to migrate then."""
     refusal = _as_refusal(finding)
+    if not accepting.is_acceptable(finding.rule):
+        return refusal
     way = f"`--accept {finding.rule}@{finding.site}` migrates it as it stands"
     return replace(refusal, message=f"{refusal.message}; {way}")
 

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from ddpify.facts.model import Facts, Status
+from ddpify.advice.rates import rate_of_module
+from ddpify.facts.model import Facts
 from ddpify.lint import Linted, lint_scripts
 from ddpify.names import INSTALLED, module_of
 from ddpify.outcome import Note, Refusal
@@ -20,15 +21,11 @@ from ddpify.settings import Settings
 from ddpify.source import Site, Span
 from ddpify.strategies import of
 
-_TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
+_BATCHES: Final = "DDP965"  # found at each loader that is trained on
 _SHARDS: Final = (
     "Lightning starts the processes: start the script as before. One device trains unsharded, and"
     " checkpoints are those of one device; one whose optimizer has several groups must not be gone"
     " on with in shards. Evaluations are dealt by Lightning, which repeats samples"
-)
-_BATCH: Final = (
-    "each of N processes takes batches of the batch_size that is written, so a step sees N times as"
-    " many samples: choose a learning rate for it"
 )
 _SAMPLER: Final = (
     "Lightning's sampler shuffles what is trained on, without shuffle=True as well, and repeats"
@@ -44,15 +41,9 @@ _NOISE: Final = (
 )
 
 
-def is_trainers(facts: Facts) -> bool:
-    """Whether Lightning's Trainer, and nothing else, makes a program a distributed one."""
-    names = {name for _, name in facts.evidence}
-    return facts.status is Status.DISTRIBUTED and names == {_TRAINER}
-
-
 def asked_for(settings: Settings) -> Settings:
     """The settings without the rules whose fixes are not wanted."""
-    off = ["DDP965", "DDP978"] * (settings.batch_size == "per-rank")
+    off = [_BATCHES, "DDP978"] * (settings.batch_size == "per-rank")
     off += ["DDP966"] * of(settings).shards  # each forward waits for all ranks
     return replace(settings, ignore=(*settings.ignore, *off))
 
@@ -89,13 +80,13 @@ def left_to_lightning(found: Sequence[Finding], settings: Settings) -> list[Find
     return [replace(one, fix=()) if one.rule == "DDP968" else one for one in found]
 
 
-def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
-    """What a person has to do, and to know, of each Trainer."""
-    sites = dict.fromkeys(site for site, _ in facts.evidence)
-    of_batches = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
+def told(facts: Facts, found: Sequence[Finding], settings: Settings) -> tuple[Note, ...]:
+    """What a person has to do, and to know, of each Trainer; ``found``: what ``check`` finds."""
+    whole = settings.batch_size == "global"
+    loaders = (one.site for one in found if one.rule == _BATCHES)
     shards = (_SHARDS,) if of(settings).shards else ()
-    texts = (*shards, *of_batches, _NOISE)
-    return tuple(Note(site, text) for site in sites for text in texts)
+    texts = (*shards, rate_of_module(facts, loaders, whole), _ORDER if whole else _SAMPLER, _NOISE)
+    return tuple(Note(site, text) for site in facts.trainers for text in texts)
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

@@ -276,6 +276,9 @@ class _WholeBatches(Sampler[list[Any]]):
             samples = [sample for batch in batches for sample in batch]
             if len(samples) < ranks:
                 raise ValueError(f"{len(samples)} samples cannot be shared out to {ranks} ranks")
+            if is_main_process():
+                parts = "each rank has a part of the samples; sums of means and maxima are others"
+                warnings.warn(f"{len(batches)} batches, {ranks} ranks: {parts}", stacklevel=2)
             cuts = [len(samples) * rank // ranks for rank in range(ranks + 1)]
             batches = [samples[start:end] for start, end in itertools.pairwise(cuts)]
         return iter(batches[get_rank() :: ranks])

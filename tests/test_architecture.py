@@ -80,9 +80,9 @@ OURS: dict[str, set[str]] = {
     # Programs in Lightning's Trainer: what ranks find is all that is proposed.
     "hazards": {"facts.model", "facts.tree", "lightning.manual", "outcome", "settings"},
     "lightning": {"discover", "facts.model", "facts.tree", "launchers", "rules.base", "source"}
-    | {"lightning", "roots"},
+    | {"lightning", "roots", "settings"},
     "trainers": {"facts.model", "lint", "names", "outcome", "rules.base", "settings", "source"}
-    | {"strategies"},
+    | {"advice.rates", "strategies"},
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},

@@ -12,6 +12,7 @@ from ddpify.advice.memory import fit, memory
 from ddpify.advice.model import Advice, BatchSizeOrigin, Measured, Row
 from ddpify.advice.optimizers import states
 from ddpify.advice.origins import origins
+from ddpify.advice.rates import rate
 from ddpify.advice.rows import Setup, listed, rows
 from ddpify.advice.scaling import scales
 from ddpify.advice.shards import units
@@ -155,7 +156,7 @@ def _notes(
     table: tuple[Row, ...],
     measured: Measured | None,
 ) -> Iterator[str]:
-    yield from _learning_rate(setup)
+    yield rate(setup.whole)
     yield from _steps(setup, found, measured)
     if setup.norm and setup.synced:
         yield (
@@ -176,19 +177,6 @@ def _not_counted(settings: Settings) -> Iterator[str]:
         yield (
             "no-fsdp-reshard: the tables are of blocks that give weights back after their forward;"
             " kept until the backward all are whole for a time (up to P), and gathered once"
-        )
-
-
-def _learning_rate(setup: Setup) -> Iterator[str]:
-    if setup.whole:
-        yield (
-            "learning rate: as it is, because the global batch is as it was; a larger global batch"
-            " by a factor k: times k, with a warm-up (linear scaling rule, Goyal et al. 2017)"
-        )
-    else:
-        yield (
-            "learning rate: the global batch is N times as large; times N, with a warm-up"
-            " (linear scaling rule, Goyal et al. 2017): advice, to be confirmed by a run"
         )
 
 

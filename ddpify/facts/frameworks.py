@@ -10,7 +10,8 @@ from ddpify.facts.tree import Tree
 from ddpify.python import words
 from ddpify.source import Site
 
-_LIGHTNING: Final = 'give its Trainer `devices` and `strategy="ddp"`'
+LIGHTNING: Final = "Lightning"
+_GIVEN: Final = 'give its Trainer `devices` and `strategy="ddp"`'
 _TRAINERS: Final = (
     *("lightning.pytorch", "lightning.pytorch.trainer"),
     *("pytorch_lightning", "pytorch_lightning.trainer"),
@@ -24,7 +25,7 @@ FRAMEWORKS: Final = {
             for place in ("lightning", *_TRAINERS)
             for way in ("", ".from_argparse_args")  # the latter until Lightning 2
         ],
-        "Lightning",
+        LIGHTNING,
     ),
     "lightning.Fabric": "Lightning Fabric",
     "lightning.fabric.Fabric": "Lightning Fabric",
@@ -40,7 +41,7 @@ FRAMEWORKS: Final = {
 # How a program that is a framework's comes to several processes.
 _INSTEAD: Final = {
     "Hugging Face Accelerate": "start it with `accelerate launch`",
-    "Lightning": _LIGHTNING,
+    LIGHTNING: _GIVEN,
     "LightningCLI": "start it with `fit --trainer.devices … --trainer.strategy ddp`",
     "Lightning Fabric": 'give Fabric `devices` and `strategy="ddp"`',
     "DeepSpeed": "start it with `deepspeed`",
@@ -54,8 +55,8 @@ _INSTEAD: Final = {
     "Catalyst": "give its runner a distributed engine",
 }
 _PACKAGES: Final = {
-    "lightning": "Lightning",
-    "pytorch_lightning": "Lightning",
+    "lightning": LIGHTNING,
+    "pytorch_lightning": LIGHTNING,
     "accelerate": "Hugging Face Accelerate",
     "transformers": "the Hugging Face Trainer",
     "homura": "homura",

@@ -13,6 +13,7 @@ from functools import cached_property
 
 from ddpify.facts.effects import Effect
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
+from ddpify.facts.frameworks import LIGHTNING
 from ddpify.facts.scopes import FunctionInfo, Loop
 from ddpify.facts.sinks import Part
 from ddpify.facts.tree import Tree
@@ -294,6 +295,12 @@ class Facts:
     def everywhere(self) -> tuple[Call, ...]:
         """All calls, those in methods that torch calls by itself included."""
         return (*self.calls, *self.within)
+
+    @property
+    def trainers(self) -> tuple[Site, ...]:
+        """Where Lightning's Trainers are made, if nothing else makes the program distributed."""
+        own = self.status is Status.DISTRIBUTED and {LIGHTNING} == {n for _, n in self.evidence}
+        return tuple(dict.fromkeys(site for site, _ in self.evidence)) if own else ()
 
     def tree(self, site: Site) -> Tree:
         """The syntax around a site."""

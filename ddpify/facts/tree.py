@@ -300,6 +300,11 @@ def _reads(node: ast.AST, name: str) -> bool:
     return False
 
 
+def last_name(node: ast.AST) -> str:
+    """``c`` of ``a.b.c`` and of ``c``; "" of what has no name."""
+    return getattr(node, "attr", getattr(node, "id", ""))
+
+
 def written(target: ast.expr) -> str:
     """An expression as text; that of a name is not worth a printer."""
     return target.id if isinstance(target, ast.Name) else ast.unparse(target)

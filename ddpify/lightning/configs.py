@@ -1,4 +1,4 @@
-"""DDP960 in YAML: the section of a config from which a Trainer takes its arguments.
+"""DDP960, DDP965, DDP966 in YAML: the section of a config from which a Trainer takes its arguments.
 
 ``Trainer(**cfg.trainer)`` and ``Trainer(devices=cfg["trainer"]["devices"])`` name the section; its
 line ``devices: 1`` is changed in every file that has it, whichever the program is started with.
@@ -15,16 +15,18 @@ from typing import Final
 
 from ddpify.facts.model import Facts
 from ddpify.lightning.devices import ADVICE, ONE, RULE, trainers
+from ddpify.lightning.limits import of_argument
 from ddpify.roots import files_below
 from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.settings import Settings
 from ddpify.source import Site, Span
 
 _KEY: Final = re.compile(r"(\s*)([\w-]+)\s*:\s*(?:(\S.*?)\s*)?(?:\s#.*)?$")
 _ONES: Final = ("1", "[0]", "'1'", '"1"')
 
 
-def findings(root: Path, facts: Facts) -> Iterator[Finding]:
-    """One finding per line of a config that gives a Trainer of the program one device."""
+def findings(root: Path, facts: Facts, settings: Settings) -> Iterator[Finding]:
+    """One finding per line of a config that gives a Trainer one device, or a number of batches."""
     sections = {key for _, call in trainers(facts) for key in _sections(call)}
     for file in files_below(root, ".yaml", ".yml") if sections else ():
         text = file.read_bytes().decode("utf-8", "surrogateescape")
@@ -36,6 +38,7 @@ def findings(root: Path, facts: Facts) -> Iterator[Finding]:
             elif key == "gpus":
                 advice = f"Lightning 2 has no `gpus`: {ADVICE}"
                 yield Finding(RULE, Site(path, span), ONE, Severity.NOTE, advice=advice)
+            yield from of_argument(key, value, Site(path, span), settings)
 
 
 def _sections(call: ast.Call) -> Iterator[str]:

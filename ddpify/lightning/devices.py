@@ -16,11 +16,11 @@ from ddpify.facts.tree import Tree
 from ddpify.lightning.manual import several_optimizers
 from ddpify.lightning.numbers import Number, definitions, ones
 from ddpify.rules.base import Edit, Finding, How, Import, Severity
+from ddpify.settings import Settings
 
 RULE: Final = "DDP960"
 NORMS: Final = "DDP961"
 UNUSED: Final = "DDP964"
-TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
 _ENVIRON: Final = Import("os", "environ")
 _ALL: Final = 'environ.get("LOCAL_WORLD_SIZE", "auto")'
 _NUMBER: Final = 'int(environ.get("LOCAL_WORLD_SIZE") or cuda.device_count() or 1)'
@@ -35,20 +35,22 @@ _UNPACKED: Final = "let what the Trainer is given by ** have sync_batchnorm: tru
 
 def trainers(facts: Facts) -> Iterator[tuple[Tree, ast.Call]]:
     """The calls that make Trainers."""
-    for site in dict.fromkeys(site for site, name in facts.evidence if name == TRAINER):
+    for site in facts.trainers:
         tree = facts.tree(site)
         node = tree.expression(site)
         if isinstance(node, ast.Call):
             yield tree, node
 
 
-def findings(facts: Facts) -> Iterator[Finding]:
+def findings(facts: Facts, settings: Settings) -> Iterator[Finding]:
     """One finding per place that says "one device", and per Trainer of models with BatchNorm."""
     for tree, call in trainers(facts):
         given = {one.arg: one.value for one in call.keywords if one.arg}
         yield from _devices(facts, tree, call, given)
-        yield from _statistics(facts, tree, call, given)
-        yield from _unused(facts, tree, call, given)
+        if settings.sync_bn != "off":
+            yield from _statistics(facts, tree, call, given)
+        if settings.find_unused != "off":
+            yield from _unused(facts, tree, call, given)
 
 
 def _devices(

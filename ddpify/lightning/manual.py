@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.facts.model import Facts
-from ddpify.facts.tree import Tree
+from ddpify.facts.tree import Tree, last_name
 
 _SETTING: Final = "automatic_optimization"
 _DIRECT: Final = (
@@ -53,9 +53,9 @@ def several_optimizers(facts: Facts) -> bool:
     """Whether such a class has more than one: a backward for one leaves the others' weights out."""
     for tree, cls in by_hand(facts):
         for node in tree.nodes(cls):
-            if isinstance(node, ast.Call) and _last(node.func) == "toggle_optimizer":
+            if isinstance(node, ast.Call) and last_name(node.func) == "toggle_optimizer":
                 return True
-            if isinstance(node, ast.Call) and _last(node.func) == "optimizers":
+            if isinstance(node, ast.Call) and last_name(node.func) == "optimizers":
                 above = tree.parent(node)
                 unpacked = isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Tuple)
                 if unpacked or isinstance(above, (ast.Subscript, ast.For)):
@@ -75,7 +75,7 @@ def by_hand(facts: Facts) -> list[tuple[Tree, ast.ClassDef]]:
     names = {cls.name for tree, cls in classes if any(map(_switches_off, tree.nodes(cls)))}
     for _ in classes if names else ():
         for _, cls in classes:
-            family = {cls.name, *map(_last, cls.bases)} & ours
+            family = {cls.name, *map(last_name, cls.bases)} & ours
             names |= family if names & family else set()
     return [(tree, cls) for tree, cls in classes if cls.name in names]
 
@@ -87,7 +87,7 @@ def _switches_off(node: ast.AST) -> bool:
     targets = [node.target] if isinstance(node, ast.AnnAssign) else getattr(node, "targets", [])
     value = getattr(node, "value", None)
     off = isinstance(value, ast.Constant) and value.value is False
-    return off and _SETTING in map(_last, targets)
+    return off and _SETTING in map(last_name, targets)
 
 
 class _HandMade:
@@ -103,7 +103,7 @@ class _HandMade:
         if isinstance(node, ast.Assign):
             put = any(isinstance(t, ast.Attribute) and t.attr == "grad" for t in node.targets)
             return _PUT * (put and ast.unparse(node.value) != "None")
-        name = _last(node.func) if isinstance(node, ast.Call) else ""
+        name = last_name(node.func) if isinstance(node, ast.Call) else ""
         if name == "backward":
             return _DIRECT
         if not isinstance(node, ast.Call) or name not in {*_STEPS, *self._stepping}:
@@ -145,7 +145,7 @@ class _HandMade:
             return False
         for node in ast.walk(test):
             if isinstance(node, ast.Call):
-                alike = _last(node.func) in _KNOWN or hasattr(builtins, ast.unparse(node.func))
+                alike = last_name(node.func) in _KNOWN or hasattr(builtins, ast.unparse(node.func))
             elif isinstance(node, ast.Attribute):
                 alike = self._is_setting(node)
             else:
@@ -199,7 +199,7 @@ class _HandMade:
         given = {one.arg for one in made.args.args} if made is not None else set()
         return any(
             isinstance(one, ast.Assign)
-            and kept.attr in map(_last, one.targets)
+            and kept.attr in map(last_name, one.targets)
             and isinstance(one.value, ast.Name)
             and one.value.id in given
             for one in (ast.walk(made) if made is not None else ())
@@ -220,7 +220,7 @@ def _stepping(cls: ast.ClassDef) -> set[str]:
     methods = {method.name: method for method in _methods(cls)}
     for _ in methods:
         for name, method in methods.items():
-            calls = {_last(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
+            calls = {last_name(n.func) for n in ast.walk(method) if isinstance(n, ast.Call)}
             found |= {name} if calls & {*_STEPS, *found} else set()
     return found
 
@@ -228,9 +228,9 @@ def _stepping(cls: ast.ClassDef) -> set[str]:
 def _changes(node: ast.AST, name: str) -> bool:
     """Whether a statement gives ``self.name`` what is not a constant."""
     if isinstance(node, ast.Assign):
-        return name in map(_last, node.targets) and not isinstance(node.value, ast.Constant)
+        return name in map(last_name, node.targets) and not isinstance(node.value, ast.Constant)
     if isinstance(node, ast.AugAssign):
-        return _last(node.target) == name and not isinstance(node.value, ast.Constant)
+        return last_name(node.target) == name and not isinstance(node.value, ast.Constant)
     return False
 
 
@@ -240,7 +240,3 @@ def _binds(target: ast.expr, name: str) -> bool:
 
 def _methods(cls: ast.ClassDef) -> Iterator[ast.FunctionDef]:
     return (node for node in cls.body if isinstance(node, ast.FunctionDef))
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", getattr(node, "id", ""))

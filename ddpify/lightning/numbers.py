@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ddpify.facts.model import Facts
-from ddpify.facts.tree import Tree
+from ddpify.facts.tree import Tree, last_name
 
 _OPTIONS: Final = ("add_argument", "option", "Option")
 _SHOW: Final = ("print", "str", "int", "info", "debug", "dict", "Trainer")
@@ -57,7 +57,7 @@ def definitions(facts: Facts, tree: Tree, node: ast.expr, trainer: ast.Call) -> 
 
     A number that is compared, computed with or shown is meant to be that of the devices.
     """
-    name = _last(node)
+    name = last_name(node)
     found = _bound(facts, tree, node) if isinstance(node, ast.Name) else _held(facts, name)
     if isinstance(node, (ast.Name, ast.Attribute)):
         used = any(_is_other(one, name, trainer) for one in facts.trees.values())
@@ -68,7 +68,7 @@ def _is_other(tree: Tree, name: str, trainer: ast.Call) -> bool:
     """Whether a file gives what has this name to something else than a Trainer."""
     return any(
         isinstance(node, (ast.Name, ast.Attribute))
-        and _last(node) == name
+        and last_name(node) == name
         and isinstance(node.ctx, ast.Load)
         and _is_given_away(tree, node, name, trainer)
         for node in tree.nodes()
@@ -83,7 +83,7 @@ def _is_given_away(tree: Tree, node: ast.AST, name: str, trainer: ast.Call) -> b
         if isinstance(above, ast.keyword) and above.arg == name:
             return False  # handed on by the same name
         if isinstance(above, ast.Call) and below is not above.func:
-            return _last(above.func) not in _SHOW
+            return last_name(above.func) not in _SHOW
         below = above
     return False
 
@@ -143,7 +143,7 @@ def _held(facts: Facts, name: str) -> Iterator[Number]:
 
 def _root(node: ast.ClassDef, others: list[ast.ClassDef]) -> str:
     """The class, of those that have the field, that another inherits from."""
-    bases = [getattr(base, "attr", getattr(base, "id", "")) for base in node.bases]
+    bases = [*map(last_name, node.bases)]
     above = next((one for one in others if one.name in bases and one is not node), None)
     return _root(above, [one for one in others if one is not node]) if above else node.name
 
@@ -152,7 +152,9 @@ def _options(facts: Facts, name: str) -> Iterator[Number]:
     """The defaults of a command line's options of this name."""
     for tree in facts.trees.values():
         for node in tree.nodes():
-            if isinstance(node, ast.Call) and _last(node.func) in _OPTIONS and name in _names(node):
+            if not isinstance(node, ast.Call) or last_name(node.func) not in _OPTIONS:
+                continue
+            if name in _names(node):
                 given = (one.value for one in node.keywords if one.arg == "default")
                 yield from (Number.of(tree, one) for one in given if is_one(one))
 
@@ -174,11 +176,7 @@ def _targets(node: ast.AST) -> list[str]:
 def _numbers(tree: Tree, statement: ast.AST) -> Iterator[Number]:
     """The constant for one device that a statement assigns: ``1``, or ``field(default=1)``."""
     value = getattr(statement, "value", None)
-    if isinstance(value, ast.Call) and _last(value.func) in _FIELDS:
+    if isinstance(value, ast.Call) and last_name(value.func) in _FIELDS:
         value = next((k.value for k in value.keywords if k.arg == "default"), None)
     if isinstance(value, ast.expr):
         yield from (Number.of(tree, one) for one in ones(value))
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", getattr(node, "id", ""))

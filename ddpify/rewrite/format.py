@@ -40,20 +40,27 @@ def new_block(head: str, layout: Layout, width: int) -> cst.BaseCompoundStatemen
 
 
 def refit(before: Statement, after: Statement, layout: Layout, width: int) -> Statement:
-    """``after`` formatted if the edit made a line too long, otherwise as it is."""
+    """``after`` formatted if the edit made a line too long, or a call of several lines is not laid
+    out as black would any more, as it was; otherwise as it is."""
     if isinstance(after, cst.Try | cst.TryStar | cst.Match):
         return after
     old, new = _text(before), _text(after)
     has_grown = _growth(old, new, width)
-    if not any(map(has_grown, new.splitlines())):
-        return after
-    text = wrapped(new, has_grown, width) if layout.fills_lines else None
+    is_long = any(map(has_grown, new.splitlines()))
     try:
+        if not is_long and not _is_blacks(old, width):
+            return after
+        text = wrapped(new, has_grown, width) if is_long and layout.fills_lines else None
         text = text or _black(new, width, normalize=False)
     except CodeError:
         return after
     (formatted,) = layout.parse(text)
     return _like(formatted, after)
+
+
+def _is_blacks(text: str, width: int) -> bool:
+    """Whether black leaves a statement of several lines as it is."""
+    return "\n" in text.strip("\n") and _black(text, width, normalize=False) == text
 
 
 def _growth(old: str, new: str, width: int) -> Callable[[str], bool]:

@@ -1,4 +1,13 @@
-"""A small Lightning project for one device: what its hooks print, write and log."""
+"""A small Lightning project for one device, and what `migrate` makes of changes of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ddpify.outcome import Outcome
+from ddpify.pipeline import migrate
+from ddpify.settings import Settings
 
 PROJECT = """import json
 import sys
@@ -98,3 +107,32 @@ def main():
 if __name__ == "__main__":
     main()
 """.replace("\\\\", "\\")
+
+
+def put(folder: Path, *changes: tuple[str, str], text: str = PROJECT) -> Path:
+    """The script of a project that was changed in some places."""
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    folder.mkdir(exist_ok=True)
+    (folder / "train.py").write_text(text)
+    return folder / "train.py"
+
+
+def outcome(
+    folder: Path, *changes: tuple[str, str], text: str = PROJECT, **settings: Any
+) -> Outcome:
+    """What `migrate` makes of that."""
+    return migrate((put(folder, *changes, text=text),), Settings(**settings))
+
+
+def written(found: Outcome) -> str:
+    """The script as it was migrated."""
+    assert not found.refusals, found.refusals
+    return next(one.after.decode() for one in found.changes if one.path == "train.py")
+
+
+def refused(found: Outcome) -> str:
+    """Why it was not."""
+    assert not found.changes
+    return " ".join(one.message for one in found.refusals)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ddpify.outcome import Outcome
+from tests.lightning.project import outcome, refused, written
 from tests.lightning.runs import Launcher, train
-from tests.lightning.test_migrate import outcome, refused, written
 from tests.projects import write
 
 TRAIN = "        return DataLoader(TensorDataset(self.x, self.x.sum(1)), BATCH)\n"
@@ -38,7 +38,7 @@ def test_sizes_per_rank_leave_training_to_lightning(tmp_path: Path) -> None:
     text = written(given)
     assert "share_training" not in text
     assert "share_evaluation(DataLoader(" in text
-    assert any("N times as many samples" in note.message for note in given.notes)
+    assert any("the global batch is N times as large; times N" in n.message for n in given.notes)
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,15 @@ def test_sizes_per_rank_leave_training_to_lightning(tmp_path: Path) -> None:
         (
             "        return DataLoader(self.x, batch_sampler=chosen(self.x))\n",
             "return share_training(DataLoader(self.x, batch_sampler=chosen(self.x)))",
+        ),
+        (  # as black has it, before and after
+            "        return DataLoader(\n            self.x,\n            BATCH,\n        )\n",
+            "        return share_training(\n            DataLoader(\n"
+            "                self.x,\n                BATCH,\n            )\n        )\n",
+        ),
+        (
+            "        return DataLoader(self.x,\n                          BATCH)\n",
+            "        return share_training(DataLoader(self.x,\n                          BATCH))\n",
         ),
     ],
 )
@@ -346,6 +355,27 @@ def test_two_take_the_batches_of_a_loader_that_is_made_before(
     assert sorted(evaluated) == [*range(37)]
     a, b = (rank.parameters for rank in run.ranks)
     assert a.equal(b)
+
+
+@pytest.mark.training
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_what_counts_batches_of_training_counts_what_it_did(tmp_path: Path) -> None:
+    """And what counts those of an evaluation counts those of each process, as it is said."""
+    limits = "limit_train_batches=3, max_steps=5, val_check_interval=2, limit_val_batches=2"
+    changes = outcome(tmp_path / "source", ("max_epochs=2", f"max_epochs=2, {limits}")).changes
+    one = train(tmp_path / "source", tmp_path / "one", "8")
+    write(changes, tmp_path / "source")
+    two = train(tmp_path / "source", tmp_path / "two", "8", processes=2)
+    assert one.finished, one.output
+    assert two.finished, two.output
+    assert len(one.ranks[0].parameters) == 1 + 5
+    assert all(
+        rank.parameters.sub(one.ranks[0].parameters).abs().max() < 1e-10 for rank in two.ranks
+    )
+    for run, evaluated in ((one, 16), (two, 32)):
+        first = [set(rank.samples("validate", 0, 64)) for rank in run.ranks]
+        assert set().union(*first) == {*range(evaluated)}
 
 
 def test_a_step_that_returns_a_sum_is_scaled(tmp_path: Path) -> None:

@@ -6,34 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
-from tests.lightning.project import PROJECT
+from tests.lightning.project import PROJECT, outcome, refused, written
 from tests.lightning.runs import FIXTURE, Run, read_checkpoint, read_json, train
 from tests.projects import write
 
 running = [pytest.mark.training, pytest.mark.thorough, pytest.mark.timeout(240)]
-
-
-def outcome(folder: Path, *changes: tuple[str, str], **settings: str) -> Outcome:
-    text = PROJECT
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    folder.mkdir(exist_ok=True)
-    (folder / "train.py").write_text(text)
-    return migrate((folder / "train.py",), Settings(**settings))  # type: ignore[arg-type]
-
-
-def written(found: Outcome) -> str:
-    assert not found.refusals, found.refusals
-    return next(one.after.decode() for one in found.changes if one.path == "train.py")
-
-
-def refused(found: Outcome) -> str:
-    assert not found.changes
-    return " ".join(one.message for one in found.refusals)
 
 
 def test_numbers_of_evaluations_and_epochs_are_reduced(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.lightning.project import outcome, refused, written
 from tests.lightning.test_loaders import EPOCH, FIT, MADE, STEP, TRAIN, TRAINED
-from tests.lightning.test_migrate import outcome, refused, written
 
 Change = tuple[str, str]
 PRINT = '        print("epoch", self.current_epoch)\n'
@@ -204,26 +205,114 @@ def test_a_batch_that_the_devices_divide_is_left(tmp_path: Path) -> None:
     assert "default=int(environ.get(" in " ".join(text.split()).replace("default= ", "default=")
 
 
-def test_a_mask_in_a_method_is_named(tmp_path: Path) -> None:
-    """What is not read by value is not proven to be of the loss."""
-    off = (
-        "    def off(self, x, y):\n        mask = (y > 0).double()\n"
-        "        return (self.layer(x)[:, 0] * mask).sum() / mask.sum()\n\n"
-    )
-    found = outcome(tmp_path, *trained("loss = self.off(x, y)"), (EPOCH, f"{off}{EPOCH}"))
-    assert any(one.rule == "DDP979" for one in found.findings)
+OFF = "    def off(self, x, y):\n        mask = (y > 0).double()\n"
+MASKED = f"{OFF}        return (self.layer(x)[:, 0] * mask).sum() / mask.sum()\n\n"
+BY_NAME = MASKED.replace("return", "off =").replace("\n\n", "\n        return off\n\n")
+
+
+@pytest.mark.parametrize("method", [MASKED, BY_NAME])
+def test_a_mask_in_a_method_that_gives_the_loss_is_refused(method: str, tmp_path: Path) -> None:
+    given = outcome(tmp_path, *trained("loss = self.off(x, y)"), (EPOCH, f"{method}{EPOCH}"))
+    assert MEAN in refused(given)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("method", "line"),
     [
-        ((DEVICES, "**dict(sys.argv[2:])"), "how many devices the Trainer is given"),
-        (("max_epochs=2", "max_epochs=2, limit_val_batches=7"), "evaluate N times as many"),
+        (MASKED, "loss = self.layer(x).mean()\n        self.log('off', self.off(x, y))"),
+        (MASKED, "loss = self.off(x, y) + self.layer(x).mean()"),
+        (BY_NAME.replace("return off", "return self.layer(x).mean()"), "loss = self.off(x, y)"),
     ],
 )
-def test_what_is_not_followed_of_a_trainer_is_said(
-    given: Change, said: str, tmp_path: Path
-) -> None:
-    found = outcome(tmp_path, given)
+def test_one_that_may_not_be_of_the_loss_is_named(method: str, line: str, tmp_path: Path) -> None:
+    found = outcome(tmp_path, *trained(line), (EPOCH, f"{method}{EPOCH}"))
     assert written(found)
+    assert any(one.rule == "DDP979" for one in found.findings)
+
+
+def test_devices_that_are_not_followed_are_said(tmp_path: Path) -> None:
+    found = outcome(tmp_path, (DEVICES, "**dict(sys.argv[2:])"))
+    assert written(found)
+    said = "how many devices the Trainer is given"
     assert any(said in one.message for one in found.findings)
+
+
+MANY, ROUNDED, GROWN = "evaluate N times as many", "of its own batches down", "batches of a process"
+
+
+@pytest.mark.parametrize(
+    ("given", "whole", "kept"),
+    [
+        ("limit_val_batches=7", MANY, MANY),
+        ("limit_test_batches=BATCH", MANY, MANY),
+        ("limit_val_batches=0.5", ROUNDED, ROUNDED),
+        ("limit_val_batches=1.0, limit_test_batches=0", "", ""),
+        ("limit_train_batches=7", "", GROWN),
+        ("max_steps=9", "", GROWN),
+        ("val_check_interval=3", "", GROWN),
+        ("val_check_interval=0.5, max_steps=-1, limit_train_batches=0.5", "", ""),
+        ("accumulate_grad_batches=2, log_every_n_steps=5", "", ""),
+    ],
+)
+def test_what_counts_batches_is_named_where_it_counts_others(
+    given: str, whole: str, kept: str, tmp_path: Path
+) -> None:
+    options = ("max_epochs=2", f"max_epochs=2, {given}")
+    for size, said in (("global", whole), ("per-rank", kept)):
+        found = outcome(tmp_path / size, options, batch_size=size)
+        assert written(found)
+        told = [f for f in found.findings if f.rule in ("DDP965", "DDP966") and not f.fix]
+        assert [said in one.message for one in told] == [True] * bool(said)
+        assert all(str(one.site) == "train.py:87" for one in told)
+
+
+def test_a_number_of_batches_in_a_config_is_named(tmp_path: Path) -> None:
+    tmp_path.joinpath("more.yaml").write_text("trainer:\n  limit_val_batches: 7\n  max_steps: -1\n")
+    given = (DEVICES, "**yaml.safe_load(open('more.yaml'))['trainer']")
+    found = outcome(tmp_path, ("import sys\n", "import sys\n\nimport yaml\n"), given)
+    assert written(found)
+    [named] = [one for one in found.findings if one.rule == "DDP966" and not one.fix]
+    assert (MANY in named.message, str(named.site)) == (True, "more.yaml:2")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"lr_scale": "linear", "batch_size": "per-rank"}, "--lr-scale is not written"),
+        ({"find_unused": "on"}, "--find-unused is not written"),
+        ({"static_graph": True}, "--static-graph is not written"),
+        ({"bucket_cap": 3}, "--bucket-cap is not written"),
+    ],
+)
+def test_an_option_that_is_not_written_is_refused(
+    options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    assert said in refused(outcome(tmp_path, **options))
+
+
+@pytest.mark.parametrize("options", [{"sync_bn": "off"}, {"ignore": ("DDP961",)}])
+def test_what_is_switched_off_is_not_written(options: dict[str, Any], tmp_path: Path) -> None:
+    norm = (LAYER, "BatchNorm1d(4); nn.Linear(4, 1"), ('accelerator="cpu", ', "")
+    assert "sync_batchnorm" in written(outcome(tmp_path / "on", *norm))
+    assert "sync_batchnorm" not in written(outcome(tmp_path / "off", *norm, **options))
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (
+            "global",
+            "learning rate (`0.1`, train.py:81): as it is, because the global batch (`BATCH`,"
+            " train.py:25) is as it was; a larger global batch by a factor k: times k",
+        ),
+        (
+            "per-rank",
+            "learning rate (`0.1`, train.py:81): the global batch is N times as large; times N",
+        ),
+    ],
+)
+def test_advice_on_the_learning_rate_is_given(size: str, said: str, tmp_path: Path) -> None:
+    found = outcome(tmp_path, batch_size=size)
+    [note] = [one for one in found.notes if one.message.startswith("learning rate")]
+    assert note.message.startswith(said)
+    assert str(note.site) == "train.py:86"

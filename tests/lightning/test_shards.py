@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
+from tests.lightning import project
+from tests.lightning.project import written
 from tests.lightning.runs import Run, read_checkpoint, train
 from tests.lightning.transformer import TRANSFORMER
 from tests.projects import write
@@ -33,22 +35,15 @@ DEVICES = "devices=DEVICES, "
 STEP = "        return self._loss(batch)\n"
 FIT = "    trainer.fit(net, datamodule=Texts(), ckpt_path=resumed)\n"
 OPTIMIZER = "    def configure_optimizers(self):\n"
+ADAM = "AdamW(self.parameters(), 0.01)"
+GROUPS = (
+    '[{"params": self.net.head.parameters(), "weight_decay": 0.0},'
+    ' {"params": self.net.blocks.parameters()}]'
+)
 CALLBACK = "class Texts(L.LightningDataModule):\n"
 
 
-def outcome(folder: Path, *changes: tuple[str, str], **options: Any) -> Outcome:
-    text = TRANSFORMER
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    folder.mkdir(exist_ok=True)
-    (folder / "train.py").write_text(text)
-    return migrate((folder / "train.py",), Settings(strategy="fsdp", **options))
-
-
-def written(found: Outcome) -> str:
-    assert not found.refusals, found.refusals
-    return next(one.after.decode() for one in found.changes if one.path == "train.py")
+outcome = partial(project.outcome, text=TRANSFORMER, strategy="fsdp")
 
 
 def test_the_module_shards_itself_and_the_trainer_asks_for_it(tmp_path: Path) -> None:
@@ -118,6 +113,11 @@ REFUSED = {
     "SGD without momentum": ("torch.optim.AdamW(", "torch.optim.SGD("),
     "one Trainer shards": (FIT, f"{FIT}    L.Trainer(devices=1).validate(net, Texts())\n"),
     "does not step entry by entry": ("torch.optim.AdamW(", "torch.optim.Adafactor("),
+    "may have another one's moments": (ADAM, f"AdamW({GROUPS}, 0.01)"),
+    "One that shards have written is right": (
+        f"        return torch.optim.{ADAM}",
+        f"        groups = {GROUPS}\n        return torch.optim.AdamW(params=groups, lr=0.01)",
+    ),
 }
 
 
@@ -128,6 +128,29 @@ def test_what_shards_would_change_is_refused(why: str, tmp_path: Path) -> None:
     said = " ".join(one.message for one in found.refusals)
     assert why in said
     assert "train.py:" in said
+
+
+def test_batches_of_each_process_are_named(tmp_path: Path) -> None:
+    found = outcome(tmp_path, (DEVICES, f"{DEVICES}limit_val_batches=2, "))
+    written(found)
+    assert any("evaluate N times as many" in one.message for one in found.findings)
+
+
+def test_groups_are_not_where_nothing_is_resumed(tmp_path: Path) -> None:
+    plain = FIT.replace(", ckpt_path=resumed", "")
+    written(outcome(tmp_path, (ADAM, f"AdamW({GROUPS}, 0.01)"), (FIT, plain)))
+
+
+def test_what_is_not_sharded_is_no_migration_to_accept(tmp_path: Path) -> None:
+    given = REFUSED["configure_model of its own"]
+    refused = outcome(tmp_path, given).refusals
+    places = {one.site for one in refused}
+    assert not any("--accept DDP973" in one.message for one in refused)
+    accepted = tuple(f"{rule}@{place}" for rule in ("DDP973", "DDP974") for place in places)
+    found = outcome(tmp_path, given, accept=accepted)
+    assert not found.changes
+    assert found.refusals == refused
+    assert any("it cannot be accepted" in note.message for note in found.notes)
 
 
 @pytest.mark.parametrize(
@@ -142,12 +165,19 @@ def test_what_counts_or_is_no_weight_is_not(line: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["fsdp_bf16", "fsdp_offload", "fsdp_hybrid", "fsdp_recompute", "fsdp_meta"]
+    ("option", "value"),
+    [
+        *(("fsdp_bf16", True), ("fsdp_offload", True), ("fsdp_hybrid", True)),
+        *(("fsdp_recompute", True), ("fsdp_meta", True), ("checkpoint", "sharded")),
+    ],
 )
-def test_options_that_are_not_written_are_refused(option: str, tmp_path: Path) -> None:
-    found = outcome(tmp_path, **{option: True})
+def test_options_that_are_not_written_are_refused(
+    option: str, value: object, tmp_path: Path
+) -> None:
+    found = outcome(tmp_path, **{option: value})
     assert not found.changes
-    assert any(option.replace("_", "-") in one.message for one in found.refusals)
+    said = [one for one in found.refusals if f"--{option.replace('_', '-')}" in one.message]
+    assert len(said) == 1
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import pytest
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
-from tests.lightning.project import PROJECT
+from tests.lightning import project
 from tests.lightning.runs import Run, read_json, train
 
 TRAINER = "devices=1, max_epochs=2"
@@ -24,14 +24,10 @@ SEED = "    L.seed_everything(0)\n"
 
 
 def put(folder: Path, *changes: tuple[str, str], **files: str) -> Path:
-    text = PROJECT
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    folder.mkdir(exist_ok=True)
-    for name, content in {"train.py": text, **files}.items():
+    script = project.put(folder, *changes)
+    for name, content in files.items():
         (folder / name).write_text(content)
-    return folder / "train.py"
+    return script
 
 
 def written(start: Path, **settings: Any) -> dict[str, str]:

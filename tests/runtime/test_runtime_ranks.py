@@ -551,14 +551,17 @@ def test_loaders_of_a_trainer_are_dealt_by_us_alone(job: Job) -> None:
     ranks = job["given_to_a_trainer"]
     for size in (2, 3, 7, 40):
         shares = [seen[f"evaluated {size}"] for seen in ranks]
-        assert all(length == len(batches) for batches, length in shares)
+        assert all(length == len(batches) for batches, length, _ in shares)
         whole = [list(range(start, min(start + size, 40))) for start in range(0, 40, size)]
+        said = [f"{len(whole)} batches, {job.size} ranks: each rank has a part of the samples"]
+        told = [[text.partition(";")[0] for text in texts] for *_, texts in shares]
+        assert told == [said * (len(whole) < job.size), *[[]] * (job.size - 1)]
         if len(whole) >= job.size:
             assert all(
-                batches == whole[rank :: job.size] for rank, (batches, _) in enumerate(shares)
+                batches == whole[rank :: job.size] for rank, (batches, *_) in enumerate(shares)
             )
         else:
-            assert [sample for ((batch,), _) in shares for sample in batch] == list(range(40))
+            assert [sample for ((batch,), *_) in shares for sample in batch] == list(range(40))
     assert sorted(i for seen in ranks for batch in seen["drawn"] for i in batch) == list(range(40))
     parts = [seen["trained"] for seen in ranks]
     assert {(length, size) for _, length, size in parts} == {(7, 6)}

@@ -195,6 +195,18 @@ LONG = [
         f"if m():\n    f({A}, {B}, g(y))\n",
         id="gated-still-fits",
     ),
+    pytest.param(
+        "x = f(\n    a,\n    b,\n)\n",
+        [("replace", "f(\n    a,\n    b,\n)", "g({})")],
+        "x = g(\n    f(\n        a,\n        b,\n    )\n)\n",
+        id="or-what-black-laid-out",
+    ),
+    pytest.param(
+        "x = f(a,\n      b)\n",
+        [("replace", "f(a,\n      b)", "g({})")],
+        "x = g(f(a,\n      b))\n",
+        id="not-what-it-did-not",
+    ),
 ]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ddpify.facts.model import Facts
-from ddpify.facts.tree import Tree
+from ddpify.facts.tree import Tree, last_name
 from ddpify.facts.values import NOTHING, Kind, Value
 from ddpify.rules.conversion.names import dotted
 
@@ -71,7 +71,7 @@ class _FirstRank:
             both: list[_Given] = [(tree, node.body), (tree, node.orelse)]
             return self._agree(both, depth, self._rank, _is_up_to_zero)
         if isinstance(node, ast.Name | ast.Attribute):
-            given = [*self._given(_last(node))]
+            given = [*self._given(last_name(node))]
             read = [(tree, one) for tree, one in given if one is not None]
             if read and not self._agree(read, depth, self._rank, _is_up_to_zero):
                 return False
@@ -112,7 +112,7 @@ class _FirstRank:
     ) -> bool:
         """Whether all that a name is given, or a function returns, is so."""
         if isinstance(node, ast.Name | ast.Attribute):
-            return self._agree([*self._given(_last(node))], depth, asked, alone)
+            return self._agree([*self._given(last_name(node))], depth, asked, alone)
         if isinstance(node, ast.Call) and not node.args and not node.keywords:
             return self._agree([*self._returned(node.func)], depth, asked, alone)
         return False
@@ -137,7 +137,7 @@ class _FirstRank:
                 if isinstance(node, ast.arg) and node.arg == name:
                     yield tree, None
                 stored = isinstance(getattr(node, "ctx", None), ast.Store)
-                if not stored or _last(node) != name:
+                if not stored or last_name(node) != name:
                     continue
                 above = tree.parent(node)
                 plain = isinstance(above, ast.Assign | ast.AnnAssign)
@@ -147,7 +147,7 @@ class _FirstRank:
         found: list[_Given] = []
         for tree in self.facts.trees.values():
             for node in tree.nodes():
-                if isinstance(node, ast.FunctionDef) and node.name == _last(func):
+                if isinstance(node, ast.FunctionDef) and node.name == last_name(func):
                     returns = (one for one in ast.walk(node) if isinstance(one, ast.Return))
                     found += [(tree, one.value) for one in returns]
         return found
@@ -169,7 +169,3 @@ def _is_up_to_zero(value: object) -> bool:
 
 def _is_at_most(op: ast.cmpop) -> bool:
     return isinstance(op, ast.Eq | ast.LtE)
-
-
-def _last(node: ast.AST) -> str:
-    return getattr(node, "attr", getattr(node, "id", ""))

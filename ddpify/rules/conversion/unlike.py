@@ -16,7 +16,7 @@ from typing import Final
 from ddpify.facts.details import Wrapper
 from ddpify.facts.model import Facts
 from ddpify.facts.roles import whole
-from ddpify.facts.tree import Tree
+from ddpify.facts.tree import Tree, last_name
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Finding
 from ddpify.rules.conversion.code import NoCounterpart
@@ -163,7 +163,7 @@ def _is_layer(calls: list[ast.Assign], name: str) -> bool:
 
 def _goes_over(method: ast.FunctionDef) -> bool:
     names = {"children", "modules", "named_children", "named_modules", "getattr", "_modules"}
-    parts = (getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(method))
+    parts = map(last_name, ast.walk(method))
     return bool(names.intersection(parts))
 
 
@@ -219,10 +219,10 @@ def _is_part(node: ast.expr) -> bool:
 def _is_broad(node: ast.AST) -> bool:
     """A policy by size or by a function, or one that has torch's layers among its classes."""
     if isinstance(node, ast.Name | ast.Attribute):
-        return getattr(node, "attr", getattr(node, "id", "")) in _BROAD
+        return last_name(node) in _BROAD
     if not isinstance(node, ast.Call):
         return False
     policy = ast.unparse(node.func).endswith("ModuleWrapPolicy")
     policy |= any(one.arg == "transformer_layer_cls" for one in node.keywords)
-    names = (getattr(n, "attr", getattr(n, "id", "")) for n in ast.walk(node))
+    names = map(last_name, ast.walk(node))
     return policy and bool(_LAYERS.intersection(names))

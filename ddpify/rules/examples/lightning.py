@@ -69,13 +69,28 @@ _TRAIN = "DataLoader(TensorDataset(self.x, self.x.abs()), 16, shuffle=True)"
 _VAL = "DataLoader(TensorDataset(self.x, self.x.abs()), 16)"
 _WEIGHT = "self.trainer.world_size * extract_batch_size(batch)"
 _NAMED = '@rank_zero_only\ndef name_of(folder):\n    return f"{folder}/net.pt"\n\n\n'
+_RANK_ZERO = "from lightning.pytorch.utilities import rank_zero_only\n"
 _FED = (
     _PROGRAM.replace(_TRAIN, f"share_training({_TRAIN})")
     .replace(_VAL, f"share_evaluation({_VAL})")
     .replace('devices=2, strategy="ddp", ', "devices=1, ")
     .replace("sync_dist=True)", f"sync_dist=True, batch_size={_WEIGHT})")
     .replace(_NAMED, "")
-    .replace("from lightning.pytorch.utilities import rank_zero_only\n", _IMPORT)
+    .replace(_RANK_ZERO, _IMPORT)
     .replace("DataLoader, TensorDataset\n", "DataLoader, TensorDataset\n\n" + _HELPERS)
 )
 FED = Example((("main.py", _FED),), assumed=True)
+# Shared out by fully_shard.
+_STRATEGY = "from lightning.pytorch.strategies import ModelParallelStrategy\n"
+_STEP = "    def training_step(self, batch, batch_idx):\n"
+SHARDING = """    def configure_model(self):
+        fully_shard(self.net, mesh=self.device_mesh["data_parallel"])
+
+"""
+_SHARDED = (
+    _PROGRAM.replace(_NAMED, "")
+    .replace(_RANK_ZERO, f"{_STRATEGY}from torch.distributed.fsdp import fully_shard\n")
+    .replace('"ddp"', "ModelParallelStrategy(2, 1)")
+    .replace(_STEP, SHARDING + _STEP)
+)
+SHARDED = Example((("main.py", _SHARDED),))

@@ -14,7 +14,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import FED, LIGHTNING
-from ddpify.rules.frameworks.lightnings import hooked, several
+from ddpify.rules.frameworks.lightnings import hooks, several
 from ddpify.rules.shared.rank_zero import in_hook
 
 _HOOK: Final = "configure_optimizers"
@@ -44,18 +44,17 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _of_evaluations(run: Run) -> Iterator[Finding]:
     """``self.sum / self.trainer.num_val_batches[0]``: a process has its part of the batches."""
-    for cls in hooked(run):
-        for method in (m for info in cls.mro() for m in info.methods.values()):
-            shown = _shown(method)
-            for node in ast.walk(method.node):
-                if _counts(node) and node not in shown:
-                    yield Finding(
-                        "DDP957",
-                        method.module.site(node),
-                        "these are the batches of one process, of which all have more together",
-                        Severity.ERROR,
-                        advice="count the batches, or samples, in the step: self.seen += 1",
-                    )
+    for method in hooks(run):
+        shown = _shown(method)
+        for node in ast.walk(method.node):
+            if _counts(node) and node not in shown:
+                yield Finding(
+                    "DDP957",
+                    method.module.site(node),
+                    "these are the batches of one process, of which all have more together",
+                    Severity.ERROR,
+                    advice="count the batches, or samples, in the step: self.seen += 1",
+                )
 
 
 def _shown(method: FunctionDefinition) -> set[ast.AST]:

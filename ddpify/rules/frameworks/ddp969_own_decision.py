@@ -11,7 +11,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import LIGHTNING
-from ddpify.rules.frameworks.lightnings import MODULE, fitted, hooked, several
+from ddpify.rules.frameworks.lightnings import MODULE, fitted, hooks, several
 from ddpify.rules.shared.fields import called, own
 
 _STOP: Final = "should_stop"
@@ -24,9 +24,8 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per decision to stop, and per step that ``training_step`` leaves out."""
     if not several(run):
         return
-    for cls in hooked(run):
-        for method in (m for info in cls.mro() for m in info.methods.values()):
-            yield from _stops(run, method)
+    for method in hooks(run):
+        yield from _stops(run, method)
     for cls in dict.fromkeys(cls for _, cls in fitted(run) if cls.inherits(MODULE)):
         step = cls.method("training_step")
         if step is not None and not any(map(_is_manual, ast.walk(cls.node))):

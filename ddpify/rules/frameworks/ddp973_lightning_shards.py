@@ -11,21 +11,20 @@ from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, Rule, Severity
 from ddpify.rules.examples import changed
-from ddpify.rules.examples.lightning import LIGHTNING
+from ddpify.rules.examples.lightning import LIGHTNING, SHARDED, SHARDING
 from ddpify.rules.frameworks.lightning_devices import TrainerArguments
 from ddpify.rules.frameworks.lightning_shards import (
     HOOK,
     ShardedModule,
-    asked,
     hook,
     modules,
     shards_itself,
-    trainers,
 )
 from ddpify.rules.frameworks.lightnings import MODULE, fitted
 from ddpify.rules.shared.sharding import unknown_classes
 from ddpify.settings import Settings
 from ddpify.source import Site
+from ddpify.strategies import of
 
 _CODE: Final = "DDP973"
 _STRATEGY: Final = "lightning.pytorch.strategies.ModelParallelStrategy"
@@ -33,14 +32,17 @@ _STRATEGY: Final = "lightning.pytorch.strategies.ModelParallelStrategy"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield what has the Trainer's processes share the module, or why they cannot."""
-    sites = trainers(facts) if asked(facts, settings) else []
-    if not sites:
+    if not facts.trainers or not of(settings).shards:
         return
-    site, found = sites[0], modules(facts)
+    site, found = facts.trainers[0], modules(facts)
     trainer = TrainerArguments(facts, site)
     if trainer.is_sharded and found and all(map(shards_itself, found)):
         return
-    whys = [*_several(sites, found), *trainer.why_not(settings), *_unlike(facts, found, settings)]
+    whys = [
+        *_several(facts.trainers, found),
+        *trainer.why_not(settings),
+        *_unlike(facts, found, settings),
+    ]
     edits = _edits(trainer, found, settings) if not whys else ()
     if whys or not edits:
         for why in whys or ["the LightningModule has no constructor to build its layers in"]:
@@ -50,7 +52,7 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     yield Finding(_CODE, site, message, Severity.ERROR, tuple(edits))
 
 
-def _several(sites: list[Site], found: list[ShardedModule]) -> Iterator[str]:
+def _several(sites: tuple[Site, ...], found: list[ShardedModule]) -> Iterator[str]:
     if len(sites) > 1:
         yield "one Trainer shards the module, another finds it in shards: make one"
     if len(found) != 1:
@@ -96,22 +98,9 @@ def _configures(cls: ClassDefinition) -> bool:
     return cls.method(HOOK) is not None or cls.external_bases() != {MODULE}
 
 
-_IMPORT: Final = "from lightning.pytorch.strategies import ModelParallelStrategy\n"
-_LIGHTNING: Final = "from lightning.pytorch.utilities import rank_zero_only\n"
-_GIVEN: Final = "ModelParallelStrategy(2, 1)"
-_DDP: Final = 'strategy="ddp"'
-_STEP: Final = "    def training_step(self, batch, batch_idx):\n"
-_MADE: Final = "    trainer = L.Trainer("
 _FIT: Final = "    trainer.fit(Net(), datamodule=Rows())\n"
-_HOOK: Final = """    def configure_model(self):
-        fully_shard(self.net, mesh=self.device_mesh["data_parallel"])
-
-"""
-_UNUSED: Final = (
-    '@rank_zero_only\ndef name_of(folder):\n    return f"{folder}/net.pt"\n\n\n',
-    "",
-)
-_SHARDING: Final = f"{_IMPORT}from torch.distributed.fsdp import fully_shard\n"
+_MADE: Final = "    trainer = L.Trainer("
+_GIVEN: Final = "strategy=ModelParallelStrategy(2, 1)"
 
 RULE = Rule(
     _CODE,
@@ -122,28 +111,14 @@ RULE = Rule(
     check,
     lint=lint,
     bad=(
+        changed(SHARDED, (SHARDING, ""), (_FIT, f"{_FIT[:-1]}  # DDP973\n")),
         changed(
-            LIGHTNING,
-            (_LIGHTNING, _IMPORT + _LIGHTNING),
-            (_DDP, f"strategy={_GIVEN}"),
-            (_FIT, f"{_FIT[:-1]}  # DDP973\n"),
-        ),
-        changed(
-            LIGHTNING,
-            ("import torch\n", "import torch\nfrom lightning.pytorch import strategies\n"),
-            (_MADE, f"    shared = strategies.{_GIVEN}\n{_MADE}"),
-            (_DDP, "strategy=shared"),
+            SHARDED,
+            (SHARDING, ""),
+            (_GIVEN, "strategy=shared"),
+            (_MADE, f"    shared = {_GIVEN.partition('=')[2]}\n{_MADE}"),
             (_FIT, "    net = Net()\n    trainer.fit(net, datamodule=Rows())  # DDP973\n"),
         ),
     ),
-    good=(
-        LIGHTNING,
-        changed(
-            LIGHTNING,
-            (_LIGHTNING, _SHARDING + _LIGHTNING),
-            _UNUSED,
-            (_DDP, f"strategy={_GIVEN}"),
-            (_STEP, _HOOK + _STEP),
-        ),
-    ),
+    good=(LIGHTNING, SHARDED),
 )

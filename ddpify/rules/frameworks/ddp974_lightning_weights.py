@@ -9,10 +9,11 @@ from ddpify.facts.model import Facts
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
-from ddpify.rules.examples.lightning import LIGHTNING
-from ddpify.rules.frameworks.lightning_shards import asked, modules
+from ddpify.rules.examples.lightning import LIGHTNING, SHARDED
+from ddpify.rules.frameworks.lightning_shards import modules
 from ddpify.rules.frameworks.lightning_weights import uses
 from ddpify.settings import Settings
+from ddpify.strategies import of
 
 _CODE: Final = "DDP974"
 _STRATEGY: Final = "lightning.pytorch.strategies.ModelParallelStrategy"
@@ -21,7 +22,7 @@ _AVERAGE: Final = "StochasticWeightAveraging"
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
     """Yield what the program does with weights that it would do with shards."""
-    for module in modules(facts) if asked(facts, settings) else ():
+    for module in modules(facts) if facts.trainers and of(settings).shards else ():
         for site, why in dict.fromkeys(uses(module)):
             yield Finding(_CODE, site, why, Severity.ERROR, advice="or take --strategy ddp")
 
@@ -42,23 +43,11 @@ def lint(run: Run) -> Iterable[Finding]:
 
 _IMPORT: Final = (
     "import torch\n",
-    "import torch\nfrom lightning.pytorch.callbacks import StochasticWeightAveraging as Average\n"
-    "from lightning.pytorch.strategies import ModelParallelStrategy\n"
-    "from torch.distributed.fsdp import fully_shard\n",
-)
-_HOOK: Final = (
-    "    def training_step(self, batch, batch_idx):\n",
-    "    def configure_model(self):\n"
-    '        fully_shard(self.net, mesh=self.device_mesh["data_parallel"])\n\n'
-    "    def training_step(self, batch, batch_idx):\n",
-)
-_UNUSED: Final = (
-    '@rank_zero_only\ndef name_of(folder):\n    return f"{folder}/net.pt"\n\n\n',
-    "",
+    f"import torch\nfrom lightning.pytorch.callbacks import {_AVERAGE} as Average\n",
 )
 _MADE: Final = "    trainer = L.Trainer("
+_GIVEN: Final = "strategy=ModelParallelStrategy(2, 1)"
 _DDP: Final = 'strategy="ddp"'
-_SHARDS: Final = "strategy=ModelParallelStrategy(2, 1)"
 
 RULE = Rule(
     _CODE,
@@ -72,27 +61,22 @@ RULE = Rule(
     words=(_AVERAGE,),
     bad=(
         changed(
-            LIGHTNING,
+            SHARDED,
             _IMPORT,
-            _UNUSED,
-            _HOOK,
             (_MADE, f"    swa = Average(1e-2)  # DDP974\n{_MADE}"),
-            (_DDP, f"{_SHARDS}, callbacks=[swa]"),
+            (_GIVEN, f"{_GIVEN}, callbacks=[swa]"),
         ),
         changed(
-            LIGHTNING,
-            _IMPORT,
-            _UNUSED,
-            _HOOK,
+            SHARDED,
             (
-                f"{_DDP}, max_epochs=3)",
-                f"{_SHARDS},\n"
+                f"{_GIVEN}, max_epochs=3)",
+                f"{_GIVEN},\n"
                 f"        callbacks=[L.pytorch.callbacks.{_AVERAGE}(0.1)],  # DDP974\n    )",
             ),
         ),
     ),
     good=(
-        changed(LIGHTNING, _IMPORT, _UNUSED, _HOOK, (_DDP, _SHARDS)),
+        SHARDED,
         changed(LIGHTNING, _IMPORT, (_DDP, f"{_DDP}, callbacks=[Average(0.01)]")),
     ),
 )

@@ -13,7 +13,7 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import FED, LIGHTNING
 from ddpify.rules.frameworks.feeding import loaders, unknown
-from ddpify.rules.frameworks.lightnings import hooked, several
+from ddpify.rules.frameworks.lightnings import hooks, several
 
 _INNER: Final = frozenset({"_combined_loader", "_data_fetcher", "_data_source", "fit_loop"})
 
@@ -23,9 +23,8 @@ def lint(run: Run) -> Iterable[Finding]:
     if not several(run):
         return
     dealt = not any(one.trains for one in (*unknown(run), *(one.fed for one in loaders(run))))
-    for cls in hooked(run):
-        for method in (m for info in cls.mro() for m in info.methods.values()):
-            yield from _exchanged(method, dealt)
+    for method in hooks(run):
+        yield from _exchanged(method, dealt)
 
 
 def _exchanged(method: FunctionDefinition, dealt: bool) -> Iterator[Finding]:

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from ddpify.ranks.model import RankCall
+from ddpify.facts.tree import last_name
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
@@ -31,10 +32,13 @@ def lint(run: Run) -> Iterable[Finding]:
             if counted(call) or _divides(call):
                 yield _finding(call.site, Severity.ERROR)
     read = {call.function for call in run.calls}
-    for function in {*_called(run)} - read:  # nothing in it is known to be of the loss
+    results = {_made_by(loss) for _, loss in losses(run)}
+    for function in {*_called(run)} - read:  # only as a whole it may be known to give the loss
         for node in ast.walk(function.node):
             if _is_count(node) and _divides_by(function, node):
-                yield _finding(function.module.site(node), Severity.WARNING)
+                sure = function.qualname in results and _gives(function, node)
+                severity = Severity.ERROR if sure else Severity.WARNING
+                yield _finding(function.module.site(node), severity)
 
 
 def _finding(site: Site, severity: Severity) -> Finding:
@@ -62,6 +66,24 @@ def _called(run: Run) -> Iterator[FunctionDefinition]:
         new = {one for one in found if one is not None} - seen
         seen |= new
         left += [(cls, one) for one in new]
+
+
+def _made_by(loss: RankValue) -> str:
+    """The function, not read, whose result a loss is, unchanged."""
+    return str(getattr(loss.atoms[0], "key", "")).partition("()@")[0]
+
+
+def _gives(function: FunctionDefinition, count: ast.AST) -> bool:
+    """Whether a function returns what is divided by a count, by a name that is set once at most."""
+    nodes = [*ast.walk(function.node)]
+    stores = [node for node in nodes if isinstance(node, ast.Assign)]
+    for given in (node.value for node in nodes if isinstance(node, ast.Return)):
+        name = given.id if isinstance(given, ast.Name) else ""
+        sets = [one.value for one in stores if name and name in map(last_name, one.targets)]
+        made = sets[0] if len(sets) == 1 else given
+        if made is not None and count in ast.walk(made):
+            return True
+    return False
 
 
 def _divides(call: RankCall) -> bool:

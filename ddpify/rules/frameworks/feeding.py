@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ddpify.facts.tree import last_name
 from ddpify.names import INSTALLED
 from ddpify.ranks.collective import collective
 from ddpify.ranks.hooks import BATCHES, LOADS, TRAINER
@@ -148,13 +149,13 @@ def _devices(run: Run) -> Iterator[str]:
     """The names by which Trainers are given their number of devices."""
     for call in run.named(TRAINER):
         given = (one.value for one in getattr(call.node, "keywords", ()) if one.arg == "devices")
-        yield from (getattr(one, "attr", getattr(one, "id", "")) for one in given)
+        yield from map(last_name, given)
 
 
 def _computes(modules: Iterable[Module], names: set[str]) -> bool:
     """Whether a file multiplies or divides by something of such a name."""
     return any(
-        {getattr(n, "attr", getattr(n, "id", "")) for n in (node.left, node.right)} & names - {""}
+        {last_name(node.left), last_name(node.right)} & names - {""}
         for module in modules
         for node in ast.walk(module.tree)
         if isinstance(node, ast.BinOp)

@@ -91,9 +91,10 @@ class TrainerArguments:
                 option = name.replace("_", "-")
                 yield f"--{option} is not written into Lightning modules: {instead}"
         if not settings.fsdp_reshard:
-            yield "--no-fsdp-reshard is not written into Lightning modules"
+            yield "--no-fsdp-reshard is not written into Lightning modules: change it there"
         if settings.checkpoint != "whole":
-            yield "checkpoints in shards are Lightning's: set save_distributed_checkpoint yourself"
+            option = f"--checkpoint {settings.checkpoint} is not written into Lightning projects"
+            yield f"{option}: set save_distributed_checkpoint yourself"
         statement = self.facts.tree(self.site).statement(self.site)
         stars = self.node is None or len(self.given) < len(self.node.keywords)
         if stars or not isinstance(statement, _SIMPLE):

@@ -20,23 +20,19 @@ then, whatever of itself they call.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from ddpify.facts.frameworks import FRAMEWORKS
-from ddpify.facts.model import Facts, Status
+from ddpify.facts.model import Facts
 from ddpify.facts.scopes import ClassInfo
+from ddpify.facts.tree import last_name
 from ddpify.facts.values import Kind, Thing
 from ddpify.rules.base import Edit, How, Import
 from ddpify.rules.shared.fields import own
 from ddpify.rules.shared.sharding import unit_lines, with_argument
 from ddpify.settings import Settings
-from ddpify.source import Site
-from ddpify.strategies import of
 
-NAME: Final = "Lightning"
 STEPS: Final = ("training_step", "validation_step", "test_step")
 HOOK: Final = "configure_model"
 _FSDP: Final = "torch.distributed.fsdp"
@@ -86,12 +82,6 @@ class ShardedModule:
         return found
 
 
-def asked(facts: Facts, settings: Settings) -> bool:
-    """Whether a program in Lightning's Trainer, and in nothing else, is to be sharded."""
-    names = {name for _, name in facts.evidence}
-    return of(settings).shards and facts.status is Status.DISTRIBUTED and names == {NAME}
-
-
 def modules(facts: Facts) -> list[ShardedModule]:
     """The LightningModules that the program makes."""
     found = dict[ClassInfo, Thing]()
@@ -105,12 +95,6 @@ def modules(facts: Facts) -> list[ShardedModule]:
 def is_module(info: ClassInfo) -> bool:
     """Whether a class of the project is a LightningModule."""
     return any(name.endswith(".LightningModule") for name in info.external_bases())
-
-
-def trainers(facts: Facts) -> list[Site]:
-    """Where the program makes its Trainers."""
-    calls = (call for call in facts.everywhere if FRAMEWORKS.get(call.name) == NAME)
-    return [*dict.fromkeys(call.site for call in calls)]
 
 
 def hook(module: ShardedModule, settings: Settings) -> Edit | None:
@@ -145,14 +129,4 @@ def hook(module: ShardedModule, settings: Settings) -> Edit | None:
 def shards_itself(module: ShardedModule) -> bool:
     """Whether its own ``configure_model`` shards it."""
     own = module.methods.get(HOOK)
-    return own is not None and any(_called(n) == "fully_shard" for n in ast.walk(own))
-
-
-def calls_of(node: ast.AST) -> Iterator[tuple[ast.Call, str]]:
-    """The calls in a part of a program, each with the last part of its name."""
-    return ((n, _called(n)) for n in ast.walk(node) if isinstance(n, ast.Call))
-
-
-def _called(node: ast.AST) -> str:
-    func = getattr(node, "func", None)
-    return getattr(func, "attr", getattr(func, "id", ""))
+    return own is not None and "fully_shard" in map(last_name, ast.walk(own))

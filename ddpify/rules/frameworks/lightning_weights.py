@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.facts.model import Facts
-from ddpify.facts.tree import Tree
+from ddpify.facts.tree import Tree, last_name
 from ddpify.facts.values import Kind, Thing
-from ddpify.rules.frameworks.lightning_shards import HOOK, STEPS, ShardedModule, calls_of
+from ddpify.rules.frameworks.lightning_shards import HOOK, STEPS, ShardedModule
+from ddpify.rules.shared.shards import BY_ENTRY
 from ddpify.source import Site
 
 _NUMBERS: Final = "BatchNorm keeps the numbers of a rank's samples, which nothing joins here"
@@ -45,6 +46,11 @@ _WEIGHTS: Final = frozenset({"weight", "bias", "grad", "parameters", "named_para
 _COUNTED: Final = frozenset({"numel", "requires_grad"})
 _STATE: Final = "state_dict() is this rank's shards: write trainer.save_checkpoint(path) instead"
 _OUTSIDE: Final = "outside of a step each rank has a part of each weight, not the weight"
+_GROUPED: Final = (
+    "Lightning 2.6.6 goes on with a checkpoint of one device in shards by the module's order of"
+    " weights, not by these groups: a weight may have another one's moments. One that shards have"
+    " written is right: accept it if there are no others"
+)
 _MANUAL: Final = "automatic_optimization"
 _DRAWN: Final = "example_input_array"
 
@@ -58,28 +64,62 @@ def uses(module: ShardedModule) -> Iterator[tuple[Site, str]]:
             if node not in sharding and (why := _named(node)):
                 yield tree.site(node), why
     yield from _outside(module)
+    yield from _regrouped(module)
     yield from _unread(module.facts, module.thing, ())
 
 
 def _named(node: ast.AST) -> str:
     """Why something with this name is refused; empty if it is not."""
     if isinstance(node, ast.ClassDef):
-        return next((NAMES[name] for name in map(_last, node.bases) if name in NAMES), "")
+        return next((NAMES[name] for name in map(last_name, node.bases) if name in NAMES), "")
     if isinstance(node, ast.Call):
         return _of_call(node)
     stored = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
-    if stored and _last(node) in (_MANUAL, _DRAWN):
-        return f"{_last(node)} was not tried on shards"
+    if stored and last_name(node) in (_MANUAL, _DRAWN):
+        return f"{last_name(node)} was not tried on shards"
     return ""
 
 
 def _of_call(node: ast.Call) -> str:
-    name = _last(node.func)
+    name = last_name(node.func)
     if name == "SGD" and not any(one.arg == "momentum" for one in node.keywords):
         return "Lightning 2.6.6 cannot load a checkpoint of SGD without momentum into shards"
     if name == "state_dict":
-        return "" if _last(getattr(node.func, "value", node)) == "super" else _STATE
+        return "" if ast.unparse(node.func) == "super().state_dict" else _STATE
     return NAMES.get(name) or _CALLS.get(name, "")
+
+
+def _regrouped(module: ShardedModule) -> Iterator[tuple[Site, str]]:
+    """Optimizers of several groups, in a program that goes on from checkpoints."""
+    trees = module.facts.trees.values()
+    if not any(_resumes(node) for tree in trees for node in tree.nodes()):
+        return
+    makes = [module.methods[name] for name in module.reached("configure_optimizers")]
+    for tree in trees:
+        for method in (one for one in makes if one in tree.nodes()):
+            yield from ((tree.site(n), _GROUPED) for n in ast.walk(method) if _groups(n, method))
+
+
+def _resumes(node: ast.AST) -> bool:
+    """``trainer.fit(…, ckpt_path=…)``."""
+    if not isinstance(node, ast.Call) or last_name(node.func) != "fit":
+        return False
+    paths = [*node.args[4:], *(one.value for one in node.keywords if one.arg == "ckpt_path")]
+    return any(not isinstance(one, ast.Constant) or one.value is not None for one in paths)
+
+
+def _groups(node: ast.AST, method: ast.FunctionDef) -> bool:
+    """``AdamW([{…}, {…}])``, or of a name that is bound to such a list alone."""
+    if not isinstance(node, ast.Call) or f"torch.optim.{last_name(node.func)}" not in BY_ENTRY:
+        return False
+    named = (one.value for one in node.keywords if one.arg == "params")
+    given = next(named, node.args[0] if node.args else None)
+    if isinstance(given, ast.Name):
+        stores = [n for n in ast.walk(method) if isinstance(n, ast.Assign)]
+        bound = [n.value for n in stores if given.id in map(last_name, n.targets)]
+        given = bound[0] if len(bound) == 1 else None
+    listed = given.elts if isinstance(given, ast.List) else []
+    return len(listed) > 1 and all(isinstance(one, ast.Dict) for one in listed)
 
 
 def _outside(module: ShardedModule) -> Iterator[tuple[Site, str]]:
@@ -101,12 +141,13 @@ def _is_hook(tree: Tree, method: ast.FunctionDef) -> bool:
     """A method of a Callback."""
     around = tree.parent(method)
     return isinstance(around, ast.ClassDef) and any(
-        _last(base).endswith("Callback") for base in around.bases
+        last_name(base).endswith("Callback") for base in around.bases
     )
 
 
 def _fits(function: ast.FunctionDef) -> bool:
-    return any(name == "fit" for _, name in calls_of(function))
+    calls = (node for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(last_name(call.func) == "fit" for call in calls)
 
 
 def _computes(module: ShardedModule, node: ast.AST) -> bool:
@@ -125,7 +166,7 @@ def _looks(tree: Tree, node: ast.AST) -> bool:
     if not isinstance(node.ctx, ast.Load):
         return False
     statement = next((n for n in tree.ancestors(node) if isinstance(n, ast.stmt)), node)
-    return _COUNTED.isdisjoint(map(_last, ast.walk(statement)))
+    return _COUNTED.isdisjoint(map(last_name, ast.walk(statement)))
 
 
 def _unread(facts: Facts, thing: Thing, around: tuple[Thing, ...]) -> Iterator[tuple[Site, str]]:
@@ -137,9 +178,3 @@ def _unread(facts: Facts, thing: Thing, around: tuple[Thing, ...]) -> Iterator[t
                 yield part.born, "what is in this model of a library is not read: BatchNorm, too?"
             elif part not in around:
                 yield from _unread(facts, part, (*around, thing))
-
-
-def _last(node: ast.AST) -> str:
-    if isinstance(node, ast.Call):
-        return _last(node.func)
-    return getattr(node, "attr", getattr(node, "id", ""))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ddpify.ranks.hooks import TRAINER
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.modules import ClassDefinition
+from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.run import Run
 
 MODULE = "lightning.pytorch.LightningModule"
@@ -55,3 +55,8 @@ def hooked(run: Run) -> list[ClassDefinition]:
         for value in (given, *(given.items or ())) if given is not None else ():
             found += [thing.cls for thing in value.things if thing.cls is not None]
     return list(dict.fromkeys(found))
+
+
+def hooks(run: Run) -> Iterator[FunctionDefinition]:
+    """The methods of these classes."""
+    return (m for cls in hooked(run) for info in cls.mro() for m in info.methods.values())

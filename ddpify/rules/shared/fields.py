@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from ddpify.facts.tree import last_name
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.run import Run
 from ddpify.ranks.words import canonical
@@ -77,7 +78,7 @@ def makers(cls: ClassDefinition, name: str) -> Iterator[list[str]]:
 def called(method: FunctionDefinition) -> set[str]:
     """The last names of what a method calls."""
     calls = (node.func for node in ast.walk(method.node) if isinstance(node, ast.Call))
-    return {getattr(func, "attr", getattr(func, "id", "")) for func in calls}
+    return {*map(last_name, calls)}
 
 
 def own(node: ast.AST) -> str:

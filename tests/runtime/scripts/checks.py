@@ -993,7 +993,10 @@ def given_to_a_trainer() -> Any:
     seen: dict[str, Any] = {}
     for size in (2, 3, 7, 40):
         loader = metrics.share_evaluation(DataLoader(range(40), size))
-        seen[f"evaluated {size}"] = [[b.tolist() for b in loader], len(loader)]
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            batches = [b.tolist() for b in loader]
+        seen[f"evaluated {size}"] = [batches, len(loader), [str(one.message) for one in given]]
     drawn = metrics.share_evaluation(DataLoader(range(40), 5, shuffle=True, generator=own))
     trained = metrics.share_training(DataLoader(range(42), 6, shuffle=True, generator=own))
     epochs: list[int] = []
