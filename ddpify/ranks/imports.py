@@ -15,6 +15,16 @@ from ddpify.python.imports import added_folders
 from ddpify.ranks.modules import Module, index
 from ddpify.source import Source, UnreadableSource, module_file
 
+# Libraries of which is known what they do by name, and something that each has in its folder.
+_KNOWN = {
+    "torch": "nn",
+    "lightning": "fabric",
+    "pytorch_lightning": "trainer",
+    "lightning_fabric": "strategies",
+    "accelerate": "accelerator.py",
+    "deepspeed": "runtime",
+    "transformers": "trainer.py",
+}
 _DECORATOR = re.compile(r"^[ \t]*@([\w.]+)", re.MULTILINE)
 
 
@@ -97,7 +107,8 @@ class Modules:
             return self._file(folder.joinpath(*dotted.split(".")) if dotted else folder)
         key = (folder, dotted)
         if key not in self._found:
-            self._found[key] = self._search(folder, dotted)
+            found = self._search(folder, dotted)
+            self._found[key] = None if found is not None and _is_library(found, dotted) else found
         found = self._found[key]
         if found == importer and folder != self.root:
             return self._search(folder.parent, dotted)  # `import utils` in pkg/utils.py
@@ -154,6 +165,13 @@ class Modules:
         """The file of a module, on disk or among the texts that are not there yet."""
         file = stem.with_name(f"{stem.name}.py") if stem.name else stem
         return file if file in self.texts else module_file(stem)
+
+
+def _is_library(file: Path, dotted: str) -> bool:
+    """Whether a file is one of a known library's, in that library's own repository."""
+    name = dotted.partition(".")[0]
+    homes = (folder for folder in file.parents if folder.name == name)
+    return name in _KNOWN and any((home / _KNOWN[name]).exists() for home in homes)
 
 
 def is_ours(file: Path, text: str) -> bool:

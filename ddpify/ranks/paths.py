@@ -30,10 +30,17 @@ def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
     for one, other in zip(a, b, strict=False):
         if ABORT in (one, other) or UNREAD in (one, other):
             return True
-        if one != other:
+        if one != other and not _loops_alike(one, other):
             return False
     longer = a[len(b) :] or b[len(a) :]
     return not any(map(has_operation, longer)) or longer[0] == ABORT or UNREAD in longer[-1:]
+
+
+def _loops_alike(one: Token, other: Token) -> bool:
+    """Whether both are loops with the same rounds, one in each arm of a condition on the rank: how
+    often they go round is said in two ways, and may be sent from one to the other."""
+    loops = isinstance(one, tuple) and isinstance(other, tuple) and one[0] == other[0] == "loop"
+    return loops and one[2] == other[2]
 
 
 def has_operation(token: Token) -> bool:

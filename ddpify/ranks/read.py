@@ -190,6 +190,12 @@ def _is_distributed(run: Run) -> bool:
             continue  # our helpers do nothing in one process
         if call.name.startswith("transformers."):
             continue  # as many programs of one process
+        if (
+            run.script
+            and call.name == words.SAMPLER
+            and not all(g.test.known for g in call.conditions)
+        ):
+            continue  # of a function for both kinds: `if distributed:`; it needs a group
         if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
             return True
         if call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS:

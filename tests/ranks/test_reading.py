@@ -213,3 +213,18 @@ def test_nothing_is_executed(tmp_path: Path) -> None:
     trap = f"open({str(tmp_path / 'sprung')!r}, 'w').close()\n"
     run_of(tmp_path, f"import trap\nexec({trap!r})\n", trap=trap)
     assert not (tmp_path / "sprung").exists()
+
+
+def test_a_known_library_is_read_by_its_name_in_its_own_repository_too(tmp_path: Path) -> None:
+    library = {
+        "lightning/__init__.py": "",
+        "lightning/fabric/__init__.py": "class Fabric:\n    def launch(self):\n        pass\n",
+    }
+    own = {"accelerate/__init__.py": "def speed():\n    show(dist.get_rank())\n"}
+    main = "from lightning.fabric import Fabric\nfrom accelerate import speed\nFabric()\nspeed()\n"
+    put({"main.py": HEAD + main, **library, **own}, tmp_path)
+    (run,) = (run for run in read(tmp_path, [tmp_path / "main.py"]) if run.script)
+    named = {call.name for call in run.calls}
+    assert "lightning.fabric.Fabric" in named
+    assert "accelerate.speed" in named
+    assert [call.target is not None for call in run.calls if call.name == "accelerate.speed"]
