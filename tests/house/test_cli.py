@@ -58,7 +58,7 @@ FLAGS = {
         "--add-noqa --assume-distributed --cache-dir --color --diff --exit-zero --extend-select "
         "--fix --force-exclude --format --ignore --jobs --no-cache --no-color --output-file "
         "--output-format --quiet --select --show-source --statistics --stdin-filename "
-        "--unsafe-fixes -e -j -o -q".split()
+        "--unsafe-fixes --verbose -e -j -o -q -v".split()
     ),
     "plan": sorted(
         (*SETTINGS_FLAGS, *COMMON, *"--gpu-memory --measure --nproc --python --timeout".split())

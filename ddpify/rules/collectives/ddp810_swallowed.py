@@ -8,8 +8,8 @@ from ddpify.ranks.attempts import Attempt, Handler
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.exchanges import exchanges
 
 
 def lint(run: Run) -> Iterable[Finding]:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from ddpify.ranks import words
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
-from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.exchanges import exchanges
 
 
 def lint(run: Run) -> Iterable[Finding]:

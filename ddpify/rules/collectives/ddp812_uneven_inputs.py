@@ -10,8 +10,8 @@ from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import STRIDE, Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.exchanges import exchanges
 from ddpify.site import Site
 
 _JOINS: Final = (

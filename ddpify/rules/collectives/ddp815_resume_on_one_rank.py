@@ -8,8 +8,8 @@ from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
-from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.exchanges import exchanges
 
 # A state that one rank has may be set on all of them: broadcast_from_rank0=True.
 _SENDING = frozenset(

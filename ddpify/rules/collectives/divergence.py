@@ -11,8 +11,8 @@ from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
 from ddpify.rules.base import Edit, Finding, How, Severity
-from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.collectives.made_up import is_made_up
+from ddpify.rules.shared.exchanges import exchanges
 from ddpify.site import Site
 
 GUARDED, LEFT, DECIDED, FORWARD = "DDP801", "DDP802", "DDP803", "DDP804"

@@ -12,7 +12,7 @@ from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RankCall, RankThing
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Mismatch
-from ddpify.rules.collectives.exchanges import exchanges
+from ddpify.rules.shared.exchanges import exchanges
 from ddpify.rules.shared.wrapped import receives
 
 

@@ -8,11 +8,11 @@ from ddpify.facts.model import Facts
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, How, Rule, Severity
-from ddpify.rules.collectives.exchanges import exchanges
 from ddpify.rules.data.set_orders import Ordered, cannot_meet, set_orders, while_training
 from ddpify.rules.edits import edit
 from ddpify.rules.examples import CORRECT, SCRIPT, SINGLE, changed
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.exchanges import exchanges
 from ddpify.settings import Settings
 from ddpify.source import Site
 
