@@ -20,7 +20,7 @@ from ddpify.settings import Settings
 from ddpify.source import Site, Span
 from ddpify.strategies import of
 
-_TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
+_TRAINERS: Final = {"Lightning", "LightningCLI"}  # as they are called in the facts' evidence
 _SHARDS: Final = (
     "Lightning starts the processes: start the script as before. One device trains unsharded, and"
     " checkpoints are those of one device; one whose optimizer has several groups must not be gone"
@@ -47,7 +47,7 @@ _NOISE: Final = (
 def is_trainers(facts: Facts) -> bool:
     """Whether Lightning's Trainer, and nothing else, makes a program a distributed one."""
     names = {name for _, name in facts.evidence}
-    return facts.status is Status.DISTRIBUTED and names == {_TRAINER}
+    return facts.status is Status.DISTRIBUTED and names <= _TRAINERS
 
 
 def asked_for(settings: Settings) -> Settings:

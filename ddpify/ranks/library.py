@@ -14,6 +14,7 @@ from ddpify.ranks import (
     builtin,
     changes,
     commandline,
+    configured,
     containers,
     environment,
     hooks,
@@ -223,6 +224,10 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         return changes.changed(m, f, one, receiver)
     if method in ("get", "pop") and any(t.name == "os.environ" for t in receiver.things):
         return environment.get(m, f, one) or result(one)
+    if method in ("get", "pop") and one.args:
+        section = configured.entry(m, f, receiver, one.args[0], one.node.func)
+        if section is not None:
+            return section
     if method in words.FRAMEWORK_MAINS:  # the Hugging Face Trainer's is a method
         found = [attributes.framework_rank(m, t, method, one.site) for t in receiver.things]
         return found[0] if len(found) == 1 and found[0] is not None else result(one)
@@ -257,6 +262,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     names.SPAWN: _spawn,
     **dict.fromkeys(prepared.CALLS, prepared.prepared),
     **dict.fromkeys(commandline.CALLS, commandline.started),
+    **dict.fromkeys(configured.CALLS, configured.instantiated),
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,
     "lightning.pytorch.Trainer.test": _hooks,

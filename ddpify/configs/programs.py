@@ -1,0 +1,62 @@
+"""Which configurations a file's program is made of: hydra's folder, LightningCLI's files."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from ddpify.configs.trees import ConfigTree, of_commandline, of_hydra
+
+_HYDRA: Final = "hydra"
+_COMMANDLINE: Final = "LightningCLI"
+Find = Callable[[str], Path | None]
+
+
+def says(text: str) -> bool:
+    """Whether a file may start a program that is made of configurations."""
+    return _HYDRA in text or _COMMANDLINE in text
+
+
+def trees_of(file: Path, text: str, root: Path) -> Iterator[ConfigTree]:
+    """The configurations of the programs that a file starts."""
+    if not says(text):
+        return
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return
+    for node in ast.walk(tree) if _HYDRA in text else ():
+        if isinstance(node, ast.FunctionDef) and (folder := folder_of(node, file)):
+            yield of_hydra(folder, root)
+    if f"{_COMMANDLINE}(" in text or f"({_COMMANDLINE})" in text:
+        yield of_commandline(root)
+
+
+def folder_of(function: ast.AST, file: Path) -> Path | None:
+    """The folder that ``@hydra.main(config_path="…")`` above a function names."""
+    place = decorator_of(function)
+    written = {one.arg: one.value for one in place.keywords} if place is not None else {}
+    path = written.get("config_path")
+    said = path.value if isinstance(path, ast.Constant) else None
+    return (file.parent / said).resolve() if isinstance(said, str) else None
+
+
+def decorator_of(function: ast.AST) -> ast.Call | None:
+    """``@hydra.main(…)`` above a function."""
+    for one in getattr(function, "decorator_list", ()):
+        if isinstance(one, ast.Call) and ast.unparse(one.func) == "hydra.main":
+            return one
+    return None
+
+
+def located(target: str, find: Find) -> tuple[str, str, Path] | None:
+    """The module of the project that a dotted name is in, the rest of the name, and its file."""
+    parts = target.split(".")
+    for number in range(len(parts) - 1, 0, -1):
+        dotted = ".".join(parts[:number])
+        file = find(dotted)
+        if file is not None:
+            return dotted, ".".join(parts[number:]), file
+    return None
