@@ -12,22 +12,26 @@ from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
+from ddpify.ranks.words import TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import Site, Span
 
 UNREADABLE = "DDP000"
+_WAYS = ("fit", "validate", "test", "predict")
 FEW = 40  # files for which more processes are not worth starting
 
 
 @dataclass(frozen=True)
 class Linted:
     """Findings in the files that were asked for, by place; ``others``: files that they import;
-    ``unread``: the programs that are too large to be read to the end."""
+    ``unread``: the programs that are too large to be read to the end; ``blind``: the calls by which
+    a Trainer trains what is not followed, or the beginning of a script without one."""
 
     findings: tuple[Finding, ...]
     others: tuple[Path, ...] = ()
     unread: tuple[str, ...] = ()
+    blind: tuple[Site, ...] = ()
 
 
 @dataclass
@@ -112,7 +116,14 @@ def lint_scripts(
     unique = {(one.rule, one.site): one for one in reversed(found)}
     unread = [run.start for run in runs if not (run.distributed and run.complete)]
     ordered = sorted(unique.values(), key=lambda one: (one.site, one.rule))
-    return Linted(tuple(ordered), unread=tuple(unread))
+    return Linted(tuple(ordered), unread=tuple(unread), blind=tuple(_blind(runs)))
+
+
+def _blind(runs: Iterable[Run]) -> Iterator[Site]:
+    for run in runs:
+        yield from dict.fromkeys(call.site for call in run.blind)
+        if not any(run.named(*(f"{TRAINER}.{way}" for way in _WAYS))):
+            yield Site(run.start, Span(1, 0, 1, 0))
 
 
 def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:

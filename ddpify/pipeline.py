@@ -11,7 +11,7 @@ from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
-from ddpify.lightning import agreed, configs, devices, limits, starting
+from ddpify.lightning import agreed, commandline, configs, devices, limits, starting
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -146,7 +146,8 @@ def _of_trainer(root: Path, facts: Facts, settings: Settings) -> list[Finding]:
     """What is found at the Trainer itself, and in the configuration that makes it."""
     found = [one for one in limits.findings(facts) if settings.wants(one.rule)]
     if not of(settings).shards:
-        return [*found, *devices.findings(facts), *configs.findings(root, facts)]
+        found += [*devices.findings(facts), *commandline.findings(facts)]
+        return [*found, *configs.findings(root, facts)]
     rules = (rule for rule in of_trainers() if settings.wants(rule.id))
     return [*found, *(one for rule in rules for one in rule.check(facts, settings))]
 

@@ -42,6 +42,10 @@ _NOISE: Final = (
     "seed_everything seeds all processes alike: dropout and random transforms draw on each process"
     " what they draw on the others (DDP111); seed by self.global_rank in on_fit_start for others"
 )
+_BLIND: Final = (
+    "what is trained here is not followed: a class that the project has, and that the script or its"
+    " configuration files name, has to be"
+)
 
 
 def is_trainers(facts: Facts) -> bool:
@@ -99,7 +103,9 @@ def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:
-    """Why nothing is said of programs that are too large to be read."""
+    """Why nothing is said of programs that are too large to be read, or not followed."""
+    for site in linted.blind:
+        yield Refusal(f"{site}: {_BLIND}", site)
     for path in linted.unread:
         site = Site(path, Span(1, 0, 1, 0))
         yield Refusal(f"{site}: what starts here is too large to be read to its end", site)

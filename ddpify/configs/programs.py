@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -11,6 +12,7 @@ from ddpify.configs.trees import ConfigTree, of_commandline, of_hydra
 
 _HYDRA: Final = "hydra"
 _COMMANDLINE: Final = "LightningCLI"
+_TRAINER: Final = re.compile(r"(?:lightning(?:\.pytorch)?|pytorch_lightning)(?:\.trainer)*\.Trainer")
 Find = Callable[[str], Path | None]
 
 
@@ -49,6 +51,37 @@ def decorator_of(function: ast.AST) -> ast.Call | None:
         if isinstance(one, ast.Call) and ast.unparse(one.func) == "hydra.main":
             return one
     return None
+
+
+def section(node: ast.expr | None) -> tuple[str, ...]:
+    """``("trainer",)`` of ``cfg.trainer``, ``cfg["trainer"]`` and ``cfg.get("trainer")``."""
+    names: list[str] = []
+    while node is not None and not isinstance(node, ast.Name):
+        name, node = _step(node)
+        names += [name] if name else []
+    return tuple(reversed(names))
+
+
+def _step(node: ast.expr) -> tuple[str, ast.expr | None]:
+    """The last name of an expression, and what it is taken from."""
+    if isinstance(node, ast.Attribute):
+        return node.attr, node.value
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value), node.value
+    func = node.func if isinstance(node, ast.Call) else None
+    if isinstance(node, ast.Call) and isinstance(func, ast.Attribute) and func.attr == "get":
+        key = node.args[0] if node.args else None
+        return (str(key.value) if isinstance(key, ast.Constant) else ""), func.value
+    return "", None
+
+
+def trainer_in(tree: ConfigTree, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The path of a section that makes a Trainer, whatever holds the configuration."""
+    for number in range(len(path)):
+        made = tree.made(path[number:])
+        if made and all(_TRAINER.fullmatch(one.target) for one in made):
+            return path[number:]
+    return ()
 
 
 def located(target: str, find: Find) -> tuple[str, str, Path] | None:

@@ -49,41 +49,10 @@ def trees(m: ProgramReader) -> Iterator[ConfigTree]:
         yield from programs.trees_of(source.file, source.text, m.project.root)
 
 
-def section(node: ast.expr | None) -> tuple[str, ...]:
-    """``("trainer",)`` of ``cfg.trainer``, ``cfg["trainer"]``, ``self.cfg.get("trainer")``."""
-    names: list[str] = []
-    while node is not None and not isinstance(node, ast.Name):
-        name, node = _step(node)
-        names += [name] if name else []
-    return tuple(reversed(names))
-
-
-def _step(node: ast.expr) -> tuple[str, ast.expr | None]:
-    """The last name of an expression, and what it is taken from."""
-    if isinstance(node, ast.Attribute):
-        return node.attr, node.value
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        return str(node.slice.value), node.value
-    asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    if asked and node.func.attr == "get" and node.args:
-        key = node.args[0]
-        return (str(key.value) if isinstance(key, ast.Constant) else ""), node.func.value
-    return "", None
-
-
-def placed(tree: ConfigTree, path: tuple[str, ...]) -> tuple[str, ...]:
-    """The path of a section that makes a Trainer, whatever holds the configuration."""
-    for number in range(len(path)):
-        made = tree.made(path[number:])
-        if made and all(FRAMEWORKS.get(one.target) == TRAINER for one in made):
-            return path[number:]
-    return ()
-
-
 def _makes_trainer(m: ProgramReader, call: Call) -> bool:
     node = m.trees[call.site.path].expression(call.site)
     given = node.args[0] if isinstance(node, ast.Call) and node.args else None
-    return any(placed(tree, section(given)) for tree in trees(m))
+    return any(programs.trainer_in(tree, programs.section(given)) for tree in trees(m))
 
 
 def _is_commandline(call: Call) -> bool:
