@@ -11,7 +11,8 @@ from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
-from ddpify.lightning import agreed, commandline, configs, devices, limits, starting
+from ddpify.lightning import agreed, commandline, configs, devices, limits, nodes, starting
+from ddpify.lightning.configured import configured
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -120,7 +121,9 @@ def _of_trainers(
         made = [*agreed.fixed(read.facts, made)]
     # what `check` does not read of a program: it is not found again once the rest is fixed
     own = [f for read in reads for f in _of_trainer(root, read.facts, settings)]
-    own += starting.findings(root, _names(reads))
+    paths = {".".join(one.path) for read in reads for one in configured(read.facts)}
+    own += starting.findings(root, _names(reads), sorted(paths))
+    own += nodes.findings(root, _names(reads), [read.facts for read in reads])
     findings, accepted = accepting.taken([*made, *own], settings, root)
     told = (note for read in reads for note in trainers.told(read.facts, settings))
     notes = (*others, *accepted, *told)

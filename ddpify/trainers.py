@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from ddpify.facts.model import Facts, Status
+from ddpify.lightning.configured import configured
 from ddpify.lint import Linted, lint_scripts
 from ddpify.names import INSTALLED, module_of
 from ddpify.outcome import Note, Refusal
@@ -41,6 +42,13 @@ _ORDER: Final = (
 _NOISE: Final = (
     "seed_everything seeds all processes alike: dropout and random transforms draw on each process"
     " what they draw on the others (DDP111); seed by self.global_rank in on_fit_start for others"
+)
+_PREDICT: Final = (
+    "`predict` gives each process a part of the samples: let it have `--trainer.devices=1`"
+)
+_FOLDER: Final = (
+    "processes that Lightning starts share hydra's folder; started by torchrun or srun each names"
+    " one by its own clock: give them hydra.run.dir=FOLDER"
 )
 _BLIND: Final = (
     "what is trained here is not followed: a class that the project has, and that the script or its"
@@ -99,7 +107,13 @@ def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     of_batches = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
     shards = (_SHARDS,) if of(settings).shards else ()
     texts = (*shards, *of_batches, _NOISE)
-    return tuple(Note(site, text) for site in sites for text in texts)
+    notes = [Note(site, text) for site in sites for text in texts]
+    for one in configured(facts):
+        predicts = any("def predict_" in tree.source.text for tree in facts.trees.values())
+        if predicts or not one.commandline:
+            site = one.tree.site(one.call)
+            notes.append(Note(site, _PREDICT if one.commandline else _FOLDER))
+    return tuple(notes)
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 from ddpify.site import Site, Span
-
-if TYPE_CHECKING:
-    from yaml import MappingNode, Node
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +50,7 @@ def parsed(path: str, text: str) -> ConfigNode | None:
     return None if node is None else _node(path, node, None, frozenset())
 
 
-def _node(path: str, node: Node, key: Site | None, above: frozenset[int]) -> ConfigNode:
+def _node(path: str, node: Any, key: Site | None, above: frozenset[int]) -> ConfigNode:
     import yaml
 
     site = _site(path, node)
@@ -68,7 +65,7 @@ def _node(path: str, node: Node, key: Site | None, above: frozenset[int]) -> Con
     return ConfigNode(site, str(node.value), key=key)
 
 
-def _entries(path: str, node: MappingNode, above: frozenset[int]) -> dict[str, ConfigNode]:
+def _entries(path: str, node: Any, above: frozenset[int]) -> dict[str, ConfigNode]:
     """What a mapping has, with that which it takes over by ``<<``."""
     found: dict[str, ConfigNode] = {}
     for key, value in node.value:
@@ -80,6 +77,6 @@ def _entries(path: str, node: MappingNode, above: frozenset[int]) -> dict[str, C
     return found
 
 
-def _site(path: str, node: Node) -> Site:
+def _site(path: str, node: Any) -> Site:
     start, end = node.start_mark, node.end_mark
     return Site(path, Span(start.line + 1, start.column, end.line + 1, end.column))

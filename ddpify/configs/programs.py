@@ -12,7 +12,8 @@ from ddpify.configs.trees import ConfigTree, of_commandline, of_hydra
 
 _HYDRA: Final = "hydra"
 _COMMANDLINE: Final = "LightningCLI"
-_TRAINER: Final = re.compile(r"(?:lightning(?:\.pytorch)?|pytorch_lightning)(?:\.trainer)*\.Trainer")
+_LIGHTNING: Final = r"(?:lightning(?:\.pytorch)?|pytorch_lightning)"
+_TRAINER: Final = re.compile(rf"{_LIGHTNING}(?:\.trainer)*\.Trainer")
 Find = Callable[[str], Path | None]
 
 

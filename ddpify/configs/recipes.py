@@ -20,9 +20,12 @@ Follow = Callable[[ConfigNode], Iterable[ConfigNode]]
 
 @dataclass(frozen=True)
 class Recipe:
-    """A class (or a function) that is called: ``given`` are its arguments, of which those that are
-    objects themselves have recipes; ``texts``: what is written for the others. ``partial``: not called yet; ``plain``: what it is given stays
-    a configuration."""
+    """A class (or a function) that is called.
+
+    ``given`` are its arguments, of which those that are objects themselves have recipes; ``texts``:
+    what is written for the others. ``partial``: it is not called yet; ``plain``: what it is given
+    stays a configuration.
+    """
 
     target: str
     site: Site
@@ -43,8 +46,8 @@ def recipes(nodes: Iterable[ConfigNode], follow: Follow) -> tuple[Recipe, ...]:
         parts = [one for node in meant for one in (*node.entries.values(), *node.items)]
         return tuple(made for one in parts if one.text is None for made in recipes([one], follow))
     given: dict[str, list[ConfigNode]] = {}
-    for name, node in (pair for node in meant for pair in _arguments(node)):
-        given.setdefault(name, []).append(node)
+    for name, value in (pair for node in meant for pair in _arguments(node)):
+        given.setdefault(name, []).append(value)
     arguments = {name: recipes(nodes, follow) for name, nodes in given.items()}
     texts = {name: frozenset(n.text or "" for n in nodes) for name, nodes in given.items()}
     return tuple(

@@ -15,6 +15,7 @@ from ddpify.configs.trees import ConfigTree
 from ddpify.facts.events import Call
 from ddpify.facts.frameworks import FRAMEWORKS
 from ddpify.facts.machine import ProgramReader
+from ddpify.facts.model import Facts
 from ddpify.facts.roles import calls_of
 from ddpify.facts.scopes import ClassInfo, Frame
 from ddpify.source import Site
@@ -47,6 +48,16 @@ def trees(m: ProgramReader) -> Iterator[ConfigTree]:
     for module in tuple(m.modules.values()):
         source = module.source
         yield from programs.trees_of(source.file, source.text, m.project.root)
+
+
+def unfollowed(facts: Facts) -> str:
+    """Why a program whose objects hydra makes is not followed; empty where it makes none."""
+    for call in facts.named(*CALLS):
+        return (
+            f"{call.site}: what hydra makes here is not followed: the section has to be one of the"
+            ' files below `@hydra.main(config_path="…")`, taken from what `main` is given'
+        )
+    return ""
 
 
 def _makes_trainer(m: ProgramReader, call: Call) -> bool:

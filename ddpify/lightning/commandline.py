@@ -13,7 +13,7 @@ from typing import Final
 
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
-from ddpify.lightning.configured import ConfiguredTrainer, configured
+from ddpify.lightning.configured import ConfiguredTrainer, class_of, configured
 from ddpify.lightning.devices import (
     ADVICE,
     ALL,
@@ -47,7 +47,7 @@ def findings(facts: Facts) -> Iterator[Finding]:
 
 
 def _of(facts: Facts, trainer: ConfiguredTrainer) -> Iterator[Finding]:
-    cls = _class(facts, trainer)
+    cls = class_of(facts, trainer)
     tree, call = (trainer.tree, trainer.call) if cls is None else _initial(*cls, trainer)
     given = _given(call)
     if given is not None and not isinstance(given, ast.Dict):
@@ -92,22 +92,7 @@ def _may_be_gpu(trainer: ConfiguredTrainer) -> bool:
     return not said or any(one not in _OVER for one in said)
 
 
-def _class(facts: Facts, trainer: ConfiguredTrainer) -> tuple[Tree, ast.ClassDef] | None:
-    """The class of the project that the command line is, where it is one."""
-    func = trainer.call.func
-    name = getattr(func, "attr", getattr(func, "id", ""))
-    found = [
-        (tree, node)
-        for tree in facts.trees.values()
-        for node in tree.nodes()
-        if isinstance(node, ast.ClassDef) and node.name == name
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _initial(
-    tree: Tree, cls: ast.ClassDef, trainer: ConfiguredTrainer
-) -> tuple[Tree, ast.Call]:
+def _initial(tree: Tree, cls: ast.ClassDef, trainer: ConfiguredTrainer) -> tuple[Tree, ast.Call]:
     """``super().__init__(Net, Rows, …)`` of such a class, or the call that makes one."""
     for node in tree.nodes(cls):
         if isinstance(node, ast.Call) and ast.unparse(node.func) == "super().__init__":

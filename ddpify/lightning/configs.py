@@ -1,4 +1,4 @@
-"""DDP960, DDP961 and DDP964 in YAML: the sections of configurations from which a Trainer takes its arguments.
+"""DDP960, DDP961, DDP964 in YAML: the sections from which a Trainer takes its arguments.
 
 ``Trainer(**cfg.trainer)`` and ``Trainer(devices=cfg["trainer"]["devices"])`` name the section, and
 so do hydra's ``instantiate(cfg.trainer)`` and LightningCLI; its line ``devices: 1`` is changed in
@@ -16,8 +16,18 @@ from typing import Final
 from ddpify.configs.nodes import ConfigNode, parsed
 from ddpify.facts.model import Facts
 from ddpify.lightning.configured import ConfiguredTrainer, configured
-from ddpify.lightning.devices import ADVICE, LEFT_OUT, LOOKS, NORMS, ONE, PLAIN, RULE, UNUSED
-from ddpify.lightning.devices import normalises, trainers
+from ddpify.lightning.devices import (
+    ADVICE,
+    LEFT_OUT,
+    LOOKS,
+    NORMS,
+    ONE,
+    PLAIN,
+    RULE,
+    UNUSED,
+    normalises,
+    trainers,
+)
 from ddpify.lightning.manual import several_optimizers
 from ddpify.roots import files_below
 from ddpify.rules.base import Edit, Finding, How, Import, Severity
@@ -91,7 +101,9 @@ def _unused(facts: Facts, trainer: ConfiguredTrainer) -> Iterator[Finding]:
             edit = Edit(How.TEXT, said.site, LOOKS)
             yield Finding(UNUSED, said.site, LEFT_OUT, Severity.WARNING, (edit,))
         elif _is_base(section) and (said is None or said.text == "auto"):
-            advice = f"say strategy: {LOOKS} where a file, or the command line, says several devices"
+            advice = (
+                f"say strategy: {LOOKS} where a file, or the command line, says several devices"
+            )
             yield Finding(UNUSED, section.site, LEFT_OUT, Severity.WARNING, advice=advice)
 
 

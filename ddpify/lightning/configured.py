@@ -20,6 +20,15 @@ from ddpify.facts.tree import Tree
 
 COMMANDLINE: Final = "LightningCLI"  # as they are called in the facts' evidence
 _HYDRA: Final = "Lightning"
+_ARGUMENTS: Final = ("args", "trainer_class")
+_METHODS: Final = frozenset(
+    "fit validate test predict subcommands instantiate_classes instantiate_trainer setup_parser"
+    " parse_arguments init_parser _run_subcommand".split()
+)
+_OWN: Final = (
+    "`{}` is LightningCLI's own, which makes and starts what it reads: what this one does instead"
+    " is not followed"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +63,33 @@ def configured(facts: Facts) -> Iterator[ConfiguredTrainer]:
                 path = programs.trainer_in(config, programs.section(node.args[0]))
                 if path:
                     yield ConfiguredTrainer(tree, node, path, config.at(path))
+
+
+def faults(facts: Facts) -> Iterator[tuple[Tree, ast.AST, str]]:
+    """What a command line's class, or its call, does that is not read, and why."""
+    for one in configured(facts):
+        if not one.commandline:
+            continue
+        for argument in one.call.keywords:
+            if argument.arg in _ARGUMENTS:
+                yield one.tree, argument, f"LightningCLI with `{argument.arg}` is not followed"
+        held = class_of(facts, one)
+        for method in held[1].body if held is not None else ():
+            if isinstance(method, ast.FunctionDef) and method.name in _METHODS and held is not None:
+                yield held[0], method, _OWN.format(method.name)
+
+
+def class_of(facts: Facts, trainer: ConfiguredTrainer) -> tuple[Tree, ast.ClassDef] | None:
+    """The class of the project that the command line is, where it is one."""
+    func = trainer.call.func
+    name = getattr(func, "attr", getattr(func, "id", ""))
+    found = [
+        (tree, node)
+        for tree in facts.trees.values()
+        for node in tree.nodes()
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _trees(facts: Facts, root: Path) -> Iterator[ConfigTree]:

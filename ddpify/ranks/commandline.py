@@ -91,7 +91,7 @@ def _made(
     command line alone chooses it."""
     cls, given = one.arg(position, argument), Given(one.node)
     chosen = one.kwargs.get(mode)
-    if cls is None or cls.constant is None and not cls.things or _is_true(chosen):
+    if cls is None or (cls.constant is None and not cls.things) or _is_true(chosen):
         wanted = tree.made((section,))
         return configured.value_of(m, f, given, wanted) if wanted else None
     if not any(thing.kind in ("class", "function") for thing in cls.things):

@@ -70,6 +70,12 @@ def entry(
     return m.attribute(f, base, str(key.constant), node) if known else None
 
 
+def asked(m: RankMachine, f: RankFrame, one: RankCall, base: RankValue) -> RankValue | None:
+    """The same by ``cfg.get``."""
+    known = one.method in ("get", "pop") and one.args
+    return entry(m, f, base, one.args[0], one.node.func) if known else None
+
+
 def instantiated(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """What hydra makes of a section; None where that is not followed."""
     section = one.arg(0, "config")
@@ -91,9 +97,7 @@ def _inmost(things: Iterable[RankThing]) -> list[RankThing]:
     return [found[path] for path in sorted(found) if path not in above]
 
 
-def value_of(
-    m: RankMachine, f: RankFrame, given: Given, wanted: Iterable[Recipe]
-) -> RankValue:
+def value_of(m: RankMachine, f: RankFrame, given: Given, wanted: Iterable[Recipe]) -> RankValue:
     """What is made: any of these."""
     made = [_made(m, f, given, recipe) for recipe in wanted]
     return merge(f"instantiate@{f.module.site(given.node)}", (made, made), frozenset())

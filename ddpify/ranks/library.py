@@ -215,7 +215,8 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if method in names.RETURNS_SELF | names.SAME_TENSOR and receiver.things:
         wrapped.modes(m, f, one)
         return receiver
-    held = objects.updated(m, one, receiver) or containers.method(m, f, one, receiver)
+    held = configured.asked(m, f, one, receiver) or objects.updated(m, one, receiver)
+    held = held or containers.method(m, f, one, receiver)
     if held is None and one.method == "keys":
         held = builtin.names_of(receiver)
     if held is not None:
@@ -224,10 +225,6 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         return changes.changed(m, f, one, receiver)
     if method in ("get", "pop") and any(t.name == "os.environ" for t in receiver.things):
         return environment.get(m, f, one) or result(one)
-    if method in ("get", "pop") and one.args:
-        section = configured.entry(m, f, receiver, one.args[0], one.node.func)
-        if section is not None:
-            return section
     if method in words.FRAMEWORK_MAINS:  # the Hugging Face Trainer's is a method
         found = [attributes.framework_rank(m, t, method, one.site) for t in receiver.things]
         return found[0] if len(found) == 1 and found[0] is not None else result(one)
