@@ -155,7 +155,6 @@ callbacks:
     path: notes.jsonl
 """,
     "configs/trainer/default.yaml": """_target_: lightning.Trainer
-_convert_: all
 accelerator: cpu
 devices: 1  # of this machine
 max_epochs: 2

@@ -155,7 +155,7 @@ def test_nodes_that_are_said_stay(command: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (("devices: 1  #", "devices: ${gpus}  #"), "configs/trainer/default.yaml:4"),
+        (("devices: 1  #", "devices: ${gpus}  #"), "configs/trainer/default.yaml:3"),
         (("trainer.devices=1", "trainer.devices=$GPUS"), "run.sh:2"),
     ],
 )
@@ -194,7 +194,7 @@ REFUSED = [
     ),
     (
         "train.py",
-        "configs/trainer/default.yaml:5: DDP965 Lightning makes another loader",
+        "configs/trainer/default.yaml:4: DDP965 Lightning makes another loader",
         ("max_epochs: 2", "overfit_batches: 3"),
     ),
     (
