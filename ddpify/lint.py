@@ -18,7 +18,7 @@ from ddpify.rules.registry import all_rules
 from ddpify.source import Site, Span
 
 UNREADABLE = "DDP000"
-_WAYS = ("fit", "validate", "test", "predict")
+_WAYS = tuple(f"{TRAINER}.{way}" for way in ("fit", "validate", "test", "predict"))
 FEW = 40  # files for which more processes are not worth starting
 
 
@@ -26,12 +26,14 @@ FEW = 40  # files for which more processes are not worth starting
 class Linted:
     """Findings in the files that were asked for, by place; ``others``: files that they import;
     ``unread``: the programs that are too large to be read to the end; ``blind``: the calls by which
-    a Trainer trains what is not followed, or the beginning of a script without one."""
+    a Trainer trains what is not followed; ``idle``: the programs in which no Trainer does
+    anything."""
 
     findings: tuple[Finding, ...]
     others: tuple[Path, ...] = ()
     unread: tuple[str, ...] = ()
     blind: tuple[Site, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 @dataclass
@@ -116,14 +118,9 @@ def lint_scripts(
     unique = {(one.rule, one.site): one for one in reversed(found)}
     unread = [run.start for run in runs if not (run.distributed and run.complete)]
     ordered = sorted(unique.values(), key=lambda one: (one.site, one.rule))
-    return Linted(tuple(ordered), unread=tuple(unread), blind=tuple(_blind(runs)))
-
-
-def _blind(runs: Iterable[Run]) -> Iterator[Site]:
-    for run in runs:
-        yield from dict.fromkeys(call.site for call in run.blind)
-        if not any(run.named(*(f"{TRAINER}.{way}" for way in _WAYS))):
-            yield Site(run.start, Span(1, 0, 1, 0))
+    blind = dict.fromkeys(call.site for run in runs for call in run.blind)
+    idle = [run.start for run in runs if run.complete and not any(run.named(*_WAYS))]
+    return Linted(tuple(ordered), (), tuple(unread), tuple(blind), tuple(idle))
 
 
 def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:

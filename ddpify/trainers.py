@@ -54,6 +54,7 @@ _BLIND: Final = (
     "what is trained here is not followed: a class that the project has, and that the script or its"
     " configuration files name, has to be"
 )
+_IDLE: Final = "a Trainer is made, but no call of its `fit` can be followed from here"
 
 
 def is_trainers(facts: Facts) -> bool:
@@ -120,6 +121,9 @@ def unread(linted: Linted) -> Iterator[Refusal]:
     """Why nothing is said of programs that are too large to be read, or not followed."""
     for site in linted.blind:
         yield Refusal(f"{site}: {_BLIND}", site)
+    for path in linted.idle:
+        site = Site(path, Span(1, 0, 1, 0))
+        yield Refusal(f"{site}: {_IDLE}", site)
     for path in linted.unread:
         site = Site(path, Span(1, 0, 1, 0))
         yield Refusal(f"{site}: what starts here is too large to be read to its end", site)

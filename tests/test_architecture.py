@@ -70,7 +70,7 @@ OURS: dict[str, set[str]] = {
     # What both readers know of Python: no samples, no ranks, no files but those of imports.
     "python": {"python"},
     # YAML as trees with places: which files a program may be started with, and what they name.
-    "configs": {"configs", "roots", "site"},
+    "configs": {"configs", "python.imports", "roots", "site"},
     "project": {"source", "facts", "names", "python", "roots"},
     "facts": {"configs", "source", "facts", "names", "project", "python", "roots"},
     "facts.model": {"source", "facts"},

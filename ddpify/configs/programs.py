@@ -6,9 +6,10 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from ddpify.configs.trees import ConfigTree, of_commandline, of_hydra
+from ddpify.python.imports import written_path
 
 _HYDRA: Final = "hydra"
 _COMMANDLINE: Final = "LightningCLI"
@@ -31,19 +32,42 @@ def trees_of(file: Path, text: str, root: Path) -> Iterator[ConfigTree]:
     except (SyntaxError, ValueError):
         return
     for node in ast.walk(tree) if _HYDRA in text else ():
-        if isinstance(node, ast.FunctionDef) and (folder := folder_of(node, file)):
+        if isinstance(node, ast.FunctionDef) and (folder := folder_of(node, file, tree)):
             yield of_hydra(folder, root)
     if f"{_COMMANDLINE}(" in text or f"({_COMMANDLINE})" in text:
         yield of_commandline(root)
 
 
-def folder_of(function: ast.AST, file: Path) -> Path | None:
-    """The folder that ``@hydra.main(config_path="…")`` above a function names."""
+def folder_of(function: ast.AST, file: Path, tree: ast.AST) -> Path | None:
+    """The folder that ``@hydra.main(config_path="…")`` above a function of a module names."""
     place = decorator_of(function)
-    written = {one.arg: one.value for one in place.keywords} if place is not None else {}
-    path = written.get("config_path")
-    said = path.value if isinstance(path, ast.Constant) else None
-    return (file.parent / said).resolve() if isinstance(said, str) else None
+    path = _argument(place, "config_path", tree) if place is not None else None
+    said = written_path(tree, file, path) if path is not None else None
+    return (file.parent / said).resolve() if said is not None else None
+
+
+def _argument(call: ast.Call, name: str, tree: ast.AST) -> ast.expr | None:
+    """An argument of a call, which may be given it by ``**OPTIONS``, a dict of the file."""
+    for one in call.keywords:
+        if one.arg == name:
+            return one.value
+        if one.arg is None and isinstance(one.value, ast.Name):
+            given = [n.value for n in ast.walk(tree) if _binds(n, one.value.id)]
+            options = given[0] if len(given) == 1 else None
+            found = entries(options)
+            if name in found:
+                return found[name]
+    return call.args[0] if call.args and name == "config_path" else None
+
+
+def entries(node: ast.AST | None) -> dict[str, ast.expr]:
+    """What a dict that is written out has under names."""
+    pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
+    return {str(key.value): one for key, one in pairs if isinstance(key, ast.Constant)}
+
+
+def _binds(node: ast.AST, name: str) -> TypeGuard[ast.Assign]:
+    return isinstance(node, ast.Assign) and [getattr(t, "id", "") for t in node.targets] == [name]
 
 
 def decorator_of(function: ast.AST) -> ast.Call | None:

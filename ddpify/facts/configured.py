@@ -52,7 +52,14 @@ def trees(m: ProgramReader) -> Iterator[ConfigTree]:
 
 def unfollowed(facts: Facts) -> str:
     """Why a program whose objects hydra makes is not followed; empty where it makes none."""
-    for call in facts.named(*CALLS):
+    calls = facts.named(*CALLS)
+    for tree in facts.trees.values() if calls else ():
+        for node in tree.nodes():
+            place, file = programs.decorator_of(node), tree.source.file
+            if place is not None and programs.folder_of(node, file, tree.module) is None:
+                said = "the folder of hydra's configurations has to be written out here"
+                return f'{tree.site(place)}: {said}: config_path="…"'
+    for call in calls:
         return (
             f"{call.site}: what hydra makes here is not followed: the section has to be one of the"
             ' files below `@hydra.main(config_path="…")`, taken from what `main` is given'

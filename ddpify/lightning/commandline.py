@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from typing import Final
 
+from ddpify.configs.programs import entries
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
 from ddpify.lightning.configured import ConfiguredTrainer, class_of, configured
@@ -52,7 +53,7 @@ def _of(facts: Facts, trainer: ConfiguredTrainer) -> Iterator[Finding]:
     given = _given(call)
     if given is not None and not isinstance(given, ast.Dict):
         yield Finding(RULE, tree.site(given), _UNREAD, Severity.NOTE, advice=ADVICE)
-    named = _entries(given)
+    named = entries(given)
     places = [(tree, named["devices"])] if "devices" in named else []
     for where, node in (*places, *(_set(*cls, "trainer.devices") if cls is not None else ())):
         for one in ones(node):
@@ -105,17 +106,11 @@ def _given(call: ast.Call) -> ast.expr | None:
     return named or (call.args[_POSITION] if len(call.args) > _POSITION else None)
 
 
-def _entries(node: ast.AST | None) -> dict[str, ast.expr]:
-    """What a dict that is written out has under names."""
-    pairs = zip(node.keys, node.values, strict=True) if isinstance(node, ast.Dict) else ()
-    return {str(key.value): one for key, one in pairs if isinstance(key, ast.Constant)}
-
-
 def _set(tree: Tree, cls: ast.ClassDef, name: str) -> Iterator[tuple[Tree, ast.expr]]:
     """What ``parser.set_defaults({name: …})`` of a class gives."""
     for node in tree.nodes(cls):
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "set_defaults":
             for one in node.args:
-                found = _entries(one).get(name)
+                found = entries(one).get(name)
                 if found is not None:
                     yield tree, found

@@ -36,6 +36,7 @@ from ddpify.source import Site, Span
 _ALONE: Final = ("cpu", "mps")
 _GPUS: Final = ("gpu", "cuda")
 _SYNC: Final = "sync_batchnorm"
+_GPUS_OF_ONE: Final = "the Trainer's devices are given as Lightning 1 was told them"
 _ELSEWHERE: Final = "how many devices the Trainer is given here is said elsewhere"
 
 
@@ -63,7 +64,7 @@ def _devices(section: ConfigNode) -> Iterator[Finding]:
         yield Finding(RULE, devices.site, message, Severity.NOTE, advice=ADVICE)
     if gpus is not None:
         advice = f"Lightning 2 has no `gpus`: {ADVICE}"
-        yield Finding(RULE, gpus.site, ONE, Severity.NOTE, advice=advice)
+        yield Finding(RULE, gpus.site, _GPUS_OF_ONE, Severity.NOTE, advice=advice)
 
 
 def _statistics(root: Path, facts: Facts, trainer: ConfiguredTrainer) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ class ConfigPlace:
 def root(m: RankMachine, info: FunctionDefinition, name: str, site: Site) -> RankThing | None:
     """What hydra gives the function that it starts."""
     first = info.parameters[:1] == (name,)
-    folder = folder_of(info.node, info.module.file) if first else None
+    folder = folder_of(info.node, info.module.file, info.module.tree) if first else None
     if folder is None:
         return None
     tree = m.modules.configs.get(folder)

@@ -204,7 +204,7 @@ REFUSED = [
     ),
     (
         "train.py",
-        "train.py:13: what hydra makes here is not followed",
+        "train.py:10: the folder of hydra's configurations has to be written out here",
         ('config_path="configs"', "config_path=FOLDER"),
     ),
 ]
