@@ -11,7 +11,7 @@ from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
-from ddpify.lightning import agreed, commandline, configs, devices, limits, nodes, starting
+from ddpify.lightning import agreed, chosen, commandline, configs, devices, limits, nodes, starting
 from ddpify.lightning.configured import configured
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
@@ -123,6 +123,7 @@ def _of_trainers(
     own = [f for read in reads for f in _of_trainer(root, read.facts, settings)]
     paths = {".".join(one.path) for read in reads for one in configured(read.facts)}
     own += starting.findings(root, _names(reads), sorted(paths))
+    own += chosen.findings(root, _names(reads), [read.facts for read in reads])
     own += nodes.findings(root, _names(reads), [read.facts for read in reads])
     findings, accepted = accepting.taken([*made, *own], settings, root)
     told = (note for read in reads for note in trainers.told(read.facts, settings))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -33,13 +34,18 @@ _OWN: Final = (
 
 @dataclass(frozen=True, eq=False)
 class ConfiguredTrainer:
-    """A call that makes a Trainer, the path of its sections, and these."""
+    """A call that makes a Trainer, and the path of its sections."""
 
     tree: Tree
     call: ast.Call
     path: tuple[str, ...]
-    sections: tuple[ConfigNode, ...]
+    config: ConfigTree
     commandline: bool = False
+
+    @cached_property
+    def sections(self) -> tuple[ConfigNode, ...]:
+        """What the files write at this path."""
+        return self.config.at(self.path)
 
     def texts(self, name: str) -> list[str]:
         """What the sections write for an argument."""
@@ -47,8 +53,13 @@ class ConfiguredTrainer:
         return [one.text or "" for one in found]
 
 
-def configured(facts: Facts) -> Iterator[ConfiguredTrainer]:
+@lru_cache(maxsize=8)  # several rules ask for them
+def configured(facts: Facts) -> tuple[ConfiguredTrainer, ...]:
     """The calls of a program that make Trainers of configurations."""
+    return tuple(_configured(facts))
+
+
+def _configured(facts: Facts) -> Iterator[ConfiguredTrainer]:
     root = Path(facts.root)
     for site, name in dict.fromkeys(facts.evidence):
         tree = facts.tree(site)
@@ -56,13 +67,12 @@ def configured(facts: Facts) -> Iterator[ConfiguredTrainer]:
         if not isinstance(node, ast.Call):
             continue
         if name == COMMANDLINE:
-            path: tuple[str, ...] = ("trainer",)
-            yield ConfiguredTrainer(tree, node, path, of_commandline(root).at(path), True)
+            yield ConfiguredTrainer(tree, node, ("trainer",), of_commandline(root), True)
         elif name == _HYDRA and node.args:
             for config in _trees(facts, root):
                 path = programs.trainer_in(config, programs.section(node.args[0]))
                 if path:
-                    yield ConfiguredTrainer(tree, node, path, config.at(path))
+                    yield ConfiguredTrainer(tree, node, path, config)
 
 
 def faults(facts: Facts) -> Iterator[tuple[Tree, ast.AST, str]]:

@@ -217,6 +217,30 @@ def test_what_is_not_followed_is_refused(
     assert said in refused(outcome(tmp_path, script, change))
 
 
+PAST = [
+    ("main.py", "fit --config config.yaml --model {}", "Other", "Net"),
+    ("main.py", "fit --trainer.callbacks+={}", "other.Other", "EarlyStopping"),
+    ("main.py", "fit --trainer {}", "trainer.yaml", ""),
+    ("train.py", "model._target_={}", "other.Other", "net.Net"),
+    ("train.py", "--config-dir {}", "elsewhere", ""),
+]
+
+
+@pytest.mark.parametrize(("script", "options", "past", "known"), PAST)
+def test_what_a_command_chooses_past_the_files_is_refused(
+    script: str, options: str, past: str, known: str, tmp_path: Path
+) -> None:
+    """Not what the files name, too, and not what Lightning has."""
+    files = {"other.py": "class Other:\n    pass\n"}
+    if script == "main.py":
+        files["second.yaml"] = "model:\n  class_path: net.Net\n"
+    job = f"#!/bin/bash\npython {script} {options}\n"
+    said = refused(outcome(tmp_path / "a", script, **files, **{"job.sh": job.format(past)}))
+    assert f"job.sh:2: DDP963 this command has a Trainer train what was not read (`{past}`)" in said
+    if known:
+        texts(outcome(tmp_path / "b", script, **files, **{"job.sh": job.format(known)}))
+
+
 @programs
 def test_shards_are_not_written_into_configurations(script: str, tmp_path: Path) -> None:
     said = refused(outcome(tmp_path, script, strategy="fsdp"))
