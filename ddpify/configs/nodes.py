@@ -24,6 +24,11 @@ class ConfigNode:
     key: Site | None = None
     flow: bool = False
 
+    @property
+    def aliased(self) -> bool:
+        """Whether its value is written elsewhere: ``devices: *number``."""
+        return self.key is not None and self.site < self.key
+
     def at(self, *names: str) -> ConfigNode | None:
         """The node below it that these names lead to."""
         found: ConfigNode | None = self

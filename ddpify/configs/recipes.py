@@ -7,7 +7,7 @@ other. So a section is all nodes that are written for it, and any class named th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ddpify.configs.nodes import ConfigNode
@@ -24,7 +24,7 @@ class Recipe:
 
     ``given`` are its arguments, of which those that are objects themselves have recipes; ``texts``:
     what is written for the others. ``partial``: it is not called yet; ``plain``: what it is given
-    stays a configuration.
+    stays a configuration. ``part``: it is made for another thing, or among others.
     """
 
     target: str
@@ -33,6 +33,7 @@ class Recipe:
     texts: dict[str, frozenset[str]] = field(default_factory=dict)
     partial: bool = False
     plain: bool = False
+    part: bool = False
 
 
 def recipes(nodes: Iterable[ConfigNode], follow: Follow) -> tuple[Recipe, ...]:
@@ -44,11 +45,15 @@ def recipes(nodes: Iterable[ConfigNode], follow: Follow) -> tuple[Recipe, ...]:
     found = {one.text: one for node in meant for one in _named(node) if one.text}
     if not found:
         parts = [one for node in meant for one in (*node.entries.values(), *node.items)]
-        return tuple(made for one in parts if one.text is None for made in recipes([one], follow))
+        inner = (made for one in parts if one.text is None for made in recipes([one], follow))
+        return tuple(replace(one, part=True) for one in inner)
     given: dict[str, list[ConfigNode]] = {}
     for name, value in (pair for node in meant for pair in _arguments(node)):
         given.setdefault(name, []).append(value)
-    arguments = {name: recipes(nodes, follow) for name, nodes in given.items()}
+    arguments = {
+        name: tuple(replace(one, part=True) for one in recipes(nodes, follow))
+        for name, nodes in given.items()
+    }
     texts = {name: frozenset(n.text or "" for n in nodes) for name, nodes in given.items()}
     return tuple(
         Recipe(target, one.site, arguments, texts, _says(meant, "_partial_"), _is_plain(meant))

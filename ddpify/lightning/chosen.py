@@ -12,18 +12,23 @@ from pathlib import Path
 from typing import Final
 
 from ddpify import discover, launchers
+from ddpify.configs import programs
 from ddpify.facts.model import Facts
 from ddpify.launchers.script import line_starts
 from ddpify.lightning.configured import ConfiguredTrainer, configured
 from ddpify.lightning.starting import RULE, offsets
 from ddpify.rules.base import Finding, Severity
+from ddpify.source import Site, Span
 
 _OPTIONS: Final = {
     True: re.compile(
         r"\s--(?:model|data|trainer|trainer\.callbacks\+?)(?:\.class_path)?(?:=|\s+)(\S+)"
+        r"|\s--config(?:=|\s+)(\S+\.(?:json|jsonnet|toml))(?=\s|$)"
     ),
     False: re.compile(r"\s(?:\S*\._target_=|(?:--config-dir|-cd|--config-path|-cp)(?:=|\s+))(\S+)"),
 }
+_FILES: Final = ("yaml", "yml", "json", "jsonnet", "toml")
+_BESIDE: Final = "this script takes the same configurations, and is not migrated with it"
 _CLASS: Final = re.compile(r"^\s*class\s+(\w+)", re.MULTILINE)
 _MESSAGE: Final = "this command has a Trainer train what was not read (`{}`)"
 _ADVICE: Final = "name the class in a configuration file that the program has"
@@ -37,6 +42,13 @@ def findings(root: Path, entries: Sequence[str], facts: Sequence[Facts]) -> Iter
     classes = {
         name for file in files for name in _CLASS.findall(file.read_text("utf-8", "replace"))
     }
+    read = {path for each in facts for path in each.trees}
+    for file, path in zip(files, paths, strict=True):
+        if path not in read and any(
+            programs.trees_of(file, file.read_text("utf-8", "replace"), root)
+        ):
+            site = Site(path, Span(1, 0, 1, 0))
+            yield Finding(RULE, site, _BESIDE, Severity.NOTE, advice="name it to migrate, too")
     for path in launchers.discover(root, entries) if made else ():
         text = (root / path).read_bytes().decode("utf-8", "surrogateescape")
         for piece, launch in launchers.launches(path, text, entries, paths):
@@ -53,8 +65,8 @@ def _unread(command: str, made: Sequence[ConfiguredTrainer], classes: set[str]) 
     for trainer in made:
         known = {target.rpartition(".")[2] for target in trainer.config.targets()}
         for found in _OPTIONS[trainer.commandline].finditer(command):
-            value = found[1].strip("\"'")
+            value = found[found.lastindex or 1].strip("\"'")
             name = value.rpartition(".")[2]
             folder = not trainer.commandline and "_target_" not in found[0]
-            if folder or name in ("yaml", "yml") or (name in classes and name not in known):
+            if folder or name in _FILES or (name in classes and name not in known):
                 yield value

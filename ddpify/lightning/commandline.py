@@ -76,6 +76,9 @@ def _missing(
     imports: tuple[Import, ...],
 ) -> Finding:
     """A default that is written beside those that there are."""
+    if given is not None and (not isinstance(given, ast.Dict) or None in given.keys):
+        advice = f"give {_DEFAULTS} {code}"
+        return Finding(rule[0], tree.site(call), rule[1], Severity.WARNING, advice=advice)
     if given is None:
         edit = Edit(How.ARGUMENT, tree.site(call), f"{{{code}}}", _DEFAULTS, imports)
     else:

@@ -56,7 +56,11 @@ def findings(root: Path, facts: Facts) -> Iterator[Finding]:
 
 def _devices(section: ConfigNode) -> Iterator[Finding]:
     devices, gpus = section.entries.get("devices"), section.entries.get("gpus")
-    if devices is not None and _is_one(devices):
+    if devices is not None and devices.aliased:
+        assert devices.key is not None
+        message = f"{_ELSEWHERE} (line {devices.site.span.line})"
+        yield Finding(RULE, devices.key, message, Severity.NOTE, advice=ADVICE)
+    elif devices is not None and _is_one(devices):
         edit = Edit(How.TEXT, devices.site, "auto")
         yield Finding(RULE, edit.site, ONE, Severity.WARNING, (edit,))
     elif devices is not None and "${" in (devices.text or ""):

@@ -24,7 +24,7 @@ from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
 from ddpify.ranks.results import result
 from ddpify.ranks.values import constant, merge, symbol
-from ddpify.ranks.words import TRAINER
+from ddpify.ranks.words import LOADER, TRAINER, canonical
 from ddpify.site import Site
 
 KIND: Final = "config"
@@ -99,7 +99,10 @@ def _inmost(things: Iterable[RankThing]) -> list[RankThing]:
 
 def value_of(m: RankMachine, f: RankFrame, given: Given, wanted: Iterable[Recipe]) -> RankValue:
     """What is made: any of these."""
-    made = [_made(m, f, given, recipe) for recipe in wanted]
+    made = [
+        symbol("loader") if recipe.part and _is_loader(recipe) else _made(m, f, given, recipe)
+        for recipe in wanted
+    ]
     return merge(f"instantiate@{f.module.site(given.node)}", (made, made), frozenset())
 
 
@@ -111,6 +114,11 @@ def arguments(
         name: value_of(m, f, Given(given.node), inner) if inner else symbol(f"config.{name}")
         for name, inner in parts.items()
     }
+
+
+def _is_loader(recipe: Recipe) -> bool:
+    """Whether a file makes a loader: in the midst of other things nothing can deal its batches."""
+    return not recipe.partial and canonical(recipe.target) == LOADER
 
 
 def _made(m: RankMachine, f: RankFrame, given: Given, recipe: Recipe) -> RankValue:

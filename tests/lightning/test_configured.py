@@ -247,6 +247,45 @@ def test_shards_are_not_written_into_configurations(script: str, tmp_path: Path)
     assert "shards are only written where the code makes the Trainer" in said
 
 
+def test_a_loader_that_a_file_makes_within_another_thing_is_refused(tmp_path: Path) -> None:
+    """Its call is that of ``instantiate(cfg.data)``, which cannot be dealt."""
+    data = "_target_: rows.Rows\nloader:\n  _target_: torch.utils.data.DataLoader\n  dataset: [1]\n"
+    found = outcome(
+        tmp_path,
+        "train.py",
+        ("batch_size: int = 8", "loader=None"),
+        ("self.batch_size = batch_size", "self.loader = loader"),
+        ("return DataLoader(TensorDataset(self.x, self.x.sum(1)), self.batch_size)",
+         "return self.loader"),
+        ("self.x[:20].prod(1)), self.batch_size)", "self.x[:20].prod(1)), 8)"),
+        **{"configs/data/rows.yaml": data},
+    )  # fmt: skip
+    assert "rows.py:15: DDP965 what is trained on is not followed" in refused(found)
+
+
+def test_a_number_that_an_anchor_has_is_named(tmp_path: Path) -> None:
+    one = ("seed_everything: 7", "seed_everything: &one 1")
+    found = outcome(tmp_path, "main.py", one, ("devices: 1  #", "devices: *one  #"))
+    assert "config.yaml" not in texts(found)
+    assert ("config.yaml:5", False) in {
+        (str(each.site), bool(each.fix)) for each in found.findings if each.rule == "DDP960"
+    }
+
+
+def test_defaults_that_are_not_written_out_are_named(tmp_path: Path) -> None:
+    other = ("        trainer_defaults={", "        trainer_defaults={**OTHERS, ")
+    gpu = ("accelerator: cpu\n", "accelerator: auto\n")
+    found = outcome(tmp_path, "main.py", NORM, gpu, other)
+    assert "sync_batchnorm" not in texts(found)["main.py"]
+    assert any(one.rule == "DDP961" and not one.fix for one in found.findings)
+
+
+def test_another_script_of_the_same_files_is_named(tmp_path: Path) -> None:
+    found = outcome(tmp_path, "train.py", **{"eval.py": HYDRA["train.py"].replace("fit", "test")})
+    named = [str(one.site) for one in found.findings if one.rule == "DDP963" and not one.fix]
+    assert named == ["eval.py:1"]
+
+
 def test_an_overfit_that_is_chosen_is_named(tmp_path: Path) -> None:
     found = outcome(tmp_path, "train.py", ("devices: 1  # debug", "overfit_batches: 3  # debug"))
     assert "configs/debug.yaml:4" in {
