@@ -125,6 +125,7 @@ def _of_trainers(
     own += starting.findings(root, _names(reads), sorted(paths))
     own += chosen.findings(root, _names(reads), [read.facts for read in reads])
     own += nodes.findings(root, _names(reads), [read.facts for read in reads])
+    own = [*dict.fromkeys(own)]  # entries may share configurations
     findings, accepted = accepting.taken([*made, *own], settings, root)
     told = (note for read in reads for note in trainers.told(read.facts, settings))
     notes = (*others, *accepted, *told)

@@ -21,11 +21,14 @@ Placed = tuple[tuple[str, ...], ConfigNode]
 
 @dataclass(frozen=True)
 class ConfigTree:
-    """The files, each with the path at which its content lies; ``unread``: those that are no YAML,
-    and why."""
+    """The files, each with the path at which its content lies."""
 
     placed: tuple[Placed, ...] = ()
-    unread: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def files(self) -> frozenset[str]:
+        """The files that were read."""
+        return frozenset(node.site.path for _, node in self.placed)
 
     def at(self, path: tuple[str, ...]) -> tuple[ConfigNode, ...]:
         """What is written at a path, a file at a time."""
@@ -75,7 +78,7 @@ def of_hydra(folder: Path, root: Path) -> ConfigTree:
     Each lies where its group says, its first line (``# @package``), or who chooses it
     (``- adam@model.optimizer``).
     """
-    files, unread = _read(files_below(folder, ".yaml", ".yml") if folder.is_dir() else (), root)
+    files = _read(files_below(folder, ".yaml", ".yml") if folder.is_dir() else (), root)
     placed: list[Placed] = []
     elsewhere: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
     groups = {}
@@ -86,19 +89,19 @@ def of_hydra(folder: Path, root: Path) -> ConfigTree:
         elsewhere += _moved(node, group, package)
     for chosen, at in dict.fromkeys(elsewhere):
         placed += [(at, files[file][1]) for file, group in groups.items() if group == chosen]
-    return ConfigTree(tuple(placed), unread)
+    return ConfigTree(tuple(placed))
 
 
 def of_commandline(root: Path) -> ConfigTree:
     """The files that LightningCLI may be given: those with a section for it at the top."""
-    files, unread = _read(files_below(root, ".yaml", ".yml"), root)
+    files = _read(files_below(root, ".yaml", ".yml"), root)
     placed: list[Placed] = []
     for file, (_, node) in files.items():
         for top in (node, *(node.entries[one] for one in _COMMANDS if one in node.entries)):
             if _is_given(top):
                 placed.append(((), top))
                 placed += _parts(file, top, files)
-    return ConfigTree(tuple(placed), unread)
+    return ConfigTree(tuple(placed))
 
 
 def _is_given(node: ConfigNode) -> bool:
@@ -120,21 +123,19 @@ def _parts(
             yield (name,), other[1]
 
 
-def _read(
-    paths: Iterable[Path], root: Path
-) -> tuple[dict[Path, tuple[str, ConfigNode]], tuple[tuple[str, str], ...]]:
-    files, unread = {}, []
+def _read(paths: Iterable[Path], root: Path) -> dict[Path, tuple[str, ConfigNode]]:
+    """The texts and trees of files; one that is no YAML is none that a program could read."""
+    files = {}
     for file in paths:
         path = file.relative_to(root).as_posix() if file.is_relative_to(root) else file.as_posix()
         try:
             text = file.read_bytes().decode()
             node = parsed(path, text)
-        except (OSError, ValueError) as error:
-            unread.append((path, str(error).partition("\n")[0]))
+        except (OSError, ValueError):
             continue
         if node is not None:
             files[file.resolve()] = (text, node)
-    return files, tuple(unread)
+    return files
 
 
 def _package(text: str, group: tuple[str, ...]) -> tuple[str, ...]:

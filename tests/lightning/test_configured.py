@@ -280,6 +280,12 @@ def test_defaults_that_are_not_written_out_are_named(tmp_path: Path) -> None:
     assert any(one.rule == "DDP961" and not one.fix for one in found.findings)
 
 
+def test_scripts_that_share_files_are_migrated_together(tmp_path: Path) -> None:
+    project(tmp_path, "train.py", NORM, **{"second.py": HYDRA["train.py"]})
+    found = migrate((tmp_path / "train.py", tmp_path / "second.py"), Settings())
+    assert texts(found)["configs/trainer/gpu.yaml"].count("sync_batchnorm: true") == 1
+
+
 def test_another_script_of_the_same_files_is_named(tmp_path: Path) -> None:
     found = outcome(tmp_path, "train.py", **{"eval.py": HYDRA["train.py"].replace("fit", "test")})
     named = [str(one.site) for one in found.findings if one.rule == "DDP963" and not one.fix]
@@ -306,6 +312,7 @@ def test_check_reads_them_where_a_file_says_several_devices(tmp_path: Path) -> N
     start = project(tmp_path, "train.py", ("all of them\ndevices: 1", "all of them\ndevices: 4"))
     found = lint(tmp_path, sorted(tmp_path.glob("*.py")))
     assert "notes.py:12: DDP502" in {f"{o.site}: {o.rule}" for o in found.findings}
+    assert tmp_path / "configs/trainer/gpu.yaml" in found.others  # what a cache goes by
     (tmp_path / "configs/trainer/gpu.yaml").write_text("defaults: [default]\n")
     assert not lint(tmp_path, [start]).findings
 
