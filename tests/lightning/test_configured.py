@@ -210,6 +210,26 @@ REFUSED = [
 ]
 
 
+FOLDERS = [
+    'config_path=str(root / "configs")',
+    'config_path=root + "/configs"',
+    'config_path=str(Path(__file__).resolve().parent / "configs")',
+    "**OPTIONS",
+]
+
+
+@pytest.mark.parametrize("given", FOLDERS)
+def test_a_folder_that_is_written_out_is_read(given: str, tmp_path: Path) -> None:
+    made = (
+        "import rootutils\nfrom pathlib import Path\n\n"
+        'root = rootutils.setup_root(search_from=__file__, indicator=[".git", "train.py"])\n'
+        'OPTIONS = {"version_base": None, "config_path": "configs"}\n\n\ndef callbacks('
+    )
+    changes = (("def callbacks(", made), ('config_path="configs"', given))
+    written = texts(outcome(tmp_path, "train.py", *changes))
+    assert "devices: auto" in written["configs/trainer/default.yaml"]
+
+
 @pytest.mark.parametrize(("script", "said", "change"), REFUSED)
 def test_what_is_not_followed_is_refused(
     script: str, said: str, change: tuple[str, str], tmp_path: Path
