@@ -117,6 +117,8 @@ def _of_trainers(
     settings = trainers.asked_for(settings)
     linted = trainers.judged(root, _names(reads), settings, reads[0].facts.runtime[0])
     made = trainers.left_to_lightning(linted.findings, settings)
+    for path in {edit.site.path for one in made for edit in one.fix}:
+        reads[0].project.read(root / path)  # what only a command line imports, facts have not read
     for read in reads:
         made = [*agreed.fixed(read.facts, made)]
     # what `check` does not read of a program: it is not found again once the rest is fixed

@@ -15,12 +15,9 @@ from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.recording import record
 from ddpify.ranks.results import result
 from ddpify.ranks.values import symbol
-from ddpify.ranks.words import TRAINER
+from ddpify.ranks.words import COMMANDLINES, TRAINER
 
-CALLS: Final = (
-    "lightning.pytorch.cli.LightningCLI",
-    "lightning.pytorch.utilities.cli.LightningCLI",  # until Lightning 2
-)
+CALLS: Final = COMMANDLINES
 _INITS: Final = tuple(f"{name}.__init__" for name in CALLS)
 _CLASS: Final = "add_lightning_class_args"
 # What a class has: the section of the files, and the argument that says that they name the class.

@@ -125,8 +125,10 @@ def _handles(
     m: RankMachine, args: tuple[RankValue, ...], kwargs: dict[str, RankValue], own: RankThing | None
 ) -> bool:
     """Whether a function is given a wrapped model, a loader, what each rank has for itself, or
-    functions that are worth entering."""
+    functions that are worth entering; or says what a command line makes."""
     held = [*args, *kwargs.values()]
+    if own is not None and own.cls is not None and own.cls.inherits(*words.COMMANDLINES):
+        return True
     if own is not None:
         held += own.attrs.values()
     return any(

@@ -319,6 +319,53 @@ def test_an_overfit_that_is_chosen_is_named(tmp_path: Path) -> None:
     }
 
 
+def test_what_a_command_line_has_in_its_class_is_read(tmp_path: Path) -> None:
+    """Arguments that its ``__init__`` gives, callbacks that it adds, one that keeps the config."""
+    main = """import lightning as L
+from lightning.pytorch.cli import LightningCLI, SaveConfigCallback
+
+
+class Keep(SaveConfigCallback):
+    def on_fit_start(self, trainer, pl_module):
+        with open("began.txt", "a") as file:
+            file.write("began")
+
+
+class Program(LightningCLI):
+    def __init__(self):
+        super().__init__(
+            L.LightningModule,
+            subclass_mode_model=True,
+            save_config_callback=Keep,
+            run=False,
+        )
+
+    def add_arguments_to_parser(self, parser):
+        from notes import Notes
+
+        parser.add_lightning_class_args(Notes, "notes")
+        parser.set_defaults({"notes.path": "n.jsonl", "trainer.devices": 1})
+
+
+program = Program()
+program.trainer.fit(program.model, program.datamodule)
+print(program.trainer.callback_metrics["val/loss"].item())
+"""
+    config = "model:\n  class_path: Net\n  init_args: {layer: {class_path: layers.Small}}\n"
+    config += "data:\n  class_path: rows.Rows\n"
+    files = {
+        "main.py": main.replace("import lightning as L\n", "import lightning as L\nimport net\n")
+    }
+    written = texts(outcome(tmp_path, "main.py", **files, **{"config.yaml": config}))
+    assert (
+        "        if trainer.is_global_zero:\n            with open(self.path" in written["notes.py"]
+    )
+    assert written["main.py"].count("if rank_zero_only.rank == 0:\n") == 2
+    assert '"trainer.devices": environ.get("LOCAL_WORLD_SIZE", "auto")' in written["main.py"]
+    assert "share_training(" in written["rows.py"]
+    assert "sync_dist=True" in written["net.py"]
+
+
 def test_all_classes_that_files_name_are_read(tmp_path: Path) -> None:
     """The command line chooses among them."""
     other = HYDRA["net.py"].replace("class Net", "class Other")
