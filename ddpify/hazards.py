@@ -12,14 +12,20 @@ from typing import Final
 
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
+from ddpify.lightning import configured
 from ddpify.lightning.manual import faults
 from ddpify.outcome import Refusal
 from ddpify.settings import Settings
+from ddpify.strategies import of
 
 _DRAWN: Final = ("sampler", "batch_sampler")
 _WHY: Final = (
     "samples that a sampler chooses are dealt by Lightning, but drawn by each process for itself:"
     " is it the same on all? deal them by hand"
+)
+_SHARDS: Final = (
+    "shards are only written where the code makes the Trainer, not a configuration: migrate it with"
+    " --strategy ddp"
 )
 
 
@@ -39,9 +45,19 @@ def hazards(facts: Facts, settings: Settings) -> Iterator[Refusal]:
             why = f"--{option} is not written into Lightning projects: {way}"
             yield Refusal(f"{site}: {why}", site)
     whole = settings.batch_size == "global"  # rank 0 draws, and its batches are divided
-    for tree, node, why in (*faults(facts), *(() if whole else _drawn(facts))):
+    for tree, node, why in (
+        *faults(facts),
+        *configured.faults(facts),
+        *(() if whole else _drawn(facts)),
+        *(_sharded(facts) if of(settings).shards else ()),
+    ):
         site = tree.site(node)
         yield Refusal(f"{site}: {why}", site)
+
+
+def _sharded(facts: Facts) -> Iterator[tuple[Tree, ast.AST, str]]:
+    for one in configured.configured(facts):
+        yield one.tree, one.call, _SHARDS
 
 
 def _drawn(facts: Facts) -> Iterator[tuple[Tree, ast.AST, str]]:

@@ -141,7 +141,8 @@ def _pyproject(top: Path) -> list[_Packages] | None:
 
 def _found(given: dict[str, Any], folders: Mapping[str, Any]) -> list[_Packages]:
     """What is looked for in a folder, where that is the one from which packages are installed."""
-    texts = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in given.items()}
+    listed = {name: one for name, one in given.items() if isinstance(one, (str, list))}
+    texts = {name: (one,) if isinstance(one, str) else tuple(one) for name, one in listed.items()}
     wheres = texts.get("where", (".",))
     include, exclude = texts.get("include", ("*",)), texts.get("exclude", ())
     moved = tuple(name for name in folders if name)

@@ -12,11 +12,13 @@ from ddpify.ranks.imports import Modules
 from ddpify.ranks.modules import Place
 from ddpify.ranks.read import Reading, room
 from ddpify.ranks.run import Run
+from ddpify.ranks.words import TRAINER
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.registry import all_rules
 from ddpify.source import Site, Span
 
 UNREADABLE = "DDP000"
+_WAYS = tuple(f"{TRAINER}.{way}" for way in ("fit", "validate", "test", "predict"))
 FEW = 40  # files for which more processes are not worth starting
 
 
@@ -24,12 +26,15 @@ FEW = 40  # files for which more processes are not worth starting
 class Linted:
     """Findings in the files that were asked for, by place; ``others``: files that they import;
     ``unread``: the programs that are too large to be read to the end; ``programs``: where those
-    begin that were read as several ranks run them."""
+    begin that were read as several ranks run them; ``blind``: the calls by which a Trainer trains
+    what is not followed; ``idle``: the programs in which no Trainer does anything."""
 
     findings: tuple[Finding, ...]
     others: tuple[Path, ...] = ()
     unread: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    blind: tuple[Site, ...] = ()
+    idle: tuple[str, ...] = ()
 
 
 @dataclass
@@ -120,7 +125,9 @@ def lint_scripts(
     unique = {(one.rule, one.site): one for one in reversed(found)}
     unread = [run.start for run in runs if not (run.distributed and run.complete)]
     ordered = sorted(unique.values(), key=lambda one: (one.site, one.rule))
-    return Linted(tuple(ordered), unread=tuple(unread))
+    blind = dict.fromkeys(call.site for run in runs for call in run.blind)
+    idle = [run.start for run in runs if run.complete and not any(run.named(*_WAYS))]
+    return Linted(tuple(ordered), unread=tuple(unread), blind=tuple(blind), idle=tuple(idle))
 
 
 def judged(run: Run, rules: Iterable[Rule]) -> list[Finding]:

@@ -11,7 +11,8 @@ from ddpify.advice.lone import lone_starts, single_batches
 from ddpify.facts.frameworks import loop_elsewhere
 from ddpify.facts.model import Facts, Status
 from ddpify.hazards import hazards
-from ddpify.lightning import agreed, configs, devices, limits, starting
+from ddpify.lightning import agreed, chosen, commandline, configs, devices, limits, nodes, starting
+from ddpify.lightning.configured import configured
 from ddpify.names import module_of
 from ddpify.outcome import Account, Note, Outcome, Refusal
 from ddpify.plan import Plan
@@ -115,12 +116,18 @@ def _of_trainers(
     judging = trainers.asked_for(settings)
     linted = trainers.judged(root, _names(reads), judging, reads[0].facts.runtime[0])
     made = trainers.left_to_lightning(linted.findings, settings)
+    for path in {edit.site.path for one in made for edit in one.fix}:
+        reads[0].project.read(root / path)  # what only a command line imports, facts have not read
     for read in reads:
         made = [*agreed.fixed(read.facts, made)]
     # what `check` does not read of a program: it is not found again once the rest is fixed
     own = [f for read in reads for f in _of_trainer(root, read.facts, settings)]
-    own += starting.findings(root, _names(reads))
-    own = [one for one in own if settings.wants(one.rule)]
+    paths = {".".join(one.path) for read in reads for one in configured(read.facts)}
+    own += starting.findings(root, _names(reads), sorted(paths))
+    own += chosen.findings(root, _names(reads), [read.facts for read in reads])
+    own += nodes.findings(root, _names(reads), [read.facts for read in reads])
+    # entries may share configurations
+    own = [one for one in dict.fromkeys(own) if settings.wants(one.rule)]
     findings, accepted = accepting.taken([*made, *own], settings, root)
     told = (note for read in reads for note in trainers.told(read.facts, made, settings))
     notes = (*others, *accepted, *told)
@@ -146,11 +153,10 @@ def _of_trainer(root: Path, facts: Facts, settings: Settings) -> list[Finding]:
     """What is found at the Trainer itself, and in the configuration that makes it."""
     found = [*limits.findings(facts, settings), *configs.findings(root, facts, settings)]
     if of(settings).shards:
-        found = [one for one in found if one.rule != devices.RULE]  # devices are the strategy's
-        found += (one for rule in of_trainers() for one in rule.check(facts, settings))
-    else:
-        found += devices.findings(facts, settings)
-    return found
+        own = (devices.RULE, devices.NORMS, devices.UNUSED)  # which are the strategy's
+        found = [one for one in found if one.rule not in own]
+        return [*found, *(one for rule in of_trainers() for one in rule.check(facts, settings))]
+    return [*found, *devices.findings(facts, settings), *commandline.findings(facts)]
 
 
 def _with_what_is_left(outcome: Outcome, unfixed: Sequence[Finding]) -> Outcome:

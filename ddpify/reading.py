@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from ddpify import discover, vendor
+from ddpify.facts.configured import unfollowed
 from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere, never_called
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
@@ -126,7 +127,9 @@ def _unfit(facts: Facts) -> list[Refusal]:
     if not facts.training:
         trees = facts.trees.values()
         why = f"{path}: no training loop found (nothing in a loop calls backward())"
-        return [Refusal(hogwild(trees) or loop_elsewhere(trees) or _idle(facts) or why)]
+        elsewhere = loop_elsewhere(trees)
+        elsewhere = (elsewhere and unfollowed(facts)) or elsewhere
+        return [Refusal(hogwild(trees) or elsewhere or _idle(facts) or why)]
     if not facts.steps:
         where = facts.training[0].backward.site
         return [Refusal(f"{where}: no optimizer that can be followed steps after this backward()")]

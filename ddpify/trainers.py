@@ -13,6 +13,7 @@ from typing import Final
 
 from ddpify.advice.rates import rate_of_module
 from ddpify.facts.model import Facts
+from ddpify.lightning.configured import configured
 from ddpify.lint import Linted, lint_scripts
 from ddpify.names import INSTALLED, module_of
 from ddpify.outcome import Note, Refusal
@@ -39,6 +40,18 @@ _NOISE: Final = (
     "seed_everything seeds all processes alike: dropout and random transforms draw on each process"
     " what they draw on the others (DDP111)"
 )
+_PREDICT: Final = (
+    "`predict` gives each process a part of the samples: let it have `--trainer.devices=1`"
+)
+_FOLDER: Final = (
+    "processes that Lightning starts share hydra's folder; started by torchrun or srun each names"
+    " one by its own clock: give them hydra.run.dir=FOLDER"
+)
+_BLIND: Final = (
+    "what is trained here is not followed: a class that the project has, and that the script or its"
+    " configuration files name, has to be"
+)
+_IDLE: Final = "a Trainer is made, but no call of its `fit` can be followed from here"
 
 
 def asked_for(settings: Settings) -> Settings:
@@ -86,11 +99,22 @@ def told(facts: Facts, found: Sequence[Finding], settings: Settings) -> tuple[No
     loaders = (one.site for one in found if one.rule == _BATCHES)
     shards = (_SHARDS,) if of(settings).shards else ()
     texts = (*shards, rate_of_module(facts, loaders, whole), _ORDER if whole else _SAMPLER, _NOISE)
-    return tuple(Note(site, text) for site in facts.trainers for text in texts)
+    notes = [Note(site, text) for site in facts.trainers for text in texts]
+    for one in configured(facts):
+        predicts = any("def predict_" in tree.source.text for tree in facts.trees.values())
+        if predicts or not one.commandline:
+            site = one.tree.site(one.call)
+            notes.append(Note(site, _PREDICT if one.commandline else _FOLDER))
+    return tuple(notes)
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:
-    """Why nothing is said of programs that are too large to be read."""
+    """Why nothing is said of programs that are too large to be read, or not followed."""
+    for site in linted.blind:
+        yield Refusal(f"{site}: {_BLIND}", site)
+    for path in linted.idle:
+        site = Site(path, Span(1, 0, 1, 0))
+        yield Refusal(f"{site}: {_IDLE}", site)
     for path in linted.unread:
         site = Site(path, Span(1, 0, 1, 0))
         yield Refusal(f"{site}: what starts here is too large to be read to its end", site)

@@ -69,20 +69,23 @@ OURS: dict[str, set[str]] = {
     "outcome": DATA,
     # What both readers know of Python: no samples, no ranks, no files but those of imports.
     "python": {"python"},
+    # YAML as trees with places: which files a program may be started with, and what they name.
+    "configs": {"configs", "python.imports", "roots", "site"},
     "project": {"source", "facts", "names", "python", "roots"},
-    "facts": {"source", "facts", "names", "project", "python", "roots"},
+    "facts": {"configs", "source", "facts", "names", "project", "python", "roots"},
     "facts.model": {"source", "facts"},
     # The reading of programs that are distributed already knows neither facts nor rules.
-    "ranks": {"names", "project", "python", "ranks", "roots", "site", "source"},
+    "ranks": {"configs", "names", "project", "python", "ranks", "roots", "site", "source"},
     # What facts propose is read by ranks: the one place that knows both sides' findings.
     "disposal": {"accepting", "facts.model", "lint", "mending", "outcome", "plan", "rules.base"}
     | {"reading", "settings", "source"},
     # Programs in Lightning's Trainer: what ranks find is all that is proposed.
-    "hazards": {"facts.model", "facts.tree", "lightning.manual", "outcome", "settings"},
-    "lightning": {"discover", "facts.model", "facts.tree", "launchers", "rules.base", "source"}
-    | {"lightning", "roots", "settings"},
+    "hazards": {"facts.model", "facts.tree", "outcome", "settings", "strategies"}
+    | {"lightning.configured", "lightning.manual"},
+    "lightning": {"configs", "discover", "facts.model", "facts.tree", "launchers", "lightning"}
+    | {"roots", "rules.base", "settings", "source"},
     "trainers": {"facts.model", "lint", "names", "outcome", "rules.base", "settings", "source"}
-    | {"advice.rates", "strategies"},
+    | {"advice.rates", "lightning.configured", "strategies"},
     "mending": {"facts.model", "facts.tree", "rules.base", "rules.edits", "source"},
     "unbound": {"outcome", "plan"},
     "accepting": {"outcome", "rules.base", "settings", "source"},
@@ -193,6 +196,7 @@ THEIRS: dict[str, set[str]] = {
     "tree_sitter": {"launchers"},
     "tree_sitter_bash": {"launchers"},
     "wcmatch": {"checking.wildmatch"},
+    "yaml": {"configs.nodes"},
 }
 
 
@@ -283,7 +287,8 @@ def test_declared_dependencies_are_the_imported_ones() -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines = [*declared["dependencies"], *declared["optional-dependencies"]["verify"]]
     names = {re.split(r"\W*[<>=;]", one)[0].replace("-", "_") for one in lines}
-    names = {name.removesuffix("_py") for name in names}  # markdown-it-py is imported without
+    # markdown-it-py is imported without "py", and so is pyyaml
+    names = {name.removesuffix("_py").replace("pyyaml", "yaml") for name in names}
     assert names == set(THEIRS) - {"torch", "tensorboard"}  # the project's own interpreter has them
     used = {
         name.split(".")[0] for path in (ROOT / "ddpify").rglob("*.py") for name in imported(path)

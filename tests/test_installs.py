@@ -55,6 +55,10 @@ IMPORTED = {
         {"pyproject.toml": PROJECT.format('[tool.setuptools.packages.find]\ninclude = ["pkg*"]\n')},
         FLAT,
     ),
+    "pyproject.toml, without namespaces": (
+        {"pyproject.toml": PROJECT.format("[tool.setuptools.packages.find]\nnamespaces = false\n")},
+        FLAT,
+    ),
     "poetry": (
         {
             "pyproject.toml": '[build-system]\nbuild-backend = "poetry.core.masonry.api"\n'

@@ -11,6 +11,7 @@ from ddpify.python import words
 from ddpify.source import Site
 
 LIGHTNING: Final = "Lightning"
+OF_TRAINERS: Final = frozenset({LIGHTNING, "LightningCLI"})  # which make Lightning's Trainer
 _GIVEN: Final = 'give its Trainer `devices` and `strategy="ddp"`'
 _TRAINERS: Final = (
     *("lightning.pytorch", "lightning.pytorch.trainer"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ddpify.facts import (
+    configured,
     division,
     evaluation,
     groups,
@@ -90,6 +91,7 @@ def _analyzed(
     if status is Status.DISTRIBUTED and shards and (replicas := groups.in_ddp(first)):
         return replace(_as_sharded(readings, status), evidence=evidence, replicas=replicas)
     if status is Status.DISTRIBUTED:  # refused: what several processes would change, they do
+        configured.load(first)
         return replace(gather(project, first, (), status), evidence=evidence)
     bare = readings.of(Target(drop_data_parallel=True))
     homes = _homes(bare, shards)
@@ -345,12 +347,13 @@ def _wraps(
     return tuple(found.items())
 
 
-def _status(m: Machine) -> tuple[Status, tuple[tuple[Site, str], ...]]:
+def _status(m: ProgramReader) -> tuple[Status, tuple[tuple[Site, str], ...]]:
     calls = roles.calls_of(m)
     ours = [(c.site, c.name) for c in calls if c.name.startswith(f"{INSTALLED}.")]
     if any(name.rpartition(".")[2] not in FITTED_NAMES for _, name in ours):
         return Status.MIGRATED, tuple(ours)
     framework = [(c.site, FRAMEWORKS[c.name]) for c in calls if c.name in FRAMEWORKS]
+    framework += configured.evidence(m)
     by_hand = framework or _mentions(m)
     if by_hand:
         return Status.DISTRIBUTED, tuple(by_hand)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ddpify.facts.effects import Effect
 from ddpify.facts.events import Access, Bind, Call, Forward, LoopEnd, Unknown, Where
-from ddpify.facts.frameworks import LIGHTNING
+from ddpify.facts.frameworks import OF_TRAINERS
 from ddpify.facts.scopes import FunctionInfo, Loop
 from ddpify.facts.sinks import Part
 from ddpify.facts.tree import Tree
@@ -299,7 +299,8 @@ class Facts:
     @property
     def trainers(self) -> tuple[Site, ...]:
         """Where Lightning's Trainers are made, if nothing else makes the program distributed."""
-        own = self.status is Status.DISTRIBUTED and {LIGHTNING} == {n for _, n in self.evidence}
+        names = {name for _, name in self.evidence}
+        own = self.status is Status.DISTRIBUTED and bool(names) and names <= OF_TRAINERS
         return tuple(dict.fromkeys(site for site, _ in self.evidence)) if own else ()
 
     def tree(self, site: Site) -> Tree:

@@ -10,7 +10,7 @@ from ddpify.launchers.edits import launch_edits
 from ddpify.launchers.model import Launch
 from ddpify.launchers.reading import findings, launches, started
 from ddpify.launchers.shell import read_shell
-from ddpify.launchers.slurm import tasks_problem
+from ddpify.launchers.slurm import nodes_of, tasks_edit, tasks_problem
 
 __all__ = [
     "Launch",
@@ -20,7 +20,9 @@ __all__ = [
     "kind_of",
     "launch_edits",
     "launches",
+    "nodes_of",
     "read_shell",
     "started",
+    "tasks_edit",
     "tasks_problem",
 ]

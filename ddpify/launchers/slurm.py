@@ -80,7 +80,7 @@ def tasks_problem(text: str, slurm: bool) -> str:
 
     Empty for a script that is none, or says nothing of GPUs.
     """
-    directives = " ".join(line.split(" #")[0] for line in _DIRECTIVE.findall(text))
+    directives = " ".join(_lines(text))
     number = _gpus(_GPUS_PER_NODE, directives).number or _gpus(_GPUS_IN_ALL, directives).number
     tasks = _given("tasks per node", "", directives) or "1"
     if number == "1":
@@ -91,6 +91,32 @@ def tasks_problem(text: str, slurm: bool) -> str:
     return f"the job has {number} GPUs, and this is {how}"
 
 
+def nodes_of(text: str) -> int:
+    """The number of nodes that a batch script states; 1 where it states none."""
+    found = _given("nodes", "", " ".join(_lines(text)))
+    return int(found) if found.isdecimal() else 1
+
+
+def tasks_edit(text: str, command: str) -> tuple[int, int, str] | None:
+    """The stretch of a batch script to replace, and by what, so that it has a task for each GPU.
+
+    None where `srun` or the script say how many tasks there are in all, or not how many GPUs a
+    node has.
+    """
+    directives = " ".join(_lines(text))
+    gpus = _gpus(_GPUS_PER_NODE, directives).number
+    told = any(_given(what, command, "") for what in ("tasks", "tasks per node"))
+    if gpus is None or told or _given("tasks", "", directives) or "--gpus-per-task" in directives:
+        return None
+    each = re.search(r"^#SBATCH\b.*?--ntasks-per-node(?:=|\s+)(\d+)\s*$", text, re.MULTILINE)
+    if each is not None:
+        return (*each.span(1), gpus)
+    if "--ntasks-per-node" in directives:
+        return None
+    last = [found.end() for found in _DIRECTIVE.finditer(text)][-1]
+    return last, last, f"\n#SBATCH --ntasks-per-node={gpus}"
+
+
 def meeting_point(named: bool) -> str:
     """torchrun's options for several nodes; ``named``: ``$HEAD_NODE`` is the first of them."""
     host = f"${HEAD}" if named else FIRST_NODE
@@ -98,7 +124,11 @@ def meeting_point(named: bool) -> str:
 
 
 def _directives(script: Script) -> str:
-    return " ".join(line.split(" #")[0] for line in _DIRECTIVE.findall(script.text))
+    return " ".join(_lines(script.text))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.split(" #")[0] for line in _DIRECTIVE.findall(text)]
 
 
 def _given(what: str, options: str, directives: str) -> str:

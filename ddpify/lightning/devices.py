@@ -13,6 +13,7 @@ from typing import Final
 
 from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
+from ddpify.lightning.configured import configured
 from ddpify.lightning.manual import several_optimizers
 from ddpify.lightning.numbers import Number, definitions, ones
 from ddpify.rules.base import Edit, Finding, How, Import, Severity
@@ -21,21 +22,22 @@ from ddpify.settings import Settings
 RULE: Final = "DDP960"
 NORMS: Final = "DDP961"
 UNUSED: Final = "DDP964"
-_ENVIRON: Final = Import("os", "environ")
-_ALL: Final = 'environ.get("LOCAL_WORLD_SIZE", "auto")'
-_NUMBER: Final = 'int(environ.get("LOCAL_WORLD_SIZE") or cuda.device_count() or 1)'
+TRAINER: Final = "Lightning"  # as it is called in the facts' evidence
+ENVIRON: Final = Import("os", "environ")
+ALL: Final = 'environ.get("LOCAL_WORLD_SIZE", "auto")'
+NUMBER: Final = 'int(environ.get("LOCAL_WORLD_SIZE") or cuda.device_count() or 1)'
 ONE: Final = "the Trainer is given one device"
 ADVICE: Final = 'give it devices="auto", and let the command line or the config say a number'
 _NORMAL: Final = ("BatchNorm", "torchvision.models", "timm", "segmentation_models_pytorch")
-_LOOKS: Final = "ddp_find_unused_parameters_true"
-_LEFT_OUT: Final = "a backward for one of several optimizers leaves out the weights of the others"
-_PLAIN: Final = "on several GPUs BatchNorm takes its statistics of each rank's part of a batch"
+LOOKS: Final = "ddp_find_unused_parameters_true"
+LEFT_OUT: Final = "a backward for one of several optimizers leaves out the weights of the others"
+PLAIN: Final = "on several GPUs BatchNorm takes its statistics of each rank's part of a batch"
 _UNPACKED: Final = "let what the Trainer is given by ** have sync_batchnorm: true"
 
 
 def trainers(facts: Facts) -> Iterator[tuple[Tree, ast.Call]]:
     """The calls that make Trainers."""
-    for site in facts.trainers:
+    for site in dict.fromkeys(site for site, name in facts.evidence if name == TRAINER):
         tree = facts.tree(site)
         node = tree.expression(site)
         if isinstance(node, ast.Call):
@@ -44,9 +46,12 @@ def trainers(facts: Facts) -> Iterator[tuple[Tree, ast.Call]]:
 
 def findings(facts: Facts, settings: Settings) -> Iterator[Finding]:
     """One finding per place that says "one device", and per Trainer of models with BatchNorm."""
+    elsewhere = {one.call for one in configured(facts)}  # what a configuration says, it may change
     for tree, call in trainers(facts):
         given = {one.arg: one.value for one in call.keywords if one.arg}
         yield from _devices(facts, tree, call, given)
+        if call in elsewhere:
+            continue
         if settings.sync_bn != "off":
             yield from _statistics(facts, tree, call, given)
         if settings.find_unused != "off":
@@ -65,7 +70,7 @@ def _devices(
         return
     written = list(ones(devices))
     for node in written:
-        edit = Edit(How.REPLACE, tree.site(node), _ALL, imports=(_ENVIRON,))
+        edit = Edit(How.REPLACE, tree.site(node), ALL, imports=(ENVIRON,))
         yield Finding(RULE, tree.site(node), ONE, Severity.WARNING, (edit,))
     if not written and not _is_cpu(given):
         yield from map(_changed, definitions(facts, tree, devices, call))
@@ -87,7 +92,7 @@ def _changed(number: Number) -> Finding:
     if not number.certain:
         message = "this may be the number of devices that the Trainer is given"
         return Finding(RULE, site, message, Severity.NOTE, advice=ADVICE)
-    edit = Edit(How.REPLACE, site, _NUMBER, imports=(_ENVIRON, Import("torch", "cuda")))
+    edit = Edit(How.REPLACE, site, NUMBER, imports=(ENVIRON, Import("torch", "cuda")))
     return Finding(RULE, site, ONE, Severity.WARNING, (edit,))
 
 
@@ -95,17 +100,17 @@ def _statistics(
     facts: Facts, tree: Tree, call: ast.Call, given: dict[str, ast.expr]
 ) -> Iterator[Finding]:
     """One process had those of the whole batch; torch has layers for that on GPUs only."""
-    if "sync_batchnorm" in given or _is_cpu(given) or not _normalises(facts):
+    if "sync_batchnorm" in given or _is_cpu(given) or not normalises(facts):
         return
     if any(one.arg is None for one in call.keywords):  # what is unpacked may have it
-        yield Finding(NORMS, tree.site(call), _PLAIN, Severity.WARNING, advice=_UNPACKED)
+        yield Finding(NORMS, tree.site(call), PLAIN, Severity.WARNING, advice=_UNPACKED)
         return
     named = given.get("accelerator")
     sure = isinstance(named, ast.Constant) and named.value in ("gpu", "cuda")
     code = "True" if sure else "cuda.is_available()"
     imports = () if sure else (Import("torch", "cuda"),)
     edit = Edit(How.ARGUMENT, tree.site(call), code, "sync_batchnorm", imports)
-    yield Finding(NORMS, tree.site(call), _PLAIN, Severity.WARNING, (edit,))
+    yield Finding(NORMS, tree.site(call), PLAIN, Severity.WARNING, (edit,))
 
 
 def _unused(
@@ -117,13 +122,13 @@ def _unused(
     if named not in ("auto", "ddp") or not several_optimizers(facts):
         return
     whole = named == "auto"  # on one device nothing is wrapped
-    code = f'"{_LOOKS}"' + f' if {_NUMBER} > 1 else "auto"' * whole
-    imports = (_ENVIRON, Import("torch", "cuda")) if whole else ()
+    code = f'"{LOOKS}"' + f' if {NUMBER} > 1 else "auto"' * whole
+    imports = (ENVIRON, Import("torch", "cuda")) if whole else ()
     edit = Edit(How.ARGUMENT, tree.site(call), code, "strategy", imports)
-    yield Finding(UNUSED, tree.site(call), _LEFT_OUT, Severity.WARNING, (edit,))
+    yield Finding(UNUSED, tree.site(call), LEFT_OUT, Severity.WARNING, (edit,))
 
 
-def _normalises(facts: Facts) -> bool:
+def normalises(facts: Facts) -> bool:
     """Whether a file of the program names such layers, or models that have them."""
     return any(name in t.source.text for t in facts.trees.values() for name in _NORMAL)
 

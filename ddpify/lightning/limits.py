@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
+from ddpify.configs.nodes import ConfigNode
 from ddpify.facts.model import Facts
+from ddpify.lightning.configured import configured
 from ddpify.lightning.devices import trainers
 from ddpify.rules.base import Finding, Severity
 from ddpify.settings import Settings
@@ -32,13 +35,31 @@ _SHARE: Final = (
 )
 _GROWN: Final = "this counts batches of a process, of which N take N times as many samples"
 _UNKNOWN: Final = object()
+_NONE: Final = ("", "null", "~", "false", "False")
 
 
 def findings(facts: Facts, settings: Settings) -> Iterator[Finding]:
     """One finding per argument that is not the same for several processes, or may not be."""
+    yield from _configured(facts, settings)
     for tree, call in trainers(facts):
         for one in call.keywords:
             yield from of_argument(one.arg or "", one.value, tree.site(one.value), settings)
+
+
+def _configured(facts: Facts, settings: Settings) -> Iterator[Finding]:
+    """The same of what configurations say; a file that is chosen for a trial is only named."""
+    for trainer in configured(facts):
+        for section in trainer.sections:
+            always = trainer.commandline or "_target_" in section.entries
+            for one in of_section(section, settings):
+                trial = one.severity is Severity.ERROR and not always
+                yield replace(one, severity=Severity.WARNING) if trial else one
+
+
+def of_section(section: ConfigNode, settings: Settings) -> Iterator[Finding]:
+    """What is found of the arguments in a section of a config."""
+    for name, one in section.entries.items():
+        yield from of_argument(name, one.text or "", one.site, settings)
 
 
 def of_argument(
@@ -63,6 +84,6 @@ def of_argument(
 def _value(written: ast.expr | str) -> object:
     """The constant that is written in Python, or in YAML."""
     try:
-        return None if written in ("null", "~") else ast.literal_eval(written)
+        return None if written in _NONE else ast.literal_eval(written)
     except (ValueError, SyntaxError):
         return _UNKNOWN

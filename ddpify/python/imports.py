@@ -139,6 +139,14 @@ def added_folders(tree: ast.AST, file: Path, home: Path) -> list[Path]:
     return found
 
 
+def written_path(tree: ast.AST, file: Path, node: ast.expr) -> Path | None:
+    """The path that an expression of a module means, as ``Path(__file__).parent / "configs"``; None
+    where it is not written out, or hangs on the folder that the program is started in."""
+    found = _Written(tree, file).path(node)
+    plain = isinstance(node, ast.Constant)
+    return found if found is None or plain or found.is_absolute() else None
+
+
 def _added(node: ast.AST) -> list[ast.expr]:
     """What a statement or call puts on ``sys.path``."""
     if isinstance(node, ast.Call) and ast.unparse(node.func) in _ADDING and node.args:
@@ -160,6 +168,8 @@ def _listed(node: ast.expr) -> list[ast.expr]:
 
 _ADDING = ("sys.path.append", "sys.path.insert", "sys.path.extend", "site.addsitedir")
 _SAME = ("abspath", "realpath", "resolve", "absolute", "str", "Path", "expanduser", "normpath")
+_MARKS = (".project-root", "setup.cfg", "setup.py", ".git", "pyproject.toml")
+_INDICATORS = ast.List([ast.Constant(mark) for mark in _MARKS])
 _DEPTH = 16  # of paths made from paths
 
 
@@ -210,6 +220,10 @@ class _Written:
                 list(inner.parents) if inner is not None and node.value.attr == "parents" else []
             )
             return above[number] if isinstance(number, int) and 0 <= number < len(above) else None
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):  # `root + "/configs"`
+            text = getattr(node.right, "value", None)
+            below = text[1:] if isinstance(text, str) and text[:1] == "/" else ""
+            return self._joined([node.left, ast.Constant(below)], depth) if below else None
         return self._called(node, depth) if isinstance(node, ast.Call) else None
 
     def _called(self, node: ast.Call, depth: int) -> Path | None:
@@ -221,10 +235,23 @@ class _Written:
             return self._joined(given, depth)
         if name in ("getcwd", "cwd"):
             return Path(".")
+        if name in ("setup_root", "find_root"):
+            return self._root(node, depth)
         found = self.path(given[0], depth + 1) if given else None
         if found is None or name not in (*_SAME, "dirname"):
             return None
         return found.parent if name == "dirname" else found
+
+    def _root(self, node: ast.Call, depth: int) -> Path | None:
+        """``rootutils.setup_root(__file__, indicator=".git")``: the folder above that has one."""
+        given = {one.arg: one.value for one in node.keywords}
+        given |= dict(zip(("search_from", "indicator"), node.args, strict=False))
+        asked = given.get("indicator", _INDICATORS)
+        marks = [getattr(one, "value", None) for one in _listed(asked)]
+        start = self.path(given["search_from"], depth + 1) if "search_from" in given else None
+        above = start.resolve().parents if start is not None else ()
+        known = (f for f in above if any(isinstance(m, str) and (f / m).exists() for m in marks))
+        return next(known, None)
 
     def _joined(self, parts: list[ast.expr], depth: int) -> Path | None:
         found = [self.path(part, depth + 1) for part in parts]

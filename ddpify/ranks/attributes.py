@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import autograd, functions, mixing, naming, objects, words
+from ddpify.ranks import autograd, configured, functions, mixing, naming, objects, words
 from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankThing, RankValue
@@ -210,7 +210,9 @@ def _unknown_attribute(
         rank = m.by_name(name, site)
     if rank is not None:
         return rank
-    made = RankThing("attribute", f"{thing.name}.{name}", site, receiver=thing)
+    place = configured.child(thing, name)
+    kind = configured.KIND if place is not None else "attribute"
+    made = RankThing(kind, f"{thing.name}.{name}", site, receiver=thing, info=place)
     one = Symbol(f"{thing.name}@{id(thing)}.{name}")
     origins = base.origins if thing.kind == "result" else frozenset()
     trainers = thing.name == "lightning.pytorch.Trainer" and name not in _GIVEN

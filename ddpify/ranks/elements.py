@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.ranks import builtin, calls, containers, naming
+from ddpify.ranks import builtin, calls, configured, containers, naming
 from ddpify.ranks.environment import environment
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
@@ -20,6 +20,9 @@ def item(
     """``base[index]``."""
     if any(t.name == "os.environ" for t in base.things):
         return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
+    section = configured.entry(m, f, base, index, node)
+    if section is not None:
+        return section
     sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
     bounds = index.items if sliced else containers.bounds_of(index)
     if bounds is not None:

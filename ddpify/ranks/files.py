@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ddpify.configs import programs
 from ddpify.ranks.imports import Modules, is_ours
 from ddpify.ranks.interest import is_distributed
 
@@ -56,7 +57,7 @@ class DistributedProject:
         text = raw.decode("utf-8", "replace").replace("\r\n", "\n")
         self.texts[file] = self.modules.words[file] = text
         self.modules.note_paths(file, text)
-        self.imports[file] = set(self._imported(file, text))
+        self.imports[file] = {*self._imported(file, text), *self._configured(file, text)}
         if is_distributed(text):
             self.distributed.add(file)
 
@@ -71,6 +72,14 @@ class DistributedProject:
             yield from self._found(file, dotted, level)
             for name in re.findall(r"(\w+)(?:\s+as\s+\w+)?\s*(?:,|\)|$)", names):
                 yield from self._found(file, f"{dotted}.{name}".strip("."), level)
+
+    def _configured(self, file: Path, text: str) -> Iterable[Path]:
+        """The files of the classes that configurations name."""
+        for tree in programs.trees_of(file, text, self.modules.root):
+            for target in tree.targets():
+                found = programs.located(target, lambda name: self.modules.find(file, name, 0))
+                if found is not None and found[2] != file:
+                    yield found[2]
 
     def _found(self, file: Path, dotted: str, level: int) -> Iterable[Path]:
         found = self.modules.find(file, dotted, level) if dotted or level else None

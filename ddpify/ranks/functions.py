@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from ddpify.names import COLLECTIVES, OF_LOADERS, OWN
-from ddpify.ranks import mixing, naming, words
+from ddpify.ranks import configured, mixing, naming, words
 from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
@@ -125,8 +125,10 @@ def _handles(
     m: RankMachine, args: tuple[RankValue, ...], kwargs: dict[str, RankValue], own: RankThing | None
 ) -> bool:
     """Whether a function is given a wrapped model, a loader, what each rank has for itself, or
-    functions that are worth entering."""
+    functions that are worth entering; or says what a command line makes."""
     held = [*args, *kwargs.values()]
+    if own is not None and own.cls is not None and own.cls.inherits(*words.COMMANDLINES):
+        return True
     if own is not None:
         held += own.attrs.values()
     return any(
@@ -232,6 +234,6 @@ def parameter_value(m: RankMachine, info: FunctionDefinition, name: str) -> Rank
     named = m.by_name(name, site)
     if named is not None:
         return named
-    thing = RankThing("parameter", name, site)
+    thing = configured.root(m, info, name, site) or RankThing("parameter", name, site)
     one = symbol(f"{info.qualname}({name})")
     return RankValue(one.atoms, (thing,))

@@ -81,6 +81,8 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     if given[0] is None:
         things += _fitted(one)
     _introduce(one, things)
+    if one.method == "fit" and not any(t.cls and t.cls.method(STEP) for t in things):
+        m.run.blind.append(one)
     for position, name in enumerate(_GIVEN[one.method], 1):
         value = one.arg(position, name)
         if value is not None and value.constant is None and not _is_module(value):

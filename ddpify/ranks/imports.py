@@ -10,6 +10,7 @@ import warnings
 from functools import cache, cached_property
 from pathlib import Path
 
+from ddpify.configs.trees import ConfigTree
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.python.imports import added_folders
 from ddpify.ranks.modules import Module, index
@@ -38,6 +39,7 @@ class Modules:
         self.failures: dict[str, str] = {}
         self.words: dict[Path, str] = {}
         self.added: list[Path] = []  # what the files put on sys.path
+        self.configs: dict[Path, ConfigTree] = {}  # by their folder
         self._listings: dict[Path, frozenset[str]] = {}
         self._found: dict[tuple[Path, str], Path | None] = {}
 

@@ -36,7 +36,8 @@ _HOT = tuple(
     " WORLD_SIZE is_main is_master master_process DataParallel DDP FSDP fully_shard process_group"
     " spawn( Accelerator Fabric Trainer DataLoader Sampler Dataset nn.Module nn.Sequential"
     " torch.compile deepcopy .parameters() .Adam .SGD optim. backward( prepare( .apply( no_grad"
-    " autocast time.time monotonic perf_counter random shuffle environ parse_args yield".split()
+    " autocast time.time monotonic perf_counter random shuffle environ parse_args yield"
+    " instantiate LightningCLI".split()
 )
 # What a model's forward, entered at every call, has to say.
 _NARROW = re.compile(

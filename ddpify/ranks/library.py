@@ -15,6 +15,7 @@ from ddpify.ranks import (
     builtin,
     changes,
     commandline,
+    configured,
     containers,
     environment,
     hooks,
@@ -217,7 +218,8 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     if method in names.RETURNS_SELF | names.SAME_TENSOR and receiver.things:
         wrapped.modes(m, f, one)
         return receiver
-    held = objects.updated(m, one, receiver) or containers.method(m, f, one, receiver)
+    held = configured.asked(m, f, one, receiver) or objects.updated(m, one, receiver)
+    held = held or containers.method(m, f, one, receiver)
     if held is None and one.method == "keys":
         held = builtin.names_of(receiver)
     if held is not None:
@@ -271,6 +273,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     **dict.fromkeys(prepared.CALLS, prepared.prepared),
     "deepspeed.initialize": prepared.engine,
     **dict.fromkeys(commandline.CALLS, commandline.started),
+    **dict.fromkeys(configured.CALLS, configured.instantiated),
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,
     "lightning.pytorch.Trainer.test": _hooks,

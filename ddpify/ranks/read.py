@@ -113,7 +113,9 @@ class Reading:
     def opened(self) -> frozenset[Path]:
         """Every file that was looked into."""
         modules = self.project.modules
-        return frozenset({*self.project.texts, *modules.loaded, *modules.words})
+        configs = (path for tree in modules.configs.values() for path in tree.files)
+        named = (modules.root / path for path in configs)
+        return frozenset({*self.project.texts, *modules.loaded, *modules.words, *named})
 
     @property
     def limit(self) -> int:

@@ -56,6 +56,7 @@ class Run:
     kept: dict[Any, Any] = field(default_factory=dict)  # what `once` has read
     entered: frozenset[Place] = frozenset()  # the functions of the project that it came to
     fed: list[Fed] = field(default_factory=list)  # what Lightning's Trainer takes batches from
+    blind: list[RankCall] = field(default_factory=list)  # fits of modules that are not followed
     stepped: list[tuple[FunctionDefinition, RankValue]] = field(
         default_factory=list
     )  # their losses

@@ -25,6 +25,9 @@ def one_process(run: Run) -> bool:
 def _one_device(call: RankCall) -> bool:
     """Whether a call is ``Fabric(devices=1)``, written so: a parameter may be another number."""
     written = {word.arg: ast.unparse(word.value) for word in call.node.keywords}
+    configured = call.kwargs.get("devices")
+    if "devices" not in written and configured is not None:  # by a configuration
+        written["devices"] = repr(configured.constant)
     one = written.get("devices") in ("1", "'1'") and written.get("num_nodes", "1") == "1"
     return one and call.name in _DEVICES
 

@@ -204,6 +204,10 @@ COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
 )
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
+COMMANDLINES: Final = (
+    "lightning.pytorch.cli.LightningCLI",
+    "lightning.pytorch.utilities.cli.LightningCLI",  # until Lightning 2
+)
 LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts
 FRAMEWORK_CALLS: Final = frozenset(
     name

@@ -68,7 +68,7 @@ CASES = [
     pytest.param(
         "told.py",
         b"from lightning.pytorch.cli import LightningCLI\n\nLightningCLI()\n",
-        "told.py:3: already distributed (LightningCLI): start it with `fit --trainer.devices",
+        "told.py:3: what is trained here is not followed",
         id="lightning-cli",
     ),
     pytest.param(

@@ -133,6 +133,10 @@ OUTSIDE = (FIT, "    rows = torch.zeros(64, 4)\n    trainer.fit(net, DataLoader(
             "an IterableDataset deals its samples itself",
         ),
         (
+            (TRAIN, "        return DataLoader(self.sets['a'], BATCH)\n"),
+            "what it loads is not followed, and may be an IterableDataset",
+        ),
+        (
             (TRAIN, "        return DataLoader(self.x, batch_size=None)\n"),
             "`batch_size=None`: what it is given makes batches",
         ),

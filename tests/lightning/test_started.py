@@ -16,6 +16,7 @@ from ddpify.pipeline import migrate
 from ddpify.settings import Settings
 from tests.lightning import project
 from tests.lightning.runs import Run, read_json, train
+from tests.projects import write
 
 TRAINER = "devices=1, max_epochs=2"
 ALL = 'devices=environ.get("LOCAL_WORLD_SIZE", "auto")'
@@ -199,6 +200,43 @@ def test_a_job_is_told_of_its_tasks(
     found = migrate((start,), Settings())
     assert [one.message for one in found.findings if one.rule == "DDP963"] == [said] * bool(said)
     assert "job.sbatch" not in {change.path for change in found.changes}
+
+
+JOB = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:4\n{}srun python train.py 64\n"
+NODES = 'num_nodes=int(environ.get("SLURM_JOB_NUM_NODES", 1))'
+
+
+@pytest.mark.parametrize("tasks", ["", "#SBATCH --ntasks-per-node=1\n"])
+@pytest.mark.parametrize("given", ["", "num_nodes=1, "])
+def test_a_job_of_several_nodes_has_its_tasks_and_a_trainer_that_knows(
+    tasks: str, given: str, tmp_path: Path
+) -> None:
+    """Elsewhere the script has one node, as before."""
+    start = put(tmp_path, (TRAINER, f"{given}{TRAINER}"), **{"job.sbatch": JOB.format(tasks)})
+    changes = migrate((start,), Settings()).changes
+    text = {change.path: change.after.decode() for change in changes}
+    assert text["job.sbatch"] == JOB.format("#SBATCH --ntasks-per-node=4\n")
+    assert NODES in text["train.py"]
+    write(changes, tmp_path)
+    assert not migrate((start,), Settings()).changes
+
+
+@pytest.mark.parametrize(
+    ("job", "trainer"),
+    [
+        (JOB.replace("--nodes=2", "--nodes=1"), TRAINER),
+        (JOB.replace("srun ", ""), TRAINER),
+        (JOB.replace("--gres=gpu:4", "--gres=gpu:$N"), f"num_nodes=2, {TRAINER}"),
+        (JOB.replace("srun", "srun --ntasks=8"), f"num_nodes=int(sys.argv[2]), {TRAINER}"),
+    ],
+)
+def test_nodes_and_tasks_that_are_not_stated_are_left(
+    job: str, trainer: str, tmp_path: Path
+) -> None:
+    start = put(tmp_path, (TRAINER, trainer), **{"job.sbatch": job.format("")})
+    text = written(start)
+    assert "job.sbatch" not in text
+    assert NODES not in text["train.py"]
 
 
 FOUND = (

@@ -121,6 +121,8 @@ def _why_not(run: Run, loader: FedLoader) -> str:
     dataset = dataset_of(loader.thing)
     if dataset is not None and any(_streams(thing) for thing in dataset.things):
         return "an IterableDataset deals its samples itself: give the loader a process's batch size"
+    if not _is_followed(dataset) and run.once(_says_stream):
+        return "what it loads is not followed, and may be an IterableDataset: give it one that is"
     size = loader.made.arg(1, "batch_size")
     if size is not None and size.known and argument(loader.thing, 1, "batch_size") is None:
         return "`batch_size=None`: what it is given makes batches, to be divided there"
@@ -185,6 +187,17 @@ def _held(loop: RankLoop) -> Iterator[bool]:
 
 def _streams(thing: RankThing) -> bool:
     return thing.cls is not None and thing.cls.inherits(_STREAM)
+
+
+def _is_followed(dataset: RankValue | None) -> bool:
+    """Whether it is known what makes a data set."""
+    kinds = {thing.kind for thing in dataset.things} if dataset is not None else set()
+    return bool(kinds) and kinds <= {"instance", "result"}
+
+
+def _says_stream(run: Run) -> bool:
+    own = (module for module in run.modules.values() if not module.ours)
+    return any("IterableDataset" in module.source.text for module in own)
 
 
 def _place(run: Run, loader: FedLoader) -> Site | None:

@@ -20,6 +20,7 @@ What else can be asked for, in the environment:
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -111,10 +112,11 @@ def watch(module, package):
 def _watch_trainers(trainer, package, trainers):
     made = trainer.__init__
 
+    @functools.wraps(made)  # a command line is made of its signature
     def __init__(self, *args, **kwargs):
         kwargs.update(json.loads(os.environ.get("OBSERVED_TRAINER", "{}")))
         given = kwargs.get("callbacks") or []
-        given = list(given) if isinstance(given, (list, tuple)) else [given]
+        given = list(given) if hasattr(given, "__iter__") else [given]
         kwargs["callbacks"] = [*given, _callback(importlib.import_module(package))]
         made(self, *args, **kwargs)
         trainers.append(self)

@@ -1,0 +1,1 @@
+"""Configuration files of a project: read as trees with their places, never as Python objects."""
