@@ -38,6 +38,10 @@ _ORDER: Final = (
     "N processes divide the batches of one, which rank 0 draws; Lightning seeds anew before that,"
     " so a loader with shuffle=True has another order than on one device"
 )
+_ALONE: Final = (
+    "with this strategy Lightning's sampler shuffles on one device, too: there, a loader that is"
+    " made before fit has another order than before the migration; make it in train_dataloader"
+)
 _NOISE: Final = (
     "seed_everything seeds all processes alike: dropout and random transforms draw on each process"
     " what they draw on the others (DDP111); seed by self.global_rank in on_fit_start for others"
@@ -95,7 +99,17 @@ def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     of_batches = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
     shards = (_SHARDS,) if of(settings).shards else ()
     texts = (*shards, *of_batches, _NOISE)
-    return tuple(Note(site, text) for site in sites for text in texts)
+    notes = [Note(site, text) for site in sites for text in texts]
+    alone = [site for site in sites if _has_strategy(facts, site)]
+    notes += [Note(site, _ALONE) for site in alone if settings.batch_size == "global"]
+    return tuple(notes)
+
+
+def _has_strategy(facts: Facts, site: Site) -> bool:
+    """Whether a Trainer is given a strategy, which may be one of several processes."""
+    call = facts.tree(site).expression(site)
+    given = [one.value for one in getattr(call, "keywords", ()) if one.arg == "strategy"]
+    return any(getattr(one, "value", None) not in ("auto", "single_device") for one in given)
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:
