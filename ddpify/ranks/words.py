@@ -200,6 +200,7 @@ COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
 LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts
+VERSIONED: Final = ("loggers.TensorBoardLogger", "loggers.CSVLogger")  # count their folders
 FRAMEWORK_CALLS: Final = frozenset(
     name
     for name in (*COLLECTIVE_CALLS, PREPARE, LOG_DIR)
