@@ -98,7 +98,8 @@ def told(facts: Facts, settings: Settings) -> tuple[Note, ...]:
     sites = dict.fromkeys(site for site, _ in facts.evidence)
     of_batches = (_ORDER,) if settings.batch_size == "global" else (_BATCH, _SAMPLER)
     shards = (_SHARDS,) if of(settings).shards else ()
-    texts = (*shards, *of_batches, _NOISE)
+    seeded = any(call.name.endswith("seed_everything") for call in facts.calls)
+    texts = (*shards, *of_batches, *((_NOISE,) if seeded else ()))
     notes = [Note(site, text) for site in sites for text in texts]
     alone = [site for site in sites if _has_strategy(facts, site)]
     notes += [Note(site, _ALONE) for site in alone if settings.batch_size == "global"]

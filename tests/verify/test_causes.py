@@ -318,7 +318,7 @@ def test_gradients_off_by_a_number(factor: float, rule: str) -> None:
 
 @pytest.mark.parametrize(("factor", "said"), [(1 + 1e-8, False), (1.01, True)])
 def test_a_gradient_that_is_rounded_is_off_by_no_number(factor: float, said: bool) -> None:
-    (cause, *_) = causes(evidence(ranks(gradient=factor)))
+    cause, *_ = causes(evidence(ranks(gradient=factor)))
     assert ("times that of one process" in cause.evidence) is said
 
 
