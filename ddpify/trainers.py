@@ -36,6 +36,10 @@ _ORDER: Final = (
     "N processes divide the batches of one, which rank 0 draws; Lightning seeds anew before that,"
     " so a loader with shuffle=True has another order than on one device"
 )
+_ALONE: Final = (
+    "with this strategy Lightning's sampler shuffles on one device, too: there, a loader that is"
+    " made before fit has another order than before the migration; make it in train_dataloader"
+)
 _NOISE: Final = (
     "seed_everything seeds all processes alike: dropout and random transforms draw on each process"
     " what they draw on the others (DDP111)"
@@ -98,14 +102,28 @@ def told(facts: Facts, found: Sequence[Finding], settings: Settings) -> tuple[No
     whole = settings.batch_size == "global"
     loaders = (one.site for one in found if one.rule == _BATCHES)
     shards = (_SHARDS,) if of(settings).shards else ()
-    texts = (*shards, rate_of_module(facts, loaders, whole), _ORDER if whole else _SAMPLER, _NOISE)
+    made = configured(facts)
+    # LightningCLI seeds unless it is told not to
+    seeded = any(call.name.endswith("seed_everything") for call in facts.calls)
+    noise = (_NOISE,) if seeded or any(one.commandline for one in made) else ()
+    order = _ORDER if whole else _SAMPLER
+    texts = (*shards, rate_of_module(facts, loaders, whole), order, *noise)
     notes = [Note(site, text) for site in facts.trainers for text in texts]
-    for one in configured(facts):
+    alone = [site for site in facts.trainers if _has_strategy(facts, site)]
+    notes += [Note(site, _ALONE) for site in alone if whole]
+    for one in made:
         predicts = any("def predict_" in tree.source.text for tree in facts.trees.values())
         if predicts or not one.commandline:
             site = one.tree.site(one.call)
             notes.append(Note(site, _PREDICT if one.commandline else _FOLDER))
     return tuple(notes)
+
+
+def _has_strategy(facts: Facts, site: Site) -> bool:
+    """Whether a Trainer is given a strategy, which may be one of several processes."""
+    call = facts.tree(site).expression(site)
+    given = [one.value for one in getattr(call, "keywords", ()) if one.arg == "strategy"]
+    return any(getattr(one, "value", None) not in ("auto", "single_device") for one in given)
 
 
 def unread(linted: Linted) -> Iterator[Refusal]:

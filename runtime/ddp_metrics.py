@@ -288,7 +288,12 @@ class _WholeBatches(Sampler[list[Any]]):
 
 
 def _left_alone(loader: DataLoader[Any], shares: Any) -> DataLoader[Any]:
-    """A loader that Lightning takes for one that is dealt: it makes another one of others."""
+    """A loader that Lightning takes for one that is dealt: it makes another one of others.
+
+    In one process, too, where it is asked for DDP: what it makes there stays.
+    """
+    if dist.is_initialized() and get_world_size() == 1:
+        return loader
     vars(loader).update(sampler=_OfRanks(loader.sampler, shares), batch_sampler=shares)
     return loader
 

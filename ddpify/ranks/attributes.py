@@ -11,7 +11,7 @@ from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
-from ddpify.ranks.origins import RANK, Origin, Symbol
+from ddpify.ranks.origins import CLOCK, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
 
@@ -210,6 +210,9 @@ def _unknown_attribute(
         rank = m.by_name(name, site)
     if rank is not None:
         return rank
+    if _is_counted(thing, name):
+        found = Origin(CLOCK, f"{name}, by the folders that this process finds", site)
+        base = replace(base, origins=base.origins | {found})
     place = configured.child(thing, name)
     kind = configured.KIND if place is not None else "attribute"
     made = RankThing(kind, f"{thing.name}.{name}", site, receiver=thing, info=place)
@@ -248,6 +251,13 @@ def _given(thing: RankThing, name: str) -> RankValue | None:
 
 def _is_plain(thing: RankThing) -> bool:
     return thing.kind == "result" and thing.name.startswith(("torch.", "numpy.", "builtins."))
+
+
+def _is_counted(thing: RankThing, name: str) -> bool:
+    """``logger.log_dir``: of the next version, after those that have a folder by now."""
+    numbered = thing.kind == "result" and thing.name.endswith(words.VERSIONED)
+    given = thing.call.kwargs.get("version") if thing.call is not None else None
+    return numbered and name in ("log_dir", "version") and given is None
 
 
 def _is_lightnings(thing: RankThing) -> bool:

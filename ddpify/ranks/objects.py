@@ -194,6 +194,14 @@ def _called_later(place: int, keyword: str) -> Handler:
     return called
 
 
+def _on_signal(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    """``signal.signal(SIGUSR1, save)``: it may be called, whatever one rank alone is sent."""
+    may = symbol(f"signal@{f.module.path}:{one.node.lineno}")
+    calls = _called_later(1, "handler")
+    m.branch(f, may, one.node, (lambda: calls(m, f, one), lambda: None))
+    return result(one)
+
+
 def _named_replace(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``point._replace(x=1)``."""
     receiver = one.receiver
@@ -250,6 +258,7 @@ HANDLERS: Final[dict[str, Handler]] = {
     "operator.methodcaller.__call__": _getter,
     "threading.Thread": _called_later(1, "target"),
     "atexit.register": _called_later(0, "func"),
+    "signal.signal": _on_signal,
     "collections.namedtuple.__call__._replace": _named_replace,
 }
 type_of = _type

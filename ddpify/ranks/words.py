@@ -209,6 +209,7 @@ COMMANDLINES: Final = (
     "lightning.pytorch.utilities.cli.LightningCLI",  # until Lightning 2
 )
 LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts
+VERSIONED: Final = ("loggers.TensorBoardLogger", "loggers.CSVLogger")  # count their folders
 FRAMEWORK_CALLS: Final = frozenset(
     name
     for name in (*COLLECTIVE_CALLS, PREPARE, LOG_DIR)

@@ -382,6 +382,33 @@ def test_what_counts_batches_of_training_counts_what_it_did(tmp_path: Path) -> N
         assert set().union(*first) == {*range(evaluated)}
 
 
+@pytest.mark.training
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+def test_one_device_with_ddp_has_the_order_that_it_had(tmp_path: Path) -> None:
+    """Lightning's sampler shuffles there, the loaders of hooks as well."""
+    shuffled = (TRAIN, TRAIN.replace("BATCH)", "BATCH, shuffle=True)"))
+    alone = {"devices": 1, "strategy": "ddp"}
+    write(outcome(tmp_path / "after", shuffled).changes, tmp_path / "after")
+    outcome(tmp_path / "before", shuffled)
+    runs = [
+        train(tmp_path / name, tmp_path / f"seen {name}", "16", trainer=alone)
+        for name in ("before", "after")
+    ]
+    assert all(run.finished for run in runs), [run.output for run in runs]
+    before, after = (run.ranks[0] for run in runs)
+    assert before.batches("train", 1, 64) == after.batches("train", 1, 64)
+    assert before.parameters.equal(after.parameters)
+
+
+def test_a_loader_made_before_fit_that_ddp_shuffles_on_one_device_is_named(tmp_path: Path) -> None:
+    said = "Lightning's sampler shuffles on one device, too"
+    for strategy, named in (('"ddp"', 1), ('"auto"', 0)):
+        changes = (OUTSIDE, ("L.Trainer(\n", f"L.Trainer(\n        strategy={strategy},\n"))
+        notes = outcome(tmp_path / strategy[1:-1], *changes).notes
+        assert sum(said in note.message for note in notes) == named
+
+
 def test_a_step_that_returns_a_sum_is_scaled(tmp_path: Path) -> None:
     summed = TRAINED.replace('self._step(batch, "train")', "self.layer(batch[0]).pow(2).sum()")
     given = outcome(tmp_path, (TRAINED, summed))

@@ -263,3 +263,15 @@ class TestRuns:
         assert lines.count("64 rows") == 2
         notes = (faulty.root / "out" / "notes.txt").read_text().splitlines()
         assert len(notes) > 2
+
+
+@pytest.mark.parametrize(("version", "once"), [("", True), (", version=3", False)])
+def test_a_folder_of_the_version_that_each_process_counts_is_made_once(
+    version: str, once: bool, tmp_path: Path
+) -> None:
+    """The second process counts the folder of the first (seen with PyTorch-VAE)."""
+    fit = "    trainer.fit(net, datamodule=Rows())\n"
+    logger = f'    logs = L.pytorch.loggers.CSVLogger("logs"{version})\n'
+    made = '    Path(f"{logs.log_dir}/pictures").mkdir(parents=True, exist_ok=True)\n'
+    text = written(outcome(tmp_path, (fit, f"{logger}{made}{fit}")))
+    assert (f"    if rank_zero_only.rank == 0:\n    {made}" in text) is once

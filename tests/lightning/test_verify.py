@@ -182,6 +182,18 @@ KINDS: dict[str, tuple[tuple[Change, ...], tuple[str, ...]]] = {
         ),
         ("--neutralise=all",),
     ),
+    # drawn from the stream that Lightning seeds anew on several processes, and so on one here
+    "weighted": (
+        (
+            (
+                f"{TRAINING}{SHARE}, shuffle=True)",
+                f"{TRAINING}, sampler=torch.utils.data.WeightedRandomSampler(torch.ones(64), 64))",
+            ),
+            ("torch.manual_seed(1)", "seed = torch.Generator().manual_seed(1)"),
+            ("64, 4, dtype=torch.float64", "64, 4, dtype=torch.float64, generator=seed"),
+        ),
+        (),
+    ),
     # each rank looks at two batches of its own before training: more samples than one process does
     "sanity": (
         (

@@ -316,6 +316,12 @@ def test_gradients_off_by_a_number(factor: float, rule: str) -> None:
     assert rules(evidence(ranks(gradient=factor)))[0] == rule
 
 
+@pytest.mark.parametrize(("factor", "said"), [(1 + 1e-8, False), (1.01, True)])
+def test_a_gradient_that_is_rounded_is_off_by_no_number(factor: float, said: bool) -> None:
+    cause, *_ = causes(evidence(ranks(gradient=factor)))
+    assert ("times that of one process" in cause.evidence) is said
+
+
 def _bent(step: int, losses: tuple[float, float], by: float = 1.0) -> tuple[RunRecord, ...]:
     """From ``step`` on another gradient on all ranks, and ``losses`` on each."""
     runs = []

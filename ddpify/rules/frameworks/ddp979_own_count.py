@@ -14,12 +14,20 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import FED
 from ddpify.rules.frameworks.lightnings import fitted, several
-from ddpify.rules.frameworks.steps import losses, within
+from ddpify.rules.frameworks.steps import librarys, losses, within
 from ddpify.rules.shared.fields import function_of, own
 from ddpify.rules.shared.losses import counted
 from ddpify.site import Site
 
 _COUNTS: Final = ("sum", "count_nonzero", "nonzero")
+_ADVICE: Final = (
+    "divide the sum by the mean over processes of the count (self.all_gather), or accept what the"
+    " processes' own counts make of it"
+)
+_UNKNOWN: Final = (
+    "a library computes this loss: if it is a mean over what each process counts (labels that are"
+    " not left out, boxes that are found), the mean over processes is another one"
+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -31,6 +39,8 @@ def lint(run: Run) -> Iterable[Finding]:
         for call in dict.fromkeys(one for one in made if one is not None and within(one, step)):
             if counted(call) or _divides(call):
                 yield _finding(call.site, Severity.ERROR)
+        for call in librarys(run, loss, step):
+            yield Finding("DDP979", call.site, _UNKNOWN, Severity.WARNING, advice=_ADVICE)
     read = {call.function for call in run.calls}
     results = {_made_by(loss) for _, loss in losses(run)}
     for function in {*_called(run)} - read:  # only as a whole it may be known to give the loss
@@ -48,8 +58,7 @@ def _finding(site: Site, severity: Severity) -> Finding:
         "the loss is a mean over a count or weights that each process has for itself: the mean over"
         " processes is another one than that of all samples",
         severity,
-        advice="divide the sum by the mean over processes of the count (self.all_gather), or accept"
-        " what the processes' own counts make of it",
+        advice=_ADVICE,
     )
 
 
@@ -112,6 +121,13 @@ _MEAN: Final = "        return nn.functional.mse_loss(self.net(x), y)\n"
 _MASKED: Final = "        off, mask = (self.net(x) - y).pow(2), y > 0\n        return {}\n"
 _CROSS: Final = "        return nn.functional.cross_entropy(self.net(x), y.argmax(1){}){}\n"
 _NET: Final = "        self.net = nn.Linear(8, 8)\n"
+_LIBRARY: Final = ("import torch\n", "import torch\nfrom transformers import AutoModel\n")
+_MODEL: Final = (_NET, '        self.net = AutoModel.from_pretrained("x")\n')
+_OWN: Final = (
+    "        out = self.net(x, labels=y)  # DDP979\n"
+    '        self.log("loss", out.loss)\n        return 0.5 * out.loss\n'
+)
+_SCORED: Final = "        out = self.net(x)\n        return nn.functional.mse_loss({}, y)\n"
 
 RULE = Rule(
     "DDP979",
@@ -130,9 +146,11 @@ RULE = Rule(
             (_MEAN, "        return self.loss(self.net(x), y.argmax(1))  # DDP979\n"),
             (_NET, f"{_NET}        self.loss = nn.CrossEntropyLoss(torch.ones(8))\n"),
         ),
+        changed(FED, _LIBRARY, _MODEL, (_MEAN, _OWN)),
     ),
     good=(
         FED,
+        changed(FED, _LIBRARY, _MODEL, (_MEAN, _SCORED.format("out.logits"))),
         changed(FED, (_MEAN, _CROSS.format("", ""))),
         changed(FED, (_MEAN, _MASKED.format("(off * mask).sum() / 8"))),
     ),

@@ -9,8 +9,10 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.frameworks.lightnings import MODULE
+from ddpify.rules.shared.fields import makers, own
 from ddpify.rules.shared.losses import made_by, one_by_one, reduction, sums_entries
 
+_TORCH: Final = ("torch", "lightning", "builtins", "math", "numpy", "")
 KEY: Final = "loss"  # of a dictionary that is returned instead
 
 
@@ -40,6 +42,32 @@ def _is_sum(run: Run, made: RankCall, step: FunctionDefinition) -> bool:
         return True
     calls = {call for call in run.calls if within(call, step) and _computes(call)}
     return bool(calls) and sums_entries(made, calls)
+
+
+def librarys(run: Run, loss: RankValue, step: FunctionDefinition) -> list[RankCall]:
+    """What gives a step its loss and is of a library other than torch, by no mean of torch's."""
+    made = [thing.call for thing in (*loss.things, *loss.sources())]
+    calls = [call for call in dict.fromkeys(made) if call is not None and within(call, step)]
+    means = [call for call in calls if reduction(call) is not None or call.method == "mean"]
+    inner = {t.call for mean in means for value in _taken(mean) for t in value.sources()}
+    return [call for call in calls if call not in inner and _is_librarys(run, call)]
+
+
+def _taken(call: RankCall) -> tuple[RankValue, ...]:
+    return (*call.given, *((call.receiver,) if call.receiver is not None else ()))
+
+
+def _is_librarys(run: Run, call: RankCall) -> bool:
+    """Whether a function, or an object that ``self`` keeps, is of a library other than torch."""
+    kept, function = own(call.node.func), call.function
+    names = [call.name]
+    if kept and function is not None and function.owner is not None:
+        names = [made[0] for made in makers(function.owner, kept) if made]
+    parts = (part for path in run.modules for part in path.removesuffix(".py").split("/"))
+    ours = {*_TORCH, *parts}
+    return call.target is None and any(
+        "." in name and name.partition(".")[0] not in ours for name in names
+    )
 
 
 def within(call: RankCall, step: FunctionDefinition) -> bool:

@@ -107,9 +107,9 @@ def gradient_floors(run: RunRecord) -> dict[int, float]:
 
 
 def gradient_factor(pair: StepPair, tolerance: float) -> float | None:
-    """c, if the rank's whole gradient is c times the reference's, up to rounding."""
+    """c, if the rank's whole gradient is c times the reference's, up to rounding; not once."""
     c = distance.factor(pair.one.gradients, pair.other_gradients)
-    if c is None:
+    if c is None or math.isclose(c, 1, rel_tol=1e-6):
         return None
     scaled = [None if one is None else c * one for one in pair.one.gradients]
     apart = distance.gradient_differences(scaled, pair.other_gradients, 0.0)
