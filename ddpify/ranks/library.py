@@ -256,6 +256,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     words.FULLY_SHARD: _fully_shard,
     names.SPAWN: _spawn,
     **dict.fromkeys(prepared.CALLS, prepared.prepared),
+    **dict.fromkeys(prepared.UNWRAPS, prepared.unwrapped),
     **dict.fromkeys(commandline.CALLS, commandline.started),
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from ddpify.ranks import words
@@ -9,13 +10,20 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.process_groups import meet
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import symbol
+from ddpify.ranks.values import of, symbol
 
 _ACCELERATE: Final = "prepare prepare_model prepare_optimizer prepare_data_loader".split()
 _FABRIC: Final = "setup setup_module setup_optimizers setup_dataloaders".split()
 CALLS: Final = frozenset(
     [f"accelerate.Accelerator.{name}" for name in _ACCELERATE]
     + [f"lightning.fabric.Fabric.{name}" for name in _FABRIC]
+)
+
+_WRAPS: Final = frozenset(f"accelerate.Accelerator.{name}" for name in ("prepare", "prepare_model"))
+_OTHERS: Final = re.compile(r"fsdp|deepspeed|megatron", re.IGNORECASE)
+UNWRAPS: Final = (
+    "accelerate.Accelerator.unwrap_model",
+    "accelerate.utils.extract_model_from_parallel",
 )
 
 
@@ -31,9 +39,34 @@ def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if own is None or own.constant is True:
         for thing in things:
             thing.deals = thing.deals or thing.name == words.LOADER
+    given = tuple(_wrapped(f, one, value) for value in given)
     if len(given) == 1:
         return given[0]
     return RankValue(symbol(f"{one.method}@{one.site}").atoms, items=given)
+
+
+def unwrapped(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    """``accelerator.unwrap_model(model)``: the model inside, or what was never wrapped."""
+    model = one.arg(0, "model")
+    if model is None or len(model.things) != 1 or model.things[0].name != words.DDP:
+        return model
+    return model.things[0].attrs.get("module", model)
+
+
+def _wrapped(f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
+    """A model that Accelerate hands back: DistributedDataParallel is around it.
+
+    Not in a file that speaks of other engines, whose wrappers have the model's attributes.
+    """
+    if one.name not in _WRAPS or not value.things or not all(map(_is_model, value.things)):
+        return value
+    kept = one.kwargs.get("evaluation_mode")
+    if (kept is not None and kept.constant is not False) or _OTHERS.search(f.module.source.text):
+        return value
+    wrapper = RankThing("result", words.DDP, one.site, one, attrs={"module": value})
+    for thing in value.things:
+        thing.wrapper = wrapper
+    return of(wrapper, value)
 
 
 def _is_model(thing: RankThing) -> bool:
