@@ -33,10 +33,10 @@ def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if not given:
         return None
     things = [thing for value in given for thing in value.things]
-    if one.name in words.COLLECTIVE_CALLS or any(map(_is_model, things)):
+    if one.name in words.COLLECTIVE_CALLS or any(map(is_model, things)):
         meet(m, f, one)
     own = one.kwargs.get("use_distributed_sampler")
-    if own is None or own.constant is True:
+    if (own is None or own.constant is True) and not one.alone:
         for thing in things:
             thing.deals = thing.deals or thing.name == words.LOADER
     given = tuple(_wrapped(f, one, value) for value in given)
@@ -58,7 +58,7 @@ def _wrapped(f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
 
     Not in a file that speaks of other engines, whose wrappers have the model's attributes.
     """
-    if one.name not in _WRAPS or not value.things or not all(map(_is_model, value.things)):
+    if one.name not in _WRAPS or not value.things or not all(map(is_model, value.things)):
         return value
     kept = one.kwargs.get("evaluation_mode")
     if (kept is not None and kept.constant is not False) or _OTHERS.search(f.module.source.text):
@@ -69,6 +69,7 @@ def _wrapped(f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
     return of(wrapper, value)
 
 
-def _is_model(thing: RankThing) -> bool:
+def is_model(thing: RankThing) -> bool:
+    """Whether an object is a module of torch or of the project."""
     made = thing.kind == "result" and thing.name.startswith("torch.nn.")
     return made or (thing.cls is not None and thing.cls.inherits("torch.nn.Module"))

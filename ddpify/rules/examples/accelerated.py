@@ -84,3 +84,39 @@ GATHERED_RIGHTLY = (
     ),
     changed(ACCELERATED, (_HITS, "hits = accelerator.gather(F.cross_entropy(model(x), y))[None]")),
 )
+FABRICATED = Example(
+    (
+        (
+            "main.py",
+            """import torch
+import torch.nn.functional as F
+from lightning.fabric import Fabric
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    fabric = Fabric(devices=2, strategy="ddp")
+    fabric.launch()
+    rows = torch.linspace(-1, 1, 320).reshape(40, 8)
+    data = TensorDataset(rows, (rows.sum(dim=1) > 0).long())
+    model = nn.Linear(8, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = fabric.setup(model, optimizer)
+    loader = DataLoader(data, batch_size=4, shuffle=True)
+    loader = fabric.setup_dataloaders(loader)
+    for epoch in range(3):
+        for x, y in loader:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(x), y)
+            fabric.backward(loss)
+            optimizer.step()
+    fabric.save("last.ckpt", {"model": model, "optimizer": optimizer})
+
+
+if __name__ == "__main__":
+    main()
+""",
+        ),
+    )
+)

@@ -53,11 +53,11 @@ def prepares(run: Run) -> list[RankCall]:
 
 def prepared(run: Run) -> set[RankThing]:
     """Everything that a framework was given to prepare, parts of models and wrappers included."""
-    given = {t for call in prepares(run) for value in call.given for t in _things(value)}
+    given = {t for call in prepares(run) for value in call.given for t in things_of(value)}
     return {part for thing in given for part in parts_of(thing)} | given
 
 
-def _things(value: RankValue) -> Iterator[RankThing]:
+def things_of(value: RankValue) -> Iterator[RankThing]:
     """What a value is or holds, with the modules inside of wrappers."""
     for item in (value, *(value.items or ()), *(one for _, one in value.keys or ())):
         for thing in item.things:
