@@ -197,6 +197,9 @@ COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
         "transformers.Trainer.predict",
     }
 )
+# Calls of Accelerate in which ranks meet only if something is sharded, or checkpoints are numbered.
+NUMBERING: Final = frozenset({"accelerate.Accelerator.save_state"})
+MEETING_IF_SHARDED: Final = NUMBERING | {"accelerate.Accelerator.get_state_dict"}
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
 LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts

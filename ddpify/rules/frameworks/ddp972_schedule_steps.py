@@ -70,7 +70,22 @@ def _once_an_epoch(run: Run, step: RankCall) -> bool:
     if any(iterated(loop) for loop in step.loops):
         return False
     return any(
-        loop in one.backward.loops[: one.depth] for loop in step.loops[-1:] for one in run.passes
+        loop in one.backward.loops[: one.depth] and _goes_over(one.loop.over, one.loader)
+        for loop in step.loops[-1:]
+        for one in run.passes
+    )
+
+
+def _goes_over(value: RankValue | None, loader: RankThing, depth: int = 3) -> bool:
+    """Whether a loop is over the loader itself, be it in ``tqdm(enumerate(…))``: not its parts."""
+    if value is None or not depth:
+        return False
+    made = [t.call for t in value.things if t.call is not None and t is not loader]
+    return loader in value.things or any(
+        _goes_over(arg, loader, depth - 1)
+        for call in made
+        if call.receiver is None and call.method not in ("iter", "next")
+        for arg in call.args[:1]
     )
 
 
