@@ -22,6 +22,7 @@ from ddpify.ranks import (
     objects,
     prepared,
     streams,
+    trainer_hooks,
     words,
     wrapped,
 )
@@ -241,6 +242,12 @@ def _hooks(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     return None
 
 
+def _hf_hooks(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    trainer_hooks.trained(m, f, one)
+    return None
+
+
+_HF_WAYS: Final = ("train", "evaluate", "predict")
 _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue | None]]] = {
     **builtin.HANDLERS,
     **dict.fromkeys(words.RANK_CALLS, rank_of_group),
@@ -261,6 +268,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,
     "lightning.pytorch.Trainer.test": _hooks,
+    **dict.fromkeys([f"{words.HF_TRAINER}.{way}" for way in _HF_WAYS], _hf_hooks),
     **dict.fromkeys(names.COMPILERS, _identity),
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
 }

@@ -17,7 +17,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
 from ddpify.ranks.interest import Interest, says
 from ddpify.ranks.machine import RankReader
-from ddpify.ranks.model import ALL, RankThing, RankValue
+from ddpify.ranks.model import ALL, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.run import Run
 from ddpify.ranks.single import one_process
@@ -45,6 +45,7 @@ _SESSIONS = frozenset(
         "horovod.torch.init",
     }
 )
+_STRATEGIES = ("fsdp", "deepspeed", "ddp_")
 
 
 @dataclass
@@ -177,9 +178,17 @@ def _is_distributed(run: Run) -> bool:
 
 
 def _trains_by_rank(run: Run) -> bool:
-    """Whether the Hugging Face Trainer trains, and the program tells its ranks apart."""
-    trains = any(call.name.startswith("transformers.Trainer.") for call in run.calls)
-    return trains and any(guard.ranks != ALL for call in run.calls for guard in call.guards)
+    """Whether the Hugging Face Trainer trains, and the program tells its ranks apart, or says how
+    models are put on several devices."""
+    trains = any(call.name.startswith(f"{words.HF_TRAINER}.") for call in run.calls)
+    apart = any(guard.ranks != ALL for call in run.calls for guard in call.guards)
+    return trains and (apart or any(map(_says_how, run.named(words.HF_ARGUMENTS))))
+
+
+def _says_how(arguments: RankCall) -> bool:
+    """``TrainingArguments(fsdp="full_shard")``"""
+    given = (value for name, value in arguments.kwargs.items() if name.startswith(_STRATEGIES))
+    return any(value.constant not in (None, "", False) for value in given if value.known)
 
 
 def _is_lightning(run: Run) -> bool:

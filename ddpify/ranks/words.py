@@ -54,8 +54,18 @@ _EXACT: Final = {
             "transformers.trainer.Trainer",
             "transformers.Seq2SeqTrainer",
             "transformers.trainer_seq2seq.Seq2SeqTrainer",
+            *(f"trl.{kind}Trainer" for kind in "SFT DPO KTO ORPO CPO Reward GRPO".split()),
         ),
         "transformers.Trainer",
+    ),
+    **dict.fromkeys(
+        (
+            "transformers.training_args.TrainingArguments",
+            "transformers.Seq2SeqTrainingArguments",
+            "transformers.training_args_seq2seq.Seq2SeqTrainingArguments",
+            *(f"trl.{kind}Config" for kind in "SFT DPO KTO ORPO CPO Reward GRPO".split()),
+        ),
+        "transformers.TrainingArguments",
     ),
 }
 _PREFIXES: Final = (
@@ -195,13 +205,20 @@ COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
         "transformers.Trainer.train",
         "transformers.Trainer.evaluate",
         "transformers.Trainer.predict",
+        "transformers.Trainer.save_model",
     }
 )
-# Calls of Accelerate in which ranks meet only if something is sharded, or checkpoints are numbered.
+# Calls of Accelerate and of the Trainer in which ranks meet only if something is sharded, or if
+# checkpoints are numbered.
 NUMBERING: Final = frozenset({"accelerate.Accelerator.save_state"})
-MEETING_IF_SHARDED: Final = NUMBERING | {"accelerate.Accelerator.get_state_dict"}
+MEETING_IF_SHARDED: Final = NUMBERING | {
+    "accelerate.Accelerator.get_state_dict",
+    "transformers.Trainer.save_model",
+}
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
+HF_TRAINER: Final = "transformers.Trainer"
+HF_ARGUMENTS: Final = "transformers.TrainingArguments"
 LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts
 FRAMEWORK_CALLS: Final = frozenset(
     name
@@ -236,7 +253,7 @@ FRAMEWORK_RANKS: Final = frozenset(
 )
 FRAMEWORK_MAINS: Final = frozenset(
     "is_main_process is_local_main_process is_global_zero is_world_process_zero"
-    " is_local_process_zero is_last_process".split()
+    " is_local_process_zero is_last_process should_save should_log".split()
 )
 # What an unknown attribute or parameter of a distributed program means when nothing else says it.
 RANK_NAMES: Final = frozenset(

@@ -62,9 +62,11 @@ def lint(run: Run) -> Iterable[Finding]:
                 "every rank trains on all samples: the loader has no distributed sampler",
                 Severity.ERROR,
                 (),
-                "prepare it as the model: it is dealt then"
-                if wrapper.name in CALLS
-                else "give it sampler=DistributedSampler(dataset), and shuffle=False",
+                (
+                    "prepare it as the model: it is dealt then"
+                    if wrapper.name in CALLS
+                    else "give it sampler=DistributedSampler(dataset), and shuffle=False"
+                ),
                 ((wrapper.site, "gradients are averaged over the ranks here"),),
             )
 

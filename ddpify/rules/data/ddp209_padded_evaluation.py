@@ -11,8 +11,8 @@ from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT
 from ddpify.rules.examples.accelerated import GATHERED, GATHERED_ENTRIES, GATHERED_RIGHTLY
 from ddpify.rules.examples.feeds import PADDED, PADDED_MEAN, STRIDED
-from ddpify.rules.shared.gathered import filled_up
 from ddpify.rules.shared.feeds import dealt_by, taken_over, trained
+from ddpify.rules.shared.gathered import filled_up
 from ddpify.rules.shared.quotients import counts_samples, loops_over
 from ddpify.rules.shared.written import text_around
 
@@ -81,8 +81,9 @@ RULE = Rule(
     "padded-evaluation",
     "DistributedSampler gives every rank equally many samples: it repeats the first ones when the"
     " length does not divide by the world size. 5 samples on two ranks are 6, and an accuracy of .8"
-    " was reported as .667. Accelerate repeats in the same way what it deals: of 42 samples gather() gave"
-    " 48 on two ranks, gather_for_metrics() 42 (measured). Training does not mind; a metric that is published does.",
+    " was reported as .667. Accelerate repeats in the same way what it deals: of 42 samples"
+    " gather() gave 48 on two ranks, gather_for_metrics() 42 (measured). Training does not mind; a"
+    " metric that is published does.",
     "pytorch#25162, #22584; pytorch/examples PR#980; lightning#12862; BUGS D05",
     bad=(PADDED, PADDED_MEAN, GATHERED, GATHERED_ENTRIES),
     good=(*CORRECT, STRIDED, *GATHERED_RIGHTLY),

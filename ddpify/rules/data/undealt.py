@@ -58,7 +58,9 @@ def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
 def _averages(call: RankCall) -> bool:
     """Whether gradients are averaged from a call on: a wrapper's, or that of a framework."""
     of_framework = call.name in CALLS and not call.star
-    return call.name in GRADIENTS or (of_framework and any(is_model(thing) for value in call.given for thing in value.things))
+    return call.name in GRADIENTS or (
+        of_framework and any(is_model(thing) for value in call.given for thing in value.things)
+    )
 
 
 def _divided(run: Run) -> set[RankThing]:

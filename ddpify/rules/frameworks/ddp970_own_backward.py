@@ -33,7 +33,9 @@ def lint(run: Run) -> Iterable[Finding]:
     for backward in run.backwards:
         if of_framework(backward) or backward.receiver is None or backward.method != "backward":
             continue
-        call = next((one for t in _forwards(backward) if (one := made.get(t, t.call)) in calls), None)
+        call = next(
+            (one for t in _forwards(backward) if (one := made.get(t, t.call)) in calls), None
+        )
         found = _harm(run, backward, call) if call is not None else None
         if call is not None and found is not None:
             yield Finding("DDP970", backward.site, *found, because=((call.site, "prepared here"),))
@@ -77,8 +79,8 @@ _ONE = ("(gradient_accumulation_steps=2)", "()")
 RULE = Rule(
     "DDP970",
     "backward-past-framework",
-    "accelerator.backward() divides the loss by gradient_accumulation_steps and scales it for fp16;"
-    " so does fabric.backward() for 16-mixed. Without it the gradient of 4 micro-batches was 4 times"
+    "accelerator.backward() divides the loss by gradient_accumulation_steps and scales it for"
+    " fp16, fabric.backward() for 16-mixed. Without it the gradient of 4 micro-batches was 4 times"
     " as large (measured, Accelerate 1.15: 1.184, .296), and a GradScaler that has scaled nothing"
     " refuses to step. With one micro-batch in float32 or bf16 both are the same.",
     "accelerate docs (gradient accumulation; quick tour), Fabric docs (fabric.backward); BUGS G10",

@@ -41,11 +41,10 @@ def lint(run: Run) -> Iterable[Finding]:
         return
     known = prepared(run)
     for optimizer, call in _optimizers(calls):
-        models = parameters_of(optimizer.call.args[0]) if _has_parameters(optimizer) else set()
-        if models and all(_is_left_out(thing) for thing in models - known) and models - known:
-            if models.isdisjoint(known):
-                text = "the model of this optimizer is not prepared: gradients are never averaged"
-                yield _finding(call, text)
+        models = _models(optimizer)
+        if models and models.isdisjoint(known) and all(map(_is_left_out, models)):
+            text = "the model of this optimizer is not prepared: gradients are never averaged"
+            yield _finding(call, text)
     for step, hold in _stepping_apart(run, known):
         yield Finding(
             "DDP971",
@@ -67,7 +66,8 @@ def _is_used(run: Run, call: RankCall) -> bool:
     """Whether a model or a loader that a call was given is trained on as it was."""
     given = {thing for value in call.given for thing in things_of(value)}
     after = (c for c in run.methods("__call__", "forward") if c.order > call.order and c.grad)
-    models = {thing for one in after for thing in one.receiver.things} if given else set()
+    called = (one.receiver for one in after if one.receiver is not None)
+    models = {thing for receiver in called for thing in receiver.things}
     return not given.isdisjoint(models | {t for t in trained(run) if is_loader(t)})
 
 
@@ -78,8 +78,10 @@ def _optimizers(calls: list[RankCall]) -> Iterator[tuple[RankThing, RankCall]]:
                 yield thing, call
 
 
-def _has_parameters(optimizer: RankThing) -> bool:
-    return optimizer.call is not None and bool(optimizer.call.args)
+def _models(optimizer: RankThing) -> set[RankThing]:
+    """The models whose parameters an optimizer was made with."""
+    given = optimizer.call.arg(0, "params") if optimizer.call is not None else None
+    return parameters_of(given) if given is not None else set()
 
 
 def _is_left_out(thing: RankThing) -> bool:
@@ -152,8 +154,11 @@ RULE = Rule(
         ),
         changed(
             ACCELERATED,
-            (_GIVEN, f"things = (model, optimizer, loader, test)\n    "
-             "model, optimizer, loader, test = (accelerator.prepare(one) for one in things)"),
+            (
+                _GIVEN,
+                "things = (model, optimizer, loader, test)\n    "
+                "model, optimizer, loader, test = (accelerator.prepare(one) for one in things)",
+            ),
         ),
     ),
 )

@@ -128,7 +128,10 @@ _PREPARED = (
     "    plan = accelerator.prepare(plan)",
 )
 _BY_BATCH = (
-    ("                optimizer.step()\n", "                optimizer.step()\n                plan.step()\n"),
+    (
+        "                optimizer.step()\n",
+        "                optimizer.step()\n                plan.step()\n",
+    ),
     ("        plan.step()\n        model.eval", "        model.eval"),
 )
 
@@ -144,12 +147,17 @@ RULE = Rule(
     words=("LR(", "_schedule", "prepare(", "len("),
     severity=Severity.WARNING,
     bad=(
-        changed(ACCELERATED, _PREPARED, ("        plan.step()\n", "        plan.step()  # DDP972\n")),
+        changed(
+            ACCELERATED, _PREPARED, ("        plan.step()\n", "        plan.step()  # DDP972\n")
+        ),
         changed(
             ACCELERATED,
             _PREPARED,
             ("    plan = StepLR(optimizer, step_size=5)\n", ""),
-            ("    plan = acc", "    plan = StepLR(optimizer, len(loader) * 2)  # DDP972\n    plan = acc"),
+            (
+                "    plan = acc",
+                "    plan = StepLR(optimizer, len(loader) * 2)  # DDP972\n    plan = acc",
+            ),
             *_BY_BATCH,
         ),
     ),
