@@ -262,6 +262,7 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,
     names.SPAWN: _spawn,
+    **dict.fromkeys(prepared.MAKES, prepared.made),
     **dict.fromkeys(prepared.CALLS, prepared.prepared),
     **dict.fromkeys(prepared.UNWRAPS, prepared.unwrapped),
     **dict.fromkeys(commandline.CALLS, commandline.started),

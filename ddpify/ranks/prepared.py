@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import words
@@ -10,6 +11,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.process_groups import meet
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.results import result
 from ddpify.ranks.values import of, symbol
 
 _ACCELERATE: Final = "prepare prepare_model prepare_optimizer prepare_data_loader".split()
@@ -21,10 +23,21 @@ CALLS: Final = frozenset(
 
 _WRAPS: Final = frozenset(f"accelerate.Accelerator.{name}" for name in ("prepare", "prepare_model"))
 _OTHERS: Final = re.compile(r"fsdp|deepspeed|megatron", re.IGNORECASE)
+MAKES: Final = ("accelerate.Accelerator", "lightning.fabric.Fabric")
+_FOLDERS: Final = ("project_dir", "logging_dir", "project_config", "loggers")
 UNWRAPS: Final = (
     "accelerate.Accelerator.unwrap_model",
     "accelerate.utils.extract_model_from_parallel",
 )
+
+
+def made(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    """``Accelerator(project_dir=now())``: it is the same on all ranks, its folders are not."""
+    value = result(one)
+    for name in _FOLDERS:
+        if name in one.kwargs:
+            value.things[0].attrs[name] = one.kwargs[name]
+    return replace(value, origins=frozenset())
 
 
 def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
@@ -39,7 +52,7 @@ def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if (own is None or own.constant is True) and not one.alone:
         for thing in things:
             thing.deals = thing.deals or thing.name == words.LOADER
-    given = tuple(_wrapped(f, one, value) for value in given)
+    given = tuple(_wrapped(m, f, one, value) for value in given)
     if len(given) == 1:
         return given[0]
     return RankValue(symbol(f"{one.method}@{one.site}").atoms, items=given)
@@ -48,17 +61,21 @@ def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 def unwrapped(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``accelerator.unwrap_model(model)``: the model inside, or what was never wrapped."""
     model = one.arg(0, "model")
-    if model is None or len(model.things) != 1 or model.things[0].name != words.DDP:
+    if model is None or all(thing.name != words.DDP for thing in model.things):
         return model
-    return model.things[0].attrs.get("module", model)
+    held = (t.attrs["module"].things if "module" in t.attrs else (t,) for t in model.things)
+    return replace(model, things=tuple(dict.fromkeys(thing for part in held for thing in part)))
 
 
-def _wrapped(f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
+def _wrapped(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
     """A model that Accelerate hands back: DistributedDataParallel is around it.
 
-    Not in a file that speaks of other engines, whose wrappers have the model's attributes.
+    Not around a frozen one, nor in a file that speaks of other engines, whose wrappers have the
+    model's attributes.
     """
     if one.name not in _WRAPS or not value.things or not all(map(is_model, value.things)):
+        return value
+    if any(_freezes(call, value) for call in m.run.calls if call.method == "requires_grad_"):
         return value
     kept = one.kwargs.get("evaluation_mode")
     if (kept is not None and kept.constant is not False) or _OTHERS.search(f.module.source.text):
@@ -67,6 +84,12 @@ def _wrapped(f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
     for thing in value.things:
         thing.wrapper = wrapper
     return of(wrapper, value)
+
+
+def _freezes(call: RankCall, model: RankValue) -> bool:
+    given = call.arg(0, "requires_grad")
+    of_model = call.receiver is not None and not set(call.receiver.things).isdisjoint(model.things)
+    return of_model and given is not None and given.constant is not True
 
 
 def is_model(thing: RankThing) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.ranks import attributes, calls, functions, hooks, naming, words
+from ddpify.ranks import attributes, calls, functions, hooks, naming, prepared, words
 from ddpify.ranks.files import DistributedProject
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
@@ -44,6 +44,9 @@ _SESSIONS = frozenset(
         "deepspeed.initialize",
         "horovod.torch.init",
     }
+)
+_MULTIPLE = frozenset(
+    "main_process_first local_main_process_first split_between_processes print accumulate".split()
 )
 _STRATEGIES = ("fsdp", "deepspeed", "ddp_")
 
@@ -170,11 +173,20 @@ def _is_distributed(run: Run) -> bool:
             continue  # our helpers do nothing in one process
         if call.name.startswith("transformers."):
             continue  # as many programs of one process
+        if call.name == prepared.MAKES[0] and not _is_asked(run):
+            continue  # an Accelerator for its device or its precision alone
         if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
             return True
         if call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS:
             return True
     return _is_lightning(run) or _trains_by_rank(run)
+
+
+def _is_asked(run: Run) -> bool:
+    """Whether an Accelerator is given something, or asked who is who."""
+    given = (call for call in run.calls if call.name.startswith("accelerate."))
+    used = any(call.name in prepared.CALLS or call.method in _MULTIPLE for call in given)
+    return used or any(guard.ranks != ALL for call in run.calls for guard in call.guards)
 
 
 def _trains_by_rank(run: Run) -> bool:
