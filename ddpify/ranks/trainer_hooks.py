@@ -33,7 +33,8 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
         whole = one.method == "train"
         own = _OWN if whole else ("prediction_step", "log")
         _introduce(trainer)
-        for name in own:
+        here = trainer.cls is not None and trainer.cls.module is one.module
+        for name in own if here else ():  # those of libraries are long, and not the program's
             _method(m, f, trainer, name, ())
         for name in _EVALUATION:
             _function(m, f, one, trainer.call.kwargs.get(name))
