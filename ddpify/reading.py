@@ -7,7 +7,7 @@ from typing import Final
 
 from ddpify import discover, vendor
 from ddpify.facts.configured import unfollowed
-from ddpify.facts.frameworks import hogwild, instead, loop_elsewhere, never_called
+from ddpify.facts.frameworks import checked_by, hogwild, instead, loop_elsewhere, never_called
 from ddpify.facts.link import TooLarge, analyze
 from ddpify.facts.model import Facts, Status
 from ddpify.names import INSTALLED, OF_MODELS, OF_REPLICAS
@@ -116,7 +116,7 @@ def _unfit(facts: Facts) -> list[Refusal]:
     if facts.status is Status.DISTRIBUTED:
         site, name = facts.evidence[0]
         how = f": {instead(name)}" if instead(name) else ""
-        why = f"already distributed ({name}){how}; `ddpify check` finds its bugs"
+        why = f"already distributed ({name}){how}; `{checked_by(name)}` finds its bugs"
         if site.path != path and not any(site.within(call.site) for call in facts.calls):
             why = f"already distributed: {path} imports this file, though it never comes by {name}"
             why += "; start the script that does, which `ddpify check` finds the bugs of"

@@ -12,6 +12,7 @@ from ddpify.source import Site
 
 LIGHTNING: Final = "Lightning"
 OF_TRAINERS: Final = frozenset({LIGHTNING, "LightningCLI"})  # which make Lightning's Trainer
+HUGGING_FACE: Final = "the Hugging Face Trainer"
 _GIVEN: Final = 'give its Trainer `devices` and `strategy="ddp"`'
 _TRAINERS: Final = (
     *("lightning.pytorch", "lightning.pytorch.trainer"),
@@ -20,6 +21,8 @@ _TRAINERS: Final = (
 # By the calls that set them up.
 FRAMEWORKS: Final = {
     "accelerate.Accelerator": "Hugging Face Accelerate",
+    "accelerate.PartialState": "Hugging Face Accelerate",  # joins a process group as well
+    "accelerate.state.PartialState": "Hugging Face Accelerate",
     **dict.fromkeys(
         [
             f"{place}.Trainer{way}"
@@ -34,8 +37,11 @@ FRAMEWORKS: Final = {
     "horovod.torch.init": "Horovod",
     "lightning.pytorch.cli.LightningCLI": "LightningCLI",
     "pytorch_lightning.cli.LightningCLI": "LightningCLI",
-    "transformers.Trainer": "the Hugging Face Trainer",
-    "transformers.Seq2SeqTrainer": "the Hugging Face Trainer",
+    "transformers.Trainer": HUGGING_FACE,
+    "transformers.Seq2SeqTrainer": HUGGING_FACE,
+    **dict.fromkeys(
+        (f"trl.{kind}Trainer" for kind in "SFT DPO KTO ORPO CPO Reward GRPO".split()), HUGGING_FACE
+    ),
     words.SPAWN: words.SPAWN,
     "torch.distributed.rpc.init_rpc": "torch.distributed.rpc",
 }
@@ -47,7 +53,7 @@ _INSTEAD: Final = {
     "Lightning Fabric": 'give Fabric `devices` and `strategy="ddp"`',
     "DeepSpeed": "start it with `deepspeed`",
     "Horovod": "start it with `horovodrun`",
-    "the Hugging Face Trainer": "start it with `torchrun`, as it is",
+    HUGGING_FACE: "start it with `torchrun`, as it is",
     "homura": "call its `init_distributed()` and start it with `torchrun`",
     "fastai": "open `learn.distrib_ctx()` around its training",
     "Ignite": "start it under `ignite.distributed.Parallel`",
@@ -59,7 +65,8 @@ _PACKAGES: Final = {
     "lightning": LIGHTNING,
     "pytorch_lightning": LIGHTNING,
     "accelerate": "Hugging Face Accelerate",
-    "transformers": "the Hugging Face Trainer",
+    "transformers": HUGGING_FACE,
+    "trl": HUGGING_FACE,
     "homura": "homura",
     "fastai": "fastai",
     "ignite": "Ignite",
@@ -68,12 +75,21 @@ _PACKAGES: Final = {
     "mmcv": "MMEngine",
     "catalyst": "Catalyst",
 }
-_ONLY_WITH: Final = {"transformers": "Trainer"}  # of a library that has more than its loop
+# Of libraries that have more than their loop, what they import for it.
+_ONLY_WITH: Final = {"transformers": "Trainer", "trl": "Trainer"}
 
 
 def instead(name: str) -> str:
     """What to do with a program that a framework distributes; empty for one by hand."""
     return _INSTEAD.get(name, "")
+
+
+def checked_by(name: str) -> str:
+    """The command that finds the bugs of a program that is distributed already.
+
+    One with the Hugging Face Trainer mostly says nothing of processes: it is read as one process.
+    """
+    return "ddpify check" + " --assume-distributed" * (name == HUGGING_FACE)
 
 
 def loop_elsewhere(trees: Iterable[Tree]) -> str:

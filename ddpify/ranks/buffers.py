@@ -19,7 +19,7 @@ def has_buffers(wrapper: RankThing) -> bool:
     for keyword in ("broadcast_buffers", "forward_sync_buffers"):
         if keyword in call.kwargs and call.kwargs[keyword].constant is not True:
             return False
-    inner = call.arg(0, "module")
+    inner = wrapper.attrs.get("module")
     return inner is not None and _value(inner)
 
 

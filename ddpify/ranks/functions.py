@@ -118,13 +118,13 @@ def _as_decorated(m: RankMachine, thing: RankThing, info: FunctionDefinition) ->
         m.live &= RANK0
 
 
-_HANDLED = words.WRAPPERS | {words.LOADER, words.SAMPLER}
+_HANDLED = words.WRAPPERS | {words.LOADER, words.SAMPLER, words.HF_TRAINER}
 
 
 def _handles(
     m: RankMachine, args: tuple[RankValue, ...], kwargs: dict[str, RankValue], own: RankThing | None
 ) -> bool:
-    """Whether a function is given a wrapped model, a loader, what each rank has for itself, or
+    """Whether a function is given a wrapped model, a loader, a Trainer, what each rank has, or
     functions that are worth entering; or says what a command line makes."""
     held = [*args, *kwargs.values()]
     if own is not None and own.cls is not None and own.cls.inherits(*words.COMMANDLINES):

@@ -28,7 +28,10 @@ _FRAMEWORK = re.compile(
 )
 _FRAMEWORKS = ("accelerate", "deepspeed", "horovod", "mpi4py", "lightning")
 # What a program with the Hugging Face Trainer asks where it means several processes.
-_ASKED = ("is_world_process_zero", "is_local_process_zero", "local_rank", "process_index")
+_ASKED = (
+    *("is_world_process_zero", "is_local_process_zero", "local_rank", "process_index"),
+    *("should_save", "fsdp=", "deepspeed=", "ddp_find_unused_parameters="),
+)
 # What a function of a distributed project has to say to be entered, beside the words of the rules:
 # who communicates, who is who, what is trained on what, what each rank has for itself.
 _HOT = tuple(

@@ -24,6 +24,7 @@ from ddpify.ranks import (
     objects,
     prepared,
     streams,
+    trainer_hooks,
     words,
     wrapped,
 )
@@ -256,6 +257,12 @@ def _hooks(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     return None
 
 
+def _hf_hooks(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    trainer_hooks.trained(m, f, one)
+    return None
+
+
+_HF_WAYS: Final = ("train", "evaluate", "predict")
 _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValue | None]]] = {
     **builtin.HANDLERS,
     **dict.fromkeys(words.RANK_CALLS, rank_of_group),
@@ -270,13 +277,16 @@ _HANDLERS: Final[dict[str, Callable[[RankMachine, RankFrame, RankCall], RankValu
     words.FSDP: _wrap,
     words.FULLY_SHARD: _fully_shard,
     names.SPAWN: _spawn,
+    **dict.fromkeys(prepared.MAKES, prepared.made),
     **dict.fromkeys(prepared.CALLS, prepared.prepared),
     "deepspeed.initialize": prepared.engine,
+    **dict.fromkeys(prepared.UNWRAPS, prepared.unwrapped),
     **dict.fromkeys(commandline.CALLS, commandline.started),
     **dict.fromkeys(configured.CALLS, configured.instantiated),
     "lightning.pytorch.Trainer.fit": _hooks,
     "lightning.pytorch.Trainer.validate": _hooks,
     "lightning.pytorch.Trainer.test": _hooks,
+    **dict.fromkeys([f"{words.HF_TRAINER}.{way}" for way in _HF_WAYS], _hf_hooks),
     **dict.fromkeys(names.COMPILERS, _identity),
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm": _identity,
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import words
@@ -10,6 +12,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.other_libraries import ENGINE
 from ddpify.ranks.process_groups import meet
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.results import result
 from ddpify.ranks.values import of, symbol
 
 _ACCELERATE: Final = "prepare prepare_model prepare_optimizer prepare_data_loader".split()
@@ -19,6 +22,24 @@ CALLS: Final = frozenset(
     + [f"lightning.fabric.Fabric.{name}" for name in _FABRIC]
 )
 
+_WRAPS: Final = frozenset(f"accelerate.Accelerator.{name}" for name in ("prepare", "prepare_model"))
+_OTHERS: Final = re.compile(r"fsdp|deepspeed|megatron", re.IGNORECASE)
+MAKES: Final = ("accelerate.Accelerator", "lightning.fabric.Fabric")
+_FOLDERS: Final = ("project_dir", "logging_dir", "project_config", "loggers")
+UNWRAPS: Final = (
+    "accelerate.Accelerator.unwrap_model",
+    "accelerate.utils.extract_model_from_parallel",
+)
+
+
+def made(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
+    """``Accelerator(project_dir=now())``: it is the same on all ranks, its folders are not."""
+    value = result(one)
+    for name in _FOLDERS:
+        if name in one.kwargs:
+            value.things[0].attrs[name] = one.kwargs[name]
+    return replace(value, origins=frozenset())
+
 
 def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     """``prepare(model, loader)``: a model is wrapped, which is a collective; a loader is dealt."""
@@ -26,18 +47,54 @@ def prepared(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if not given:
         return None
     things = [thing for value in given for thing in value.things]
-    if one.name in words.COLLECTIVE_CALLS or any(map(_is_model, things)):
+    if one.name in words.COLLECTIVE_CALLS or any(map(is_model, things)):
         meet(m, f, one)
     own = one.kwargs.get("use_distributed_sampler")
-    if own is None or own.constant is True:
+    if (own is None or own.constant is True) and not one.alone:
         for thing in things:
             thing.deals = thing.deals or thing.name == words.LOADER
+    given = tuple(_wrapped(m, f, one, value) for value in given)
     if len(given) == 1:
         return given[0]
     return RankValue(symbol(f"{one.method}@{one.site}").atoms, items=given)
 
 
-def _is_model(thing: RankThing) -> bool:
+def unwrapped(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
+    """``accelerator.unwrap_model(model)``: the model inside, or what was never wrapped."""
+    model = one.arg(0, "model")
+    if model is None or all(thing.name != words.DDP for thing in model.things):
+        return model
+    held = (t.attrs["module"].things if "module" in t.attrs else (t,) for t in model.things)
+    return replace(model, things=tuple(dict.fromkeys(thing for part in held for thing in part)))
+
+
+def _wrapped(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
+    """A model that Accelerate hands back: DistributedDataParallel is around it.
+
+    Not around a frozen one, nor in a file that speaks of other engines, whose wrappers have the
+    model's attributes.
+    """
+    if one.name not in _WRAPS or not value.things or not all(map(is_model, value.things)):
+        return value
+    if any(_freezes(call, value) for call in m.run.calls if call.method == "requires_grad_"):
+        return value
+    kept = one.kwargs.get("evaluation_mode")
+    if (kept is not None and kept.constant is not False) or _OTHERS.search(f.module.source.text):
+        return value
+    wrapper = RankThing("result", words.DDP, one.site, one, attrs={"module": value})
+    for thing in value.things:
+        thing.wrapper = wrapper
+    return of(wrapper, value)
+
+
+def _freezes(call: RankCall, model: RankValue) -> bool:
+    given = call.arg(0, "requires_grad")
+    of_model = call.receiver is not None and not set(call.receiver.things).isdisjoint(model.things)
+    return of_model and given is not None and given.constant is not True
+
+
+def is_model(thing: RankThing) -> bool:
+    """Whether an object is a module of torch or of the project."""
     made = thing.kind == "result" and thing.name.startswith("torch.nn.")
     return made or (thing.cls is not None and thing.cls.inherits("torch.nn.Module"))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from ddpify.ranks import attributes, calls, functions, hooks, naming, words
+from ddpify.ranks import attributes, calls, functions, hooks, naming, prepared, words
 from ddpify.ranks.files import DistributedProject
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.imports import is_ours
@@ -47,6 +47,10 @@ _SESSIONS = frozenset(
         "mpi4py.MPI.COMM_WORLD.Get_rank",
     }
 )
+_MULTIPLE = frozenset(
+    "main_process_first local_main_process_first split_between_processes print accumulate".split()
+)
+_STRATEGIES = ("fsdp", "deepspeed", "ddp_")
 
 
 @dataclass
@@ -185,30 +189,42 @@ def _is_distributed(run: Run) -> bool:
         return False
     if run.unopened is not None:
         return True
-    for call in run.calls:
-        if call.name == _INIT:
-            return True
-        if call.module.ours:
-            continue  # our helpers do nothing in one process
-        if call.name.startswith("transformers."):
-            continue  # as many programs of one process
-        if (
-            run.script
-            and call.name == words.SAMPLER
-            and not all(g.test.known for g in call.conditions)
-        ):
-            continue  # of a function for both kinds: `if distributed:`; it needs a group
-        if call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS:
-            return True
-        if call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS:
-            return True
+    if any(call.name == _INIT or _joins(run, call) for call in run.calls):
+        return True
     return _is_lightning(run) or _trains_by_rank(run)
 
 
+def _is_asked(run: Run) -> bool:
+    """Whether an Accelerator is given something, or asked who is who."""
+    given = (call for call in run.calls if call.name.startswith("accelerate."))
+    used = any(call.name in prepared.CALLS or call.method in _MULTIPLE for call in given)
+    return used or any(guard.ranks != ALL for call in run.calls for guard in call.guards)
+
+
+def _joins(run: Run, call: RankCall) -> bool:
+    """Whether a call is one of several processes."""
+    if call.module.ours or call.name.startswith("transformers."):
+        return False  # in one process they do nothing, or as much as in several
+    if call.name == words.SAMPLER and run.script:  # `if distributed:`; it needs a group
+        return all(guard.test.known for guard in call.conditions)
+    if call.name == prepared.MAKES[0]:  # for its device or its precision alone?
+        return _is_asked(run)
+    named = call.name in _SESSIONS or call.name in words.COLLECTIVE_CALLS
+    return named or (call.name.startswith(words.DIST) and call.method in words.COLLECTIVE_OPS)
+
+
 def _trains_by_rank(run: Run) -> bool:
-    """Whether the Hugging Face Trainer trains, and the program tells its ranks apart."""
-    trains = any(call.name.startswith("transformers.Trainer.") for call in run.calls)
-    return trains and any(guard.ranks != ALL for call in run.calls for guard in call.guards)
+    """Whether the Hugging Face Trainer trains, and the program tells its ranks apart, or says how
+    models are put on several devices."""
+    trains = any(call.name.startswith(f"{words.HF_TRAINER}.") for call in run.calls)
+    apart = any(guard.ranks != ALL for call in run.calls for guard in call.guards)
+    return trains and (apart or any(map(_says_how, run.named(words.HF_ARGUMENTS))))
+
+
+def _says_how(arguments: RankCall) -> bool:
+    """``TrainingArguments(fsdp="full_shard")``"""
+    given = (value for name, value in arguments.kwargs.items() if name.startswith(_STRATEGIES))
+    return any(value.constant not in (None, "", False) for value in given if value.known)
 
 
 def _is_lightning(run: Run) -> bool:

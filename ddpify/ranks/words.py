@@ -53,8 +53,18 @@ _EXACT: Final = {
             "transformers.trainer.Trainer",
             "transformers.Seq2SeqTrainer",
             "transformers.trainer_seq2seq.Seq2SeqTrainer",
+            *(f"trl.{kind}Trainer" for kind in "SFT DPO KTO ORPO CPO Reward GRPO".split()),
         ),
         "transformers.Trainer",
+    ),
+    **dict.fromkeys(
+        (
+            "transformers.training_args.TrainingArguments",
+            "transformers.Seq2SeqTrainingArguments",
+            "transformers.training_args_seq2seq.Seq2SeqTrainingArguments",
+            *(f"trl.{kind}Config" for kind in "SFT DPO KTO ORPO CPO Reward GRPO".split()),
+        ),
+        "transformers.TrainingArguments",
     ),
 }
 _PREFIXES: Final = (
@@ -200,14 +210,24 @@ COLLECTIVE_CALLS: Final = _AGREEING_CALLS | frozenset(
         "transformers.Trainer.evaluate",
         "transformers.Trainer.predict",
         *other_libraries.CALLS,
+        "transformers.Trainer.save_model",
     }
 )
+# Calls of Accelerate and of the Trainer in which ranks meet only if something is sharded, or if
+# checkpoints are numbered.
+NUMBERING: Final = frozenset({"accelerate.Accelerator.save_state"})
+MEETING_IF_SHARDED: Final = NUMBERING | {
+    "accelerate.Accelerator.get_state_dict",
+    "transformers.Trainer.save_model",
+}
 PREPARE: Final = "accelerate.Accelerator.prepare"  # of a model: it makes a wrapper
 TRAINER: Final = "lightning.pytorch.Trainer"
 COMMANDLINES: Final = (
     "lightning.pytorch.cli.LightningCLI",
     "lightning.pytorch.utilities.cli.LightningCLI",  # until Lightning 2
 )
+HF_TRAINER: Final = "transformers.Trainer"
+HF_ARGUMENTS: Final = "transformers.TrainingArguments"
 LOG_DIR: Final = f"{TRAINER}.log_dir"  # a property that broadcasts
 VERSIONED: Final = ("loggers.TensorBoardLogger", "loggers.CSVLogger")  # count their folders
 FRAMEWORK_CALLS: Final = frozenset(
@@ -257,7 +277,7 @@ FRAMEWORK_RANKS: Final = frozenset(
 )
 FRAMEWORK_MAINS: Final = frozenset(
     "is_main_process is_local_main_process is_global_zero is_world_process_zero"
-    " is_local_process_zero is_last_process".split()
+    " is_local_process_zero is_last_process should_save should_log".split()
 )
 # What an unknown attribute or parameter of a distributed program means when nothing else says it.
 RANK_NAMES: Final = frozenset(

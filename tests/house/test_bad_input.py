@@ -74,8 +74,21 @@ CASES = [
     pytest.param(
         "given.py",
         b"from transformers import Seq2SeqTrainer\n\nSeq2SeqTrainer().train()\n",
-        "given.py:3: already distributed (the Hugging Face Trainer): start it with `torchrun`",
+        "given.py:3: already distributed (the Hugging Face Trainer): start it with `torchrun`,"
+        " as it is; `ddpify check --assume-distributed` finds its bugs",
         id="hugging-face-trainer",
+    ),
+    pytest.param(
+        "tuned.py",
+        b"from trl import SFTTrainer\n\nSFTTrainer().train()\n",
+        "tuned.py:3: already distributed (the Hugging Face Trainer): start it with `torchrun`",
+        id="trl",
+    ),
+    pytest.param(
+        "joined.py",
+        b"from accelerate import PartialState\n\nstate = PartialState()\n" + LOOP,
+        "joined.py:3: already distributed (Hugging Face Accelerate): start it with `accelerate",
+        id="partial-state",
     ),
     pytest.param(
         "light.py",

@@ -11,7 +11,8 @@ from ddpify.ranks.words import DDP
 from ddpify.rules.shared.meetings import one_path
 from ddpify.rules.shared.outputs import CHECKPOINTS
 
-_WRITERS = frozenset({*CHECKPOINTS, "pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump"})
+_PICKLES = frozenset({"pickle.dump", "pickle.dumps", "joblib.dump", "dill.dump"})
+_WRITERS = _PICKLES | {*CHECKPOINTS, "accelerate.Accelerator.save", "accelerate.utils.save"}
 # What a class says of how its objects are pickled.
 _SAYS_WHAT = ("__getstate__", "__reduce__", "__reduce_ex__")
 _STRIPS = "consume_prefix_in_state_dict_if_present"

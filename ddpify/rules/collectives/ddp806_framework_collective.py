@@ -138,11 +138,13 @@ trainer.train()
 RULE = Rule(
     FRAMEWORK,
     "framework-collective-on-some-ranks",
-    "Accelerator.gather, reduce, prepare, wait_for_everyone and get_state_dict, Fabric's setup,"
-    " barrier, save, load and all_gather, Lightning's Trainer.save_checkpoint and log_dir,"
-    " self.log(sync_dist=True), the Hugging Face Trainer's train, evaluate and predict are"
-    " collectives: under is_main_process, is_global_zero or @rank_zero_only the ranks wait for each"
-    " other (measured). Accelerator.save and print are guarded inside and may stand anywhere.",
+    "Accelerator.gather, reduce, prepare and wait_for_everyone, Fabric's setup, barrier, save, load"
+    " and all_gather, Lightning's Trainer.save_checkpoint and log_dir, self.log(sync_dist=True),"
+    " the Hugging Face Trainer's train, evaluate and predict are collectives: under"
+    " is_main_process, is_global_zero or @rank_zero_only the ranks wait for each other (measured)."
+    " get_state_dict, save_state and the Trainer's save_model are some where the model is sharded,"
+    " save_state also where it numbers checkpoints; else rank 0 alone saves its own random states."
+    " Accelerator.save and print are guarded inside and may stand anywhere.",
     "ray#56997; accelerate#2785, #2690; lightning#18148, #19780; BUGS C08",
     lint=lint,
     bad=(

@@ -21,6 +21,13 @@ _SENT: Final = {
     "all_reduce": "tensor",
     "reduce": "tensor",
 }
+_OF_FRAMEWORKS: Final = {
+    "accelerate.Accelerator.gather": "tensor",
+    "accelerate.Accelerator.gather_for_metrics": "input_data",
+    "accelerate.Accelerator.reduce": "tensor",
+    "lightning.fabric.Fabric.all_gather": "data",
+    "lightning.fabric.Fabric.all_reduce": "data",
+}
 _KEEPING: Final = frozenset(
     "cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze".split()
 )
@@ -31,14 +38,21 @@ _MASKS: Final = frozenset((name,) for name in "Eq NotEq Lt LtE Gt GtE".split())
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per tensor of a size or a type of this rank's own."""
     for call in run.calls:
-        shared, name = collective(call), _SENT.get(call.method, "")
-        value = shared.given(name) if shared is not None and shared.group is None else None
+        value = _sent(call)
         if value is None:
             continue
         if spread(value) and _own_size(value):
             yield _finding(call, "as long as this rank's data make it", "pad to the longest first")
         elif _own_type(value):
             yield _finding(call, "an integer on one rank and a float on another", "give the dtype")
+
+
+def _sent(call: RankCall) -> RankValue | None:
+    """The tensor that has to be alike on all ranks, but for its numbers."""
+    if call.name in _OF_FRAMEWORKS:
+        return call.arg(0, _OF_FRAMEWORKS[call.name])
+    shared, name = collective(call), _SENT.get(call.method, "")
+    return shared.given(name) if shared is not None and shared.group is None else None
 
 
 def _finding(call: RankCall, what: str, advice: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
@@ -9,9 +10,10 @@ from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
 from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM
 from ddpify.ranks.run import Run
-from ddpify.ranks.trace import Mismatch
+from ddpify.ranks.trace import Event, Mismatch
 from ddpify.rules.base import Edit, Finding, How, Severity
 from ddpify.rules.collectives.made_up import is_made_up
+from ddpify.rules.shared.accelerators import option
 from ddpify.rules.shared.exchanges import exchanges
 from ddpify.site import Site
 
@@ -27,6 +29,9 @@ _KINDS = {
     RANDOM: "each process draws its own",
     FILES: "each machine has its own",
 }
+_MILD = "a hang where the model is sharded (FSDP, DeepSpeed ZeRO-3)"
+_STATES = "the others' random states are not saved, and"
+_SHARDS = re.compile(r"fsdp|deepspeed|megatron", re.IGNORECASE)
 _ADVICE = {
     GUARDED: "let all ranks enter it, and keep the condition around what only one rank shall do",
     LEFT: "let all ranks go the same way: decide on one, broadcast or reduce it, then leave",
@@ -93,14 +98,46 @@ def spoken(name: str) -> str:
 
 
 def _finding(run: Run, one: Mismatch, code: str) -> Finding:
+    severity = _severity(run, one)
     return Finding(
         code,
         one.site,
-        _message(run, one),
-        Severity.ERROR,
+        _message(run, one) if severity is Severity.ERROR else _said_of_shards(one),
+        severity,
         advice=_ADVICE[code],
         because=tuple(dict.fromkeys(_because(run, one))),
         mends=_mends(run, one) if code == DECIDED else (),
+    )
+
+
+def _severity(run: Run, one: Mismatch) -> Severity:
+    """How bad it is: a note where nothing is lost unless something in the program is sharded."""
+    events = (one.event, *one.paths[0])
+    if not all(map(_is_of_shards, events)):
+        return Severity.ERROR
+    sharded = any(_SHARDS.search(module.source.text) for module in run.modules.values())
+    numbers = any(event.op in words.NUMBERING for event in events)
+    return Severity.WARNING if sharded or numbers else Severity.NOTE
+
+
+def _said_of_shards(one: Mismatch) -> str:
+    states = f"{_STATES} " if one.event.op in words.NUMBERING else ""
+    return f"{_where(one)}: {states}{_MILD}"
+
+
+def _is_of_shards(event: Event) -> bool:
+    """Whether ranks meet in a call of Accelerate only where a model or its optimizer is sharded.
+
+    And where it numbers the checkpoints itself: then it waits for all.
+    """
+    call = event.call
+    if event.op not in words.MEETING_IF_SHARDED or call is None:
+        return False
+    config = option(call, "project_config")
+    made = [t.call for t in config.things if t.call is not None] if config is not None else []
+    numbered = [one.kwargs.get("automatic_checkpoint_naming") for one in made]
+    return event.op not in words.NUMBERING or not any(
+        value is not None and value.constant is not False for value in numbered
     )
 
 
@@ -118,16 +155,23 @@ def _mends(run: Run, one: Mismatch) -> tuple[Edit, ...]:
     return (Edit(How.REPLACE, guard.site, "broadcast({})"),)
 
 
-def _message(run: Run, one: Mismatch) -> str:
+def _where(one: Mismatch) -> str:
     what = spoken(one.event.op)
     if one.kind == "local":
         verb = "leaves before" if one.exit is not None else "enters"
-        return f"each rank decides for itself whether it {verb} {what}: wrong numbers or a hang"
+        return f"each rank decides for itself whether it {verb} {what}"
+    return f"only {_who(one.ranks)} enters {what}"
+
+
+def _message(run: Run, one: Mismatch) -> str:
+    what = spoken(one.event.op)
+    if one.kind == "local":
+        return f"{_where(one)}: wrong numbers or a hang"
     if one.kind == "exit":
         return f"some ranks leave here, the others go on to {what}: wrong numbers or a hang"
     following = next(_following(run, one), None)
     follows = f"go on to {following[1]}" if following is not None else "do not"
-    return f"only {_who(one.ranks)} enters {what}, the others {follows}: wrong numbers or a hang"
+    return f"{_where(one)}, the others {follows}: wrong numbers or a hang"
 
 
 def _because(run: Run, one: Mismatch) -> Iterable[tuple[Site, str]]:

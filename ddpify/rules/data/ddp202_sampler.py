@@ -8,6 +8,7 @@ from ddpify.facts.details import loader_arguments
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts, Loader, Role
 from ddpify.facts.values import Kind, Thing
+from ddpify.ranks.prepared import CALLS
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.data import streams
@@ -61,7 +62,11 @@ def lint(run: Run) -> Iterable[Finding]:
                 "every rank trains on all samples: the loader has no distributed sampler",
                 Severity.ERROR,
                 (),
-                "give it sampler=DistributedSampler(dataset), and shuffle=False",
+                (
+                    "prepare it as the model: it is dealt then"
+                    if wrapper.name in CALLS
+                    else "give it sampler=DistributedSampler(dataset), and shuffle=False"
+                ),
                 ((wrapper.site, "gradients are averaged over the ranks here"),),
             )
 

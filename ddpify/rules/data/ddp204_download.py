@@ -13,7 +13,7 @@ from ddpify.rules.data.loaders import is_shared_out
 from ddpify.rules.edits import edit, once, statement_of
 from ddpify.rules.examples import BY_HAND, CORRECT, SCRIPT, SINGLE, TRAINER, changed
 from ddpify.rules.shared.beginnings import before_launch
-from ddpify.rules.shared.meetings import one_was_first
+from ddpify.rules.shared.meetings import goes_first, one_was_first
 from ddpify.rules.shared.outputs import is_locked
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -79,11 +79,7 @@ def _one_goes_first(run: Run, call: RankCall) -> bool:
     after = [c.ranks for c in barriers if c.order > call.order]
     if any(a | b == ALL and a != ALL for a in before for b in after):
         return True
-    return any(c.startswith(("accelerate.", "lightning.")) for c in _contexts(call))
-
-
-def _contexts(call: RankCall) -> Iterable[str]:
-    return (thing.name for value in call.contexts for thing in value.things)
+    return goes_first(call)
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:

@@ -9,8 +9,10 @@ from ddpify.ranks.model import ALL, RankCall, RankLoop, RankThing
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples import CORRECT
+from ddpify.rules.examples.accelerated import GATHERED, GATHERED_ENTRIES, GATHERED_RIGHTLY
 from ddpify.rules.examples.feeds import PADDED, PADDED_MEAN, STRIDED
 from ddpify.rules.shared.feeds import dealt_by, taken_over, trained
+from ddpify.rules.shared.gathered import filled_up
 from ddpify.rules.shared.quotients import counts_samples, loops_over
 from ddpify.rules.shared.written import text_around
 
@@ -32,6 +34,15 @@ def lint(run: Run) -> Iterable[Finding]:
             if reduction is not None:
                 done.add(sampler)
                 yield _finding(sampler, loop, reduction)
+    for call, loader in filled_up(run):
+        yield Finding(
+            "DDP209",
+            call.site,
+            "the last batches are filled up with repeated samples, and gather() counts them",
+            Severity.WARNING,
+            advice="gather_for_metrics() leaves them out",
+            because=((loader.site, "this loader is dealt"),) if loader.site is not None else (),
+        )
 
 
 def _finding(sampler: RankThing, loop: RankLoop, reduction: RankCall) -> Finding:
@@ -70,10 +81,12 @@ RULE = Rule(
     "padded-evaluation",
     "DistributedSampler gives every rank equally many samples: it repeats the first ones when the"
     " length does not divide by the world size. 5 samples on two ranks are 6, and an accuracy of .8"
-    " was reported as .667. Training does not mind; a metric that is published does.",
+    " was reported as .667. Accelerate repeats in the same way what it deals: of 42 samples"
+    " gather() gave 48 on two ranks, gather_for_metrics() 42 (measured). Training does not mind; a"
+    " metric that is published does.",
     "pytorch#25162, #22584; pytorch/examples PR#980; lightning#12862; BUGS D05",
-    bad=(PADDED, PADDED_MEAN),
-    good=(*CORRECT, STRIDED),
+    bad=(PADDED, PADDED_MEAN, GATHERED, GATHERED_ENTRIES),
+    good=(*CORRECT, STRIDED, *GATHERED_RIGHTLY),
     lint=lint,
     severity=Severity.WARNING,
 )

@@ -9,6 +9,7 @@ from ddpify.ranks.passes import is_loader
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import DEALT_TWICE, PREPARED, PREPARED_ALONE
+from ddpify.rules.shared.accelerators import deals_otherwise
 from ddpify.rules.shared.feeds import dealt_by
 
 _PREPARE = frozenset(
@@ -19,7 +20,7 @@ _PREPARE = frozenset(
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per DistributedSampler in a loader that accelerate deals once more."""
     for call in run.calls:
-        if call.name in _PREPARE and not _told_otherwise(call):
+        if call.name in _PREPARE and not deals_otherwise(call):
             for sampler in _samplers(call):
                 yield Finding(
                     "DDP211",
@@ -36,13 +37,6 @@ def lint(run: Run) -> Iterable[Finding]:
 def _samplers(call: RankCall) -> dict[RankThing, None]:
     loaders = [t for value in call.args for t in value.things if is_loader(t)]
     return dict.fromkeys(sampler for loader in loaders for sampler in dealt_by(loader))
-
-
-def _told_otherwise(call: RankCall) -> bool:
-    """The Accelerator was made with options on how loaders are dealt."""
-    options = ("dataloader_config", "split_batches", "dispatch_batches")
-    things = call.receiver.sources() if call.receiver is not None else ()
-    return any(t.call is not None and set(options) & set(t.call.kwargs) for t in things)
 
 
 RULE = Rule(

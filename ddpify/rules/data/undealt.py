@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import FILES, RANDOM
 from ddpify.ranks.passes import iterated, loaders_in
+from ddpify.ranks.prepared import CALLS, is_model
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.feeds import (
     GRADIENTS,
@@ -40,7 +41,7 @@ _SAME_BATCHES = (
 
 def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
     """Loaders of a map-style data set that are trained on and deal nothing, with the wrapper."""
-    made = (c for c in run.calls if c.name in GRADIENTS and not _never_made(run, c))
+    made = (c for c in run.calls if _averages(c) and not _never_made(run, c))
     wrapper = next(made, None)
     if (
         wrapper is None
@@ -52,6 +53,14 @@ def undealt(run: Run) -> Iterator[tuple[RankThing, RankCall]]:
     for loader in trained(run) - spared:
         if _everyone_reads_all(run, loader) and not _is_iterable(dataset_of(loader)):
             yield loader, wrapper
+
+
+def _averages(call: RankCall) -> bool:
+    """Whether gradients are averaged from a call on: a wrapper's, or that of a framework."""
+    of_framework = call.name in CALLS and not call.star
+    return call.name in GRADIENTS or (
+        of_framework and any(is_model(thing) for value in call.given for thing in value.things)
+    )
 
 
 def _divided(run: Run) -> set[RankThing]:

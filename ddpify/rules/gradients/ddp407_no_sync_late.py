@@ -4,36 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.model import RankCall
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.wrapped import backwards, forwards, reached, receives, wraps
+from ddpify.rules.shared.accelerators import HOLDS, loss_of, micro_batches, within
+from ddpify.rules.shared.wrapped import live, receives, wraps
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per ``no_sync()`` that holds a backward and no forward."""
     for wrap in wraps(run):
-        held = [c for c in run.methods("no_sync") if receives(c, wrap.wrapper)]
-        calls = forwards(run, wrap) if held else []
-        for hold in held:
-            inside = [b for b in backwards(run) if _within(b, hold)]
-            if any(_within(call, hold) for call in calls):
-                continue
-            if any(reached(backward, calls) for backward in inside):
-                yield Finding(
-                    "DDP407",
-                    hold.site,
-                    "no_sync() has no effect here: DDP decides in the forward, which runs outside"
-                    " of it, so that every micro-batch is all-reduced",
-                    Severity.WARNING,
-                    advice="put the forward under no_sync() too",
-                )
+        for hold in (c for c in run.methods("no_sync") if receives(c, wrap.wrapper)):
+            yield from _late(run, hold, {wrap.wrapper}, "no_sync()")
+    for hold in run.named(*HOLDS):
+        if hold.method != "accumulate" or micro_batches(hold) != 1:
+            models = {thing for value in hold.args for thing in value.things}
+            yield from _late(run, hold, models, f"{hold.method}()")
 
 
-def _within(call: RankCall, hold: RankCall) -> bool:
-    things = hold.result.things if hold.result is not None else ()
-    return any(thing in value.things for value in call.contexts for thing in things)
+def _late(run: Run, hold: RankCall, models: set[RankThing], what: str) -> Iterable[Finding]:
+    calls = [c for c in run.methods("__call__", "forward") if c.grad and _is_of(c, models)]
+    if any(within(call, hold) for call in calls):
+        return
+    losses = [loss_of(b) for b in run.backwards if within(b, hold)]
+    if any(_reaches(loss, calls) for loss in losses if loss is not None):
+        yield Finding(
+            "DDP407",
+            hold.site,
+            f"{what} has no effect here: DDP decides in the forward, which runs outside of it, so"
+            " that every micro-batch is all-reduced",
+            Severity.WARNING,
+            advice=f"put the forward under {what} too",
+        )
+
+
+def _is_of(call: RankCall, models: set[RankThing]) -> bool:
+    return call.receiver is not None and not models.isdisjoint(call.receiver.things)
+
+
+def _reaches(loss: RankValue, calls: list[RankCall]) -> bool:
+    made = {thing.call for thing in live(loss)}
+    return any(call in made for call in calls)
 
 
 RULE = Rule(

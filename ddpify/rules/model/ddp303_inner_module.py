@@ -188,17 +188,24 @@ def lint(run: Run) -> Iterable[Finding]:
             continue
         if name != "__getitem__" and not _of_inner(read):
             continue
-        inner = Edit(How.REPLACE, read.module.site(read.node.value), "{}.module")
-        if run.helpers:
-            wanted = (Import(run.helpers, "unwrap"),)
-            inner = replace(inner, code="unwrap({})", imports=wanted)
         yield Finding(
             "DDP303",
             read.site,
             f"`{name}` is the inner module's: DistributedDataParallel has no such attribute",
             Severity.ERROR,
-            (inner,),
+            *_asked_inside(run, read),
         )
+
+
+def _asked_inside(run: Run, read: Read) -> tuple[tuple[Edit, ...], str]:
+    """The edit that asks the model inside, or the advice where a framework wraps only some runs."""
+    if any(t.call is not None and t.call.name != words.DDP for t in read.base.things):
+        return (), "ask accelerator.unwrap_model(model), which is right in one process, too"
+    inner = Edit(How.REPLACE, read.module.site(read.node.value), "{}.module")
+    if run.helpers:
+        wanted = (Import(run.helpers, "unwrap"),)
+        inner = replace(inner, code="unwrap({})", imports=wanted)
+    return (inner,), ""
 
 
 def _only_while_wrapped(run: Run, helpers: str) -> Iterable[Finding]:

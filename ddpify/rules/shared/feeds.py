@@ -18,6 +18,8 @@ BATCH_SAMPLER = "torch.utils.data.BatchSampler"
 # Samplers of torch that know nothing of ranks.
 PLAIN_SAMPLERS = frozenset({"torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"})
 _TAKEN_OVER = frozenset({"prepare", "prepare_data_loader", "setup_dataloaders", "deepspeed_io"})
+# Objects whose methods are given batches and losses, too: only what prepares takes a loader over.
+_OWNERS = ("accelerate.Accelerator.", "lightning.fabric.Fabric.")
 GRADIENTS = frozenset({*words.WRAPPERS, words.FULLY_SHARD})
 
 
@@ -138,6 +140,7 @@ def taken_over(run: Run, loader: RankThing) -> bool:
     tops = frozenset(words.FRAMEWORKS)
     for call in run.calls:
         foreign = call.target is None and call.name.partition(".")[0] in tops
+        foreign = foreign and not (call.name.startswith(_OWNERS) and call.name not in CALLS)
         values = (*call.args, *call.kwargs.values())
         if (foreign or call.method in _TAKEN_OVER) and any(loader in v.sources() for v in values):
             return True

@@ -39,6 +39,7 @@ READS = {
 }
 # After these nobody has waited for rank 0: only the receiving rank does.
 _ONE_WAY = frozenset({"reduce", "gather", "gather_object", "new_group", "destroy_process_group"})
+_IN_TURN = frozenset({"main_process_first", "local_main_process_first", "rank_zero_first"})
 _WAITS = frozenset({"wait_for_everyone", "barrier"})
 
 
@@ -83,10 +84,18 @@ def _excludes(run: Run, a: RankCall, b: RankCall) -> bool:
     return any(place.within(test) for test in tests for place in places)
 
 
+def goes_first(call: RankCall) -> bool:
+    """Whether a framework's block lets one rank go before the others: ``main_process_first()``."""
+    entered = (thing.name for value in call.contexts for thing in value.things)
+    return any(name.rpartition(".")[2] in _IN_TURN for name in entered)
+
+
 def at_once(run: Run, call: RankCall) -> bool:
     """Whether ranks may come to a call at the same time: no barrier lets one go first."""
     entered = (thing.info for value in call.contexts for thing in value.things)
     if any(i and i.module.ours and i.name == "main_process_first" for i in entered):
+        return False
+    if goes_first(call):
         return False
     counts = {bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)}
     return len(counts) == 1

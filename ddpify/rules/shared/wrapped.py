@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from ddpify.ranks import words
@@ -21,6 +21,7 @@ PLAIN = frozenset(
 )
 _TAKES_APART = frozenset("modules named_modules children named_children".split())
 # What has no gradient, whatever it was computed from.
+_NONE_ADDED: Mapping[RankThing, list[RankValue]] = {}
 _CUTS = frozenset("detach detach_ item tolist numpy argmax argsort bool long int data".split())
 
 
@@ -68,7 +69,7 @@ def wraps(run: Run) -> list[Wrap]:
         if module is None or call.result is None or not call.result.things:
             continue
         inner = tuple(t for t in module.things if t.kind != "external")
-        parts = frozenset(part for thing in inner for part in _parts(thing, added))
+        parts = frozenset(part for thing in inner for part in parts_of(thing, added))
         found.append(Wrap(call, call.result.things[0], inner, parts))
     return found
 
@@ -88,7 +89,10 @@ def _added(run: Run) -> dict[RankThing, list[RankValue]]:
     return found
 
 
-def _parts(thing: RankThing, added: dict[RankThing, list[RankValue]]) -> Iterator[RankThing]:
+def parts_of(
+    thing: RankThing, added: Mapping[RankThing, list[RankValue]] = _NONE_ADDED
+) -> Iterator[RankThing]:
+    """A module, and the modules in it as far as its making shows them."""
     todo, seen = [thing], {thing}
     while todo:
         one = todo.pop()

@@ -42,6 +42,17 @@ def given_nodes(call: RankCall) -> list[ast.expr]:
     return [*call.node.args, *(one.value for one in call.node.keywords)]
 
 
+def written_with(call: RankCall) -> list[ast.expr]:
+    """The arguments after the first, and what the names in them were given above the call."""
+    found = given_nodes(call)[1:]
+    for node in found:  # grows while it is read
+        names = (n for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute)))
+        made = (value for name in names for value in definitions(call, name))
+        above = (value for value in made if value.lineno < call.node.lineno)
+        found += [value for value in above if value not in found]
+    return found
+
+
 def given_texts(call: RankCall) -> list[str]:
     """The arguments as they are written, keywords with their names."""
     plain = [call.module.text(one) for one in call.node.args]

@@ -1,0 +1,105 @@
+"""DDP970: a backward that goes past what Accelerate or Fabric does around it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples import changed
+from ddpify.rules.examples.accelerated import ACCELERATED, FABRICATED
+from ddpify.rules.shared.accelerators import (
+    FABRIC,
+    HOLDS,
+    micro_batches,
+    of_framework,
+    option,
+    prepares,
+    things_of,
+    within,
+)
+
+_SCALED: Final = ("16-mixed", "16", 16)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per ``loss.backward()`` of a prepared model that needs the framework's."""
+    calls = prepares(run)
+    if not calls:
+        return
+    made = {thing: call for call in calls for value in call.given for thing in things_of(value)}
+    for backward in run.backwards:
+        if of_framework(backward) or backward.receiver is None or backward.method != "backward":
+            continue
+        call = next(
+            (one for t in _forwards(backward) if (one := made.get(t, t.call)) in calls), None
+        )
+        found = _harm(run, backward, call) if call is not None else None
+        if call is not None and found is not None:
+            yield Finding("DDP970", backward.site, *found, because=((call.site, "prepared here"),))
+
+
+def _forwards(backward: RankCall) -> Iterable[RankThing]:
+    """The models whose forwards a loss was computed with."""
+    sources = backward.receiver.sources() if backward.receiver is not None else ()
+    calls = (thing.call for thing in sources if thing.call is not None)
+    models = (c.receiver for c in calls if c.method == "__call__" and c.receiver is not None)
+    return (thing for model in models for thing in model.things)
+
+
+def _harm(
+    run: Run, backward: RankCall, call: RankCall
+) -> tuple[str, Severity, tuple[()], str] | None:
+    """What goes wrong, how bad that is, and what to write instead."""
+    if call.name.startswith(FABRIC):
+        precision = option(call, "precision")
+        if precision is None or precision.constant not in _SCALED:
+            return None
+        text = "the loss is not scaled: Fabric raises RuntimeError"
+        return text, Severity.ERROR, (), "fabric.backward(loss)"
+    instead = "accelerator.backward(loss)"
+    precision = option(call, "mixed_precision")
+    if precision is not None and precision.constant == "fp16":
+        text = "the loss is not scaled: step() of the prepared optimizer ends in an AssertionError"
+        return text, Severity.ERROR, (), instead
+    held = [hold for hold in run.named(HOLDS[0]) if within(backward, hold)]
+    steps = micro_batches(held[0]) if held else 1
+    if steps == 1:
+        return None
+    times = f"{steps} times" if steps else "gradient_accumulation_steps times"
+    text = f"the loss is not divided: the gradient is {times} that of the whole batch"
+    return text, Severity.WARNING, (), instead
+
+
+_BACKWARD = ("accelerator.backward(loss)\n", "loss.backward()  # DDP970\n")
+_ONE = ("(gradient_accumulation_steps=2)", "()")
+
+RULE = Rule(
+    "DDP970",
+    "backward-past-framework",
+    "accelerator.backward() divides the loss by gradient_accumulation_steps and scales it for"
+    " fp16, fabric.backward() for 16-mixed. Without it the gradient of 4 micro-batches was 4 times"
+    " as large (measured, Accelerate 1.15: 1.184, .296), and a GradScaler that has scaled nothing"
+    " refuses to step. With one micro-batch in float32 or bf16 both are the same.",
+    "accelerate docs (gradient accumulation; quick tour), Fabric docs (fabric.backward); BUGS G10",
+    lint=lint,
+    words=("backward(", "prepare("),
+    severity=Severity.WARNING,
+    bad=(
+        changed(ACCELERATED, _BACKWARD),
+        changed(ACCELERATED, _BACKWARD, (_ONE[0], '(mixed_precision="fp16")')),
+        changed(
+            FABRICATED,
+            ("devices=2,", 'devices=2, precision="16-mixed",'),
+            ("fabric.backward(loss)\n", "loss.backward()  # DDP970\n"),
+        ),
+    ),
+    good=(
+        ACCELERATED,
+        FABRICATED,
+        changed(ACCELERATED, _ONE, (_BACKWARD[0], "loss.backward()\n")),
+        changed(FABRICATED, ("fabric.backward(loss)\n", "loss.backward()\n")),
+    ),
+)
