@@ -133,10 +133,15 @@ def _handles(
         held += own.attrs.values()
     return any(
         value.origins
-        or any(thing.name in _HANDLED or thing.sharded is not None for thing in value.things)
+        or any(map(_is_handled, value.things))
         or any(_is_worth(m, thing) for thing in _in(value))
         for value in held
     )
+
+
+def _is_handled(thing: RankThing) -> bool:
+    """Whether it is a wrapper or a loader, or a model that is wrapped or sharded by now."""
+    return thing.name in _HANDLED or thing.sharded is not None or thing.wrapper is not None
 
 
 def _is_worth(m: RankMachine, thing: RankThing) -> bool:

@@ -269,6 +269,7 @@ class RankReader(Journal):
         """The run with what follows from all of it."""
         run = self.run
         run.quiet = PRINT in self.patched
+        run.opened = self.opened
         run.frameworks = frozenset(
             word for top, word in words.FRAMEWORKS.items() if top in self.words
         )

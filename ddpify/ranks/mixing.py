@@ -20,7 +20,7 @@ from ddpify.ranks.collective import Collective
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
-from ddpify.ranks.origins import DATA
+from ddpify.ranks.origins import DATA, IDENTITY, RANDOM
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.sizes import Sized
 from ddpify.site import Site
@@ -77,7 +77,7 @@ def reduced(m: RankMachine, value: RankValue, shared: Collective) -> RankValue:
 
 def counted(value: RankValue, given: RankValue, site: Site) -> RankValue:
     """``len(batch)``, ``batch.shape``: as many on each rank, of this rank's samples."""
-    return _with(value, Of.COUNT, site) if given.has(DATA) else value
+    return _with(value, Of.COUNT, site) if _is_local(given) else value
 
 
 def combined(
@@ -186,4 +186,9 @@ def _is_whole(value: RankValue, known: dict[Of, Mark]) -> bool:
 
 def _is_own(value: RankValue, known: dict[Of, Mark]) -> bool:
     """Whether it comes from this rank's samples alone."""
-    return value.has(DATA) and _REDUCED.isdisjoint(known)
+    return _is_local(value) and _REDUCED.isdisjoint(known)
+
+
+def _is_local(value: RankValue) -> bool:
+    """Of this rank's samples, or of what it draws by its own number."""
+    return any(origin.kind in (DATA, RANDOM, *IDENTITY) for origin in value.origins)

@@ -50,6 +50,7 @@ class Run:
     distributed: bool = False  # it opens a session, wraps a model, or enters a collective
     assumed: bool = False  # it is read as distributed whatever it says of itself
     session: RankCall | None = None  # what opens the process group
+    opened: bool = False  # something may have opened one, be it in code that is not read
     frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
     quiet: bool = False  # print was replaced: only one rank prints
     complete: bool = True  # nothing was left out for its size

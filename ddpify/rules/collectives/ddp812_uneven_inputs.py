@@ -44,7 +44,7 @@ def _finding(call: RankCall, loop: RankLoop, cut: Site) -> Finding:
         loop.site,
         "one rank has a sample more than another where the samples do not divide evenly: its last"
         " round meets nobody",
-        Severity.ERROR,
+        Severity.WARNING,
         advice="deal with DistributedSampler (it pads), cut to equal lengths, or train within Join",
         because=((cut, "every N-th sample goes to a rank"), (call.site, "the ranks meet here")),
     )
@@ -151,6 +151,7 @@ RULE = Rule(
     " lets the short ranks answer for the rest.",
     "pytorch#38174, #33148; lightning#20404; torch.distributed.algorithms.Join; BUGS C11",
     lint=lint,
+    severity=Severity.WARNING,
     bad=(
         trained(_SHARDED.format("len(rows)"), _LOOP.format("  # DDP812"), _TOP),
         trained(loop="""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
@@ -11,12 +12,16 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared.uses import uses
 
+_RECEIVE = f"{words.DIST}irecv"
+
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per handle of an asynchronous collective that is dropped."""
     if any(run.named("torch.cuda.synchronize")):
         return
     for call in run.calls:
+        if call.name == _RECEIVE and (call.alone or uses(call) == ()):
+            yield _finding(call)
         shared = collective(call)
         if shared is None or shared.waits is not False or call.method == "barrier":
             continue
@@ -28,7 +33,7 @@ def _finding(call: RankCall) -> Finding:
     return Finding(
         "DDP824",
         call.site,
-        "nobody waits for this collective: what is read afterwards may be the old value",
+        "nobody waits for this: what is read afterwards may be the old value",
         Severity.ERROR,
         (
             (Edit(How.ARGUMENT, call.site, "", "async_op"),)
@@ -48,6 +53,11 @@ RULE = Rule(
     "torch.distributed documentation, synchronous and asynchronous collectives; BUGS L12",
     lint=lint,
     bad=(
+        on_ranks("""
+            dist.irecv(value, src=1 - rank)  # DDP824
+            dist.send(value * 2, dst=1 - rank)
+            print(rank, value)
+            """),
         on_ranks("""
             dist.all_reduce(value, async_op=True)  # DDP824
             print(rank, value / world)

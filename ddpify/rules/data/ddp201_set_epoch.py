@@ -10,6 +10,7 @@ from ddpify.facts.events import Call
 from ddpify.facts.locality import loaders_in
 from ddpify.facts.model import Facts
 from ddpify.facts.values import Thing
+from ddpify.ranks.model import ALL
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, How, Rule, Severity
 from ddpify.rules.data.derived import is_undivided
@@ -38,12 +39,12 @@ SAMPLER = "ddpify.runtime.distributed_sampler"
 def lint(run: Run) -> Iterable[Finding]:
     """Yield one finding per epoch loop whose sampler nobody tells the epoch."""
     for told in repeated(run) if run.complete else ():
-        if not told.calls:
-            fix = fix_of(told, run.helpers)
+        if not any(call.ranks == ALL for call in told.calls):
+            fix = () if told.calls else fix_of(told, run.helpers)
             yield Finding(
                 "DDP201",
-                told.epochs.site,
-                "the sampler is not told the epoch: every epoch shuffles in the same order",
+                told.calls[0].site if told.calls else told.epochs.site,
+                _OF_SOME if told.calls else _OF_NONE,
                 Severity.ERROR,
                 fix,
                 "" if fix else "call sampler.set_epoch(epoch) before each pass over the loader",
@@ -52,6 +53,10 @@ def lint(run: Run) -> Iterable[Finding]:
                     (told.one.loop.site, "the pass over its loader"),
                 ),
             )
+
+
+_OF_NONE = "the sampler is not told the epoch: every epoch shuffles in the same order"
+_OF_SOME = "only some ranks tell their sampler the epoch: from then on ranks share samples"
 
 
 def check(facts: Facts, settings: Settings) -> Iterable[Finding]:

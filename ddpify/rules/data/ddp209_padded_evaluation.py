@@ -49,8 +49,9 @@ def _finding(sampler: RankThing, loop: RankLoop, reduction: RankCall) -> Finding
     return Finding(
         "DDP209",
         sampler.site or loop.site,
-        "the sampler repeats samples until all shares are equal, and the metric counts them twice",
-        Severity.WARNING,
+        "where samples do not divide evenly the sampler repeats some, and the metric counts them"
+        " twice",
+        Severity.NOTE,
         (),
         "deal without filling up: Subset(dataset, range(rank, len(dataset), world_size)) and sums"
         " that are all-reduced; the model without its wrapper",
@@ -88,5 +89,5 @@ RULE = Rule(
     bad=(PADDED, PADDED_MEAN, GATHERED, GATHERED_ENTRIES),
     good=(*CORRECT, STRIDED, *GATHERED_RIGHTLY),
     lint=lint,
-    severity=Severity.WARNING,
+    severity=Severity.NOTE,
 )

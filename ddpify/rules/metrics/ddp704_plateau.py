@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ddpify.ranks.origins import DATA
+from ddpify.ranks.origins import DATA, RANDOM
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import SETUP, trained
 
+_OWN = frozenset({DATA, RANDOM})
 _STEP = "torch.optim.lr_scheduler.ReduceLROnPlateau.step"
 
 
@@ -18,7 +19,7 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in run.named(_STEP):
         metric = call.arg(0, "metrics")
         origins = spread(metric) if metric is not None else frozenset()
-        why = sorted({(o.site, o.what) for o in origins if o.kind == DATA})
+        why = sorted({(o.site, o.what) for o in origins if o.kind in _OWN})
         if why and call.everywhere:
             yield Finding(
                 "DDP704",

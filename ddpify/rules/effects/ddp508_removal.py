@@ -1,0 +1,98 @@
+"""DDP508: every rank removes one file or folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.meetings import at_once
+from ddpify.rules.shared.outputs import by_all, caught, own
+from ddpify.rules.shared.rank_zero import on_rank_zero
+
+_CALLS: Final = {"os.remove": "path", "os.unlink": "path", "os.rmdir": "path"}
+_METHODS: Final = frozenset({"unlink", "rmdir"})
+_SILENT: Final = {"unlink": "missing_ok", "rmtree": "ignore_errors"}
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield one finding per file that all ranks remove, each as if it were alone."""
+    for call in run.calls:
+        path = _removed(call)
+        if path is None or own(path) or _may_be_gone(call) or caught(call):
+            continue
+        if by_all(run, call) and at_once(run, call):
+            yield Finding(
+                "DDP508",
+                call.site,
+                "every rank removes this: FileNotFoundError on those that come second",
+                Severity.ERROR,
+                on_rank_zero(run, call),
+                "remove it on the rank with number 0 only",
+            )
+
+
+def _removed(call: RankCall) -> RankValue | None:
+    """The path that a call removes."""
+    if call.name in _CALLS:
+        return call.arg(0, _CALLS[call.name])
+    if call.name == "shutil.rmtree":
+        return call.arg(0, "path")
+    if call.method not in _METHODS or call.receiver is None:
+        return None
+    paths = any(thing.name.startswith("pathlib.") for thing in call.receiver.sources())
+    return call.receiver if paths else None
+
+
+def _may_be_gone(call: RankCall) -> bool:
+    """Whether a call accepts that there is nothing any more."""
+    name = _SILENT.get(call.method)
+    said = call.arg(1 if name == "ignore_errors" else 0, name) if name else None
+    silent = said is not None and said.constant is not False and call.name not in _CALLS
+    return call.star or silent
+
+
+RULE = Rule(
+    "DDP508",
+    "removal-on-every-rank",
+    "Ranks that remove one file, or one folder, do so at about the same time: who comes second"
+    " finds nothing and ends with FileNotFoundError, though each has asked whether it is there.",
+    "os.remove documentation; the same race as BUGS K07",
+    lint=lint,
+    words=("remove(", "unlink(", "rmtree(", "rmdir("),
+    bad=(
+        on_ranks("""
+            if os.path.exists("old.pt"):
+                os.remove("old.pt")  # DDP508
+            dist.barrier()
+            """),
+        on_ranks(
+            "rotate('checkpoints')",
+            """
+            import shutil
+
+
+            def rotate(folder):
+                for name in sorted(os.listdir(folder))[:-2]:
+                    shutil.rmtree(os.path.join(folder, name))  # DDP508
+            """,
+        ),
+    ),
+    good=(
+        on_ranks("""
+            if rank == 0 and os.path.exists("old.pt"):
+                os.remove("old.pt")
+            dist.barrier()
+            """),
+        on_ranks("""
+            os.remove(f"share{rank}.pt")
+            try:
+                os.remove("old.pt")
+            except FileNotFoundError:
+                pass
+            """),
+    ),
+)
