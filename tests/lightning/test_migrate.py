@@ -275,3 +275,11 @@ def test_a_folder_of_the_version_that_each_process_counts_is_made_once(
     made = '    Path(f"{logs.log_dir}/pictures").mkdir(parents=True, exist_ok=True)\n'
     text = written(outcome(tmp_path, (fit, f"{logger}{made}{fit}")))
     assert (f"    if rank_zero_only.rank == 0:\n    {made}" in text) is once
+
+
+def test_a_number_of_steps_is_said_to_be_that_of_rank_zero(tmp_path: Path) -> None:
+    line = '        self.log("train/loss", loss, on_step=False, on_epoch=True)\n'
+    found = outcome(tmp_path, (line, f'{line}        self.log("train/now", loss)\n'))
+    assert not found.refusals
+    (left,) = (one for one in found.findings if one.rule == "DDP951" and not one.fix)
+    assert left.message == "of each step this shows rank 0's part of the batch"

@@ -32,9 +32,20 @@ def _training(rest: str) -> str:
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield one finding per number that is logged for an evaluation, or an epoch, unreduced."""
+    """Yield one finding per line that logs an unreduced number of an evaluation or an epoch, and of
+    a program for one device a note per line that logs those of steps."""
     if not several(run):
         return
+    found = list(_of_all(run))
+    yield from found
+    told = {one.site for one in found}
+    for call in logs(run) if run.assumed else ():
+        if call.spelled.site not in told and not call.star and _unsynced(call):
+            yield from _of_step(call)
+
+
+def _of_all(run: Run) -> Iterator[Finding]:
+    """Those of an evaluation, or of an epoch."""
     for call in logs(run):
         hook = evaluating(call) or _of_epoch(call)
         if hook is None or call.star or not _unsynced(call):
@@ -57,6 +68,19 @@ def lint(run: Run) -> Iterable[Finding]:
                 ),
                 because=((hook.site, "Lightning gives each rank its part of the data"),),
             )
+
+
+def _of_step(call: RankCall) -> Iterator[Finding]:
+    """What a program for one device will show of each step: a person is told what it is then."""
+    hook = training(call)
+    if hook is not None and any(_is_local(value, hook) for value in _logged(call)):
+        yield Finding(
+            "DDP951",
+            call.spelled.site,
+            "of each step this shows rank 0's part of the batch",
+            Severity.NOTE,
+            advice="sync_dist=True shows the whole batch, and has all ranks wait in every step",
+        )
 
 
 def _of_epoch(call: RankCall) -> FunctionDefinition | None:
