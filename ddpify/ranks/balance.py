@@ -10,7 +10,7 @@ from typing import Any
 from ddpify.ranks.events import Exit
 from ddpify.ranks.model import ALL
 from ddpify.ranks.origins import Symbol
-from ddpify.ranks.paths import alike, one_round, view
+from ddpify.ranks.paths import TooManyPaths, alike, begin, one_round, view
 from ddpify.ranks.trace import (
     ABORT,
     CUT,
@@ -40,11 +40,16 @@ class Balance:
     """Compares what the two ranks enter, and keeps the differences."""
 
     found: list[Mismatch] = field(default_factory=list)
+    cut: bool = False
 
     def check(self, items: list[Item]) -> list[Mismatch]:
-        """All differences of a whole run."""
-        self._segments(items)
-        self._splits(items, [], None)
+        """All differences of a whole run, up to where there are too many paths (``cut``)."""
+        begin()
+        for compare in (self._segments, lambda whole: self._splits(whole, [], None)):
+            try:
+                compare(items)
+            except TooManyPaths:
+                self.cut = True
         return self.found
 
     # -- conditions on the rank ----------------------------------------------------------------

@@ -274,6 +274,8 @@ class RankReader(Journal):
             word for top, word in words.FRAMEWORKS.items() if top in self.words
         )
         run.entered = frozenset(info.place for info in self.entered)
-        found = Balance().check(self.items)
+        balance = Balance()
+        found = balance.check(self.items)
+        run.complete = run.complete and not balance.cut
         run.mismatches = [one for one in found if not run.is_ours(one.site.path)]
         return run

@@ -20,8 +20,26 @@ from ddpify.ranks.trace import (
     Unread,
 )
 
+MAX_STEPS = (
+    400_000  # of all paths of a run: where each of many conditions may end it, they multiply
+)
 MAX_TWICE = 200  # how long what follows two open paths may be to be put at the end of both
 Token = Any  # an operation's name, (kind, …) for a nested one, or one of ENDS
+
+
+class TooManyPaths(Exception):
+    """What a rank enters of a program cannot be told in a reasonable time."""
+
+
+class _Steps:
+    """How much was put together since the reading of a run began to be compared."""
+
+    taken = 0
+
+
+def begin() -> None:
+    """The paths of another run."""
+    _Steps.taken = 0
 
 
 def alike(a: tuple[Token, ...], b: tuple[Token, ...]) -> bool:
@@ -124,8 +142,13 @@ def _may_end(tokens: tuple[Token, ...]) -> bool:
 
 
 def last_exits(items: list[Item], rank: int) -> frozenset[str]:
-    """How the paths of ``rank`` through ``items`` may end, where they do not go on."""
-    return _exits_of(view(items, rank))
+    """How the paths of ``rank`` through ``items`` may end, where they do not go on; in any way if
+    there are too many."""
+    begin()
+    try:
+        return _exits_of(view(items, rank))
+    except TooManyPaths:
+        return ENDS
 
 
 def _exits_of(tokens: tuple[Token, ...]) -> frozenset[str]:
@@ -173,7 +196,10 @@ def _branch(key: str, one: tuple[Token, ...], other: tuple[Token, ...]) -> tuple
 
 
 def _assuming(key: str, holds: bool, tokens: tuple[Token, ...]) -> tuple[Token, ...]:
-    """The tokens that are left where a condition is known."""
+    """The tokens that are left where a condition is known. Raises TooManyPaths."""
+    _Steps.taken += 1 + len(tokens)
+    if _Steps.taken > MAX_STEPS:
+        raise TooManyPaths
     out: list[Token] = []
     for token in tokens:
         if not isinstance(token, tuple) or token[0] != "branch":
