@@ -35,7 +35,7 @@ def item(
         if index.origins:
             found = replace(found, origins=found.origins | index.origins)
         return _own_part(f, found, index, node)
-    found = symbol("element", base, index)
+    found = symbol("element", containers.asked_for(base, index), index)
     atoms = zip(base.atoms, index.atoms, strict=True)
     one, other = (Symbol(f"{text(a)}[{text(b)}]", (ITEM, a, b)) for a, b in atoms)
     return _own_part(f, replace(found, atoms=(one, other)), index, node)
