@@ -115,8 +115,8 @@ def _with_element(
         changed = replace(
             base, deps=base.deps | value.deps | frozenset(value.things), items=None, keys=None
         )
-        given = put_under(key, spread(value)) if isinstance(key, str) else spread(value)
-        changed = replace(changed, origins=base.origins | given | index.origins)
+        why = put_under(key, spread(value)) if isinstance(key, str) else spread(value)
+        changed = replace(changed, origins=base.origins | why | index.origins)
         if m.live != ALL and is_tensor(base):
             one = Symbol(f"{key_of(base)}[{key_of(index)}]=@{m.order}")
             changed = replace(changed, atoms=(one, one))

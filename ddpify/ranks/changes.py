@@ -83,7 +83,8 @@ def _taken_up(one: RankCall) -> Iterator[frozenset[Origin]]:
     if not named:
         yield from (spread(part) for part in (*one.args, *one.kwargs.values()))
         return
-    for name, value in (*(pair for part in one.args for pair in part.keys or ()), *one.kwargs.items()):
+    entries = [entry for part in one.args for entry in part.keys or ()]
+    for name, value in (*entries, *one.kwargs.items()):
         yield spread(value) if name == containers.ANY else put_under(name, spread(value))
     yield from (spread(replace(part, keys=None)) for part in one.args)
 

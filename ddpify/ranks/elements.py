@@ -19,7 +19,7 @@ def item(
 ) -> RankValue:
     """``base[index]``."""
     if any(t.name == "os.environ" for t in base.things):
-        return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
+        return environment(m, f, index, node) or symbol(f"environ[{key_of(index)}]")
     sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
     bounds = index.items if sliced else containers.bounds_of(index)
     if bounds is not None:
