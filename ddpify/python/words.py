@@ -28,6 +28,12 @@ SIZE_CALLS: Final = frozenset({f"{DIST}get_world_size", "horovod.torch.size"})
 RANK_VARIABLES: Final = {"RANK": "rank", "LOCAL_RANK": "local-rank"}
 OTHER_RANK_VARIABLES: Final = frozenset({"SLURM_PROCID", "SLURM_LOCALID", "NODE_RANK"})
 UNSET_VARIABLES: Final = ("SLURM_", "OMPI_COMM_", "PMI_", "HOROVOD_", "XRT_")
+# What mpiexec sets: the ranks of a program that uses mpi4py.
+MPI_RANKS: Final = {
+    "PMI_RANK": "rank",
+    "OMPI_COMM_WORLD_RANK": "rank",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "local-rank",
+}
 EXITS: Final = frozenset({"sys.exit", "os._exit", "builtins.exit", "builtins.quit"})
 
 # -- what no two processes have alike --------------------------------------------------------------

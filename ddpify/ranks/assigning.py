@@ -10,7 +10,7 @@ from ddpify.ranks import containers, naming
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.matching import Asked
 from ddpify.ranks.model import ALL, RankValue
-from ddpify.ranks.origins import Symbol
+from ddpify.ranks.origins import Symbol, put_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.values import differs, key_of, merge, spread, symbol
 
@@ -115,7 +115,8 @@ def _with_element(
         changed = replace(
             base, deps=base.deps | value.deps | frozenset(value.things), items=None, keys=None
         )
-        changed = replace(changed, origins=base.origins | spread(value) | index.origins)
+        why = put_under(key, spread(value)) if isinstance(key, str) else spread(value)
+        changed = replace(changed, origins=base.origins | why | index.origins)
         if m.live != ALL and is_tensor(base):
             one = Symbol(f"{key_of(base)}[{key_of(index)}]=@{m.order}")
             changed = replace(changed, atoms=(one, one))

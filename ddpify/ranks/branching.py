@@ -33,7 +33,7 @@ def branch(
     for arm, holds in zip(arms, (True, False), strict=True):
         ranks = takes[0 if holds else 1]
         m.live, m.items = ranks, []
-        told.append(narrowing.narrow(m, f, node, holds) if ranks else [])
+        told.append(narrowing.narrow(m, f, test, node, holds) if ranks else [])
         if ranks:
             here = m.here
             divides = ranks != live and not local
@@ -137,6 +137,8 @@ def _merge(
             name = f"{key}@{f.module.path}:{node.lineno}"
             made = merge(name, sources, why, is_local(m, test, live))
             merged[same] = made if old is None else narrowed(old, made, live)
+            if takes == [live, live] and not why:
+                narrowing.remember(m, test, merged[same], sources[0])
         m.write(space, key, merged[same])
 
 

@@ -24,7 +24,7 @@ from ddpify.ranks import (
 )
 from ddpify.ranks.attributes import attribute_of
 from ddpify.ranks.frames import RankFrame
-from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.model import UNSET, RankCall, RankThing, RankValue
 from ddpify.ranks.origins import CLOCK, IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
@@ -70,11 +70,17 @@ def _convert(
             try:
                 atoms.append(sizes.apply(kind, atom))
             except Exception:  # the user's constant may not convert
-                return None
+                return _set_by_another(value)
         made = result(one) if isinstance(atoms[0], Symbol) else value
         return replace(made, atoms=(atoms[0], atoms[1]), origins=spread(value), items=None)
 
     return converted
+
+
+def _set_by_another(value: RankValue) -> RankValue | None:
+    """``int(os.environ.get("PMI_RANK"))`` stops unless another launcher has set it."""
+    unset = (thing.name for thing in value.deps if thing.kind == UNSET)
+    return next((symbol(f"environ[{name}]") for name in unset), None)
 
 
 def _defaultdict(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

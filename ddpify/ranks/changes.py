@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import assigning, containers
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RankCall, RankValue
-from ddpify.ranks.origins import DATA, Origin, Symbol
+from ddpify.ranks.origins import DATA, Origin, Symbol, put_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import spread
@@ -56,7 +57,7 @@ def _take_up(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -
     assert isinstance(one.node.func, ast.Attribute)
     target = _holder(one.node.func.value)
     parts = (*one.args, *one.kwargs.values())
-    origins = frozenset().union(receiver.origins, *(spread(part) for part in parts))
+    origins = frozenset().union(receiver.origins, *_taken_up(one))
     deps = frozenset().union(receiver.deps, *(part.deps | frozenset(part.things) for part in parts))
     if any(t.kind in ("instance", "module") for t in receiver.things):
         return
@@ -74,6 +75,18 @@ def _take_up(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -
         return
     if in_table or isinstance(target, (ast.Name, ast.Attribute)):
         assigning.assign_quietly(m, f, target, new_value)
+
+
+def _taken_up(one: RankCall) -> Iterator[frozenset[Origin]]:
+    """Why what a container is given may differ; a dict that is updated differs in these entries."""
+    named = one.method == "update" and all(part.keys is not None for part in one.args)
+    if not named:
+        yield from (spread(part) for part in (*one.args, *one.kwargs.values()))
+        return
+    entries = [entry for part in one.args for entry in part.keys or ()]
+    for name, value in (*entries, *one.kwargs.items()):
+        yield spread(value) if name == containers.ANY else put_under(name, spread(value))
+    yield from (spread(replace(part, keys=None)) for part in one.args)
 
 
 def _overwrite(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> None:

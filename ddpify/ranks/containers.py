@@ -13,6 +13,7 @@ from typing import Final
 
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import found_under
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
 from ddpify.ranks.values import constant, gathered, merge, symbol
@@ -38,6 +39,14 @@ def entry(base: RankValue, key: RankValue) -> RankValue | None:
         return entries.get(name, entries.get(ANY))
     held = list(entries.values())
     return merge("entry", (held, held), frozenset()) if held and not key.known else None
+
+
+def asked_for(base: RankValue, key: RankValue) -> RankValue:
+    """A dict of which nothing else is known, as it is asked for one entry."""
+    name = key.constant
+    if not isinstance(name, str):
+        return base
+    return replace(base, origins=found_under(name, base.origins))
 
 
 def with_entry(base: RankValue, key: RankValue, value: RankValue) -> RankValue:
@@ -113,6 +122,8 @@ def method(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> 
     if handler is None or one.star or any(t.kind == "instance" for t in receiver.things):
         return None
     if receiver.items is None and receiver.keys is None:
+        if one.method == "get" and one.args and any(o.under for o in receiver.origins):
+            return result(replace(one, receiver=asked_for(receiver, one.args[0])))
         return None
     return handler(m, f, one, receiver)
 

@@ -19,7 +19,7 @@ def item(
 ) -> RankValue:
     """``base[index]``."""
     if any(t.name == "os.environ" for t in base.things):
-        return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
+        return environment(m, f, index, node) or symbol(f"environ[{key_of(index)}]")
     section = configured.entry(m, f, base, index, node)
     if section is not None:
         return section
@@ -38,7 +38,7 @@ def item(
         if index.origins:
             found = replace(found, origins=found.origins | index.origins)
         return _own_part(f, found, index, node)
-    found = symbol("element", base, index)
+    found = symbol("element", containers.asked_for(base, index), index)
     atoms = zip(base.atoms, index.atoms, strict=True)
     one, other = (Symbol(f"{text(a)}[{text(b)}]", (ITEM, a, b)) for a, b in atoms)
     return _own_part(f, replace(found, atoms=(one, other)), index, node)

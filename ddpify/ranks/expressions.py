@@ -64,7 +64,7 @@ def _compare(m: RankMachine, f: RankFrame, node: ast.Compare) -> RankValue:
     for op, right_node in zip(node.ops, node.comparators, strict=True):
         right = evaluate(m, f, right_node)
         if any(t.name == "os.environ" for t in right.things):
-            results.append(in_environment(left, type(op).__name__))
+            results.append(in_environment(m, left, type(op).__name__))
         else:
             results.append(compare(type(op).__name__, left, right))
         left = right

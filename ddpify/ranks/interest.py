@@ -122,6 +122,7 @@ class Interest:
     talks: set[str] = field(default_factory=set)  # those that narrowly say one, or call one
     words: tuple[str, ...] = _HOT
     opens: bool = False  # whether a process group is opened in one of the files
+    mpi: bool = False  # whether mpi4py is imported
     _known: dict[FunctionDefinition, bool] = field(default_factory=dict)
     _called: dict[Module, re.Pattern[str] | None] = field(default_factory=dict)
 
@@ -132,9 +133,10 @@ class Interest:
         calls: dict[str, set[str]] = {}
         hot: set[str] = set()
         talks: set[str] = set()
-        opens = False
+        opens = mpi = False
         for text in texts:
             opens = opens or "init_process_group(" in text
+            mpi = mpi or "from mpi4py import" in text or "import mpi4py" in text
             called = called_here(text)
             for name, chunk in _chunks(text):
                 communicates = called is not None and called.search(chunk) is not None
@@ -144,7 +146,7 @@ class Interest:
                         talks.add(name)
                 else:
                     calls.setdefault(name, set()).update(_CALLED.findall(chunk))
-        return cls(_closed(hot - _COMMON, calls), talks - _COMMON, wanted, opens)
+        return cls(_closed(hot - _COMMON, calls), talks - _COMMON, wanted, opens, mpi)
 
     def enters(self, info: FunctionDefinition) -> bool:
         """Whether a call of it is read."""

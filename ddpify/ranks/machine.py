@@ -60,6 +60,7 @@ class RankReader(Journal):
         self.made: set[tuple[ast.If, RankThing]] = (
             set()
         )  # what all ranks have made at its first use
+        self.choices: dict[str, tuple[str, RankValue, RankValue]] = {}
         self.submodules: dict[tuple[Module, str, int], RankValue | None] = {}
         self.namespaces: dict[Module, RankThing] = {}
         self.resolving: set[tuple[Module | ClassDefinition, str]] = set()

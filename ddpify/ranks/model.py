@@ -20,6 +20,7 @@ from ddpify.ranks.traits import PLAIN, Traits
 from ddpify.source import Site
 
 RANK0, RANK1, ALL = 1, 2, 3
+UNSET = "unset"  # the kind of a variable of the environment that torchrun does not set
 
 
 @dataclass(eq=False)
@@ -28,7 +29,7 @@ class RankThing:
 
     ``kind``: "result" (of the external call ``name``, which is ``call``), "instance" (of the
     project class ``cls``), "function", "class", "module", "external" (a name of a library),
-    "parameter" (of a function that nobody calls) or "attribute" (of something unknown).
+    "parameter" (of a function that nobody calls), "attribute" (of something unknown) or UNSET.
     """
 
     kind: str

@@ -10,18 +10,20 @@ from typing import Any
 from ddpify.ranks import words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankThing, RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.values import key_of
 
 Place = tuple[dict[str, RankValue], str]  # where a name or an attribute is kept
 _WRAPS = words.WRAPPERS | {words.DATA_PARALLEL}
 
 
 def narrow(
-    m: RankMachine, f: RankFrame, test: ast.expr, holds: bool
+    m: RankMachine, f: RankFrame, test: RankValue, asked: ast.expr, holds: bool
 ) -> list[tuple[Place, RankValue]]:
     """Leave to the names that a condition asks what they can be where it holds, or does not."""
-    made = []
-    for node, wanted in _asked(test, holds):
+    made = _recalled(m, f, test, holds)
+    for node, wanted in _asked(asked, holds):
         place = _place(m, f, node.args[0])
         if place is None:
             continue
@@ -32,6 +34,32 @@ def narrow(
             m.write(*place, one)
             made.append((place, one))
     return made
+
+
+def remember(m: RankMachine, test: RankValue, made: RankValue, arms: list[RankValue]) -> None:
+    """After ``if stop: steps = broadcast(steps)``, whose ranks agree: both that it can be."""
+    if len(arms) == 2 and arms[0].origins != arms[1].origins and _is_unknown(made):
+        m.choices[key_of(made)] = (key_of(test), arms[0], arms[1])
+
+
+def _recalled(
+    m: RankMachine, f: RankFrame, test: RankValue, holds: bool
+) -> list[tuple[Place, RankValue]]:
+    """What names are where a condition that was asked before holds, or does not."""
+    made: list[tuple[Place, RankValue]] = []
+    if not m.choices or not _is_unknown(test):
+        return made
+    for name, value in list(f.names.items()):
+        asked, first, second = m.choices.get(key_of(value), ("", value, value))
+        if asked == key_of(test):
+            one = first if holds else second
+            m.write(f.names, name, one)
+            made.append(((f.names, name), one))
+    return made
+
+
+def _is_unknown(value: RankValue) -> bool:
+    return isinstance(value.atoms[0], Symbol)
 
 
 def widen(told: list[list[tuple[Place, RankValue]]], results: list[Any]) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any
 
@@ -34,15 +35,38 @@ class Symbol:
 
 @dataclass(frozen=True)
 class Origin:
-    """Why a value may differ between ranks: ``kind`` is one of the constants below."""
+    """Why a value may differ between ranks: ``kind`` is one of the constants below.
+
+    ``under``: the one entry of a dict, of which nothing else is known, that differs.
+    """
 
     kind: str
     what: str
     site: Site
+    under: str = ""
 
     def __hash__(self) -> int:
         """Alike in every process, so that sets of origins have one order and reports, too."""
         return hash((self.site.span.line, self.site.span.column, len(self.what)))
+
+
+def put_under(name: str, origins: Iterable[Origin]) -> frozenset[Origin]:
+    """Why a dict differs whose entry ``name`` differs for these reasons."""
+    return frozenset(replace(one, under=name) for one in origins)
+
+
+def found_under(name: str, origins: frozenset[Origin]) -> frozenset[Origin]:
+    """Why the entry ``name`` of a dict may differ: not because another one does."""
+    if all(one.under in ("", name) for one in origins):
+        return origins
+    return frozenset(one for one in origins if one.under in ("", name))
+
+
+def of_anything(origins: frozenset[Origin]) -> frozenset[Origin]:
+    """Why a value may differ that is made from the whole dict."""
+    if not any(one.under for one in origins):
+        return origins
+    return frozenset(replace(one, under="") if one.under else one for one in origins)
 
 
 # Kinds of Origin. RANK: the rank itself, or what is computed from it; LOCAL_RANK: its number on the

@@ -44,6 +44,7 @@ class RankMachine(Protocol):
     entered: set[FunctionDefinition]
     remembered: dict[tuple[FunctionDefinition, RankThing | None], int]
     made: set[tuple[ast.If, RankThing]]
+    choices: dict[str, tuple[str, RankValue, RankValue]]  # by what was made of two
     reread: list[ast.AST]
     closures: dict[RankThing, RankFrame | None]
     classes: dict[ClassDefinition, RankThing]

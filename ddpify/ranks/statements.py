@@ -151,6 +151,18 @@ def _assert(m: RankMachine, f: RankFrame, node: ast.Assert) -> None:
     test = m.evaluate(f, node.test)
     if test.by_rank and m.may(test, m.live, True) != m.live:
         m.branch(f, test, node.test, (lambda: None, lambda: m.end(f, "abort", node)))
+    if test.constant is False:
+        _set_unseen(m, f, node.test)
+
+
+def _set_unseen(m: RankMachine, f: RankFrame, test: ast.expr) -> None:
+    """`assert GROUP is not None`: where it is None as far as is seen, other code has set it."""
+    if not (isinstance(test, ast.Compare) and isinstance(test.left, ast.Name)):
+        return
+    value = m.evaluate(f, test.left)
+    if isinstance(test.ops[0], ast.IsNot) and value.known and value.constant is None:
+        one = f"{test.left.id}@{f.module.path}"
+        assigning.assign_quietly(m, f, test.left, symbol(one))
 
 
 def _with(m: RankMachine, f: RankFrame, node: ast.With | ast.AsyncWith) -> None:

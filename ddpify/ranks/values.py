@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
-from ddpify.ranks.origins import Origin, Symbol
+from ddpify.ranks.origins import Origin, Symbol, of_anything
 
 MAX_DEPS = 80
 
@@ -57,7 +57,7 @@ def gathered(parts: Iterable[RankValue]) -> tuple[frozenset[RankThing], frozense
         origins |= part.all_origins
     if len(deps) > MAX_DEPS:
         deps = set(sorted(deps, key=_weight)[:MAX_DEPS])
-    return frozenset(deps), frozenset(origins)
+    return frozenset(deps), of_anything(frozenset(origins))
 
 
 def _weight(thing: RankThing) -> bool:
@@ -67,7 +67,7 @@ def _weight(thing: RankThing) -> bool:
 
 def spread(value: RankValue) -> frozenset[Origin]:
     """The origins of a value and of its elements."""
-    return value.all_origins
+    return of_anything(value.all_origins)
 
 
 def same(a: Any, b: Any) -> bool:

@@ -20,6 +20,7 @@ from ddpify.python.words import FULLY_SHARD as FULLY_SHARD
 from ddpify.python.words import GENERATORS as GENERATORS
 from ddpify.python.words import LOADER as LOADER
 from ddpify.python.words import LOCAL_RANK_CALLS as LOCAL_RANK_CALLS
+from ddpify.python.words import MPI_RANKS as MPI_RANKS
 from ddpify.python.words import NUMPY as NUMPY
 from ddpify.python.words import PYTHON as PYTHON
 from ddpify.python.words import RANK_VARIABLES as RANK_VARIABLES

@@ -24,6 +24,7 @@ _REDUCING = frozenset(
 _OWN_METRICS = ("torchmetrics.", "evaluate.", "ignite.", "torcheval.", "accelerate.", "lightning.")
 _SEEN = ("torch.", "builtins.", "numpy.", "functools.", "einops.")
 _SAYS_SO = re.compile("reduce|gather|sync|merge|broadcast")
+_SPELLS = ("builtins.str", "builtins.int", "builtins.float", "builtins.round", "builtins.format")
 _STARTS = ("torch.zeros", "torch.tensor", "torch.zeros_like")
 _KEEPS = ("save", "copy")
 _SHOWN = frozenset(
@@ -163,16 +164,21 @@ def acted_on(run: Run, site: Site) -> Iterable[tuple[Site, str]]:
 
 
 def _guards(run: Run) -> Iterator[RankGuard]:
-    """Conditions of what all ranks may do, apart from showing something or ending the job."""
+    """Conditions of what all ranks may do, apart from showing something or ending the job.
+
+    A function that only spells a number, ``if x < 1: return f"{x:.3f}"``, does nothing.
+    """
+    busy = {call.function for call in run.calls if not call.name.startswith(_SPELLS)}
     ending = {(g.node, g.holds) for e in run.exits if e.kind == "abort" for g in e.guards[-1:]}
     for call in run.calls:
-        if call.everywhere and not shows(call):
+        if call.everywhere and not shows(call) and call.function in busy:
             yield from (guard for guard in call.guards if (guard.node, guard.holds) not in ending)
     for store in run.stores:
         if store.ranks == ALL:
             yield from store.guards
     for one in run.exits:
-        if one.ranks == ALL and one.kind != "abort":
+        spells = one.kind == "return" and one.function not in busy
+        if one.ranks == ALL and one.kind != "abort" and not spells:
             yield from one.guards
 
 
