@@ -17,7 +17,7 @@ Texts = Mapping[str, str]
 
 _WRAPPERS = frozenset(
     "DistributedDataParallel DDP NativeDDP FullyShardedDataParallel FSDP"
-    " smart_DDP apply_gradient_allreduce".split()
+    " smart_DDP".split()
 )
 _RANK_ZERO = frozenset(
     "is_main_process is_primary is_master is_first_rank is_rank_zero is_main master_process".split()
@@ -123,10 +123,8 @@ class Step:
 
 def _save(scene: Scene) -> bool:
     step, wrapped = scene.step(), scene.wrapped()
-    if step is None or wrapped is None:
-        return False
-    name = _model_in(step, wrapped[2]) or wrapped[2]
-    if name not in map(ast.unparse, _expressions(step.function)):
+    name = step and (_model_in(step, wrapped and wrapped[2]) or (wrapped and wrapped[2]))
+    if step is None or name not in map(ast.unparse, _expressions(step.function)):
         return False
     block, place = step.after_loop()
     block[place:place] = _code(f"torch.save({name}.state_dict(), 'planted.pt')")
@@ -188,7 +186,7 @@ def _metric(scene: Scene) -> bool:
 def _bypass(scene: Scene) -> bool:
     step, wrapped = scene.step(), scene.wrapped()
     name = step and _model_in(step, wrapped and wrapped[2])
-    if step is None or not name:
+    if step is None or wrapped is None or not name:
         return False
     for home in (step.loop, *step.steps.values()):
         for node in ast.walk(home):

@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from ddpify.ranks import builtin, calls, containers, naming
-from ddpify.ranks.environment import environment
+from ddpify.ranks import environment
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, ITEM, PART, STRIDE, Origin, Symbol
@@ -19,7 +19,7 @@ def item(
 ) -> RankValue:
     """``base[index]``."""
     if any(t.name == "os.environ" for t in base.things):
-        return environment(f, index, node) or symbol(f"environ[{key_of(index)}]")
+        return environment.element(f, index, node) or symbol(f"environ[{key_of(index)}]")
     sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
     bounds = index.items if sliced else containers.bounds_of(index)
     if bounds is not None:
