@@ -145,6 +145,8 @@ def _wrap(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     wrapper = value.things[0]
     inner = one.arg(0, "module")
     if inner is not None:
+        if not inner.things:  # a model whose making is not seen
+            inner = replace(inner, things=(RankThing("parameter", "module", one.site),))
         wrapper.attrs["module"] = inner
         for thing in inner.things:
             thing.wrapper = wrapper
