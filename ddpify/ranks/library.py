@@ -192,14 +192,16 @@ def _reaches_wrapper(loss: RankValue, script: bool) -> bool:
     wrappers = [t for t in sources if t.name in words.WRAPPERS or t.sharded is not None]
     if wrappers:
         return not all(_is_alone(one, sources) for one in wrappers)
-    models = [t for t in sources if _is_module(t) or t.name.startswith("torch.nn.")]
+    models = [t for t in sources if _is_module(t)]
     return not script and not models and any(t.kind in ("parameter", "attribute") for t in sources)
 
 
 def _is_module(thing: RankThing) -> bool:
-    """An object that may be a model: not the trainer that holds one."""
-    own = thing.kind == "instance"
-    return own and (thing.cls is None or thing.cls.inherits("torch.nn.Module"))
+    """An object that may be a model: not the trainer that holds one, nor a loss by a function."""
+    if thing.kind == "instance":
+        return thing.cls is None or thing.cls.inherits("torch.nn.Module")
+    functions = thing.name.startswith("torch.nn.functional.")
+    return thing.name.startswith("torch.nn.") and not functions
 
 
 def _is_alone(wrapper: RankThing, sources: set[RankThing]) -> bool:
