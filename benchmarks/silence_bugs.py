@@ -16,8 +16,7 @@ from typing import Any
 Texts = Mapping[str, str]
 
 _WRAPPERS = frozenset(
-    "DistributedDataParallel DDP NativeDDP FullyShardedDataParallel FSDP"
-    " smart_DDP".split()
+    "DistributedDataParallel DDP NativeDDP FullyShardedDataParallel FSDP smart_DDP".split()
 )
 _RANK_ZERO = frozenset(
     "is_main_process is_primary is_master is_first_rank is_rank_zero is_main master_process".split()

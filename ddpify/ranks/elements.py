@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.ranks import builtin, calls, containers, naming
-from ddpify.ranks import environment
+from ddpify.ranks import builtin, calls, containers, environment, naming
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, ITEM, PART, STRIDE, Origin, Symbol

@@ -81,10 +81,11 @@ def _backward_of_all(run: Run, call: RankCall, wrap: Wrap) -> RankCall | None:
     if not call.loops or not own or call.method not in ("__call__", "forward"):
         return None
     loop = innermost(call)
-    inside = [c for c in run.calls if c.receiver is not None and innermost(c) is loop]
+    inside = [c for c in run.calls if innermost(c) is loop]
     wrappers = {one.wrapper for one in wraps(run)}
     others = {t for one in wraps(run) if one.inner != wrap.inner for t in one.inner}
-    if any(not (wrappers | others).isdisjoint(c.receiver.things) for c in inside if _is_forward(c)):
+    called = {t for c in inside if _is_forward(c) and c.receiver for t in c.receiver.things}
+    if not called.isdisjoint(wrappers | others):
         return None
     used = [c.arg(1, "optimizer") if is_scaler(c) else c.receiver for c in inside if _steps(c)]
     used += [c.arg(0, "optimizer") for c in inside if c.method == "step"]  # of a GradScaler
