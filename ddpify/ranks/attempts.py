@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from ddpify.ranks import words
 from ddpify.source import Site, Source
 
 # Errors that one rank meets alone; those that a `raise` in the block names count, too.
 _ALONE: Final = frozenset(
     "Exception BaseException RuntimeError OutOfMemoryError DistBackendError"
     " FloatingPointError".split()
+)
+# What says who a process is: without it, a program is one process.
+_JOINS: Final = frozenset(
+    {*words.RANK_VARIABLES, *words.SIZE_VARIABLES}
+    | {*words.OTHER_RANK_VARIABLES, *words.OTHER_SIZE_VARIABLES}
 )
 _EXITS = ("exit", "quit", "abort")  # `sys.exit`, `os._exit`, `abort_job`
 
@@ -69,6 +75,23 @@ def attempt(source: Source, node: ast.Try) -> Attempt:
     raised = frozenset(name for one in below if isinstance(one, ast.Raise) for name in _raised(one))
     closing = _whole(source, node.finalbody) if node.finalbody else None
     return Attempt(source.site(node), _whole(source, node.body), handlers, closing, raised)
+
+
+def is_alone(handler: ast.ExceptHandler, node: ast.Try) -> bool:
+    """Whether a handler is for one process: the group, or the number of the process, is not there.
+
+    ``except KeyError: rank = 0``: several ranks never run it.
+    """
+    plain = all(isinstance(one, (ast.Assign, ast.Return, ast.Expr)) for one in handler.body)
+    return plain and any(_joins(one) for statement in node.body for one in ast.walk(statement))
+
+
+def _joins(node: ast.AST) -> bool:
+    if isinstance(node, ast.Subscript):
+        key = node.slice
+        return isinstance(key, ast.Constant) and key.value in _JOINS
+    called = node.func if isinstance(node, ast.Call) else None
+    return "init_process_group" in _names(called)
 
 
 def _whole(source: Source, body: list[ast.stmt]) -> Site:

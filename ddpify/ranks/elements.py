@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.ranks import builtin, calls, configured, containers, naming
-from ddpify.ranks.environment import environment
+from ddpify.ranks import builtin, calls, configured, containers, environment, naming
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, ITEM, PART, STRIDE, Origin, Symbol
@@ -19,7 +18,7 @@ def item(
 ) -> RankValue:
     """``base[index]``."""
     if any(t.name == "os.environ" for t in base.things):
-        return environment(m, f, index, node) or symbol(f"environ[{key_of(index)}]")
+        return environment.element(m, f, index, node) or symbol(f"environ[{key_of(index)}]")
     section = configured.entry(m, f, base, index, node)
     if section is not None:
         return section

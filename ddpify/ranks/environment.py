@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Container, Mapping
 from dataclasses import replace
 
 from ddpify.ranks import sizes, words
@@ -15,16 +16,30 @@ from ddpify.ranks.values import NONE, constant, symbol
 
 def environment(m: RankMachine, f: RankFrame, name: RankValue, node: ast.AST) -> RankValue | None:
     """``os.environ[name]``; None if the launcher does not set it."""
+    return _variable(f, name, node, _ranks(m), words.SIZE_VARIABLES)
+
+
+def element(m: RankMachine, f: RankFrame, name: RankValue, node: ast.AST) -> RankValue | None:
+    """The same where the variable has to be there: under SLURM or MPI, if it is one of theirs."""
+    found = environment(m, f, name, node)
+    ranks, numbers = words.OTHER_RANK_VARIABLES, words.OTHER_SIZE_VARIABLES
+    return found or _variable(f, name, node, ranks, numbers)
+
+
+def _variable(
+    f: RankFrame,
+    name: RankValue,
+    node: ast.AST,
+    ranks: Mapping[str, str],
+    numbers: Container[str],
+) -> RankValue | None:
     key = name.constant
     if not isinstance(key, str):
         return None
-    site = f.module.site(node)
-    kind = _ranks(m).get(key)
-    if kind is not None:
-        return RankValue(("0", "1"), (), frozenset(), frozenset({Origin(kind, key, site)}))
-    if key in words.SIZE_VARIABLES:
-        return constant(sizes.world_size(str))
-    return None
+    if key in ranks:
+        origin = Origin(ranks[key], key, f.module.site(node))
+        return RankValue(("0", "1"), (), frozenset(), frozenset({origin}))
+    return constant(sizes.world_size(str)) if key in numbers else None
 
 
 def _ranks(m: RankMachine) -> dict[str, str]:

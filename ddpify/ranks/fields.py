@@ -14,6 +14,7 @@ from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result
+from ddpify.ranks.values import symbol
 
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.UserDict", "typing.TypedDict")
 
@@ -60,6 +61,9 @@ def fill(
     names = [name for one in reversed(info.mro()) for name in _annotated(one)]
     made.attrs.update(zip(names, args, strict=False))
     made.attrs.update({name: value for name, value in kwargs.items() if name in names})
+    if "**" in kwargs:  # any of the others
+        unknown = {name: symbol(f"{name}@{id(made)}", kwargs["**"]) for name in names}
+        made.attrs.update({**unknown, **made.attrs})
     for one in info.mro():
         for name in _annotated(one):
             default = None if name in made.attrs else _default(m, one, name)

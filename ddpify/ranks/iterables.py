@@ -9,11 +9,13 @@ from itertools import product
 from typing import Final
 
 from ddpify.python import words as names
+from ddpify.ranks import iterating
 from ddpify.ranks.containers import ANY, any_of, elements, entry_name, listed, pair
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import DATA
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.results import result
+from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import symbol
 
 Handler = Callable[[RankMachine, RankFrame, RankCall], RankValue | None]
@@ -135,7 +137,8 @@ def _next(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     found = m.call_method(f, one.args[0], "__next__", one.node)
     if found is None and len(one.args) == 2 and one.args[1].things:
         return replace(result(one), things=one.args[1].things)
-    return found
+    why = iterating.dealt_by_loader(one.args[0]) if found is None else None
+    return with_origin(result(one), DATA, why, one) if why is not None else found
 
 
 def _best(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:

@@ -163,12 +163,21 @@ def dealt(over: RankValue, loop: RankLoop) -> str | None:
     making is not seen: a distributed program that trains on the same batches everywhere is another
     rule's finding.
     """
+    why = dealt_by_loader(over)
+    if why is not None or _loaders(over):
+        return why
+    if spread(over) or over.made_by("builtins.sorted") is not None:
+        return None  # what is sorted are numbers or names
+    if loop.trains and any(t.kind in ("parameter", "attribute", "result") for t in over.sources()):
+        return "batches of this rank" if isinstance(loop.node, ast.For) else None
+    return None
+
+
+def dealt_by_loader(over: RankValue) -> str | None:
+    """Why what a loader gives is this rank's own: it has a sampler that deals, or a share."""
     if any(thing.deals for thing in over.sources()):
         return "batches of this rank"
-    found = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
-    # a loader over the data set of another deals its own way
-    loaders = [t for t in found if t in over.things] or found
-    for loader in loaders:
+    for loader in _loaders(over):
         assert loader.call is not None
         for position, keyword in ((3, "sampler"), (4, "batch_sampler")):
             value = loader.call.arg(position, keyword)
@@ -176,13 +185,13 @@ def dealt(over: RankValue, loop: RankLoop) -> str | None:
                 return "batches of this rank"
         if any(_is_share(thing) for thing in (loader.call.arg(0, "dataset") or NONE).things):
             return "samples of this rank"
-    if loaders:
-        return None
-    if spread(over) or over.made_by("builtins.sorted") is not None:
-        return None  # what is sorted are numbers or names
-    if loop.trains and any(t.kind in ("parameter", "attribute", "result") for t in over.sources()):
-        return "batches of this rank" if isinstance(loop.node, ast.For) else None
     return None
+
+
+def _loaders(over: RankValue) -> list[RankThing]:
+    """The loaders behind a value; one over the data set of another deals its own way."""
+    found = [t for t in over.sources() if t.name == words.LOADER and t.call is not None]
+    return [t for t in found if t in over.things] or found
 
 
 def _is_share(dataset: RankThing) -> bool:

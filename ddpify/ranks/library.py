@@ -34,7 +34,7 @@ from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.given import Given
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.origins import CLOCK, FILES, IDENTITY, RANK
-from ddpify.ranks.passes import training_loops
+from ddpify.ranks.passes import differentiated, is_scaler, training_loops
 from ddpify.ranks.process_groups import (
     is_initialized,
     is_true,
@@ -147,6 +147,8 @@ def _wrap(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     wrapper = value.things[0]
     inner = one.arg(0, "module")
     if inner is not None:
+        if not inner.things:  # a model whose making is not seen
+            inner = replace(inner, things=(RankThing("parameter", "module", one.site),))
         wrapper.attrs["module"] = inner
         for thing in inner.things:
             thing.wrapper = wrapper
@@ -177,7 +179,7 @@ def forward_event(m: RankMachine, f: RankFrame, one: RankCall) -> None:
 
 def _backward(m: RankMachine, f: RankFrame, one: RankCall) -> None:
     """The backward of a wrapped model reduces gradients; of one whose making is seen it may not."""
-    loss = one.receiver
+    loss = differentiated(one)
     if loss is None or not _reaches_wrapper(loss, m.run.script):
         return
     m.event("backward", one, one.node, f)
@@ -192,8 +194,16 @@ def _reaches_wrapper(loss: RankValue, script: bool) -> bool:
     wrappers = [t for t in sources if t.name in words.WRAPPERS or t.sharded is not None]
     if wrappers:
         return not all(_is_alone(one, sources) for one in wrappers)
-    models = [t for t in sources if t.kind == "instance" or t.name.startswith("torch.nn.")]
+    models = [t for t in sources if _is_module(t)]
     return not script and not models and any(t.kind in ("parameter", "attribute") for t in sources)
+
+
+def _is_module(thing: RankThing) -> bool:
+    """An object that may be a model: not the trainer that holds one, nor a loss by a function."""
+    if thing.kind == "instance":
+        return thing.cls is None or thing.cls.inherits("torch.nn.Module")
+    functions = thing.name.startswith("torch.nn.functional.")
+    return thing.name.startswith("torch.nn.") and not functions
 
 
 def _is_alone(wrapper: RankThing, sources: set[RankThing]) -> bool:
@@ -212,6 +222,8 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     method = one.method
     if method == "__call__":
         forward_event(m, f, one)
+        if is_scaler(one):
+            _backward(m, f, one)
         return result(one)
     if method == "backward" and not one.name.startswith(("accelerate.", "lightning.")):
         _backward(m, f, one)

@@ -66,9 +66,19 @@ def backwards(calls: Iterable[RankCall]) -> Iterator[RankCall]:
     """The calls that compute gradients: ``loss.backward()``, timm's ``scaler(loss, optimizer)``."""
     for call in calls:
         plain = call.receiver is not None and call.method in ("backward", "manual_backward")
-        scaler = call.target is None and call.name.endswith("NativeScaler.__call__")
-        if plain or scaler:
+        if plain or is_scaler(call):
             yield call
+
+
+def is_scaler(call: RankCall) -> bool:
+    """timm's ``scaler(loss, optimizer)``, which goes backward and steps."""
+    return call.target is None and call.name.endswith("NativeScaler.__call__")
+
+
+def differentiated(backward: RankCall) -> RankValue | None:
+    """The loss of a backward."""
+    given = is_scaler(backward) or backward.name.startswith(("accelerate.", "lightning."))
+    return backward.arg(0, "loss") if given else backward.receiver
 
 
 def training_loops(calls: Iterable[RankCall]) -> frozenset[ast.AST]:

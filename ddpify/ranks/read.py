@@ -191,7 +191,16 @@ def _is_distributed(run: Run) -> bool:
         return True
     if any(call.name == _INIT or _joins(run, call) for call in run.calls):
         return True
-    return _is_lightning(run) or _trains_by_rank(run)
+    return _is_lightning(run) or _trains_by_rank(run) or _parts_before_backward(run)
+
+
+def _parts_before_backward(run: Run) -> bool:
+    """Whether, in a part of a program, ranks go apart before a backward in a file that wraps."""
+    events = (one.event for one in run.mismatches if one.event.op == "backward")
+    return not run.script and any(_WRAPS in event.module.source.text for event in events)
+
+
+_WRAPS = "DistributedDataParallel"
 
 
 def _is_asked(run: Run) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import assigning, calls, containers, mixing, naming
-from ddpify.ranks.attempts import attempt
+from ddpify.ranks.attempts import attempt, is_alone
 from ddpify.ranks.contexts import entered_context
 from ddpify.ranks.expressions import operation
 from ddpify.ranks.frames import RankFrame
@@ -192,7 +192,8 @@ def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     m.here = here
     after = m.live
     for handler in node.handlers:
-        _handler(m, f, handler, live)
+        if not is_alone(handler, node):
+            _handler(m, f, handler, live)
     m.live = after
     if m.live:
         execute(m, f, node.orelse)

@@ -269,6 +269,12 @@ OPENERS: Final = frozenset(
 )
 # Variables that torchrun sets; only their presence is sure for the others.
 SIZE_VARIABLES: Final = frozenset({"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
+# What other launchers set instead: a program that takes it for granted is started by them.
+OTHER_RANK_VARIABLES: Final = {
+    **dict.fromkeys(("SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"), "rank"),
+    **dict.fromkeys(("SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK"), "local-rank"),
+}
+OTHER_SIZE_VARIABLES: Final = frozenset({"SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"})
 SET_VARIABLES: Final = frozenset(
     {"MASTER_ADDR", "MASTER_PORT", "GROUP_RANK", "TORCHELASTIC_RUN_ID"}
 )

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.passes import differentiated, is_scaler
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.cleared import is_cleared
 from ddpify.rules.shared.wrapped import (
     PLAIN,
     Wrap,
-    backwards,
     comes_after,
     forwards,
     innermost,
@@ -32,7 +32,7 @@ def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
         for call in calls:
             if call.node in through_wrapper or _nested(call, calls, armed):
                 continue
-            backward = _backward(run, call, armed)
+            backward = _backward(run, call, armed) or _backward_of_all(run, call, wrap)
             if backward is not None and not is_cleared(run, backward, wrap):
                 yield call, backward, wrap
 
@@ -58,13 +58,49 @@ def _nested(call: RankCall, calls: list[RankCall], armed: list[RankCall]) -> boo
 
 
 def _backward(run: Run, call: RankCall, armed: list[RankCall]) -> RankCall | None:
-    for backward in backwards(run):
-        if backward.order < call.order or innermost(backward) is not innermost(call):
-            continue
-        assert backward.receiver is not None
-        if _goes_through(call, live(backward.receiver)) and not _armed(backward, armed):
+    for backward in _backwards_after(run, call):
+        loss = differentiated(backward)
+        if loss and _goes_through(call, live(loss)) and not _armed(backward, armed):
             return backward
     return None
+
+
+def _backwards_after(run: Run, call: RankCall) -> list[RankCall]:
+    """Those in the same round of a loop."""
+    later = [one for one in run.backwards if one.order > call.order]
+    return [one for one in later if innermost(one) is innermost(call)]
+
+
+def _backward_of_all(run: Run, call: RankCall, wrap: Wrap) -> RankCall | None:
+    """The backward of a loop in which this is the only model, and is called around its wrapper.
+
+    Its loss may come about in what is not read (a criterion of the project): it is of this model
+    where its optimizer steps in the loop and nothing else there is wrapped or has its parameters.
+    """
+    own = call.receiver is not None and not set(wrap.inner).isdisjoint(call.receiver.things)
+    if not call.loops or not own or call.method not in ("__call__", "forward"):
+        return None
+    loop = innermost(call)
+    inside = [c for c in run.calls if innermost(c) is loop]
+    wrappers = {one.wrapper for one in wraps(run)}
+    others = {t for one in wraps(run) if one.inner != wrap.inner for t in one.inner}
+    called = {t for c in inside if _is_forward(c) and c.receiver for t in c.receiver.things}
+    if not called.isdisjoint(wrappers | others):
+        return None
+    used = [c.arg(1, "optimizer") if is_scaler(c) else c.receiver for c in inside if _steps(c)]
+    used += [c.arg(0, "optimizer") for c in inside if c.method == "step"]  # of a GradScaler
+    made_of = {thing for value in used if value is not None for thing in value.sources()}
+    if not any(wrap.covers(thing) for thing in made_of):
+        return None
+    return next(iter(_backwards_after(run, call)), None)
+
+
+def _steps(call: RankCall) -> bool:
+    return call.method == "step" or is_scaler(call)
+
+
+def _is_forward(call: RankCall) -> bool:
+    return call.method in ("__call__", "forward")
 
 
 def _goes_through(call: RankCall, sources: set[RankThing]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from ddpify.ranks.model import RankCall
+from ddpify.ranks.passes import is_scaler
 from ddpify.ranks.run import Run
 from ddpify.rules.shared.wrapped import Wrap, parameters_of
 
@@ -13,7 +14,7 @@ _CLIPS = "torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_"
 
 def is_cleared(run: Run, backward: RankCall, wrap: Wrap) -> bool:
     """Whether ``zero_grad`` comes before ``step`` wherever the program goes on from there."""
-    return _come_first(
+    return not is_scaler(backward) and _come_first(
         run, backward, wrap, [c for c in run.methods("zero_grad") if _is_for(c, wrap)]
     )
 

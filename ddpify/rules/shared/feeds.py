@@ -164,7 +164,7 @@ def in_one_process(run: Run, call: RankCall) -> bool:
     """Whether the program makes this call only where it does not distribute."""
     against = {(key, not holds) for key, holds in literals(call.guards)}
     for names in (GRADIENTS, {words.SAMPLER}):
-        marks = [c for c in run.named(*names) if c is not call]
+        marks = [c for c in run.named(*names) if c.node is not call.node]  # nor it in another arm
         if marks and all(not literals(c.guards).isdisjoint(against) for c in marks):
             return True
     return False

@@ -97,8 +97,10 @@ def at_once(run: Run, call: RankCall) -> bool:
         return False
     if goes_first(call):
         return False
-    counts = {bisect_left(_meetings(run, rank), call.order) for rank in (RANK0, RANK1)}
-    return len(counts) == 1
+    shared = [one.order for one in run.calls if one.everywhere and _meets(one)]
+    since = max((order for order in shared if order < call.order), default=-1)  # a bug is before
+    meets = [_meetings(run, rank) for rank in (RANK0, RANK1)]
+    return len({bisect_left(one, call.order) - bisect_left(one, since) for one in meets}) == 1
 
 
 def one_was_first(run: Run, call: RankCall) -> bool:

@@ -65,12 +65,15 @@ def wraps(run: Run) -> list[Wrap]:
     found = []
     added = _added(run)
     for call in run.named(words.DDP):
-        module = call.arg(0, "module")
-        if module is None or call.result is None or not call.result.things:
+        if call.result is None or not call.result.things:
+            continue
+        wrapper = call.result.things[0]
+        module = wrapper.attrs.get("module")
+        if module is None:
             continue
         inner = tuple(t for t in module.things if t.kind != "external")
         parts = frozenset(part for thing in inner for part in parts_of(thing, added))
-        found.append(Wrap(call, call.result.things[0], inner, parts))
+        found.append(Wrap(call, wrapper, inner, parts))
     return found
 
 
