@@ -24,14 +24,17 @@ def variants() -> Iterator[object]:
 
 
 # What is in an attribute is not carried from one round of a loop to the next (README, Limits), nor
-# is the length of a schedule that a method makes.
+# is the length of a schedule that a method makes, nor what a name is given that is counted.
 MISSED = {
     "in_class-collectives/c04_bad_carried_patience",
     "in_class-collectives/c04_bad_carried_stop",
     "in_class-data/d15_bad_lambda",
+    "in_class-metrics/m02_bad_masked_ratio",
     "in_class-migrated/p02_bad_alias_init",
     "in_class-migrated/p03_bad_in_batch_loop",
 }
+# What ranks agreed on under a condition is forgotten where it is an attribute.
+TOO_MUCH = {"in_class-collectives/c04_near_agreed_where_it_is_used"}
 
 
 @pytest.mark.parametrize(("case", "variant"), list(variants()))
@@ -40,9 +43,9 @@ def test_the_same_is_found(
 ) -> None:
     found = {finding.rule for finding in findings(variant, tmp_path)}
     wanted = [mark.codes for mark in case.marks()]
-    missed = any(request.node.name.endswith(f"[{name}]") for name in MISSED)
-    assert all(found & codes for codes in wanted) is not missed
-    assert found <= frozenset().union(*wanted)
+    name = request.node.name.partition("[")[2].removesuffix("]")
+    assert all(found & codes for codes in wanted) is (name not in MISSED)
+    assert (found <= frozenset().union(*wanted)) is (name not in TOO_MUCH)
 
 
 @pytest.mark.parametrize(("change", "least"), [(renamed, 600), (moved, 500), (in_class, 550)])

@@ -33,7 +33,8 @@ RULE = Rule(
     FORWARD,
     "forward-on-some-ranks",
     "DistributedDataParallel broadcasts the buffers of the model (the running averages of batch"
-    " norm) in every forward, in eval mode and under no_grad, too; FSDP gathers the parameters."
+    " norm) in its first forward and in each that follows one of training, in eval mode and under"
+    " no_grad, too (counted with torch 2.13); FSDP gathers the parameters."
     " Called on rank 0 alone that meets the next collective of the others: measured, an abort with"
     " 'op.preamble.length <= op.nbytes', a broken connection, or a hang. A model without buffers"
     " does not communicate in its forward, and `model.module(...)` never does.",
