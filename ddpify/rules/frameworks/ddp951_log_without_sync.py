@@ -79,8 +79,8 @@ def _of_step(call: RankCall) -> Iterator[Finding]:
             call.spelled.site,
             "of each step this shows rank 0's part of the batch",
             Severity.NOTE,
-            advice="sync_dist=True (reduce_fx='sum' of a sum) shows the whole batch, and has all ranks"
-            " wait in every step",
+            advice="sync_dist=True (reduce_fx='sum' of a sum) shows the whole batch, and has all"
+            " ranks wait in every step",
         )
 
 
