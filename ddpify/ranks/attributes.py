@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 from typing import Any
 
-from ddpify.ranks import autograd, configured, functions, mixing, naming, objects, words
+from ddpify.ranks import autograd, configured, functions, mixing, naming, objects, picked, words
 from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankThing, RankValue
@@ -54,7 +54,7 @@ def attribute_of(
     value = symbol(f"{key_of(base)}.{name}", base)
     if name == "shape":
         value = mixing.counted(value, base, f.module.site(node))
-    return replace(value, origins=frozenset()) if name in _AGREED else value
+    return replace(value, origins=_in_number(base, name)) if name in _AGREED else value
 
 
 def _of_thing(
@@ -220,13 +220,17 @@ def _unknown_attribute(
     origins = base.origins if thing.kind == "result" else frozenset()
     trainers = thing.name == "lightning.pytorch.Trainer" and name not in _GIVEN
     if name in _AGREED or trainers:
-        origins = frozenset()
+        origins = _in_number(base, name)
     value = RankValue((one, one), (made,), base.deps | {thing}, origins)
     if name == "shape":
         value = mixing.counted(value, base, site)
     if thing.kind != "result" or not origins:
         thing.attrs[name] = value
     return value
+
+
+def _in_number(base: RankValue, name: str) -> frozenset[Origin]:
+    return picked.in_number(base) if name == "shape" else frozenset()
 
 
 _AGREED = frozenset("shape dtype device ndim layout requires_grad world_size".split())

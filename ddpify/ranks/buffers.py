@@ -24,8 +24,8 @@ def has_buffers(wrapper: RankThing) -> bool:
 
 
 def _value(inner: RankValue) -> bool:
-    held = (*inner.things, *(t for item in inner.items or () for t in item.things))
-    return bool(held) and any(_thing(thing) for thing in held)
+    items = [thing for item in inner.items or () for thing in item.things]
+    return any(map(_thing, items)) or (bool(inner.things) and all(map(_thing, inner.things)))
 
 
 def _thing(thing: RankThing) -> bool:

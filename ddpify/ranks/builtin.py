@@ -19,6 +19,7 @@ from ddpify.ranks import (
     naming,
     narrowing,
     objects,
+    picked,
     sizes,
     words,
 )
@@ -178,6 +179,7 @@ def _len(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
     if one.args and one.args[0].keys is None and one.args[0].items is None:
         # each rank has equally many batches: samplers pad
         count = symbol(f"len({getattr(one.args[0].atoms[0], 'key', '?')})", one.args[0].clean())
+        count = replace(count, origins=picked.in_number(one.args[0]))
         return mixing.counted(count, one.args[0], one.site)
     # as many as were put in, whatever they are: times, losses
     return _agreed(f"{one.name}@{one.site}", one) if one.args else None

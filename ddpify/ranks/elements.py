@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from ddpify.ranks import builtin, calls, configured, containers, environment, naming
+from ddpify.ranks import builtin, calls, configured, containers, environment, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, ITEM, PART, STRIDE, Origin, Symbol
@@ -29,9 +29,9 @@ def item(
     held = _held(m, f, base, index, node)
     if held is not None:
         return held
-    picked = _picked_by_rank(f, base, index, node)
-    if picked is not None:
-        return picked
+    by_rank = _picked_by_rank(f, base, index, node)
+    if by_rank is not None:
+        return by_rank
     if base.items:
         found = containers.any_of(base.items)
         if index.origins:
@@ -40,7 +40,8 @@ def item(
     found = symbol("element", containers.asked_for(base, index), index)
     atoms = zip(base.atoms, index.atoms, strict=True)
     one, other = (Symbol(f"{text(a)}[{text(b)}]", (ITEM, a, b)) for a, b in atoms)
-    return _own_part(f, replace(found, atoms=(one, other)), index, node)
+    found = picked.by_mask(replace(found, atoms=(one, other)), index, f.module.site(node))
+    return _own_part(f, found, index, node)
 
 
 def _held(

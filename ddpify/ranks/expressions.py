@@ -106,7 +106,10 @@ def _unary(m: RankMachine, f: RankFrame, node: ast.UnaryOp) -> RankValue:
             return replace(value, atoms=(atoms[0], atoms[1]))
         except (TypeError, ValueError):
             return symbol("negative", value)
-    return symbol(f"-{key_of(value)}", value)
+    made = symbol(f"-{key_of(value)}", value)
+    name = type(node.op).__name__
+    one, other = (Symbol(made.atoms[0].key, (name, atom)) for atom in value.atoms)
+    return replace(made, atoms=(one, other))
 
 
 def _binary(m: RankMachine, f: RankFrame, node: ast.BinOp) -> RankValue:

@@ -22,6 +22,7 @@ from ddpify.ranks import (
     mixing,
     naming,
     objects,
+    picked,
     prepared,
     streams,
     trainer_hooks,
@@ -58,7 +59,7 @@ def called(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     handler = _HANDLERS.get(one.name)
     value = handler(m, f, one) if handler is not None else None
     if value is None:
-        value = _combining(m, f, one, _by_kind(m, f, one))
+        value = picked.called(one, _combining(m, f, one, _by_kind(m, f, one)))
     one.result = value
     return value
 
@@ -253,8 +254,9 @@ _SIZES: Final = frozenset("size numel nelement dim".split())
 def _size(one: RankCall, receiver: RankValue) -> RankValue:
     """``x.size(0)``, as ``x.shape[0]``: ranks have equally many samples, which are this rank's."""
     made = result(one)
+    own = picked.in_number(receiver) if one.method != "dim" else frozenset()
     agreed = frozenset(origin for origin in made.origins if origin.kind in IDENTITY)
-    return mixing.counted(replace(made, origins=agreed), receiver, one.site)
+    return mixing.counted(replace(made, origins=agreed | own), receiver, one.site)
 
 
 # -- builtins --------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from ddpify.ranks.carried import LoopNode, changed, read_rounds
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
 from ddpify.ranks.origins import Origin
+from ddpify.ranks.paths import ROUNDS
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.rounds import Round, run_rounds
 from ddpify.ranks.trace import Repeat, Split, ends
@@ -38,7 +39,7 @@ def go_through(m: RankMachine, f: RankFrame, node: ast.For | ast.AsyncFor) -> No
     _forget(m, f, node)
     if iterating.own_length(m, over):
         local = RankGuard(over, node.iter, f.module, True, m.live)
-    read_rounds(m, f, node, lambda: _looped(m, f, node, loop, _key(f, node.iter), local, over))
+    read_rounds(m, f, node, lambda: _looped(m, f, node, loop, _over(node, over), local, over))
     _otherwise(m, f, node)
 
 
@@ -137,6 +138,15 @@ def _trains(f: RankFrame, node: LoopNode) -> bool:
         return False
     calls = (one.func for one in ast.walk(node) if isinstance(one, ast.Call))
     return any(ast.unparse(func).endswith("backward") for func in calls)
+
+
+def _over(node: ast.For | ast.AsyncFor, over: RankValue) -> str:
+    """What a loop goes over, by the numbers where those are known: ``range(3)``."""
+    made = over.made_by("builtins.range")
+    given = made.call.args if made is not None and made.call is not None else ()
+    numbers = [one.constant for one in given]
+    known = numbers and all(isinstance(number, int) for number in numbers)
+    return f"{ROUNDS}{tuple(numbers)}" if known else ast.unparse(node.iter)
 
 
 def _key(f: RankFrame, node: ast.expr) -> str:

@@ -49,6 +49,7 @@ class RankReader(Journal):
         self.limit = limit
         self.spent = 0
         self.opened = not run.script  # a process group; a function is called when there is one
+        self.unread = False  # whether a library that is not known was called
         self.marks = False  # whether anything was summed over the ranks
         self.streams = streams.unseeded()
         self.entering: list[FunctionDefinition] = []
@@ -270,7 +271,7 @@ class RankReader(Journal):
         """The run with what follows from all of it."""
         run = self.run
         run.quiet = PRINT in self.patched
-        run.opened = self.opened
+        run.opened = self.opened or self.unread
         run.frameworks = frozenset(
             word for top, word in words.FRAMEWORKS.items() if top in self.words
         )

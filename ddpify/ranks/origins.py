@@ -82,4 +82,6 @@ COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with 
 
 # What an Origin says of data that the rank picks. STRIDE: ``rows[rank::world]``, of rows that were
 # not cut or added to before, as one does to make their number a multiple.
+# PICKED: entries chosen by what they hold, of which each rank has its own number.
+PICKED = "as many as this rank's samples give"
 PART, STRIDE = "this rank's part", "every n-th is this rank's"

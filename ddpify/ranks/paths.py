@@ -20,6 +20,7 @@ from ddpify.ranks.trace import (
     Unread,
 )
 
+ROUNDS = "rounds "  # so begins the key of a loop of which the number of rounds is known
 MAX_STEPS = (
     400_000  # of all paths of a run: where each of many conditions may end it, they multiply
 )
@@ -58,7 +59,8 @@ def _loops_alike(one: Token, other: Token) -> bool:
     """Whether both are loops with the same rounds, one in each arm of a condition on the rank: how
     often they go round is said in two ways, and may be sent from one to the other."""
     loops = isinstance(one, tuple) and isinstance(other, tuple) and one[0] == other[0] == "loop"
-    return loops and one[2] == other[2]
+    counted = loops and one[1].startswith(ROUNDS) and other[1].startswith(ROUNDS)
+    return loops and one[2] == other[2] and not counted
 
 
 def has_operation(token: Token) -> bool:

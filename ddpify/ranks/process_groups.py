@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from ddpify.python.libraries import is_known
 from ddpify.ranks import (
     assigning,
     mixing,
@@ -24,6 +25,8 @@ def is_true(value: RankValue | None) -> bool:
     return value is not None and value.constant is True
 
 
+# Known libraries that join process groups for those who ask them to train.
+_LAUNCH = ("mmcv.", "mmengine.", "mmseg.", "mmdet.", "detectron2.", "fairseq.")
 _FITS = (f"{words.TRAINER}.", "transformers.Trainer")
 
 
@@ -115,14 +118,19 @@ def true(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
 def is_initialized(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """False before the group is opened: `if is_initialized(): return`.
 
-    Of a project in which nothing opens one, code that is not seen does.
+    Of a project in which nothing opens one, or after a call of a library that is not known, code
+    that is not seen may have.
     """
-    return constant(m.opened or not (f.module.ours or m.interest.opens))
+    if f.module.ours:
+        return constant(m.opened)
+    return constant(m.opened or m.unread or not m.interest.opens)
 
 
 def note_opening(m: RankMachine, one: RankCall) -> None:
-    """A call that may have opened the process group: a framework's, or one by this name."""
+    """A call that has opened the process group, a framework's or one by this name, or may have."""
     name = one.name
     named = "init" in one.method and ("dist" in one.method or "process_group" in one.method)
     by_name = named and not name.startswith((words.DIST, "builtins."))
     m.opened = m.opened or by_name or name in words.OPENERS or name.startswith(_FITS)
+    unknown = not is_known(name) or name.startswith(_LAUNCH)
+    m.unread = m.unread or (one.receiver is None and unknown)

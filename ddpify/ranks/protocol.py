@@ -31,6 +31,7 @@ class RankMachine(Protocol):
     # -- who is here, under which circumstances, and what they have done
     live: int
     here: Here
+    unread: bool
     opened: bool  # a process group
     items: list[Item]
     order: int

@@ -169,19 +169,22 @@ def room() -> Iterator[None]:
 def _of_the_ranks(calls: Sequence[RankCall]) -> Iterator[RankCall]:
     """Without those of the other arm: `if train: <opens a group> else: <one process infers>`."""
     openers = [call for call in calls if call.name == _INIT or call.name in _SESSIONS]
-    ways = [dict(_arms(opener)) for opener in openers]
     for call in calls:
-        if not ways or not all(_excludes(way, call) for way in ways):
+        if not openers or not all(_excludes(opener, call) for opener in openers):
             yield call
 
 
-def _arms(call: RankCall) -> Iterator[tuple[ast.expr, bool]]:
-    return ((guard.node, guard.holds) for guard in call.guards)
-
-
-def _excludes(way: Mapping[ast.expr, bool], call: RankCall) -> bool:
-    """Whether a call stands in the other arm of a condition on this way."""
-    return any(way.get(node, holds) is not holds for node, holds in _arms(call))
+def _excludes(opener: RankCall, call: RankCall) -> bool:
+    """Whether one run comes by one of both only: in each round, or each time that a function is
+    called, a condition may be another one."""
+    if not set(opener.loops).isdisjoint(call.loops):
+        return False
+    way = {(guard.node, guard.test.atoms): guard.holds for guard in opener.guards}
+    return any(
+        way.get((guard.node, guard.test.atoms), guard.holds) is not guard.holds
+        for guard in call.guards
+        if not guard.test.known
+    )
 
 
 def _is_distributed(run: Run) -> bool:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ddpify.lint import lint
+from ddpify.ranks import paths
 from ddpify.ranks.read import MAX_STATEMENTS, read
 from ddpify.ranks.run import Run
 from tests.projects import put
@@ -91,3 +94,18 @@ dist.all_reduce(total)
 """
     assert [one.event.op for one in _cut(tmp_path, body).mismatches] == ["barrier"]
     assert lint(tmp_path, [tmp_path / "main.py"]).unread == ("main.py",)
+
+
+def test_paths_that_multiply_are_cut_and_the_program_is_not_read_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    way = "    if a{0}:\n        dist.all_reduce(total)\n        if b{0}:\n            return\n"
+    named = ", ".join(f"a{number}, b{number}" for number in range(8))
+    body = f"def step({named}):\n{''.join(map(way.format, range(8)))}"
+    body += "    if dist.get_rank() == 0:\n        dist.barrier()\n"
+    body += "import argparse\nstep(*argparse.ArgumentParser().parse_args().steps)\n"
+    assert [one.kind for one in run_of(tmp_path, body).mismatches] == ["guard"]
+    monkeypatch.setattr(paths, "MAX_STEPS", 10)
+    run = run_of(tmp_path, body)
+    assert not run.complete
+    assert run.mismatches == []

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.checkpoints.states import all_wrappers, is_strict
-from ddpify.rules.shared.syntax import scope
+from ddpify.rules.shared.syntax import parents, scope
 
 PREFIX = "module."
 
@@ -31,10 +31,25 @@ def _keys(call: RankCall, given: ast.expr) -> Iterator[ast.expr]:
     """The keys of the dict comprehensions that an argument is, or that its name is last given."""
     made = [given]
     if isinstance(given, ast.Name):
-        nodes = ast.walk(scope(call))
-        before = [n for n in nodes if isinstance(n, ast.Assign) and n.lineno < call.node.lineno]
-        made = [n.value for n in before if ast.unparse(n.targets[0]) == given.id][-1:]
+        made = [one for one in (_last(call, given.id),) if one is not None]
     return (one.key for one in made if isinstance(one, ast.DictComp))
+
+
+def _last(call: RankCall, name: str) -> ast.expr | None:
+    """What a name is given last before a call; None if that is under a condition, or in a loop."""
+    above = parents(scope(call))
+    before = [n for n in above if isinstance(n, ast.Assign) and n.lineno < call.node.lineno]
+    given = [one for one in before if ast.unparse(one.targets[0]) == name]
+    last = max(given, key=lambda one: one.lineno, default=None)
+    held = [*_holders(above, last)] if last is not None else []
+    around = set(_holders(above, call.node))
+    return last.value if last is not None and all(one in around for one in held) else None
+
+
+def _holders(above: Mapping[ast.AST, ast.AST], node: ast.AST) -> Iterator[ast.AST]:
+    while node in above:
+        node = above[node]
+        yield node
 
 
 def _strips(key: ast.expr) -> bool:

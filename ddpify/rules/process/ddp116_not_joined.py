@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
@@ -14,7 +13,6 @@ from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 
 _ASKING: Final = words.RANK_CALLS | words.SIZE_CALLS
-_READ: Final = frozenset({"torch", "numpy", "builtins", *sys.stdlib_module_names})
 
 
 def lint(run: Run) -> Iterable[Finding]:
@@ -23,8 +21,6 @@ def lint(run: Run) -> Iterable[Finding]:
         yield from _too_early(run)
     if not run.script or not run.complete or run.opened or run.session is not None:
         return
-    if any(not _is_read(call) for call in run.calls):
-        return  # which may join
     call = next((one for one in run.calls if _needs_group(one)), None)
     if call is not None:
         yield Finding(
@@ -82,12 +78,6 @@ def _needs_group(call: RankCall) -> bool:
         return False
     asked = any("is_initialized" in one.text or "is_available" in one.text for one in call.guards)
     return _is_certain(call) and not asked and call.method not in words.SESSION_OPS
-
-
-def _is_read(call: RankCall) -> bool:
-    """Whether a call is one of the project's own, or of a library that joins nothing."""
-    top = call.name.partition(".")[0]
-    return call.target is not None or call.receiver is not None or top in _READ
 
 
 _ALONE = """import os

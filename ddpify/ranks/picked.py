@@ -1,0 +1,46 @@
+"""Samples that are chosen by what they hold: how many there are, each rank has for itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.origins import DATA, PICKED, Origin, Symbol
+from ddpify.ranks.results import with_origin
+from ddpify.site import Site
+
+_COMPARES: Final = frozenset("Gt GtE Lt LtE Eq NotEq BitAnd BitOr BitXor Invert".split())
+_TESTS: Final = frozenset(
+    "gt ge lt le eq ne greater less isnan isinf isfinite isin bool logical_and logical_or"
+    " logical_not".split()
+)
+_PICKS: Final = frozenset("nonzero argwhere flatnonzero masked_select unique".split())
+
+
+def by_mask(value: RankValue, index: RankValue, site: Site) -> RankValue:
+    """``x[mask]``, where ``value`` is what else is known of it."""
+    if not (index.has(DATA) and _is_mask(index)):
+        return value
+    return replace(value, origins=value.origins | {Origin(DATA, PICKED, site)})
+
+
+def called(one: RankCall, value: RankValue) -> RankValue:
+    """``mask.nonzero()``, ``torch.masked_select(x, mask)``."""
+    if one.method not in _PICKS or not value.has(DATA):
+        return value
+    return with_origin(value, DATA, PICKED, one)
+
+
+def in_number(value: RankValue) -> frozenset[Origin]:
+    """Why ranks may have another number of entries of it."""
+    return frozenset(origin for origin in value.origins if origin.what == PICKED)
+
+
+def _is_mask(index: RankValue) -> bool:
+    made = (thing.call.method for thing in index.things if thing.call is not None)
+    return any(method in _TESTS for method in made) or any(map(_compares, index.atoms))
+
+
+def _compares(atom: Any) -> bool:
+    return isinstance(atom, Symbol) and atom.parts[:1] != () and atom.parts[0] in _COMPARES
