@@ -50,7 +50,7 @@ def _of_a_group(one: RankCall) -> bool:
 
 def on_collective(m: RankMachine, f: RankFrame, shared: Collective) -> RankValue:
     one = shared.call
-    m.opened = m.opened or one.method in ("init_process_group", "init_device_mesh")
+    m.opened = m.opened or one.method == "init_process_group"
     if shared.group is None and not is_true(shared.given("use_local_synchronization")):
         m.event(one.method, one, one.node, f)
     if shared.functional:
@@ -118,12 +118,12 @@ def true(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
 def is_initialized(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """False before the group is opened: `if is_initialized(): return`.
 
-    Of a project in which nothing opens one, or after a call of a library that is not known, code
-    that is not seen may have.
+    Of a project in which nothing opens one, code that is not seen does; after a call of a library
+    that is not known, it may have.
     """
-    if f.module.ours:
-        return constant(m.opened)
-    return constant(m.opened or m.unread or not m.interest.opens)
+    if m.unread and not m.opened and m.interest.opens and not f.module.ours:
+        return symbol("is_initialized")  # the same on all ranks
+    return constant(m.opened or not (f.module.ours or m.interest.opens))
 
 
 def note_opening(m: RankMachine, one: RankCall) -> None:
@@ -131,6 +131,7 @@ def note_opening(m: RankMachine, one: RankCall) -> None:
     name = one.name
     named = "init" in one.method and ("dist" in one.method or "process_group" in one.method)
     by_name = named and not name.startswith((words.DIST, "builtins."))
+    by_name = by_name or one.method in ("init_device_mesh", "DeviceMesh")
     m.opened = m.opened or by_name or name in words.OPENERS or name.startswith(_FITS)
     unknown = not is_known(name) or name.startswith(_LAUNCH)
     m.unread = m.unread or (one.receiver is None and unknown)

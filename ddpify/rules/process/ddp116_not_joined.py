@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from ddpify.ranks import words
+from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Example, Finding, Rule, Severity
@@ -73,8 +74,8 @@ def _is_dealt(call: RankCall) -> bool:
 
 
 def _needs_group(call: RankCall) -> bool:
-    named = call.name.startswith(words.DIST)
-    if not named or not (call.name in _ASKING or call.method in words.COLLECTIVE_OPS):
+    asks = call.name in _ASKING and call.name.startswith(words.DIST)
+    if not asks and (collective(call) is None or call.method == "init_device_mesh"):
         return False
     asked = any("is_initialized" in one.text or "is_available" in one.text for one in call.guards)
     return _is_certain(call) and not asked and call.method not in words.SESSION_OPS
