@@ -30,8 +30,8 @@ def misfits(run: Run) -> Iterator[tuple[RankCall, bool]]:
 def _keys(call: RankCall, given: ast.expr) -> Iterator[ast.expr]:
     """The keys of the dict comprehensions that an argument is, or that its name is last given."""
     made = [given]
-    if isinstance(given, ast.Name):
-        made = [one for one in (_last(call, given.id),) if one is not None]
+    if isinstance(given, (ast.Name, ast.Attribute)):
+        made = [one for one in (_last(call, ast.unparse(given)),) if one is not None]
     return (one.key for one in made if isinstance(one, ast.DictComp))
 
 

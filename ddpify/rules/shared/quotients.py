@@ -214,9 +214,10 @@ def _selects(value: ast.expr, loop: RankLoop) -> bool:
 
 def _named(counted: ast.expr, loop: RankLoop) -> Iterator[ast.expr]:
     """What the loop gives a name that is counted: ``mask = y != pad``."""
-    if isinstance(counted, ast.Name):
+    if isinstance(counted, (ast.Name, ast.Attribute)):
+        name = ast.unparse(counted)
         for node in ast.walk(loop.node):
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == counted.id:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
                 yield node.value
 
 
