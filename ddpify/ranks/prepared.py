@@ -10,6 +10,7 @@ from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.frozen import is_frozen
 from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.modules import Module
 from ddpify.ranks.other_libraries import ENGINE
@@ -80,7 +81,7 @@ def _wrapped(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) -> R
     if one.name not in _WRAPS or not value.things or not all(map(is_model, value.things)):
         return value
     kept = one.kwargs.get("evaluation_mode")
-    if (kept is not None and kept.constant is not False) or _is_frozen(m, value):
+    if (kept is not None and kept.constant is not False) or is_frozen(m.run, value):
         return value
     if may_shard(f.module):
         return value
@@ -88,25 +89,6 @@ def _wrapped(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) -> R
     for thing in value.things:
         thing.wrapper = wrapper
     return of(wrapper, value)
-
-
-def _is_frozen(m: RankMachine, model: RankValue) -> bool:
-    """Whether ``model.requires_grad_(False)`` was the last word on all of its parameters."""
-    inside = set(model.things)
-    told = [call for call in m.run.calls if call.method == "requires_grad_" and call.receiver]
-    froze = [c.order for c in told if inside & set(c.receiver.things) and not _thaws(c)]  # type: ignore[union-attr]
-    thawed = [c.order for c in told if inside & set(c.receiver.sources()) and _thaws(c)]  # type: ignore[union-attr]
-    thawed += [
-        store.order
-        for store in m.run.stores
-        if store.key == "requires_grad" and inside & set(store.base.sources())
-    ]
-    return bool(froze) and all(order < froze[-1] for order in thawed)
-
-
-def _thaws(call: RankCall) -> bool:
-    given = call.arg(0, "requires_grad")
-    return given is None or given.constant is True
 
 
 def may_shard(module: Module) -> bool:
@@ -117,7 +99,7 @@ def may_shard(module: Module) -> bool:
 def _names(tree: ast.AST) -> Iterator[str]:
     """Names, attributes, keywords, imports, and texts of one word."""
     for node in ast.walk(tree):
-        for field in ("id", "attr", "arg", "name", "value"):
+        for field in ("id", "attr", "arg", "name", "module", "value"):
             name = getattr(node, field, None)
             if isinstance(name, str) and " " not in name:
                 yield name
