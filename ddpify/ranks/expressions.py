@@ -55,6 +55,9 @@ def _attribute(m: RankMachine, f: RankFrame, node: ast.Attribute) -> RankValue:
 def _subscript(m: RankMachine, f: RankFrame, node: ast.Subscript) -> RankValue:
     base = evaluate(m, f, node.value)
     note_read(m, f, base, "__getitem__", node)
+    end = node.slice.upper if isinstance(node.slice, ast.Slice) else None
+    if end is not None and not isinstance(end, ast.Constant):
+        m.run.cut.append(base)
     return elements.item(m, f, base, evaluate(m, f, node.slice), node)
 
 

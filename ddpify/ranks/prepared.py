@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.frames import RankFrame
+from ddpify.ranks.frozen import is_frozen
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.modules import Module
 from ddpify.ranks.other_libraries import ENGINE
 from ddpify.ranks.process_groups import meet
 from ddpify.ranks.protocol import RankMachine
@@ -71,15 +75,15 @@ def unwrapped(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue | None:
 def _wrapped(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) -> RankValue:
     """A model that Accelerate hands back: DistributedDataParallel is around it.
 
-    Not around a frozen one, nor in a file that speaks of other engines, whose wrappers have the
+    Not around a frozen one, nor in a file that may choose other engines, whose wrappers have the
     model's attributes.
     """
     if one.name not in _WRAPS or not value.things or not all(map(is_model, value.things)):
         return value
-    if any(_freezes(call, value) for call in m.run.calls if call.method == "requires_grad_"):
-        return value
     kept = one.kwargs.get("evaluation_mode")
-    if (kept is not None and kept.constant is not False) or _OTHERS.search(f.module.source.text):
+    if (kept is not None and kept.constant is not False) or is_frozen(m.run, value):
+        return value
+    if may_shard(f.module):
         return value
     wrapper = RankThing("result", words.DDP, one.site, one, attrs={"module": value})
     for thing in value.things:
@@ -87,10 +91,18 @@ def _wrapped(m: RankMachine, f: RankFrame, one: RankCall, value: RankValue) -> R
     return of(wrapper, value)
 
 
-def _freezes(call: RankCall, model: RankValue) -> bool:
-    given = call.arg(0, "requires_grad")
-    of_model = call.receiver is not None and not set(call.receiver.things).isdisjoint(model.things)
-    return of_model and given is not None and given.constant is not True
+def may_shard(module: Module) -> bool:
+    """Whether the code of a file, not its comments, names another engine of Accelerate's."""
+    return any(_OTHERS.search(name) for name in _names(module.tree))
+
+
+def _names(tree: ast.AST) -> Iterator[str]:
+    """Names, attributes, keywords, imports, and texts of one word."""
+    for node in ast.walk(tree):
+        for field in ("id", "attr", "arg", "name", "module", "value"):
+            name = getattr(node, field, None)
+            if isinstance(name, str) and " " not in name:
+                yield name
 
 
 def is_model(thing: RankThing) -> bool:

@@ -44,6 +44,7 @@ class Run:
     stores: list[Store] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
+    cut: list[RankValue] = field(default_factory=list)  # of which `[:end]` was taken
     loops: list[RankLoop] = field(default_factory=list)
     modules: dict[str, Module] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Final
 
 from ddpify.ranks import functions, words
@@ -33,8 +34,7 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
         whole = one.method == "train"
         own = _OWN if whole else ("prediction_step", "log")
         _introduce(trainer)
-        here = trainer.cls is not None and trainer.cls.module is one.module
-        for name in own if here else ():  # those of libraries are long, and not the program's
+        for name in own if _is_beside(trainer, one) else ():
             _method(m, f, trainer, name, ())
         for name in _EVALUATION:
             _function(m, f, one, trainer.call.kwargs.get(name))
@@ -42,6 +42,15 @@ def trained(m: RankMachine, f: RankFrame, one: RankCall) -> None:
         for callback in _callbacks(m, trainer):
             for name in _CALLBACK if whole else _EVALUATED:
                 _method(m, f, callback, name, known)
+
+
+def _is_beside(trainer: RankThing, one: RankCall) -> bool:
+    """Whether a Trainer's class stands in the folder of what trains it, or below.
+
+    Those of libraries are long, and not the program's.
+    """
+    folder = PurePath(one.module.path).parent
+    return trainer.cls is not None and PurePath(trainer.cls.module.path).is_relative_to(folder)
 
 
 def _introduce(trainer: RankThing) -> None:

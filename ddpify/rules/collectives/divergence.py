@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ddpify.ranks import words
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
 from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM
+from ddpify.ranks.prepared import may_shard
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Event, Mismatch
 from ddpify.rules.base import Edit, Finding, How, Severity
@@ -31,7 +31,6 @@ _KINDS = {
 }
 _MILD = "a hang where the model is sharded (FSDP, DeepSpeed ZeRO-3)"
 _STATES = "the others' random states are not saved, and"
-_SHARDS = re.compile(r"fsdp|deepspeed|megatron", re.IGNORECASE)
 _ADVICE = {
     GUARDED: "let all ranks enter it, and keep the condition around what only one rank shall do",
     LEFT: "let all ranks go the same way: decide on one, broadcast or reduce it, then leave",
@@ -115,7 +114,7 @@ def _severity(run: Run, one: Mismatch) -> Severity:
     events = (one.event, *one.paths[0])
     if not all(map(_is_of_shards, events)):
         return Severity.ERROR
-    sharded = any(_SHARDS.search(module.source.text) for module in run.modules.values())
+    sharded = any(map(may_shard, run.modules.values()))
     numbers = any(event.op in words.NUMBERING for event in events)
     return Severity.WARNING if sharded or numbers else Severity.NOTE
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks import words
@@ -22,10 +23,11 @@ from ddpify.rules.shared.accelerators import (
     things_of,
     within,
 )
-from ddpify.rules.shared.feeds import trained
+from ddpify.rules.shared.feeds import literals, trained
 from ddpify.rules.shared.wrapped import parameters_of
 
 _OPTIMIZERS: Final = "torch.optim."
+_APART: Final = "this optimizer is not prepared: it steps after every micro-batch"
 _GIVES: Final = "it gives back new objects, and these are used as they were"
 
 
@@ -46,15 +48,10 @@ def lint(run: Run) -> Iterable[Finding]:
             text = "the model of this optimizer is not prepared: gradients are never averaged"
             yield _finding(call, text)
     for step, hold in _stepping_apart(run, known):
-        yield Finding(
-            "DDP971",
-            step.site,
-            "this optimizer is not prepared: it steps after every micro-batch, with gradients of"
-            " one rank",
-            Severity.ERROR,
-            advice="prepare the optimizer: its step() then waits for the last micro-batch",
-            because=((hold.site, "gradients are not averaged in here before the last one"),),
-        )
+        text = f"{_APART}, with gradients of one rank"
+        advice = "prepare the optimizer: its step() then waits for the last micro-batch"
+        because = ((hold.site, "gradients are not averaged in here before the last one"),)
+        yield replace(_finding(step, text), advice=advice, because=because)
 
 
 def _finding(call: RankCall, text: str) -> Finding:
@@ -97,16 +94,20 @@ def _stepping_apart(run: Run, known: set[RankThing]) -> Iterator[tuple[RankCall,
     for step in run.methods("step") if holds else ():
         made = step.receiver.things if step.receiver is not None else ()
         plain = bool(made) and all(t.name.startswith(_OPTIMIZERS) for t in made)
-        if not plain or not known.isdisjoint(made) or of_framework(step) or _asks(step):
+        if not plain or not known.isdisjoint(made) or of_framework(step) or _asks(run, step):
             continue
         if any(".lr_scheduler." in thing.name for thing in made):
             continue
         yield from ((step, hold) for hold in holds if within(step, hold))
 
 
-def _asks(step: RankCall) -> bool:
-    """``if accelerator.sync_gradients:``"""
-    return any("sync_gradients" in guard.text for guard in step.conditions)
+def _asks(run: Run, step: RankCall) -> bool:
+    """``if accelerator.sync_gradients:``, or a ``continue`` before it where they are not."""
+    rounds = step.loops[-1:]
+    left = [e for e in run.exits if e.order < step.order and rounds and e.loops[-1:] == rounds]
+    passed = {(key, not holds) for one in left for key, holds in literals(one.guards[-1:])}
+    asked = literals(step.conditions) | passed
+    return any(holds and ".sync_gradients" in key for key, holds in asked)
 
 
 _GIVEN = "model, optimizer, loader, test = accelerator.prepare(model, optimizer, loader, test)"

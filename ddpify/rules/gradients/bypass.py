@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.model import RankCall, RankThing, RankValue
 from ddpify.ranks.passes import differentiated, is_scaler
 from ddpify.ranks.run import Run
 from ddpify.rules.gradients.cleared import is_cleared
@@ -18,6 +18,8 @@ from ddpify.rules.shared.wrapped import (
     receives,
     wraps,
 )
+
+_READ = ("torch.", "builtins.")  # what these do with a model that they are given is known
 
 
 def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
@@ -84,7 +86,7 @@ def _backward_of_all(run: Run, call: RankCall, wrap: Wrap) -> RankCall | None:
     inside = [c for c in run.calls if innermost(c) is loop]
     wrappers = {one.wrapper for one in wraps(run)}
     others = {t for one in wraps(run) if one.inner != wrap.inner for t in one.inner}
-    called = {t for c in inside if _is_forward(c) and c.receiver for t in c.receiver.things}
+    called = {t for c in inside for value in _run_by(c) for t in value.things}
     if not called.isdisjoint(wrappers | others):
         return None
     used = [c.arg(1, "optimizer") if is_scaler(c) else c.receiver for c in inside if _steps(c)]
@@ -99,8 +101,11 @@ def _steps(call: RankCall) -> bool:
     return call.method == "step" or is_scaler(call)
 
 
-def _is_forward(call: RankCall) -> bool:
-    return call.method in ("__call__", "forward")
+def _run_by(call: RankCall) -> tuple[RankValue, ...]:
+    """What a call may go through: the model that is called, or is given to what is not read."""
+    called = call.method in ("__call__", "forward")
+    given = call.given if call.target is None and not call.name.startswith(_READ) else ()
+    return (*given, call.receiver) if called and call.receiver is not None else tuple(given)
 
 
 def _goes_through(call: RankCall, sources: set[RankThing]) -> bool:

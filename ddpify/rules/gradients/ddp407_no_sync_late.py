@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.passes import differentiated
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
-from ddpify.rules.shared.accelerators import HOLDS, loss_of, micro_batches, within
+from ddpify.rules.shared.accelerators import HOLDS, micro_batches, within
 from ddpify.rules.shared.wrapped import live, receives, wraps
 
 
@@ -27,7 +28,7 @@ def _late(run: Run, hold: RankCall, models: set[RankThing], what: str) -> Iterab
     calls = [c for c in run.methods("__call__", "forward") if c.grad and _is_of(c, models)]
     if any(within(call, hold) for call in calls):
         return
-    losses = [loss_of(b) for b in run.backwards if within(b, hold)]
+    losses = [differentiated(b) for b in run.backwards if within(b, hold)]
     if any(_reaches(loss, calls) for loss in losses if loss is not None):
         yield Finding(
             "DDP407",

@@ -71,11 +71,6 @@ def everything_known(calls: Iterable[RankCall]) -> bool:
     return not any(call.star for call in calls)
 
 
-def loss_of(backward: RankCall) -> RankValue | None:
-    """``loss`` of ``loss.backward()`` and of ``accelerator.backward(loss)``."""
-    return backward.arg(0, "loss") if of_framework(backward) else backward.receiver
-
-
 def within(call: RankCall, hold: RankCall) -> bool:
     """Whether a call is made in the block of a ``with`` that another call opened."""
     things = hold.result.things if hold.result is not None else ()

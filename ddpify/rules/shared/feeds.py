@@ -10,7 +10,7 @@ from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.origins import IDENTITY
 from ddpify.ranks.passes import iterated, loaders_in
-from ddpify.ranks.prepared import CALLS
+from ddpify.ranks.prepared import CALLS, MAKES
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import spread, text
 
@@ -19,7 +19,7 @@ BATCH_SAMPLER = "torch.utils.data.BatchSampler"
 PLAIN_SAMPLERS = frozenset({"torch.utils.data.RandomSampler", "torch.utils.data.SequentialSampler"})
 _TAKEN_OVER = frozenset({"prepare", "prepare_data_loader", "setup_dataloaders", "deepspeed_io"})
 # Objects whose methods are given batches and losses, too: only what prepares takes a loader over.
-_OWNERS = ("accelerate.Accelerator.", "lightning.fabric.Fabric.")
+_OWNERS = tuple(f"{name}." for name in MAKES)
 GRADIENTS = frozenset({*words.WRAPPERS, words.FULLY_SHARD})
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -15,16 +14,16 @@ from ddpify.rules.shared.losses import made_by, reduction
 
 _GATHERS: Final = ("accelerate.Accelerator.gather", "accelerate.utils.gather")
 _FOLDS: Final = frozenset("mean sum item float int len max min all any".split())
-# `each[: len(loader.dataset) - seen]`: what fills up is cut off by hand.
-_CUT: Final = re.compile(r"\[\s*:[^\]\n]*\blen\(|\bend_of_dataloader\b|\.remainder\b")
 
 
 def filled_up(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
     """Calls that gather entries of samples in a loop over a loader that deals repeated ones."""
     learning = trained(run)
+    # `each[: len(loader.dataset) - seen]`: what fills up is cut off by hand.
+    cut = {thing for value in run.cut for thing in value.sources()}
     done: set[tuple[object, RankThing]] = set()
     for call in run.named(*_GATHERS):
-        if _CUT.search(call.module.source.text) or deals_otherwise(call):
+        if call.result is None or deals_otherwise(call) or not cut.isdisjoint(call.result.things):
             continue
         if option(call, "even_batches") is not None:
             continue
