@@ -198,6 +198,20 @@ REFUSED = [
         ("max_epochs: 2", "overfit_batches: 3"),
     ),
     (
+        "main.py",
+        "main.py:9: `fit` is LightningCLI's own",
+        (
+            "class Program(LightningCLI):",
+            "class Base(LightningCLI):\n    def fit(self, model):\n        pass\n\n\n"
+            "class Program(Base):",
+        ),
+    ),
+    (
+        "train.py",
+        "train.py:15: hydra also looks for configurations where `searchpath` says",
+        ("seed: 7\n", "seed: 7\nhydra:\n  searchpath: [file://elsewhere]\n"),
+    ),
+    (
         "train.py",
         "train.py:16: what is trained here is not followed",
         ("_target_: net.Net", "_target_: unknown.Net"),
@@ -259,6 +273,27 @@ def test_what_a_command_chooses_past_the_files_is_refused(
     assert f"job.sh:2: DDP963 this command has a Trainer train what was not read (`{past}`)" in said
     if known:
         texts(outcome(tmp_path / "b", script, **files, **{"job.sh": job.format(known)}))
+
+
+@programs
+@pytest.mark.parametrize(
+    ("option", "rule"), [("overfit_batches=4", "DDP965"), ("limit_val_batches=2", "DDP966")]
+)
+def test_what_a_command_says_of_batches_is_named(
+    script: str, option: str, rule: str, tmp_path: Path
+) -> None:
+    dashes = "fit --config config.yaml --" if script == "main.py" else "+"
+    job = f"#!/bin/bash\npython {script} {dashes}trainer.{option}\n"
+    found = outcome(tmp_path, script, **{"job.sh": job})
+    assert ("job.sh:2", rule) in {(str(one.site), one.rule) for one in found.findings}
+
+
+def test_a_class_of_the_same_name_does_not_hide_the_command_lines(tmp_path: Path) -> None:
+    own = "    def instantiate_classes(self):\n        super()\n\n    def end("
+    change = (("    def after_fit(", own), ("from rows import", "import other\nfrom rows import"))
+    other = {"other.py": "class Program:\n    pass\n"}
+    said = refused(outcome(tmp_path, "main.py", *change, **other))
+    assert "`instantiate_classes` is LightningCLI's own" in said
 
 
 @programs
