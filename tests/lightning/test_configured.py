@@ -12,7 +12,7 @@ from ddpify.lint import lint
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
-from tests.lightning.configured import COMMANDLINE, HYDRA
+from tests.lightning.configured import COMMANDLINE, HYDRA, MODULES
 from tests.lightning.runs import Run, read_checkpoint, train
 from tests.projects import put, write
 
@@ -417,6 +417,38 @@ def test_check_reads_them_where_a_file_says_several_devices(tmp_path: Path) -> N
     assert tmp_path / "configs/trainer/gpu.yaml" in found.others  # what a cache goes by
     (tmp_path / "configs/trainer/gpu.yaml").write_text("defaults: [default]\n")
     assert not lint(tmp_path, [start]).findings
+
+
+NUMBERS = [  # how a Trainer is told, the file that says so, and where it is named
+    ("**cfg.trainer", "c.json", "{}", "main.py:9"),
+    ("**cfg['trainer']", "c.yaml", "trainer:\n  devices:\n    - 0\n", "c.yaml:3"),
+    ("devices=cfg.trainer.devices", "c.json", "{}", "main.py:9"),
+    ("devices=cfg['gpus']", "c.yaml", "gpus: 1\n", "main.py:9"),
+    ("devices=len(cfg.gpus)", "c.yaml", "gpus: [0]\n", "main.py:9"),
+    ("**cfg.trainer", "c.yaml", "trainer: {a: 1}\nother: {trainer: {devices: 1}}\n", "c.yaml:2"),
+]
+
+
+@pytest.mark.parametrize(("given", "file", "text", "line"), NUMBERS)
+def test_devices_that_are_not_followed_are_named(
+    given: str, file: str, text: str, line: str, tmp_path: Path
+) -> None:
+    """Not changed where a section may be another thing's."""
+    main = f"""import lightning as L
+
+from layers import Small
+from net import Net
+from read import cfg
+from rows import Rows
+
+L.seed_everything(1)
+trainer = L.Trainer({given})
+trainer.fit(Net(Small()), Rows())
+"""
+    put({**MODULES, "main.py": main, file: text}, tmp_path)
+    found = migrate((tmp_path / "main.py",), Settings())
+    assert file not in texts(found)
+    assert [str(one.site) for one in found.findings if one.rule == "DDP960"] == [line]
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)
