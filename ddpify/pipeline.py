@@ -123,7 +123,7 @@ def _of_trainers(
     # what `check` does not read of a program: it is not found again once the rest is fixed
     own = [f for read in reads for f in _of_trainer(root, read.facts, settings)]
     paths = {".".join(one.path) for read in reads for one in configured(read.facts)}
-    own += starting.findings(root, _names(reads), sorted(paths))
+    own += starting.findings(root, _names(reads), sorted(paths), settings)
     own += chosen.findings(root, _names(reads), [read.facts for read in reads])
     own += nodes.findings(root, _names(reads), [read.facts for read in reads])
     # entries may share configurations

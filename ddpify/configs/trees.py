@@ -30,6 +30,11 @@ class ConfigTree:
         """The files that were read."""
         return frozenset(node.site.path for _, node in self.placed)
 
+    @property
+    def elsewhere(self) -> tuple[ConfigNode, ...]:
+        """What names other folders of hydra's configurations."""
+        return self.at(("hydra", "searchpath"))
+
     def at(self, path: tuple[str, ...]) -> tuple[ConfigNode, ...]:
         """What is written at a path, a file at a time."""
         found = []

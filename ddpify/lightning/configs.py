@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from ddpify.configs.nodes import ConfigNode, parsed
 from ddpify.facts.model import Facts
+from ddpify.facts.tree import Tree
 from ddpify.lightning.configured import ConfiguredTrainer, configured
 from ddpify.lightning.devices import (
     ADVICE,
@@ -25,12 +27,14 @@ from ddpify.lightning.devices import (
     ONE,
     PLAIN,
     RULE,
+    UNFOLLOWED,
     UNUSED,
     normalises,
     trainers,
 )
 from ddpify.lightning.limits import of_section
 from ddpify.lightning.manual import several_optimizers
+from ddpify.lightning.numbers import DEVICES, is_option
 from ddpify.roots import files_below
 from ddpify.rules.base import Edit, Finding, How, Import, Severity
 from ddpify.settings import Settings
@@ -41,15 +45,13 @@ _GPUS: Final = ("gpu", "cuda")
 _SYNC: Final = "sync_batchnorm"
 _GPUS_OF_ONE: Final = "the Trainer's devices are given as Lightning 1 was told them"
 _ELSEWHERE: Final = "how many devices the Trainer is given here is said elsewhere"
+_PERHAPS: Final = "this section has the name of one that a Trainer is made of, elsewhere in a file"
 
 
 def findings(root: Path, facts: Facts, settings: Settings) -> Iterator[Finding]:
     """One finding per line of a config that gives a Trainer of the program one device, or a number
     of batches."""
-    names = {key for _, call in trainers(facts) for key in _sections(call)}
-    for section in _named(root, names) if names else ():
-        yield from _devices(section)
-        yield from of_section(section, settings)
+    yield from _of_names(root, facts, settings)
     for one in configured(facts):
         for section in one.sections:
             if not _is_for_one(section, one):
@@ -62,6 +64,20 @@ def findings(root: Path, facts: Facts, settings: Settings) -> Iterator[Finding]:
             yield from _unused(facts, one)
 
 
+def _of_names(root: Path, facts: Facts, settings: Settings) -> Iterator[Finding]:
+    """The same of sections whose names the code says: ``Trainer(**cfg.trainer)``."""
+    for key, places in _asked(facts).items():
+        sections, deeper = _named(root, key)
+        for section in sections:
+            yield from _devices(section)
+            yield from of_section(section, settings)
+        for section in deeper:
+            for one in _devices(section):
+                yield replace(one, message=_PERHAPS, severity=Severity.NOTE, fix=(), advice=ADVICE)
+        for tree, node in places if not sections else ():
+            yield Finding(RULE, tree.site(node), UNFOLLOWED, Severity.NOTE, advice=ADVICE)
+
+
 def _devices(section: ConfigNode) -> Iterator[Finding]:
     devices, gpus = section.entries.get("devices"), section.entries.get("gpus")
     if devices is not None and devices.aliased:
@@ -71,6 +87,8 @@ def _devices(section: ConfigNode) -> Iterator[Finding]:
     elif devices is not None and _is_one(devices):
         edit = Edit(How.TEXT, devices.site, "auto")
         yield Finding(RULE, edit.site, ONE, Severity.WARNING, (edit,))
+    elif devices is not None and [one.text for one in devices.items] == ["0"]:
+        yield Finding(RULE, devices.site, ONE, Severity.WARNING, advice=ADVICE)  # in lines
     elif devices is not None and "${" in (devices.text or ""):
         message = f"{_ELSEWHERE} (`{devices.text}`)"
         yield Finding(RULE, devices.site, message, Severity.NOTE, advice=ADVICE)
@@ -154,13 +172,17 @@ def _is_for_one(section: ConfigNode, trainer: ConfiguredTrainer) -> bool:
     return _accelerator(section) in _ALONE and not trainer.commandline and not _is_base(section)
 
 
-def _sections(call: ast.Call) -> Iterator[str]:
-    """The names of the sections that a Trainer's arguments come from."""
-    for one in call.keywords:
-        if one.arg is None:
-            yield _key(one.value)
-        elif one.arg == "devices" and _key(one.value) == "devices":
-            yield _key(getattr(one.value, "value", one.value))
+def _asked(facts: Facts) -> dict[str, list[tuple[Tree, ast.expr]]]:
+    """The names of the sections that the arguments of Trainers come from, and where they do."""
+    found: dict[str, list[tuple[Tree, ast.expr]]] = {}
+    for tree, call in trainers(facts):
+        for one in call.keywords:
+            value: ast.expr = one.value
+            if one.arg == DEVICES and _key(value) == DEVICES and not is_option(facts, DEVICES):
+                found.setdefault(_key(getattr(value, "value", value)), []).append((tree, value))
+            elif one.arg is None and _key(value):
+                found.setdefault(_key(value), []).append((tree, value))
+    return found
 
 
 def _key(node: ast.expr) -> str:
@@ -170,12 +192,22 @@ def _key(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else ""
 
 
-def _named(root: Path, names: set[str]) -> Iterator[ConfigNode]:
-    """The sections of these names, in every file, wherever in it."""
+def _named(root: Path, name: str) -> tuple[list[ConfigNode], list[ConfigNode]]:
+    """The sections of a name in all files, those that are least deep, and others."""
+    found: dict[int, list[ConfigNode]] = {}
     for file in files_below(root, ".yaml", ".yml"):
         try:
             top = parsed(file.relative_to(root).as_posix(), file.read_bytes().decode())
         except ValueError:  # no YAML, or no text
             continue
-        for node in top.all() if top is not None else ():
-            yield from (one for name, one in node.entries.items() if name in names)
+        for depth, node in _below(top) if top is not None else ():
+            found.setdefault(depth, []).extend(v for k, v in node.entries.items() if k == name)
+    held = [nodes for _, nodes in sorted(found.items()) if nodes] or [[]]
+    return held[0], [node for nodes in held[1:] for node in nodes]
+
+
+def _below(node: ConfigNode, depth: int = 0) -> Iterator[tuple[int, ConfigNode]]:
+    """The nodes of a file, with how deep they are."""
+    yield depth, node
+    for one in (*node.entries.values(), *node.items):
+        yield from _below(one, depth + 1)

@@ -17,7 +17,7 @@ from ddpify.configs import programs
 from ddpify.configs.nodes import ConfigNode
 from ddpify.configs.trees import ConfigTree, of_commandline
 from ddpify.facts.model import Facts
-from ddpify.facts.tree import Tree
+from ddpify.facts.tree import Tree, last_name
 
 COMMANDLINE: Final = "LightningCLI"  # as they are called in the facts' evidence
 _HYDRA: Final = "Lightning"
@@ -29,6 +29,9 @@ _METHODS: Final = frozenset(
 _OWN: Final = (
     "`{}` is LightningCLI's own, which makes and starts what it reads: what this one does instead"
     " is not followed"
+)
+_FOLDERS: Final = (
+    "hydra also looks for configurations where `searchpath` says ({}): what they name is not read"
 )
 
 
@@ -76,29 +79,44 @@ def _configured(facts: Facts) -> Iterator[ConfiguredTrainer]:
 
 
 def faults(facts: Facts) -> Iterator[tuple[Tree, ast.AST, str]]:
-    """What a command line's class, or its call, does that is not read, and why."""
+    """What a command line's class, or its call, does that is not read, and why; and which folders
+    of configurations are not."""
     for one in configured(facts):
         if not one.commandline:
+            for node in one.config.elsewhere:
+                yield one.tree, one.call, _FOLDERS.format(node.site)
             continue
         for argument in one.call.keywords:
             if argument.arg in _ARGUMENTS:
                 yield one.tree, argument, f"LightningCLI with `{argument.arg}` is not followed"
-        held = class_of(facts, one)
-        for method in held[1].body if held is not None else ():
-            if isinstance(method, ast.FunctionDef) and method.name in _METHODS and held is not None:
-                yield held[0], method, _OWN.format(method.name)
+        for tree, cls in _family(facts, one):
+            for method in cls.body:
+                if isinstance(method, ast.FunctionDef) and method.name in _METHODS:
+                    yield tree, method, _OWN.format(method.name)
 
 
-def class_of(facts: Facts, trainer: ConfiguredTrainer) -> tuple[Tree, ast.ClassDef] | None:
-    """The class of the project that the command line is, where it is one."""
-    func = trainer.call.func
-    name = getattr(func, "attr", getattr(func, "id", ""))
-    found = [
+def _family(facts: Facts, trainer: ConfiguredTrainer) -> list[tuple[Tree, ast.ClassDef]]:
+    """The class of the project that the command line is, and those it inherits from."""
+    wanted, found = [last_name(trainer.call.func)], []
+    for name in wanted:
+        for tree, cls in _classes(facts, name):
+            found.append((tree, cls))
+            wanted += [base for base in map(last_name, cls.bases) if base not in wanted]
+    return found
+
+
+def _classes(facts: Facts, name: str) -> list[tuple[Tree, ast.ClassDef]]:
+    return [
         (tree, node)
         for tree in facts.trees.values()
         for node in tree.nodes()
         if isinstance(node, ast.ClassDef) and node.name == name
     ]
+
+
+def class_of(facts: Facts, trainer: ConfiguredTrainer) -> tuple[Tree, ast.ClassDef] | None:
+    """The class of the project that the command line is, where it is one."""
+    found = _classes(facts, last_name(trainer.call.func))
     return found[0] if len(found) == 1 else None
 
 

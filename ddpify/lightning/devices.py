@@ -15,7 +15,7 @@ from ddpify.facts.model import Facts
 from ddpify.facts.tree import Tree
 from ddpify.lightning.configured import configured
 from ddpify.lightning.manual import several_optimizers
-from ddpify.lightning.numbers import Number, definitions, ones
+from ddpify.lightning.numbers import Number, definitions, is_followed, ones
 from ddpify.rules.base import Edit, Finding, How, Import, Severity
 from ddpify.settings import Settings
 
@@ -32,6 +32,7 @@ _NORMAL: Final = ("BatchNorm", "torchvision.models", "timm", "segmentation_model
 LOOKS: Final = "ddp_find_unused_parameters_true"
 LEFT_OUT: Final = "a backward for one of several optimizers leaves out the weights of the others"
 PLAIN: Final = "on several GPUs BatchNorm takes its statistics of each rank's part of a batch"
+UNFOLLOWED: Final = "how many devices the Trainer is given here is not followed"
 _UNPACKED: Final = "let what the Trainer is given by ** have sync_batchnorm: true"
 
 
@@ -74,6 +75,8 @@ def _devices(
         yield Finding(RULE, tree.site(node), ONE, Severity.WARNING, (edit,))
     if not written and not _is_cpu(given):
         yield from map(_changed, definitions(facts, tree, devices, call))
+        if not is_followed(facts, tree, devices):
+            yield Finding(RULE, tree.site(devices), UNFOLLOWED, Severity.NOTE, advice=ADVICE)
 
 
 def _unpacked(tree: Tree, call: ast.Call) -> Iterator[Finding]:
@@ -82,8 +85,7 @@ def _unpacked(tree: Tree, call: ast.Call) -> Iterator[Finding]:
         k for k in call.keywords if k.arg is None and isinstance(k.value, (ast.Name, ast.Call))
     ]
     for one in plain:
-        message = "how many devices the Trainer is given here is not followed"
-        yield Finding(RULE, tree.site(one.value), message, Severity.NOTE, advice=ADVICE)
+        yield Finding(RULE, tree.site(one.value), UNFOLLOWED, Severity.NOTE, advice=ADVICE)
 
 
 def _changed(number: Number) -> Finding:

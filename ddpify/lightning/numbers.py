@@ -16,6 +16,8 @@ from ddpify.facts.tree import Tree, last_name
 
 _OPTIONS: Final = ("add_argument", "option", "Option")
 _SHOW: Final = ("print", "str", "int", "info", "debug", "dict", "Trainer")
+DEVICES: Final = "devices"
+_ASKED: Final = ("device_count", "environ", "getenv")  # of the machine, or the job
 _FIELDS: Final = ("field", "Field")
 
 
@@ -62,6 +64,36 @@ def definitions(facts: Facts, tree: Tree, node: ast.expr, trainer: ast.Call) -> 
     if isinstance(node, (ast.Name, ast.Attribute)):
         used = any(_is_other(one, name, trainer) for one in facts.trees.values())
         yield from (replace(number, certain=number.certain and not used) for number in found)
+
+
+def is_followed(facts: Facts, tree: Tree, node: ast.expr) -> bool:
+    """Whether it is known where a number comes from: what has a name is set there, too."""
+    if isinstance(node, (ast.BoolOp, ast.IfExp)):
+        parts = node.values if isinstance(node, ast.BoolOp) else [node.body, node.orelse]
+        return all(is_followed(facts, tree, one) for one in parts)
+    if isinstance(node, ast.Name):
+        return any(node.id in one.bound(s) for one, s in _scopes(facts, tree, node))
+    if isinstance(node, (ast.Attribute, ast.Subscript)):
+        name = last_name(node) or str(getattr(node.slice, "value", ""))  # type: ignore[union-attr]
+        return name == DEVICES or is_option(facts, name)  # a section is asked in its files
+    return not isinstance(node, ast.Call) or any(one in ast.unparse(node) for one in _ASKED)
+
+
+def _scopes(facts: Facts, tree: Tree, name: ast.Name) -> Iterator[tuple[Tree, ast.AST]]:
+    yield tree, tree.function(name)
+    yield from ((one, one.module) for one in facts.trees.values())
+
+
+def is_option(facts: Facts, name: str) -> bool:
+    """Whether a command line has an option, or a class a field, of this name."""
+    nodes = [node for tree in facts.trees.values() for node in tree.nodes()]
+    fields = (_targets(s) for c in nodes if isinstance(c, ast.ClassDef) for s in c.body)
+    options = (
+        _names(node)
+        for node in nodes
+        if isinstance(node, ast.Call) and last_name(node.func) in _OPTIONS
+    )
+    return any(name in names for names in (*fields, *options))
 
 
 def _is_other(tree: Tree, name: str, trainer: ast.Call) -> bool:

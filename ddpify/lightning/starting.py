@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -16,7 +17,9 @@ from ddpify import discover, launchers
 from ddpify.launchers.model import Launch
 from ddpify.launchers.script import line_starts
 from ddpify.lightning.devices import ADVICE, ONE
+from ddpify.lightning.limits import of_argument
 from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.settings import Settings
 from ddpify.source import Site, Span
 
 RULE: Final = "DDP963"
@@ -31,7 +34,7 @@ _TASKS: Final = (
 
 
 def findings(
-    root: Path, entries: Sequence[str], sections: Collection[str] = ()
+    root: Path, entries: Sequence[str], sections: Collection[str], settings: Settings
 ) -> Iterator[Finding]:
     """A finding per command below ``root`` that starts an entry and leaves it one GPU.
 
@@ -44,19 +47,24 @@ def findings(
             if not launch.already_torchrun:
                 yield from map(piece.placed, _of(launch, text))
                 for section in sections:
-                    yield from map(piece.placed, _options(launch, piece.text, section))
+                    yield from map(piece.placed, _options(launch, piece.text, section, settings))
 
 
-def _options(launch: Launch, text: str, section: str) -> Iterator[Finding]:
-    """``--trainer.devices 1`` of LightningCLI, ``trainer.devices=1`` of hydra."""
+def _options(launch: Launch, text: str, section: str, settings: Settings) -> Iterator[Finding]:
+    """``--trainer.devices 1`` of LightningCLI, ``trainer.devices=1`` of hydra, and what counts
+    batches, or has loaders made anew."""
     severity = Severity.NOTE if launch.brief else Severity.WARNING
     starts = line_starts(text)
     begin, end = offsets(starts, launch.site.span)
-    option = rf"(?<=[\s\"'])(?:--|\+{{0,2}}){re.escape(section)}\.(devices|gpus)(?:=|\s+)(\S+)"
+    option = rf"(?<=[\s\"'])(?:--|\+{{0,2}}){re.escape(section)}\.(\w+)(?:=|\s+)(\S+)"
     for found in re.finditer(option, text[begin:end]):
         site = Site(launch.site.path, _span(starts, begin + found.start(2), begin + found.end(2)))
         value = found[2].strip("\"'")
-        if found[1] == "devices" and value in _ONES:
+        if found[1] not in ("devices", "gpus"):
+            for one in of_argument(found[1], value, launch.site, settings):
+                worse = one.severity is Severity.ERROR  # a trial may ask for it
+                yield replace(one, severity=severity) if worse else one
+        elif found[1] == "devices" and value in _ONES:
             edit = Edit(How.TEXT, site, found[2].replace(value, "auto"))
             yield Finding(_DEVICES, launch.site, ONE, severity, (edit,))
         elif found[1] == "gpus" or "$" in value:

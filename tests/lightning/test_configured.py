@@ -12,7 +12,7 @@ from ddpify.lint import lint
 from ddpify.outcome import Outcome
 from ddpify.pipeline import migrate
 from ddpify.settings import Settings
-from tests.lightning.configured import COMMANDLINE, HYDRA
+from tests.lightning.configured import COMMANDLINE, HYDRA, MODULES
 from tests.lightning.runs import Run, read_checkpoint, train
 from tests.projects import put, write
 
@@ -198,6 +198,20 @@ REFUSED = [
         ("max_epochs: 2", "overfit_batches: 3"),
     ),
     (
+        "main.py",
+        "main.py:9: `fit` is LightningCLI's own",
+        (
+            "class Program(LightningCLI):",
+            "class Base(LightningCLI):\n    def fit(self, model):\n        pass\n\n\n"
+            "class Program(Base):",
+        ),
+    ),
+    (
+        "train.py",
+        "train.py:15: hydra also looks for configurations where `searchpath` says",
+        ("seed: 7\n", "seed: 7\nhydra:\n  searchpath: [file://elsewhere]\n"),
+    ),
+    (
         "train.py",
         "train.py:16: what is trained here is not followed",
         ("_target_: net.Net", "_target_: unknown.Net"),
@@ -259,6 +273,27 @@ def test_what_a_command_chooses_past_the_files_is_refused(
     assert f"job.sh:2: DDP963 this command has a Trainer train what was not read (`{past}`)" in said
     if known:
         texts(outcome(tmp_path / "b", script, **files, **{"job.sh": job.format(known)}))
+
+
+@programs
+@pytest.mark.parametrize(
+    ("option", "rule"), [("overfit_batches=4", "DDP965"), ("limit_val_batches=2", "DDP966")]
+)
+def test_what_a_command_says_of_batches_is_named(
+    script: str, option: str, rule: str, tmp_path: Path
+) -> None:
+    dashes = "fit --config config.yaml --" if script == "main.py" else "+"
+    job = f"#!/bin/bash\npython {script} {dashes}trainer.{option}\n"
+    found = outcome(tmp_path, script, **{"job.sh": job})
+    assert ("job.sh:2", rule) in {(str(one.site), one.rule) for one in found.findings}
+
+
+def test_a_class_of_the_same_name_does_not_hide_the_command_lines(tmp_path: Path) -> None:
+    own = "    def instantiate_classes(self):\n        super()\n\n    def end("
+    change = (("    def after_fit(", own), ("from rows import", "import other\nfrom rows import"))
+    other = {"other.py": "class Program:\n    pass\n"}
+    said = refused(outcome(tmp_path, "main.py", *change, **other))
+    assert "`instantiate_classes` is LightningCLI's own" in said
 
 
 @programs
@@ -382,6 +417,38 @@ def test_check_reads_them_where_a_file_says_several_devices(tmp_path: Path) -> N
     assert tmp_path / "configs/trainer/gpu.yaml" in found.others  # what a cache goes by
     (tmp_path / "configs/trainer/gpu.yaml").write_text("defaults: [default]\n")
     assert not lint(tmp_path, [start]).findings
+
+
+NUMBERS = [  # how a Trainer is told, the file that says so, and where it is named
+    ("**cfg.trainer", "c.json", "{}", "main.py:9"),
+    ("**cfg['trainer']", "c.yaml", "trainer:\n  devices:\n    - 0\n", "c.yaml:3"),
+    ("devices=cfg.trainer.devices", "c.json", "{}", "main.py:9"),
+    ("devices=cfg['gpus']", "c.yaml", "gpus: 1\n", "main.py:9"),
+    ("devices=len(cfg.gpus)", "c.yaml", "gpus: [0]\n", "main.py:9"),
+    ("**cfg.trainer", "c.yaml", "trainer: {a: 1}\nother: {trainer: {devices: 1}}\n", "c.yaml:2"),
+]
+
+
+@pytest.mark.parametrize(("given", "file", "text", "line"), NUMBERS)
+def test_devices_that_are_not_followed_are_named(
+    given: str, file: str, text: str, line: str, tmp_path: Path
+) -> None:
+    """Not changed where a section may be another thing's."""
+    main = f"""import lightning as L
+
+from layers import Small
+from net import Net
+from read import cfg
+from rows import Rows
+
+L.seed_everything(1)
+trainer = L.Trainer({given})
+trainer.fit(Net(Small()), Rows())
+"""
+    put({**MODULES, "main.py": main, file: text}, tmp_path)
+    found = migrate((tmp_path / "main.py",), Settings())
+    assert file not in texts(found)
+    assert [str(one.site) for one in found.findings if one.rule == "DDP960"] == [line]
 
 
 @pytest.fixture(scope="module", params=PROGRAMS)

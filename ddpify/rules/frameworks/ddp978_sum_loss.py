@@ -12,8 +12,19 @@ from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import FED, LIGHTNING
 from ddpify.rules.frameworks.lightnings import several
-from ddpify.rules.frameworks.steps import KEY, summed_steps
+from ddpify.rules.frameworks.steps import BY_HAND, KEY, librarys, losses, mixed_steps, summed_steps
+from ddpify.rules.frameworks.terms import SUM
+from ddpify.site import Site
 
+_ADVICE: Final = "return a mean, or the sum times self.trainer.world_size"
+_PART: Final = (
+    "a part of the loss is a sum over this process's samples, and DDP averages over processes:"
+    " it counts for 1/N of what it does with one process"
+)
+_UNKNOWN: Final = (
+    "this part of the loss is not seen to be a mean over the samples, of which DDP takes the mean"
+    " over processes"
+)
 _SCALED: Final = "{} * self.trainer.world_size"
 
 
@@ -27,17 +38,38 @@ def lint(run: Run) -> Iterable[Finding]:
             " the gradient is 1/N of that of one process with all samples",
             Severity.ERROR,
             _fix(step),
-            "return a mean, or the sum times self.trainer.world_size",
+            _ADVICE,
         )
+    if run.assumed and several(run):
+        yield from _mixed(run)
+
+
+def _mixed(run: Run) -> Iterator[Finding]:
+    """Losses with other terms, too: what is returned cannot be multiplied."""
+    others = {(step, call) for step, loss in losses(run) for call in librarys(run, loss, step)}
+    named = {*others, *((step, None) for step, _ in others)}  # by DDP979
+    for step, call, kind in mixed_steps(run):
+        site = call.site if call is not None else _returned(step)
+        if kind == SUM:
+            yield Finding("DDP978", site, _PART, Severity.ERROR, advice=_ADVICE)
+        elif (step, call) not in named:
+            yield Finding("DDP978", site, _UNKNOWN, Severity.WARNING, advice=_ADVICE)
 
 
 def _fix(step: FunctionDefinition) -> tuple[Edit, ...]:
     """What is returned, times the number of processes, if there is one place where it is."""
+    if BY_HAND in step.text:
+        return ()
     places = [place for node in _returns(step.node) if (place := _place(node)) is not None]
     if len(places) != 1 or not step.parameters or step.parameters[0] != "self":
         return ()
     code = _SCALED if isinstance(places[0], (ast.Name, ast.Call)) else _SCALED.replace("{}", "({})")
     return (Edit(How.REPLACE, step.module.site(places[0]), code),)
+
+
+def _returned(step: FunctionDefinition) -> Site:
+    """Where a step ends with its loss."""
+    return step.module.site(next(_returns(step.node), step.node))
 
 
 def _returns(node: ast.AST) -> Iterator[ast.Return]:
@@ -54,6 +86,7 @@ def _place(node: ast.Return) -> ast.expr | None:
 
 
 _MEAN: Final = "        return nn.functional.mse_loss(self.net(x), y)\n"
+_RETURNED: Final = _MEAN.strip().removeprefix("return ")
 _BY_OPTION: Final = '        return nn.functional.mse_loss(self.net(x), y, reduction="sum")'
 _BY_HAND: Final = "        off = (self.net(x) - y).pow(2).sum()"
 _NET: Final = "        self.net = nn.Linear(8, 8)\n"
@@ -76,11 +109,19 @@ RULE = Rule(
             (_NET, f'{_NET}        self.off = nn.MSELoss(reduction="sum")\n'),
         ),
         changed(LIGHTNING, (_MEAN, f"{_BY_HAND}  # DDP978\n        return off\n")),
+        changed(  # one of two terms
+            FED,
+            (_MEAN, f"{_BY_HAND}  # DDP978\n        return 0.1 * off + {_RETURNED}\n"),
+        ),
+        changed(FED, (_MEAN, "        return (self.net(x) - y).norm()  # DDP978\n")),
+        changed(FED, (_MEAN, f"{_BY_HAND}  # DDP978\n        return off / self.weight\n")),
     ),
     good=(
         FED,
         changed(FED, (_MEAN, f"{_BY_HAND}\n        return off * self.trainer.world_size\n")),
         changed(FED, (_MEAN, f"{_BY_HAND}\n        return off / len(x)\n")),
+        changed(FED, (_MEAN, f"{_BY_HAND}\n        return -0.5 * off / x.size(0) + {_RETURNED}\n")),
+        changed(FED, (_MEAN, _MEAN.replace("(x), y)", "(x), y) + 1e-4 * self.net.weight.norm()"))),
         changed(FED, (_MEAN, _MEAN.replace("(x), y)", "(x), y).sum()"))),
     ),
 )

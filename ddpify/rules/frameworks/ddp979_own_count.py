@@ -15,11 +15,11 @@ from ddpify.rules.examples import changed
 from ddpify.rules.examples.lightning import FED
 from ddpify.rules.frameworks.lightnings import fitted, several
 from ddpify.rules.frameworks.steps import librarys, losses, within
+from ddpify.rules.frameworks.terms import COUNTS
 from ddpify.rules.shared.fields import function_of, own
 from ddpify.rules.shared.losses import counted
 from ddpify.site import Site
 
-_COUNTS: Final = ("sum", "count_nonzero", "nonzero")
 _ADVICE: Final = (
     "divide the sum by the mean over processes of the count (self.all_gather), or accept what the"
     " processes' own counts make of it"
@@ -105,7 +105,7 @@ def _divides(call: RankCall) -> bool:
 def _is_count(node: ast.AST) -> bool:
     """A count over a whole batch: not one of each sample, ``.sum(-1)``."""
     method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    return method and not (node.args or node.keywords) and node.func.attr in _COUNTS  # type: ignore[attr-defined]
+    return method and not (node.args or node.keywords) and node.func.attr in COUNTS  # type: ignore[attr-defined]
 
 
 def _divides_by(function: FunctionDefinition, count: ast.AST) -> bool:
@@ -152,6 +152,6 @@ RULE = Rule(
         FED,
         changed(FED, _LIBRARY, _MODEL, (_MEAN, _SCORED.format("out.logits"))),
         changed(FED, (_MEAN, _CROSS.format("", ""))),
-        changed(FED, (_MEAN, _MASKED.format("(off * mask).sum() / 8"))),
+        changed(FED, (_MEAN, _MASKED.format("(off * mask).sum() / 8 * self.trainer.world_size"))),
     ),
 )

@@ -9,15 +9,21 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
 from ddpify.ranks.run import Run
 from ddpify.rules.frameworks.lightnings import MODULE
+from ddpify.rules.frameworks.terms import MEAN, SUM, Term, terms
 from ddpify.rules.shared.fields import makers, own
-from ddpify.rules.shared.losses import made_by, one_by_one, reduction, sums_entries
+from ddpify.rules.shared.losses import one_by_one, reduction
+from ddpify.rules.shared.rank_zero import LOOKS
 
 _TORCH: Final = ("torch", "lightning", "builtins", "math", "numpy", "")
+BY_HAND: Final = "manual_backward"
 KEY: Final = "loss"  # of a dictionary that is returned instead
 
 
 def losses(run: Run) -> Iterator[tuple[FunctionDefinition, RankValue]]:
-    """What a step returns, or the loss of the dictionary that it returns."""
+    """What a step returns, or the loss of the dictionary that it returns; or has gradients of."""
+    for call in run.calls:
+        if call.method == BY_HAND and call.args and call.function is not None:
+            yield call.function, call.args[0]
     for step, value in run.stepped:
         found = [value] if value.keys is None else [v for key, v in value.keys if key == KEY]
         yield from ((step, loss) for loss in found)
@@ -25,23 +31,33 @@ def losses(run: Run) -> Iterator[tuple[FunctionDefinition, RankValue]]:
 
 def summed_steps(run: Run) -> list[tuple[FunctionDefinition, RankCall]]:
     """The steps whose loss is a plain sum over the batch, with the call that sums."""
-    return run.once(_summed_steps)
+    summed = [(step, made[0][1]) for step, made in stepped_terms(run) if _are(made, SUM)]
+    return [(step, call) for step, call in summed if call is not None]
 
 
-def _summed_steps(run: Run) -> list[tuple[FunctionDefinition, RankCall]]:
-    made = ((step, loss, made_by(loss)) for step, loss in losses(run))
-    return [
-        (step, call)
-        for step, loss, call in made
-        if call is not None and not one_by_one(loss) and _is_sum(run, call, step)
-    ]
+def mixed_steps(run: Run) -> Iterator[tuple[FunctionDefinition, RankCall | None, str]]:
+    """The terms of other losses that are sums, or are not seen to be means over the batch."""
+    for step, made in stepped_terms(run):
+        if not _are(made, SUM):
+            yield from ((step, call, kind) for kind, call in made if kind != MEAN)
 
 
-def _is_sum(run: Run, made: RankCall, step: FunctionDefinition) -> bool:
-    if reduction(made) == "sum":
-        return True
-    calls = {call for call in run.calls if within(call, step) and _computes(call)}
-    return bool(calls) and sums_entries(made, calls)
+def _are(made: list[Term], kind: str) -> bool:
+    return bool(made) and all(one == kind for one, _ in made)
+
+
+def stepped_terms(run: Run) -> list[tuple[FunctionDefinition, list[Term]]]:
+    """The steps, each with the terms of its loss."""
+    return run.once(_stepped_terms)
+
+
+def _stepped_terms(run: Run) -> list[tuple[FunctionDefinition, list[Term]]]:
+    found = []
+    for step, loss in losses(run):
+        calls = {call for call in run.calls if within(call, step) and _computes(call)}
+        if not one_by_one(loss):
+            found.append((step, list(terms(run, loss, calls))))
+    return found
 
 
 def librarys(run: Run, loss: RankValue, step: FunctionDefinition) -> list[RankCall]:
@@ -80,4 +96,5 @@ def _computes(call: RankCall) -> bool:
     if not call.grad or reduction(call) is not None:
         return False
     owner, _, name = call.name.rpartition(".")
-    return name in ("__call__", "forward") or (owner == MODULE and not name.startswith("log"))
+    own_call = owner == MODULE and name not in LOOKS and not name.startswith("log")
+    return name in ("__call__", "forward") or own_call

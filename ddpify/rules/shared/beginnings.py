@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from ddpify.ranks import words
@@ -33,9 +34,11 @@ def same_beginning(run: Run, call: RankCall) -> bool:
         return False
     if any(value.all_origins for value in call.given):
         return False
+    uses = [*_uses(run, call)]
+    if _is_kept(run, call) and not any(use.method == "close" for use in uses):
+        return False  # open, for methods that are not read
     return not any(
-        use.order > opening.order or any(value.all_origins for value in use.given)
-        for use in _uses(run, call)
+        use.order > opening.order or any(value.all_origins for value in use.given) for use in uses
     )
 
 
@@ -46,6 +49,24 @@ def _is_whole(call: RankCall) -> bool:
         return mode is not None and str(mode.constant).strip("bt") == "w"
     added = call.name.startswith("logging.") or call.name in MOVES
     return not (call.name in FILES and added)
+
+
+def _is_kept(run: Run, opened: RankCall) -> bool:
+    """Whether an object, or a name that functions use, keeps the file that a call opened."""
+    things = set(opened.result.things) if opened.result is not None else set()
+    if any(not things.isdisjoint(store.value.things) for store in run.stores):
+        return True
+    nodes = [*ast.walk(opened.module.tree)] if opened.function is None else []
+    named = {
+        target.id
+        for one in nodes
+        if isinstance(one, ast.Assign) and one.value is opened.node
+        for target in one.targets
+        if isinstance(target, ast.Name)
+    }
+    functions = (one for one in nodes if isinstance(one, ast.FunctionDef))
+    used = (n.id for f in functions for n in ast.walk(f) if isinstance(n, ast.Name))
+    return not named.isdisjoint(used)
 
 
 def _uses(run: Run, opened: RankCall) -> Iterator[RankCall]:

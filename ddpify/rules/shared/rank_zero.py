@@ -27,7 +27,7 @@ _MEETS: Final = frozenset(
     validate validation_step""".split()
 )
 # Methods of a module that only look; what else it has may be a layer.
-_LOOKS: Final = frozenset(
+LOOKS: Final = frozenset(
     """buffers children extra_repr lr_schedulers modules named_buffers named_children named_modules
     named_parameters optimizers parameters state_dict""".split()
 )
@@ -152,7 +152,7 @@ def _needs_all(run: Run, call: RankCall) -> bool:
     if any(call.name.startswith(prefix) for prefix, _ in DRAWS):
         return True
     if call.target is None:
-        layer = call.name.startswith(f"{_MODULE}.") and call.method not in _LOOKS
+        layer = call.name.startswith(f"{_MODULE}.") and call.method not in LOOKS
         return layer or call.name.endswith(".__call__")
     return _leaves_marks(run, call.target)
 
