@@ -29,6 +29,11 @@ _LOCAL_RANK = re.compile(r"[\"']--?local[-_]rank[\"']")
 _REQUIRED = re.compile(r"--?local[-_]rank[\"'][^()]*required\s*=\s*True")
 _IMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+import|import\s+([\w.]+))", re.MULTILINE)
 _FILES = 40
+_PARSES = re.compile(r"ArgumentParser\([\s\S]*\.parse_args\(")
+_KNOWS = re.compile(r"[\"']--local-rank[\"']|\.parse_known_args\(|HfArgumentParser")
+_STOPS = (
+    ", and passes --local-rank, which the program's parser does not know: it stops (torch 2.0 on)"
+)
 _ADVICE = "start it with torchrun, and let the program read LOCAL_RANK from the environment"
 
 
@@ -109,13 +114,14 @@ def _start(command: Command) -> _Start | None:
 
 def _finding(root: Path, script: Script, start: _Start) -> Finding:
     first, last = start.words[start.python], start.words[start.module]
-    fix = _fix(script, start) if start.use_env or _needs_no_option(root, script, start) else ()
+    texts = _program_texts(root, script, start)
+    stops = not start.use_env and _stops_at_option(texts)
     return Finding(
         CODE,
         script.site(first.start, last.end),
-        f"{LEGACY} is deprecated, and passes --local-rank to the program: torchrun does not",
-        Severity.WARNING,
-        fix,
+        f"{LEGACY} is deprecated{_STOPS if stops else ''}",
+        Severity.WARNING if stops else Severity.NOTE,
+        _fix(script, start) if start.use_env or _needs_no_option(texts) else (),
         _ADVICE,
     )
 
@@ -136,13 +142,21 @@ def _site(script: Script, word: Word) -> Site:
     return script.site(word.start, word.end)
 
 
-def _needs_no_option(root: Path, script: Script, start: _Start) -> bool:
-    """Whether the program is seen, and reads LOCAL_RANK or has no option for it."""
+def _program_texts(root: Path, script: Script, start: _Start) -> list[str]:
+    """The program, and what it imports of the project; nothing where it is not seen."""
     file = _program_file(root, script, start)
-    if file is None:
-        return False
-    texts = list(_texts(root, file))
-    if any(_REQUIRED.search(text) for text in texts):
+    return list(_texts(root, file)) if file is not None else []
+
+
+def _stops_at_option(texts: list[str]) -> bool:
+    """Whether the program's parser, argparse's own, does not know `--local-rank`."""
+    whole = "\n".join(texts)
+    return _PARSES.search(whole) is not None and _KNOWS.search(whole) is None
+
+
+def _needs_no_option(texts: list[str]) -> bool:
+    """Whether the program is seen, and reads LOCAL_RANK or has no option for it."""
+    if not texts or any(_REQUIRED.search(text) for text in texts):
         return False
     read = any("LOCAL_RANK" in text for text in texts)
     return read or not any(_LOCAL_RANK.search(text) for text in texts)

@@ -20,6 +20,7 @@ _JOINS: Final = frozenset(
     {*words.RANK_VARIABLES, *words.SIZE_VARIABLES}
     | {*words.OTHER_RANK_VARIABLES, *words.OTHER_SIZE_VARIABLES}
 )
+_SEVERAL = ("get_world_size() > 1", "is_initialized()")  # asked by several ranks, it holds
 _EXITS = ("exit", "quit", "abort")  # `sys.exit`, `os._exit`, `abort_job`
 
 
@@ -68,8 +69,8 @@ def attempts(source: Source, tree: ast.AST) -> Iterator[Attempt]:
 def attempt(source: Source, node: ast.Try) -> Attempt:
     """What a ``try`` statement says."""
     handlers = tuple(
-        Handler(source.site(one), _whole(source, one.body), frozenset(_names(one.type)), _ends(one))
-        for one in node.handlers
+        Handler(source.site(h), _whole(source, h.body), frozenset(_names(h.type)), _ends(h.body))
+        for h in node.handlers
     )
     below = (one for statement in node.body for one in ast.walk(statement))
     raised = frozenset(name for one in below if isinstance(one, ast.Raise) for name in _raised(one))
@@ -110,11 +111,18 @@ def _raised(node: ast.Raise) -> Iterator[str]:
     yield from _names(node.exc.func if isinstance(node.exc, ast.Call) else node.exc)
 
 
-def _ends(handler: ast.ExceptHandler) -> bool:
-    first, last = handler.body[0], handler.body[-1]
-    raises = isinstance(first, ast.If) and isinstance(first.body[-1], ast.Raise)
-    if raises and ast.unparse(first.test).endswith("get_world_size() > 1"):  # type: ignore[attr-defined]
-        return True  # of several ranks each ends
+def _ends(body: list[ast.stmt]) -> bool:
+    """Whether each of several ranks ends here, or leaves by way of an error."""
+    last = body[-1] if body else None
     called = last.value if isinstance(last, ast.Expr) else None
     names = _names(called.func) if isinstance(called, ast.Call) else ()
-    return isinstance(last, ast.Raise) or any(word in name for name in names for word in _EXITS)
+    exits = any(word in name for name in names for word in _EXITS)
+    return exits or any(isinstance(one, ast.Raise) or _ends_either_way(one) for one in body)
+
+
+def _ends_either_way(node: ast.stmt) -> bool:
+    """``if is_initialized(): raise``, or both arms of any condition."""
+    if not isinstance(node, ast.If) or not _ends(node.body):
+        return False
+    asked = not isinstance(node.test, ast.UnaryOp) and ast.unparse(node.test).endswith(_SEVERAL)
+    return asked or _ends(node.orelse)

@@ -19,6 +19,7 @@ from ddpify.ranks import (
     fields,
     functions,
     naming,
+    sizes,
     statements,
     streams,
     words,
@@ -35,6 +36,7 @@ from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, Module
 from ddpify.ranks.origins import RANK, Origin
 from ddpify.ranks.run import Run
 from ddpify.ranks.trace import Event, Inline, Item, Unread
+from ddpify.ranks.values import constant
 
 MAX_READINGS, LARGE = 2, 500
 
@@ -50,6 +52,7 @@ class RankReader(Journal):
         self.spent = 0
         self.opened = not run.script  # a process group; a function is called when there is one
         self.unread = False  # whether a library that is not known was called
+        self.asked = False  # for a group that was not there
         self.marks = False  # whether anything was summed over the ranks
         self.streams = streams.unseeded()
         self.entering: list[FunctionDefinition] = []
@@ -261,6 +264,8 @@ class RankReader(Journal):
         """What an unknown thing of this name is in a distributed program."""
         if name in words.RANK_NAMES:
             return self.rank_value(RANK, name, site)
+        if name in words.SIZE_NAMES:
+            return constant(sizes.world_size())
         if name in words.LOCAL_NAMES:
             return self.rank_value("local-rank", name, site)
         if name in words.MAIN_NAMES:
@@ -271,7 +276,8 @@ class RankReader(Journal):
         """The run with what follows from all of it."""
         run = self.run
         run.quiet = PRINT in self.patched
-        run.opened = self.opened or self.unread
+        run.joined = self.opened or not self.interest.opens
+        run.opened = run.joined or self.unread
         run.frameworks = frozenset(
             word for top, word in words.FRAMEWORKS.items() if top in self.words
         )

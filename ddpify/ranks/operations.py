@@ -127,7 +127,7 @@ def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
         y = [item.atoms[0] for item in b.items]
     if name in ("In", "NotIn") and b.keys is not None and isinstance(x, str):
         y = [key for key, _ in b.keys]
-    if name in ("Is", "IsNot") and isinstance(x, Made) and y is None:
+    if name in ("Is", "IsNot") and y is None and _is_there(x):
         return name == "IsNot"
     if name in ("Eq", "NotEq") and isinstance(x, Made) and y is None:
         return name == "NotEq"
@@ -140,6 +140,12 @@ def _compare(name: str, x: Any, y: Any, a: RankValue, b: RankValue) -> Any:
         return truths[0] if len(set(truths)) == 1 else _by_size(truths, name, x, y)
     except Exception:  # comparing the user's constants may fail
         return Symbol(f"({x!r} {name} {y!r})")
+
+
+def _is_there(atom: Any) -> bool:
+    """Whether a value cannot be None: an object, a sum, a difference, an answer."""
+    computed = isinstance(atom, Symbol) and atom.parts[:1]
+    return isinstance(atom, Made) or bool(computed and computed[0] in {*ARITHMETIC, *COMPARISONS})
 
 
 def _by_size(truths: tuple[bool, ...], name: str, x: Any, y: Any) -> Symbol:

@@ -18,7 +18,7 @@ from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import DATA, LOCAL_RANK, RANK
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
-from ddpify.ranks.values import NONE, TRUE, constant, symbol
+from ddpify.ranks.values import FALSE, NONE, TRUE, constant, symbol
 
 
 def is_true(value: RankValue | None) -> bool:
@@ -119,11 +119,14 @@ def is_initialized(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
     """False before the group is opened: `if is_initialized(): return`.
 
     Of a project in which nothing opens one, code that is not seen does; after a call of a library
-    that is not known, it may have.
+    that is not known, it may have. What was answered once holds until one is opened.
     """
-    if m.unread and not m.opened and m.interest.opens and not f.module.ours:
+    if m.opened or not (f.module.ours or m.interest.opens):
+        return TRUE
+    if m.unread and not f.module.ours and not m.asked:
         return symbol("is_initialized")  # the same on all ranks
-    return constant(m.opened or not (f.module.ours or m.interest.opens))
+    m.asked = True
+    return FALSE
 
 
 def note_opening(m: RankMachine, one: RankCall) -> None:

@@ -33,6 +33,7 @@ class RankMachine(Protocol):
     here: Here
     unread: bool
     opened: bool  # a process group
+    asked: bool
     items: list[Item]
     order: int
     spent: int

@@ -18,13 +18,14 @@ _PLAIN: Final = (
     "torch.full",
     "math.",
     "numpy.",
+    "hashlib.",
     "operator.",
 )
 # What is asked about a file of each rank is taken to be answered alike.
 _FILES: Final = ("os.", "pathlib.", "builtins.open")
 _PLAIN_METHODS: Final = frozenset(
-    "format join joinpath replace with_suffix with_name with_stem strip zfill Subset Generator"
-    " manual_seed DistributedSampler DataLoader range".split()
+    "encode format hexdigest join joinpath replace with_suffix with_name with_stem strip zfill"
+    " Subset Generator manual_seed DistributedSampler DataLoader range".split()
 )
 
 

@@ -51,6 +51,7 @@ class Run:
     distributed: bool = False  # it opens a session, wraps a model, or enters a collective
     assumed: bool = False  # it is read as distributed whatever it says of itself
     session: RankCall | None = None  # what opens the process group
+    joined: bool = True  # something opens one, or all of the project leaves that to others
     opened: bool = False  # something may have opened one, be it in code that is not read
     frameworks: frozenset[str] = frozenset()  # "accelerate", "lightning", "fabric", "deepspeed" …
     quiet: bool = False  # print was replaced: only one rank prints

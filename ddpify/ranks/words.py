@@ -290,6 +290,7 @@ FRAMEWORK_MAINS: Final = frozenset(
 RANK_NAMES: Final = frozenset(
     "rank global_rank proc_rank process_index process_rank ddp_rank".split()
 )
+SIZE_NAMES: Final = frozenset("world_size ddp_world_size".split())
 LOCAL_NAMES: Final = frozenset("local_rank ddp_local_rank local_process_index".split())
 MAIN_NAMES: Final = frozenset(
     "is_main_process is_master is_main is_rank_zero is_rank0 is_global_zero main_process"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ddpify.launchers.legacy import findings
+from ddpify.rules.base import Severity
 
 READS = 'import os\n\nlocal_rank = int(os.environ["LOCAL_RANK"])\n'
 ASKS = 'import argparse\n\np = argparse.ArgumentParser()\np.add_argument("--local_rank")\n'
@@ -122,3 +123,30 @@ def test_site_is_of_the_words_that_start_it(tmp_path: Path) -> None:
     (found,) = findings(tmp_path, [Path("job.slurm")])
     assert str(found.site) == "job.slurm:2"
     assert (found.site.span.column, found.site.span.end_column) == (5, 5 + len(OLD))
+
+
+PARSES = "args = p.parse_args()\n"
+BOTH = ASKS.replace('"--local_rank"', '"--local-rank", "--local_rank"')
+
+
+@pytest.mark.parametrize(
+    ("program", "options", "stops"),
+    [
+        (ASKS + PARSES, "", True),
+        (READS + "import argparse\np = argparse.ArgumentParser()\n" + PARSES, "", True),
+        (ASKS + PARSES, " --use_env", False),
+        (BOTH + PARSES, "", False),
+        (ASKS + "args, rest = p.parse_known_args()\n", "", False),
+        (READS, "", False),
+        (None, "", False),
+    ],
+)
+def test_a_warning_where_the_program_stops_at_the_option(
+    tmp_path: Path, program: str | None, options: str, stops: bool
+) -> None:
+    if program is not None:
+        (tmp_path / "main.py").write_text(program)
+    (tmp_path / "run.sh").write_text(f"{OLD}{options} main.py\n")
+    (found,) = findings(tmp_path, [tmp_path / "run.sh"])
+    assert found.severity is (Severity.WARNING if stops else Severity.NOTE)
+    assert ("does not know" in found.message) is stops

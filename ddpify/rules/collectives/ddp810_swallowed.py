@@ -14,7 +14,7 @@ from ddpify.rules.shared.exchanges import exchanges
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per handler that lets a loop go on after a failed exchange."""
-    met = list(exchanges(run))
+    met = list(exchanges(run)) if run.joined else []
     for call in met:
         for tried in call.swallows:
             agreed = any(one.place_in(handler.body) for one in met for handler in tried.handlers)

@@ -23,8 +23,9 @@ _READ = ("torch.", "builtins.")  # what these do with a model that they are give
 
 
 def bypasses(run: Run) -> Iterator[tuple[RankCall, RankCall, Wrap]]:
-    """Such calls, with the backward that goes through them."""
-    for wrap in wraps(run):
+    """Such calls, with the backward that goes through them, where something steps by it."""
+    trains = not run.script or any(map(_steps, run.calls))
+    for wrap in wraps(run) if trains else ():
         calls = [call for call in run.calls if _computes(call, wrap)]
         if not calls:
             continue

@@ -12,7 +12,7 @@ from ddpify.facts.unwrapping import unwrapped_model
 from ddpify.facts.values import Kind, Thing, Value
 from ddpify.ranks import words
 from ddpify.ranks.events import Read
-from ddpify.ranks.model import RankValue
+from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Import, Rule, Severity
 from ddpify.rules.edits import edit, once
@@ -182,7 +182,8 @@ def lint(run: Run) -> Iterable[Finding]:
     yield from _given_whole(run)
     own = {s.key for s in run.stores if words.DDP in s.base.names()}
     asked = {call.args[1].constant for call in run.named("builtins.hasattr") if len(call.args) > 1}
-    for read in run.reads:
+    given = [call.args[0] for call in run.named("builtins.setattr") if _sets_any(call)]
+    for read in run.reads if not any(map(_all_wrappers, given)) else ():
         name = read.attribute
         if name in own | asked | SAME | ELSEWHERE | _MODULE or not _all_wrappers(read.base):
             continue
@@ -195,6 +196,11 @@ def lint(run: Run) -> Iterable[Finding]:
             Severity.ERROR,
             *_asked_inside(run, read),
         )
+
+
+def _sets_any(call: RankCall) -> bool:
+    """``setattr(model, name, getattr(model.module, name))``, for names that are not followed."""
+    return len(call.args) > 1 and not call.args[1].known
 
 
 def _asked_inside(run: Run, read: Read) -> tuple[tuple[Edit, ...], str]:

@@ -43,9 +43,14 @@ def _last(calls: list[RankCall], rank: int) -> RankCall | None:
 
 
 def _mode(call: RankCall | None) -> bool | None:
-    """Whether it sets training mode, which a model begins with; None where that is not known."""
+    """Whether it sets training mode, which a model begins with; None where that is not known.
+
+    Of all ranks, under a condition that may not hold, that is so.
+    """
     if call is None:
         return True
+    if call.everywhere and not all(guard.test.known for guard in call.conditions):
+        return None
     given = call.arg(0, "mode")
     if call.method == "eval" or given is None:
         return call.method == "train"

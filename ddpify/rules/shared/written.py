@@ -152,15 +152,16 @@ def is_collection(node: ast.expr | None) -> bool:
 
 
 def has_uneven_lists(call: RankCall, given: ast.expr | None) -> bool:
-    """Whether both arms of a condition give this name lists of unequal lengths."""
-    if not isinstance(given, ast.Name):
+    """Whether both arms of a condition give this name, or attribute, lists of unequal lengths."""
+    if not isinstance(given, (ast.Name, ast.Attribute)):
         return False
+    name = text(given)
     for node in ast.walk(scope(call)):
         if isinstance(node, ast.If):
-            lengths = {_length(arm, given.id) for arm in (node.body, node.orelse)}
+            lengths = {_length(arm, name) for arm in (node.body, node.orelse)}
         elif isinstance(node, ast.Assign) and isinstance(node.value, ast.IfExp):
             arms = (node.value.body, node.value.orelse)
-            lengths = {_of_list(arm) if _names(node, given.id) else None for arm in arms}
+            lengths = {_of_list(arm) if _names(node, name) else None for arm in arms}
         else:
             continue
         if len(lengths) == 2 and None not in lengths:
@@ -175,8 +176,7 @@ def _length(body: list[ast.stmt], name: str) -> int | None:
 
 
 def _names(node: ast.Assign, name: str) -> bool:
-    target = node.targets[0]
-    return isinstance(target, ast.Name) and target.id == name
+    return text(node.targets[0]) == name
 
 
 def _of_list(node: ast.expr) -> int | None:
