@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib.util
 import os
 import re
@@ -63,11 +62,12 @@ class Modules:
             self.load(file)  # which says where and why
 
     def _compiles(self, file: Path) -> bool:
+        """By compiling it, which takes a third of the time that a tree of Python objects takes."""
         raw = self.texts.get(file)
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                ast.parse(file.read_bytes() if raw is None else raw)
+                compile(file.read_bytes() if raw is None else raw, file, "exec", dont_inherit=True)
         except Exception:  # whatever it is, it is said by the slower way
             return False
         return True
