@@ -46,6 +46,8 @@ _HOT = tuple(
 _NARROW = re.compile(
     r"\bdist\.|distributed\.|all_reduce|all_gather|get_rank|barrier\(|broadcast|random\.(random|choice)"
 )
+# What draws random numbers, as it is mostly written.
+_DRAWS = re.compile(r"\brand(?:n|int|perm|n_like|_like)?\(|random\.\w+\(|permutation\(")
 # Imports from which collectives may come.
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+((?:torch|accelerate|lightning)[\w.]*)[ \t]+import[ \t]*"
@@ -184,6 +186,13 @@ class Interest:
         if _NARROW.search(info.text) or self.communicates(info):
             return True
         return not self.talks.isdisjoint(info.called())
+
+
+def draws(info: FunctionDefinition) -> bool:
+    """Whether a function, or one of its file that it calls, says that it draws."""
+    here = info.module.functions
+    called = (here[name] for name in info.called() & here.keys())
+    return any(_DRAWS.search(one.text) for one in (info, *called))
 
 
 def _is_model(info: ClassDefinition) -> bool:
