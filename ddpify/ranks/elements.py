@@ -22,6 +22,8 @@ def item(
     section = configured.entry(m, f, base, index, node)
     if section is not None:
         return section
+    if index.by_rank:
+        m.run.parted.append((m.tick(), base))
     sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
     bounds = index.items if sliced else containers.bounds_of(index)
     if bounds is not None:
