@@ -13,7 +13,7 @@ from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.origins import CLOCK, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
+from ddpify.ranks.values import constant, differs, key_of, of, per_rank, same, symbol
 
 
 def settled(value: RankValue) -> RankValue:
@@ -205,6 +205,8 @@ def _unknown_attribute(
     if f"{thing.name}.{name}" == words.LOG_DIR:
         m.event(words.LOG_DIR, None, node, f)
         return symbol(f"log_dir@{site}")
+    if name == "n" and (counted := _count_of_bar(thing)) is not None:
+        return counted
     rank = framework_rank(m, thing, name, site)
     if rank is None and not _is_plain(thing):
         rank = m.by_name(name, site)
@@ -227,6 +229,16 @@ def _unknown_attribute(
     if thing.kind != "result" or not origins:
         thing.attrs[name] = value
     return value
+
+
+def _count_of_bar(thing: RankThing) -> RankValue | None:
+    """``bar.n`` of ``tqdm(disable=rank != 0)``: it stays 0 where nothing is shown."""
+    bar = thing.call if thing.name.startswith("tqdm") else None
+    off = bar.kwargs.get("disable") if bar is not None else None
+    if off is None or not (off.known and differs(off)):
+        return None
+    first, second = (0 if atom else Symbol(f"n@{id(thing)}") for atom in off.atoms)
+    return RankValue((first, second), deps=frozenset({thing}), origins=off.origins)
 
 
 def _in_number(base: RankValue, name: str) -> frozenset[Origin]:

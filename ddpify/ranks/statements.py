@@ -104,12 +104,15 @@ def _delete_element(m: RankMachine, f: RankFrame, target: ast.Subscript) -> None
 
 def _if(m: RankMachine, f: RankFrame, node: ast.If) -> None:
     test = first_use(m, f, node, m.evaluate(f, node.test))
+    live = m.live
     m.branch(
         f,
         test,
         node.test,
         (lambda: execute(m, f, node.body), lambda: execute(m, f, node.orelse)),
     )
+    if m.live and m.live != live:
+        f.left.append((len(m.journal), m.live, test))
 
 
 def _return(m: RankMachine, f: RankFrame, node: ast.Return) -> None:
