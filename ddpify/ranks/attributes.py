@@ -196,7 +196,7 @@ def _unknown_attribute(
     m: RankMachine, f: RankFrame, thing: RankThing, base: RankValue, name: str, node: ast.expr
 ) -> RankValue | None:
     site = f.module.site(node)
-    given = _given(thing, name)
+    given = _given(thing, name) or _count_of_bar(thing, name)
     if given is not None:
         return given
     if name == "trainer" and _is_lightnings(thing):
@@ -205,8 +205,6 @@ def _unknown_attribute(
     if f"{thing.name}.{name}" == words.LOG_DIR:
         m.event(words.LOG_DIR, None, node, f)
         return symbol(f"log_dir@{site}")
-    if name == "n" and (counted := _count_of_bar(thing)) is not None:
-        return counted
     rank = framework_rank(m, thing, name, site)
     if rank is None and not _is_plain(thing):
         rank = m.by_name(name, site)
@@ -231,9 +229,9 @@ def _unknown_attribute(
     return value
 
 
-def _count_of_bar(thing: RankThing) -> RankValue | None:
+def _count_of_bar(thing: RankThing, name: str) -> RankValue | None:
     """``bar.n`` of ``tqdm(disable=rank != 0)``: it stays 0 where nothing is shown."""
-    bar = thing.call if thing.name.startswith("tqdm") else None
+    bar = thing.call if thing.name.startswith("tqdm") and name == "n" else None
     off = bar.kwargs.get("disable") if bar is not None else None
     if off is None or not (off.known and differs(off)):
         return None

@@ -12,8 +12,8 @@ from ddpify.ranks.run import Run
 from ddpify.ranks.sizes import Sized
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.feeds import DEALT_TWICE, PREPARED, PREPARED_ALONE
-from ddpify.rules.shared.accelerators import deals_otherwise
 from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.accelerators import deals_otherwise
 from ddpify.rules.shared.feeds import dealt_by
 from ddpify.site import Site
 
@@ -57,8 +57,8 @@ def lint(run: Run) -> Iterable[Finding]:
 def _part_of_rank(sampler: RankCall) -> Site | None:
     """Where what a sampler of all ranks deals was taken by the rank's number."""
     dataset, replicas = sampler.arg(0, "dataset"), sampler.arg(1, "num_replicas")
-    given = replicas is not None and replicas.atoms != (None, None)
-    if dataset is None or (given and not isinstance(replicas.atoms[0], Sized)):
+    of_all = replicas is None or replicas.constant is None or isinstance(replicas.atoms[0], Sized)
+    if dataset is None or not of_all or (replicas is not None and not replicas.known):
         return None
     for thing in dataset.things:
         indices = thing.call.arg(1, "indices") if thing.call is not None else None

@@ -60,7 +60,9 @@ def _finding(run: Run, call: RankCall, how: Stream, seeding: RankCall | None) ->
         why, here = "elsewhere in its stream", "some ranks alone draw here, and shift theirs"
     what = f"each rank splits {why}: what one holds out, another trains on"
     if dealt is None:
-        what = f"each rank shuffles {why} before it takes its part: parts overlap, and leave some out"
+        what = (
+            f"each rank shuffles {why} before it takes its part: parts overlap, and leave some out"
+        )
     if call.name not in _SPLITS:
         what = f"each rank draws its data {why}: the samples of one are not those of another"
     return Finding(

@@ -181,9 +181,7 @@ RULE = Rule(
     lint=lint,
     bad=(
         trained(_WRAPPED.format("  # DDP308"), _TURNS.format("number % 4 == 0"), _AUX),
-        trained(
-            _WRAPPED.format("  # DDP308"), _SET, _AUX.replace("if extra", "if self.second")
-        ),
+        trained(_WRAPPED.format("  # DDP308"), _SET, _AUX.replace("if extra", "if self.second")),
         trained(
             """
             model = DDP(Net())  # DDP308

@@ -95,7 +95,7 @@ class Layers:
 
 @dataclass(frozen=True)
 class Switch:
-    """What an ``if`` asks: a parameter, or an attribute of the object; a layer is used if ``on``."""
+    """What an ``if`` asks: a parameter, or an attribute of the object; used if it is ``on``."""
 
     name: str
     of_self: bool
