@@ -19,6 +19,7 @@ from ddpify.ranks.values import FALSE, TRUE, spread
 
 _ENVIRONMENTS: Final = ("gym.", "gymnasium.", "envpool.")
 _DISTRIBUTIONS: Final = "torch.distributions."
+_BY_NAME: Final = frozenset({"torch.normal", "torch.bernoulli", "torch.multinomial"})
 SEED: Final = "seed"  # where a generator's state has that of its stream
 # What takes its seed from the system if it is given none.
 _FROM_SYSTEM: Final = frozenset({"random.seed", "numpy.random.seed", "torch.seed"})
@@ -97,7 +98,8 @@ def _state(one: RankCall, from_system: bool) -> RankValue:
 
 def _library(one: RankCall) -> str | None:
     """Whose numbers a call draws; ``torch.rand(1).item()`` draws none."""
-    if one.name.startswith(_DISTRIBUTIONS) and one.method in ("sample", "rsample"):
+    sampled = one.name.startswith(_DISTRIBUTIONS) and one.method in ("sample", "rsample")
+    if sampled or one.name in _BY_NAME:
         return words.TORCH
     if one.receiver is not None and not _generators(one.receiver):
         return None
