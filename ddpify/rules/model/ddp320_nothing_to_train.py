@@ -11,7 +11,7 @@ from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.model.ddp307_frozen_late import Freezing, freezings, is_partial
-from ddpify.rules.shared.wrapped import Wrap, wraps
+from ddpify.rules.shared.wrapped import PLAIN, Wrap, wraps
 from ddpify.site import Site
 
 # What the constructor of a class may call that has no parameters itself.
@@ -20,6 +20,20 @@ _BARE: Final = frozenset(
     CrossEntropyLoss NLLLoss KLDivLoss CosineSimilarity ReLU GELU Sigmoid Tanh Softmax LogSoftmax
     Dropout Flatten Identity float int bool""".split()
 )
+# What is done with a model that puts nothing into it.
+_KEEP: Final = PLAIN - {
+    "append",
+    "extend",
+    "add_module",
+    "register_module",
+    "register_parameter",
+} | {
+    "__call__",
+    "forward",
+    "deepcopy",
+    "copy",
+    "DistributedDataParallel",
+}
 _HOLDS: Final = ("Parameter", "register_", "add_module", "setattr", "__getattr__")
 
 
@@ -29,13 +43,13 @@ def lint(run: Run) -> Iterable[Finding]:
     for wrap in wraps(run):
         if wrap.call.module.ours or "apex" in wrap.call.module.source.text or not wrap.inner:
             continue
-        frozen = _frozen(wrap, changed)
+        frozen = _frozen(run, wrap, changed)
         if frozen is not None or all(map(_is_bare, wrap.inner)):
             yield _finding(wrap, frozen)
 
 
-def _frozen(wrap: Wrap, changed: list[Freezing]) -> Site | None:
-    """Where all that is wrapped was frozen, if it was not unfrozen in part since."""
+def _frozen(run: Run, wrap: Wrap, changed: list[Freezing]) -> Site | None:
+    """Where all that is wrapped was frozen, if nothing was unfrozen or put into it since."""
     mine = [
         one
         for one in changed
@@ -46,7 +60,24 @@ def _frozen(wrap: Wrap, changed: list[Freezing]) -> Site | None:
     if last is None or last.on is not False or is_partial(wrap, last):
         return None
     sure = all(guard in wrap.call.guards for guard in last.where.guards)
+    sure = sure and not _may_gain(run, wrap, last.where.order)
     return last.where.site if sure and last.where.ranks == wrap.call.ranks else None
+
+
+def _may_gain(run: Run, wrap: Wrap, since: int) -> bool:
+    """Whether the model may have got another layer before the wrap: ``net.fc = nn.Linear(…)``."""
+    end = wrap.call.order
+    stores = (s for s in run.stores if since < s.order < end and s.key != "requires_grad")
+    if any(wrap.holds(thing) for store in stores for thing in store.base.things):
+        return True
+    calls = (c for c in run.calls if since < c.order < end and c.method not in _KEEP)
+    return any(
+        wrap.holds(thing)
+        for call in calls
+        for value in (call.receiver, *call.given)
+        for thing in (value.things if value is not None else ())
+        if call.target is None
+    )
 
 
 def _is_bare(thing: RankThing) -> bool:
@@ -139,6 +170,16 @@ RULE = Rule(
     ),
     good=(
         trained(_TEACHER.format("teacher.body.requires_grad_(False)", ""), _DISTILLED, NET),
+        trained(
+            """
+            net = Net()
+            net.requires_grad_(False)
+            net.head = nn.Linear(32, 4)
+            model = DDP(net)
+            optimizer = torch.optim.SGD(net.head.parameters(), lr=0.1)
+            """,
+            top=NET,
+        ),
         trained(
             """
             net = Net()
