@@ -15,6 +15,7 @@ _ALONE: Final = frozenset(
     "Exception BaseException RuntimeError OutOfMemoryError DistBackendError"
     " FloatingPointError".split()
 )
+_ALL: Final = frozenset({"Exception", "BaseException"})
 # What says who a process is: without it, a program is one process.
 _JOINS: Final = frozenset(
     {*words.RANK_VARIABLES, *words.SIZE_VARIABLES}
@@ -51,6 +52,12 @@ class Attempt:
     def swallows(self) -> bool:
         """Whether the program may go on after an error in it."""
         return not all(handler.ends for handler in self.handlers)
+
+    def catches(self, node: ast.Raise) -> bool:
+        """Whether the program surely goes on after this error, in it or in what it calls."""
+        names = {*_raised(node)}
+        first = next((h for h in self.handlers if not h.names or h.names & (names | _ALL)), None)
+        return bool(names) and first is not None and not first.ends
 
     def passes_over(self) -> Iterator[Handler]:
         """The handlers after which a rank goes on that has met the error alone."""

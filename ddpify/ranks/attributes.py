@@ -13,7 +13,7 @@ from ddpify.ranks.model import RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition
 from ddpify.ranks.origins import CLOCK, RANK, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import constant, key_of, of, per_rank, same, symbol
+from ddpify.ranks.values import constant, differs, key_of, of, per_rank, same, symbol
 
 
 def settled(value: RankValue) -> RankValue:
@@ -196,7 +196,7 @@ def _unknown_attribute(
     m: RankMachine, f: RankFrame, thing: RankThing, base: RankValue, name: str, node: ast.expr
 ) -> RankValue | None:
     site = f.module.site(node)
-    given = _given(thing, name)
+    given = _given(thing, name) or _count_of_bar(thing, name)
     if given is not None:
         return given
     if name == "trainer" and _is_lightnings(thing):
@@ -227,6 +227,16 @@ def _unknown_attribute(
     if thing.kind != "result" or not origins:
         thing.attrs[name] = value
     return value
+
+
+def _count_of_bar(thing: RankThing, name: str) -> RankValue | None:
+    """``bar.n`` of ``tqdm(disable=rank != 0)``: it stays 0 where nothing is shown."""
+    bar = thing.call if thing.name.startswith("tqdm") and name == "n" else None
+    off = bar.kwargs.get("disable") if bar is not None else None
+    if off is None or not (off.known and differs(off)):
+        return None
+    first, second = (0 if atom else Symbol(f"n@{id(thing)}") for atom in off.atoms)
+    return RankValue((first, second), deps=frozenset({thing}), origins=off.origins)
 
 
 def _in_number(base: RankValue, name: str) -> frozenset[Origin]:

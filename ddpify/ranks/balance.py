@@ -15,6 +15,7 @@ from ddpify.ranks.trace import (
     ABORT,
     CUT,
     ENDS,
+    RAISE,
     Branch,
     End,
     Event,
@@ -152,23 +153,38 @@ class Balance:
 
     # -- conditions that each rank decides for itself --------------------------------------------
 
-    def _splits(self, items: list[Item], after: list[Item], loop: list[Item] | None) -> None:
-        """``after``: what follows these items in the same round, out of the blocks they are in."""
+    def _splits(
+        self,
+        items: list[Item],
+        after: list[Item],
+        loop: list[Item] | None,
+        beyond: Sequence[Item] = (),
+    ) -> None:
+        """``after``: what follows these items in the same round, out of the blocks they are in;
+        ``beyond``: what else an error skips until it is caught."""
         for number, item in enumerate(items):
             rest = items[number + 1 :] + after
             more = any(True for _ in events(rest))
             if isinstance(item, Split) and (loop is None or not _meet_again(item, rest)):
-                self._split(item, rest, more, loop)
+                self._split(item, rest, more, loop, beyond)
             for body in bodies(item):
                 if isinstance(item, Repeat) and body is item.body:
-                    self._splits(body, [], body)
+                    self._splits(body, [], body, [*body, *rest, *beyond])
                 elif isinstance(item, Inline):
-                    within = {"return": None, "break": body, "continue": loop}
-                    self._splits(body, [], within[item.ends])
+                    within = {"return": None, "break": body, "continue": loop, RAISE: loop}
+                    skipped = [] if item.ends == RAISE else [*rest, *beyond]
+                    self._splits(body, [], within[item.ends], skipped)
                 else:
-                    self._splits(body, rest, loop)
+                    self._splits(body, rest, loop, beyond)
 
-    def _split(self, item: Split, rest: list[Item], more: bool, loop: list[Item] | None) -> None:
+    def _split(
+        self,
+        item: Split,
+        rest: list[Item],
+        more: bool,
+        loop: list[Item] | None,
+        beyond: Sequence[Item],
+    ) -> None:
         shared = _shared(item.guard.test.atoms)
         arms = (list(_without(item.arms[0], shared)), item.arms[1]) if shared else item.arms
         views = tuple(view(arm, 0) or view(arm, 1) for arm in arms)
@@ -182,6 +198,8 @@ class Balance:
             skipped = list(events(within)) if within is not None else list(events(arms[other]))
             if within is None and more:
                 skipped += list(events(rest))
+            if kind == RAISE:
+                skipped += list(events([*rest, *beyond]))
             end = next((e.exit for e in ends(arms[one])), None)
             if skipped or (more and within is None):
                 first = skipped[0] if skipped else None

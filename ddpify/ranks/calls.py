@@ -13,6 +13,7 @@ from ddpify.ranks.autograd import applied
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.functions import enter
 from ddpify.ranks.given import Given
+from ddpify.ranks.interest import draws
 from ddpify.ranks.model import RANK0, RANK1, RankCall, RankThing, RankValue
 from ddpify.ranks.modules import ClassDefinition, FunctionDefinition
 from ddpify.ranks.origins import IDENTITY
@@ -268,7 +269,8 @@ def _new_object(
 
 
 def _initialises(m: RankMachine, info: ClassDefinition, method: FunctionDefinition) -> bool:
-    """Models are made of layers that say nothing about ranks; those that freeze some are read."""
+    """Models are made of layers that say nothing about ranks; those that freeze some, or draw
+    something, are read."""
     if any(base.startswith("torch.nn.") for base in info.external_bases()):
-        return m.interest.narrow(method) or ".requires_grad" in method.text
+        return m.interest.narrow(method) or ".requires_grad" in method.text or draws(method)
     return True

@@ -22,6 +22,8 @@ def item(
     section = configured.entry(m, f, base, index, node)
     if section is not None:
         return section
+    if index.by_rank:
+        m.run.parted.append((m.tick(), base))
     sliced = isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
     bounds = index.items if sliced else containers.bounds_of(index)
     if bounds is not None:
@@ -68,10 +70,16 @@ def _sliced(
     items = None if base.items is None else containers.sliced(base.items, bounds)
     part = replace(symbol(f"{key_of(base)}[:]", base, index), items=items)
     if not index.by_rank:
-        return replace(part, things=base.things)
+        ends = len(bounds) > 1 and bounds[1].atoms != (None, None)
+        return replace(part, things=base.things, origins=_cut(part) if ends else part.origins)
     given = [one.atoms != (None, None) for one in bounds]
     stride = given == [True, False, True] and not _is_fitted(base)
     return _own_part(f, part, index, node, STRIDE if stride else PART)
+
+
+def _cut(part: RankValue) -> frozenset[Origin]:
+    """Its origins where it was cut to a length: ``rows[rank::world][:n]``."""
+    return frozenset(replace(o, what=PART) if o.what == STRIDE else o for o in part.origins)
 
 
 def _is_fitted(base: RankValue) -> bool:

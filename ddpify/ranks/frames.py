@@ -12,13 +12,17 @@ from ddpify.ranks.modules import ClassDefinition, FunctionDefinition, FunctionNo
 
 @dataclass(eq=False)
 class RankFrame:
-    """One call of a function, or the top level of a module."""
+    """One call of a function, or the top level of a module.
+
+    ``left``: where some ranks have left: how long the journal was, who went on, and why.
+    """
 
     module: Module
     function: FunctionDefinition | None
     names: dict[str, RankValue]
     outer: RankFrame | None = None
     return_ranks: list[tuple[int, RankValue, tuple[RankGuard, ...]]] = field(default_factory=list)
+    left: list[tuple[int, int, RankValue]] = field(default_factory=list)
     yielded: list[RankValue] = field(default_factory=list)
     delegated: RankValue | None = None  # what `yield from` goes over, if its elements are not known
     on_yield: Any = None

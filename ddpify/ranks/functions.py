@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from ddpify.names import COLLECTIVES, OF_LOADERS, OWN
 from ddpify.ranks import configured, mixing, naming, words
+from ddpify.ranks.branching import rejoin
 from ddpify.ranks.frames import RankFrame, node_of_function
 from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard, RankThing, RankValue
 from ddpify.ranks.modules import FunctionDefinition
@@ -51,9 +52,13 @@ def enter(
     if one is not None:
         m.here = replace(m.here, stack=(*m.here.stack, one))
     _as_decorated(m, thing, info)
+    if m.live != kept[1] and thing.traits.rank0 is not None:
+        why = RankValue((True, False), origins=frozenset({thing.traits.rank0}))
+        frame.left.append((len(m.journal), m.live, why))
     try:
         m.execute(frame, node_of_function(info.node))
         rest = m.live
+        rejoin(m, frame)
     finally:
         m.entering.pop()
         items = m.items

@@ -46,6 +46,10 @@ _HOT = tuple(
 _NARROW = re.compile(
     r"\bdist\.|distributed\.|all_reduce|all_gather|get_rank|barrier\(|broadcast|random\.(random|choice)"
 )
+# What draws random numbers, as it is mostly written.
+_DRAWS = re.compile(
+    r"\brand(?:n|int|perm|n_like|_like)?\(|random\.\w+\(|permutation\(|torch\.normal\("
+)
 # Imports from which collectives may come.
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+((?:torch|accelerate|lightning)[\w.]*)[ \t]+import[ \t]*"
@@ -184,6 +188,17 @@ class Interest:
         if _NARROW.search(info.text) or self.communicates(info):
             return True
         return not self.talks.isdisjoint(info.called())
+
+
+def draws(info: FunctionDefinition, depth: int = 3) -> bool:
+    """Whether a function says that it draws, or what it calls and makes of its own file does."""
+    if _DRAWS.search(info.text):
+        return True
+    here = info.module
+    called = info.called() - {info.name}
+    made = (here.classes[name].methods.get("__init__") for name in called & here.classes.keys())
+    below = [*(here.functions[name] for name in called & here.functions.keys()), *made]
+    return depth > 0 and any(draws(one, depth - 1) for one in below if one is not None)
 
 
 def _is_model(info: ClassDefinition) -> bool:

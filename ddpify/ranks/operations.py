@@ -54,6 +54,10 @@ def binary(name: str, a: RankValue, b: RankValue) -> RankValue:
     """An arithmetic expression."""
     atoms = tuple(_binary(name, x, y, a, b) for x, y in zip(a.atoms, b.atoms, strict=True))
     deps, origins = gathered((a, b))
+    if name == "Sub" and _taken_off(a, b, atoms):
+        same = Symbol(f"({text(a.atoms[0])}Sub{text(b.atoms[0])})")
+        kept = frozenset(one for one in origins if one.kind not in IDENTITY)
+        return RankValue((same, same), (), deps, kept)
     if name != "Add":
         origins = _computed(origins)
     items = None
@@ -65,6 +69,13 @@ def binary(name: str, a: RankValue, b: RankValue) -> RankValue:
     if name == "BitOr" and a.keys is not None and b.keys is not None:
         keys = tuple({**dict(a.keys), **dict(b.keys)}.items())
     return RankValue((atoms[0], atoms[1]), (), deps, origins, items, keys)
+
+
+def _taken_off(a: RankValue, b: RankValue, atoms: tuple[Any, ...]) -> bool:
+    """``seed - rank`` where ``seed += rank`` was before: it is that of all ranks again."""
+    kinds = [{one.kind for one in value.origins if one.kind in IDENTITY} for value in (a, b)]
+    apart = differs(a) and differs(b) and kinds[0] == kinds[1] and len(kinds[0]) == 1
+    return apart and not isinstance(atoms[0], Symbol) and bool(atoms[0] == atoms[1])
 
 
 def _computed(origins: frozenset[Origin]) -> frozenset[Origin]:

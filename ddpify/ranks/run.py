@@ -45,6 +45,7 @@ class Run:
     exits: list[Exit] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     cut: list[RankValue] = field(default_factory=list)  # of which `[:end]` was taken
+    parted: list[tuple[int, RankValue]] = field(default_factory=list)  # by the rank, and when
     loops: list[RankLoop] = field(default_factory=list)
     modules: dict[str, Module] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)

@@ -19,6 +19,7 @@ from ddpify.ranks.model import RankValue
 from ddpify.ranks.modules import FunctionDefinition, class_info, note_import
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.protocol import RankMachine
+from ddpify.ranks.trace import ABORT, RAISE, Inline
 from ddpify.ranks.values import constant, same, spread, symbol
 
 
@@ -104,12 +105,15 @@ def _delete_element(m: RankMachine, f: RankFrame, target: ast.Subscript) -> None
 
 def _if(m: RankMachine, f: RankFrame, node: ast.If) -> None:
     test = first_use(m, f, node, m.evaluate(f, node.test))
+    live = m.live
     m.branch(
         f,
         test,
         node.test,
         (lambda: execute(m, f, node.body), lambda: execute(m, f, node.orelse)),
     )
+    if m.live and m.live != live:
+        f.left.append((len(m.journal), m.live, test))
 
 
 def _return(m: RankMachine, f: RankFrame, node: ast.Return) -> None:
@@ -128,8 +132,9 @@ def _raise(m: RankMachine, f: RankFrame, node: ast.Raise) -> None:
         m.evaluate(f, node.exc)
         if f.module.ours:
             return  # `raise SystemExit("batch size 1 cannot …")`: of other settings there is more
-    # one that is caught is DDP810's; SystemExit alone is the end of this rank, and no error
-    m.end(f, "stop" if _is_plain_exit(node.exc) else "abort", node)
+    # SystemExit alone is the end of this rank, and no error
+    caught = any(tried.catches(node) for tried in m.here.swallows)
+    m.end(f, "stop" if _is_plain_exit(node.exc) else RAISE if caught else ABORT, node)
 
 
 def _is_plain_exit(raised: ast.expr | None) -> bool:
@@ -150,7 +155,7 @@ def _assert(m: RankMachine, f: RankFrame, node: ast.Assert) -> None:
     """`assert local_rank == -1`: what follows is not for the ranks of a distributed run."""
     test = m.evaluate(f, node.test)
     if test.by_rank and m.may(test, m.live, True) != m.live:
-        m.branch(f, test, node.test, (lambda: None, lambda: m.end(f, "abort", node)))
+        m.branch(f, test, node.test, (lambda: None, lambda: m.end(f, ABORT, node)))
     if test.constant is False:
         _set_unseen(m, f, node.test)
 
@@ -188,7 +193,7 @@ def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     if (tried := attempt(f.module.source, node)).swallows:
         m.here = replace(here, swallows=(*here.swallows, tried))
     live = m.live
-    execute(m, f, node.body)
+    _attempt(m, f, node.body)
     m.here = here
     after = m.live
     for handler in node.handlers:
@@ -200,6 +205,16 @@ def _try(m: RankMachine, f: RankFrame, node: ast.Try) -> None:
     gone, m.live = m.live, live
     execute(m, f, node.finalbody)
     m.live = gone if node.handlers == [] else (gone or live)
+
+
+def _attempt(m: RankMachine, f: RankFrame, body: list[ast.stmt]) -> None:
+    """What is tried; an error that is caught leads to its end."""
+    live, items, before = m.live, m.items, len(m.run.exits)
+    m.items = []
+    execute(m, f, body)
+    tried, m.items = m.items, items
+    left = any(one.kind == RAISE for one in m.run.exits[before:])
+    m.items += [Inline(tried, live, RAISE)] if left else tried
 
 
 def _handler(m: RankMachine, f: RankFrame, handler: ast.ExceptHandler, live: int) -> None:

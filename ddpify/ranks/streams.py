@@ -17,6 +17,9 @@ from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import result, with_origin
 from ddpify.ranks.values import FALSE, TRUE, spread
 
+_ENVIRONMENTS: Final = ("gym.", "gymnasium.", "envpool.")
+_DISTRIBUTIONS: Final = "torch.distributions."
+_BY_NAME: Final = frozenset({"torch.normal", "torch.bernoulli", "torch.multinomial"})
 SEED: Final = "seed"  # where a generator's state has that of its stream
 # What takes its seed from the system if it is given none.
 _FROM_SYSTEM: Final = frozenset({"random.seed", "numpy.random.seed", "torch.seed"})
@@ -50,10 +53,30 @@ def random(m: RankMachine, one: RankCall) -> RankValue | None:
         return result(one)
     if one.name in words.GENERATORS:
         return _generator(m, one)
+    if one.name.startswith(_ENVIRONMENTS):
+        return _simulated(m, one)
     drawn = _library(one)
     if drawn is not None and _is_apart(m, one, drawn):
         return with_origin(result(one), RANDOM, one.name, one)
     return None
+
+
+def _simulated(m: RankMachine, one: RankCall) -> RankValue | None:
+    """``gym.make(…)``, and what its ``reset(seed=…)`` and ``step(…)`` give: an environment draws
+    from a stream of its own."""
+    if one.receiver is None:
+        made = result(one)
+        made.things[0].state[SEED] = _state(replace(one, args=()), True)
+        return made
+    if "seed" in one.kwargs:
+        for thing in _generators(one.receiver):
+            m.write(thing.state, SEED, _state(replace(one, args=()), True))
+    if one.method not in ("reset", "step"):
+        return None
+    states = [thing.state[SEED] for thing in _generators(one.receiver)]
+    if not any(map(apart, states)):
+        return None
+    return with_origin(result(one), RANDOM, "what this rank's environment answers", one)
 
 
 def apart(state: RankValue) -> bool:
@@ -75,6 +98,9 @@ def _state(one: RankCall, from_system: bool) -> RankValue:
 
 def _library(one: RankCall) -> str | None:
     """Whose numbers a call draws; ``torch.rand(1).item()`` draws none."""
+    sampled = one.name.startswith(_DISTRIBUTIONS) and one.method in ("sample", "rsample")
+    if sampled or one.name in _BY_NAME:
+        return words.TORCH
     if one.receiver is not None and not _generators(one.receiver):
         return None
     return next((lib for prefix, lib in words.DRAWS if one.name.startswith(prefix)), None)

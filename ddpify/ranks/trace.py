@@ -20,8 +20,9 @@ from ddpify.source import Site
 
 ABORT = "abort"  # the process ends with an error: torchrun ends the job
 UNREAD = "unread"  # what follows is not known
+RAISE = "raise"  # a handler further out goes on after this error
 CUT = frozenset({ABORT, UNREAD})
-ENDS = frozenset({"return", "break", "continue", "stop", ABORT, UNREAD})
+ENDS = frozenset({"return", "break", "continue", "stop", RAISE, ABORT, UNREAD})
 
 
 @dataclass(eq=False)
@@ -88,7 +89,8 @@ class Repeat:
 @dataclass(eq=False)
 class Inline:
     """What a function of the project does, or one round of a loop over a short list, or all its
-    rounds; ``ends``: the exit that leads to its end (``return``, ``continue``, ``break``)."""
+    rounds, or the body of a ``try``; ``ends``: the exit that leads to its end (``return``,
+    ``continue``, ``break``, RAISE)."""
 
     body: list[Item]
     ranks: int

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import inf
+from typing import Final
 
 from ddpify.facts.events import Call
 from ddpify.facts.model import Facts
 from ddpify.facts.scopes import Guard
 from ddpify.facts.values import OF_ONE_RANK, Kind, Thing
+from ddpify.python.words import PATH_TESTS
+from ddpify.ranks import words
+from ddpify.ranks.model import ALL, RankCall, RankGuard, RankValue
+from ddpify.ranks.origins import FILES
+from ddpify.ranks.run import Run
+from ddpify.ranks.values import text
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.edits import edit, is_local, is_whole_test, statement_of
 from ddpify.rules.examples import CORRECT, SCRIPT, changed
+from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.exchanges import exchanges
 from ddpify.rules.shared.named_files import named_alike, read_files, written_files
 from ddpify.settings import Settings
 from ddpify.source import Site
@@ -30,6 +40,51 @@ def check(facts: Facts, settings: Settings) -> Iterable[Finding]:
                 continue
             done.add(guard.site)
             yield _found(facts, guard, write, again)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per test for a file that one rank writes where it is missing, and on which
+    it hangs whether ranks meet afterwards."""
+    met = list(exchanges(run))
+    for asked in (call for call in run.calls if _is_test(call) and call.everywhere):
+        path = asked.arg(0, "path") if asked.name in words.FILE_TESTS else asked.receiver
+        first = next((c.order for c in met if c.order > asked.order), inf)
+        written = (c for c in run.calls if asked.order < c.order < first and c.ranks != ALL)
+        write = next((c for c in written if path is not None and _is_given(c, path)), None)
+        meeting = next((c for c in met if c.order == first and _hangs_on(run, c, asked)), None)
+        if write is not None and meeting is not None:
+            yield Finding(
+                "DDP608",
+                meeting.place,
+                "each rank looks for itself whether a file is there that one rank writes meanwhile:"
+                " a rank that comes late finds it, does not meet the others here, and they wait",
+                Severity.ERROR,
+                advice="let all ranks meet, whoever has found the file",
+                because=((asked.site, "asked by each rank"), (write.site, "written by one")),
+            )
+
+
+def _is_test(call: RankCall) -> bool:
+    return call.name in words.FILE_TESTS or call.method in PATH_TESTS
+
+
+def _is_given(call: RankCall, path: RankValue) -> bool:
+    """Whether a call is given a path, by its value; not one that asks for it."""
+    given = (*call.given, *((call.receiver,) if call.receiver is not None else ()))
+    key = text(path.atoms[0])
+    return not _is_test(call) and any(text(value.atoms[0]) == key for value in given)
+
+
+def _hangs_on(run: Run, meeting: RankCall, asked: RankCall) -> bool:
+    """Whether ranks meet there on one answer only: under the test, or past a return under it."""
+    here = [one for one in run.exits if asked.order < one.order < meeting.order]
+    ways = (e.guards for e in here if e.kind == "return" and e.function is meeting.function)
+    return any(_asks(guard, asked) for guards in (meeting.guards, *ways) for guard in guards)
+
+
+def _asks(guard: RankGuard, asked: RankCall) -> bool:
+    files = (origin for origin in guard.test.origins if origin.kind == FILES)
+    return any(origin.site == asked.site for origin in files)
 
 
 def _soon(facts: Facts, read: Call, write: Call) -> bool:
@@ -132,21 +187,45 @@ WAITED = (
     ("    begin_epoch,\n", "    barrier,\n    begin_epoch,\n"),
 )
 
+_CACHE: Final = """
+if not os.path.exists("cache.pt"):
+    if rank == 0:
+        torch.save(value, "cache.pt")
+    {}
+value = torch.load("cache.pt")
+"""
+_EARLY: Final = """
+def cached(path):
+    if os.path.isfile(path):
+        return torch.load(path)
+    if dist.get_rank() == 0:
+        torch.save(torch.ones(1), path)
+    dist.barrier()  # DDP608
+    return torch.load(path)
+
+"""
+
 RULE = Rule(
     "DDP608",
     "asked-while-written",
     "A cache is written where it is missing: rank 0 writes while the others still ask. One that"
     " comes late finds half a file, or goes on with other random numbers than those that computed."
-    " Rank 0's answer is for all.",
+    " Rank 0's answer is for all. A barrier behind the question is met by those alone that asked"
+    " in time: the next collective of the others pairs with it (measured: a timeout).",
     "PATTERNS, one-time preparation; BUGS K03, K09",
     check,
+    lint=lint,
+    words=("exists(", "isfile(", "is_file("),
     bad=(
+        on_ranks(_CACHE.format("dist.barrier()  # DDP608")),
+        on_ranks('value = cached("cache.pt")', _EARLY),
         changed(SCRIPT, *CACHED),
         changed(SCRIPT, *CACHED, *LATER),
         changed(SCRIPT, *LOADED),
     ),
     good=(
         *CORRECT,
+        on_ranks(_CACHE.format("pass") + "dist.barrier()"),
         changed(SCRIPT, *CACHED, *AGREED),
         changed(SCRIPT, *CACHED, *AGREED, *LATER, *WAITED),
         changed(  # another file: both are there from the beginning

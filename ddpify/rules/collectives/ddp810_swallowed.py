@@ -23,6 +23,11 @@ def lint(run: Run) -> Iterable[Finding]:
                     yield _finding(call, handler)
 
 
+def is_passed_over(call: RankCall) -> bool:
+    """Whether a loop goes on after an error of one rank alone at, or before, a call."""
+    return any(_is_repeated(call, one) and any(one.passes_over()) for one in call.swallows)
+
+
 def _finding(call: RankCall, handler: Handler) -> Finding:
     return Finding(
         "DDP810",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankLoop, RankThing, RankValue
-from ddpify.ranks.origins import STRIDE, Symbol
+from ddpify.ranks.origins import IDENTITY, STRIDE, Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.exchanges import exchanges
+from ddpify.rules.shared.feeds import dataset_of, held
 from ddpify.site import Site
 
 _JOINS: Final = (
@@ -20,6 +22,11 @@ _JOINS: Final = (
     f"{words.DDP}.join",
 )
 _SUBSET: Final = "torch.utils.data.Subset"
+_READERS: Final = frozenset(
+    "torch.load numpy.load builtins.open pandas.read_csv pandas.read_parquet pickle.load"
+    " json.load safetensors.torch.load_file h5py.File".split()
+)
+_OPENS: Final = re.compile(r"\bopen\(|load\w*\(|read_\w+\(|h5py\.File\(")
 _SPLITS: Final = frozenset({"tensor_split", "array_split"})
 _GOES_OVER: Final = frozenset({words.LOADER, "builtins.enumerate", "builtins.iter"})
 _SAMPLED: Final = ((3, "sampler"), (4, "batch_sampler"))
@@ -31,23 +38,59 @@ def lint(run: Run) -> Iterable[Finding]:
     for call in exchanges(run):
         if not call.everywhere or call.within(*_JOINS):
             continue
-        for loop in call.loops:
-            cut = _strided(run, loop) if loop.site not in seen else None
-            if cut is not None:
+        for loop in (one for one in call.loops if one.site not in seen):
+            cut = _strided(run, loop)
+            own = _own_file(run, loop) if cut is None else None
+            if cut is not None or own is not None:
                 seen.add(loop.site)
-                yield _finding(call, loop, cut)
+                yield _finding(call, loop, cut, own)
 
 
-def _finding(call: RankCall, loop: RankLoop, cut: Site) -> Finding:
+def _finding(call: RankCall, loop: RankLoop, cut: Site | None, own: Site | None) -> Finding:
+    why = "one rank has a sample more than another where the samples do not divide evenly"
+    files = "each rank goes over a file of its own, and nothing makes their batches equally many"
+    told = [(cut, "every N-th sample goes to a rank"), (own, "read by the rank's number")]
+    because = [(site, what) for site, what in told if site is not None]
     return Finding(
         "DDP812",
         loop.site,
-        "one rank has a sample more than another where the samples do not divide evenly: its last"
-        " round meets nobody",
+        f"{why if cut is not None else files}: its last round meets nobody",
         Severity.WARNING,
         advice="deal with DistributedSampler (it pads), cut to equal lengths, or train within Join",
-        because=((cut, "every N-th sample goes to a rank"), (call.site, "the ranks meet here")),
+        because=(*because, (call.site, "the ranks meet here")),
     )
+
+
+def _own_file(run: Run, loop: RankLoop) -> Site | None:
+    """Where the samples of a loop over a loader were read from a file that the rank names."""
+    if loop.over is None or _sampled(loop.over) or _ends_early(run, loop):
+        return None
+    for value in _fed(run, loop.over):
+        for loader in (thing for thing in value.things if thing.name == words.LOADER):
+            dataset = dataset_of(loader)
+            for thing in held(dataset) if dataset is not None else ():
+                if thing.call is not None and _reads_own(thing, thing.call):
+                    return thing.call.site
+    return None
+
+
+def _reads_own(thing: RankThing, call: RankCall) -> bool:
+    """``torch.load(f"part{rank}.pt")``, or an object of a class that opens the path it is given."""
+    if thing.cls is not None:
+        made = thing.cls.method("__init__")
+        paths = call.given if made is not None and _OPENS.search(made.text) else ()
+        return any(map(_names_rank, paths))
+    return call.name in _READERS and bool(call.args) and _names_rank(call.args[0])
+
+
+def _names_rank(path: RankValue) -> bool:
+    """Whether a text has the rank in it."""
+    return not path.known and any(origin.kind in IDENTITY for origin in path.origins)
+
+
+def _ends_early(run: Run, loop: RankLoop) -> bool:
+    """Whether a number of rounds may end it, too."""
+    return any(one.kind == "break" and one.loops[-1:] == (loop,) for one in run.exits)
 
 
 def _strided(run: Run, loop: RankLoop) -> Site | None:
@@ -138,6 +181,12 @@ for x, y in own:{}
     F.cross_entropy(model(x), y).backward()
     optimizer.step()
 """
+_FILES: Final = """
+part = torch.load(f"part{{dist.get_rank()}}.pt")
+own = DataLoader(TensorDataset(part["x"], part["y"]), batch_size=4, shuffle=True)
+model = DDP(nn.Linear(16, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
 _TOP: Final = (
     "from torch.distributed.algorithms.join import Join\nfrom torch.utils.data import Subset\n"
 )
@@ -148,11 +197,12 @@ RULE = Rule(
     "Dealt with a stride, nine samples are five for rank 0 and four for rank 1. Every round of"
     " training meets in the backward, so the fifth of rank 0 meets nobody: measured, a timeout, or"
     " a gradient that is added to a metric. DistributedSampler pads, so its parts are equal; Join"
-    " lets the short ranks answer for the rest.",
+    " lets the short ranks answer for the rest. Files of each rank are as long as they are.",
     "pytorch#38174, #33148; lightning#20404; torch.distributed.algorithms.Join; BUGS C11",
     lint=lint,
     severity=Severity.WARNING,
     bad=(
+        trained(_FILES.format(), _LOOP.format("  # DDP812")),
         trained(_SHARDED.format("len(rows)"), _LOOP.format("  # DDP812"), _TOP),
         trained(loop="""
             for x in rows.tensors[0][dist.get_rank() :: dist.get_world_size()]:  # DDP812
@@ -162,6 +212,7 @@ RULE = Rule(
             """),
     ),
     good=(
+        trained(_FILES.replace("{{dist.get_rank()}}", ""), _LOOP.format("")),
         trained(_SHARDED.format("256"), _LOOP.format(""), _TOP),
         trained(loop="""
             for x in rows.tensors[0][dist.get_rank() * 8 : dist.get_rank() * 8 + 8]:

@@ -10,8 +10,9 @@ from ddpify.ranks.model import ALL, RANK0, RankCall, RankGuard
 from ddpify.ranks.origins import CLOCK, DATA, FILES, RANDOM
 from ddpify.ranks.prepared import may_shard
 from ddpify.ranks.run import Run
-from ddpify.ranks.trace import Event, Mismatch
+from ddpify.ranks.trace import RAISE, Event, Mismatch
 from ddpify.rules.base import Edit, Finding, How, Severity
+from ddpify.rules.collectives.ddp810_swallowed import is_passed_over
 from ddpify.rules.collectives.made_up import is_made_up
 from ddpify.rules.shared.accelerators import option
 from ddpify.rules.shared.exchanges import exchanges
@@ -46,7 +47,7 @@ def findings(run: Run, code: str) -> Iterator[Finding]:
     """The findings of one rule: the first of each condition, if it is of that rule's kind."""
     firsts: dict[object, Mismatch] = {}
     for one in run.mismatches:
-        if not _at_the_end(run, one):
+        if not _at_the_end(run, one) and not _is_swallowed(one):
             firsts.setdefault(_cause(one), one)
     for one in firsts.values():
         if _code(one) == code and not (code == FORWARD and is_made_up(run, one)):
@@ -60,6 +61,12 @@ def _at_the_end(run: Run, one: Mismatch) -> bool:
         return False
     others = (ALL & ~one.ranks) or ALL
     return not any(call.ranks & others for call in _in_turn(run, event))
+
+
+def _is_swallowed(one: Mismatch) -> bool:
+    """Whether an error leads past it to a handler that DDP810 speaks of."""
+    raised = one.exit is not None and one.exit.kind == RAISE
+    return raised and one.event.call is not None and is_passed_over(one.event.call)
 
 
 def _cause(one: Mismatch) -> object:

@@ -1,13 +1,14 @@
-"""DDP970: a backward that goes past what Accelerate or Fabric does around it."""
+"""DDP970: a backward that goes past what Accelerate, Fabric or DeepSpeed does around it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing
 from ddpify.ranks.run import Run
-from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.ranks.values import text
+from ddpify.rules.base import Example, Finding, Rule, Severity
 from ddpify.rules.examples import changed
 from ddpify.rules.examples.accelerated import ACCELERATED, FABRICATED
 from ddpify.rules.shared.accelerators import (
@@ -24,8 +25,24 @@ from ddpify.rules.shared.accelerators import (
 _SCALED: Final = ("16-mixed", "16", 16)
 
 
+_BACK: Final = (
+    "the backward goes past the engine: DeepSpeed before its PR #7665 then neither averages the"
+    " gradients over the ranks nor scales them",
+    Severity.WARNING,
+    (),
+    "engine.backward(loss), then engine.step()",
+)
+_STEP: Final = (
+    "the engine does not step: it neither counts the micro-batches nor clears what it has reduced",
+    Severity.WARNING,
+    (),
+    "engine.step(), which steps the optimizer and its schedule",
+)
+
+
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per ``loss.backward()`` of a prepared model that needs the framework's."""
+    yield from _past_engines(run)
     calls = prepares(run)
     if not calls:
         return
@@ -39,6 +56,21 @@ def lint(run: Run) -> Iterable[Finding]:
         found = _harm(run, backward, call) if call is not None else None
         if call is not None and found is not None:
             yield Finding("DDP970", backward.site, *found, because=((call.site, "prepared here"),))
+
+
+def _past_engines(run: Run) -> Iterator[Finding]:
+    """Backwards and steps that DeepSpeed's engine knows nothing of."""
+    for engine in (call for call in run.named("deepspeed.initialize") if call.result is not None):
+        made = engine.result.items[0].things[0] if engine.result and engine.result.items else None
+        own = [c for c in run.calls if c.receiver is not None and made in c.receiver.things]
+        called = {call.method for call in own}
+        because = ((engine.site, "made here"),)
+        for backward in run.backwards:
+            if backward.method == "backward" and made in set(_forwards(backward)):
+                yield Finding("DDP970", backward.site, *_BACK, because=because)
+        for step in run.methods("step") if "step" not in called and "backward" in called else ():
+            if text(step.receiver.atoms[0] if step.receiver else "") == f"optimizer@{engine.site}":
+                yield Finding("DDP970", step.site, *_STEP, because=because)
 
 
 def _forwards(backward: RankCall) -> Iterable[RankThing]:
@@ -73,6 +105,26 @@ def _harm(
     return text, Severity.WARNING, (), instead
 
 
+_DEEPSPEED = """import deepspeed
+import torch
+from torch import nn
+
+
+def main():
+    net = nn.Linear(4, 1)
+    engine, optimizer, _, _ = deepspeed.initialize(
+        model=net, model_parameters=net.parameters(), config="ds.json"
+    )
+    for _ in range(10):
+        loss = engine(torch.randn(8, 4, device=engine.device)).pow(2).mean()
+        engine.backward(loss)
+        engine.step()
+
+
+if __name__ == "__main__":
+    main()
+"""
+_ENGINE = Example((("main.py", _DEEPSPEED),))
 _BACKWARD = ("accelerator.backward(loss)\n", "loss.backward()  # DDP970\n")
 _ONE = ("(gradient_accumulation_steps=2)", "()")
 
@@ -82,12 +134,16 @@ RULE = Rule(
     "accelerator.backward() divides the loss by gradient_accumulation_steps and scales it for"
     " fp16, fabric.backward() for 16-mixed. Without it the gradient of 4 micro-batches was 4 times"
     " as large (measured, Accelerate 1.15: 1.184, .296), and a GradScaler that has scaled nothing"
-    " refuses to step. With one micro-batch in float32 or bf16 both are the same.",
-    "accelerate docs (gradient accumulation; quick tour), Fabric docs (fabric.backward); BUGS G10",
+    " refuses to step. With one micro-batch in float32 or bf16 both are the same. DeepSpeed's"
+    " engine averages in engine.backward(), and steps and counts in engine.step().",
+    "accelerate docs (gradient accumulation; quick tour), Fabric docs (fabric.backward);"
+    " DeepSpeed#7665; BUGS G10",
     lint=lint,
     words=("backward(", "prepare("),
     severity=Severity.WARNING,
     bad=(
+        changed(_ENGINE, ("engine.backward(loss)\n", "loss.backward()  # DDP970\n")),
+        changed(_ENGINE, ("engine.step()\n", "optimizer.step()  # DDP970\n")),
         changed(ACCELERATED, _BACKWARD),
         changed(ACCELERATED, _BACKWARD, (_ONE[0], '(mixed_precision="fp16")')),
         changed(
@@ -97,6 +153,7 @@ RULE = Rule(
         ),
     ),
     good=(
+        _ENGINE,
         ACCELERATED,
         FABRICATED,
         changed(ACCELERATED, _ONE, (_BACKWARD[0], "loss.backward()\n")),

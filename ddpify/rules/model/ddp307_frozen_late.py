@@ -39,7 +39,7 @@ class Freezing:
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per change of what is trained that the wrapper does not see."""
-    changes = list(_changes(run))
+    changes = list(freezings(run))
     for wrap in wraps(run) if changes else ():
         if _is_told(wrap) or all(is_unsynced(c, wrap.wrapper) for c in forwards(run, wrap)):
             continue  # or its gradients are averaged elsewhere
@@ -63,21 +63,21 @@ def _is_told(wrap: Wrap) -> bool:
 
 def _matters(wrap: Wrap, change: Freezing, changes: list[Freezing]) -> bool:
     """Freezing all and unfreezing all is how GANs take turns, and does no harm after the wrap."""
-    partial = _partial(wrap, change)
+    partial = is_partial(wrap, change)
     if change.on is True:
-        before = [c for c in changes if c.where.order < wrap.call.order and not _partial(wrap, c)]
+        before = [c for c in changes if c.where.order < wrap.call.order and not is_partial(wrap, c)]
         if before and before[-1].on is not True:  # `wrap_model` leaves what is frozen whole bare
             return True
         frozen = [c for c in changes if c.on is not True]
         return any(
-            _partial(wrap, c) or (partial and c.where.order < wrap.call.order) for c in frozen
+            is_partial(wrap, c) or (partial and c.where.order < wrap.call.order) for c in frozen
         )
     later = [c for c in changes if c.where.order > change.where.order and c.on is not False]
-    partial = partial or any(_partial(wrap, c) for c in later)
+    partial = partial or any(is_partial(wrap, c) for c in later)
     return partial and wrap.flag("find_unused_parameters") is False
 
 
-def _partial(wrap: Wrap, change: Freezing) -> bool:
+def is_partial(wrap: Wrap, change: Freezing) -> bool:
     return change.chosen or not _whole(wrap, change)
 
 
@@ -85,7 +85,8 @@ def _whole(wrap: Wrap, change: Freezing) -> bool:
     return any(owner is wrap.wrapper or owner in wrap.inner for owner in change.owners)
 
 
-def _changes(run: Run) -> Iterator[Freezing]:
+def freezings(run: Run) -> Iterator[Freezing]:
+    """The changes of what is trained, in order."""
     for store in run.stores:
         if store.key == "requires_grad" and not store.element:
             owners = frozenset(parameters_of(store.base)) or frozenset(store.base.things)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ddpify.facts.model import Facts
+from ddpify.ranks.operations import COMPARISONS
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import NET, trained
 from ddpify.rules.model.conditions import is_a_setting
-from ddpify.rules.model.submodules import Layers
+from ddpify.rules.model.submodules import Layers, Switch
 from ddpify.rules.shared.wrapped import Wrap, forwards, wraps
 from ddpify.settings import Settings
 from ddpify.site import Site
@@ -68,6 +70,47 @@ def lint(run: Run) -> Iterable[Finding]:
             for one, other, site in layers.alternatives() if len(calls) == 1 else ():
                 what = f"a forward of {info.name} uses either `{one}` or `{other}`"
                 yield _finding(wrap, f"{one}` or `{other}", site, what)
+            yield from _in_some_rounds(run, wrap, layers)
+
+
+def _in_some_rounds(run: Run, wrap: Wrap, layers: Layers) -> Iterator[Finding]:
+    """A layer that rounds use or leave out by their number: ``model(x, aux=step > 100)``."""
+    for layer, switch in layers.switched():
+        if switch.site is not None and _is_counted(run, wrap, switch):
+            what = f"`{layer}` is used in some rounds, as `{switch.name}` says"
+            yield _finding(wrap, layer, switch.site, what)
+            return
+
+
+def _is_counted(run: Run, wrap: Wrap, switch: Switch) -> bool:
+    """Whether what switches a layer on compares the number of a round."""
+    if switch.of_self:
+        stores = (s for s in run.stores if s.key == switch.name and not s.element)
+        given = [s.value for s in stores if any(t in wrap.inner for t in s.base.things)]
+        return any(_counts(run, value.atoms[0]) for value in given)
+    forward = wrap.inner[0].cls.method("forward") if wrap.inner[0].cls is not None else None
+    place = forward.parameters.index(switch.name) - 1 if forward is not None else 0
+    given = [one for c in forwards(run, wrap) if (one := c.arg(place, switch.name)) is not None]
+    return any(_counts(run, value.atoms[0]) for value in given)
+
+
+def _counts(run: Run, atom: object) -> bool:
+    """Whether a condition compares what a loop counts, or what it goes over."""
+    if not isinstance(atom, Symbol) or not atom.parts:
+        return False
+    name, *operands = atom.parts
+    if name in COMPARISONS:
+        return any(_is_of_round(run, one) for one in operands)
+    return any(_counts(run, one) for one in operands)
+
+
+def _is_of_round(run: Run, atom: object) -> bool:
+    if not isinstance(atom, Symbol):
+        return False
+    if atom.parts:
+        return any(_is_of_round(run, one) for one in atom.parts[1:])
+    rounds = {f"@{loop.module.path}:{loop.site.span.line}" for loop in run.loops}
+    return any(atom.key.endswith(one) for one in rounds)
 
 
 def _allowed(wrap: Wrap) -> bool:
@@ -94,6 +137,39 @@ def _finding(wrap: Wrap, name: str, site: Site, what: str) -> Finding:
     )
 
 
+_AUX = """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(16, 4)
+        self.extra = nn.Linear(16, 4)
+        self.second = False
+
+    def forward(self, x, extra=False):
+        out = self.body(x)
+        if extra:
+            out = out + self.extra(x)
+        return out
+"""
+_WRAPPED = """
+model = DDP(Net()){}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+_TURNS = """
+for number, (x, y) in enumerate(loader):
+    optimizer.zero_grad()
+    F.cross_entropy(model(x, extra={}), y).backward()
+    optimizer.step()
+"""
+_SET = """
+model.module.second = epoch > 1
+for x, y in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+"""
+
 RULE = Rule(
     "DDP308",
     "unused-parameters",
@@ -104,6 +180,8 @@ RULE = Rule(
     check,
     lint=lint,
     bad=(
+        trained(_WRAPPED.format("  # DDP308"), _TURNS.format("number % 4 == 0"), _AUX),
+        trained(_WRAPPED.format("  # DDP308"), _SET, _AUX.replace("if extra", "if self.second")),
         trained(
             """
             model = DDP(Net())  # DDP308
@@ -115,6 +193,7 @@ RULE = Rule(
         ),
     ),
     good=(
+        trained(_WRAPPED.format(""), _TURNS.format("True"), _AUX),
         trained(
             """
             model = DDP(Net())

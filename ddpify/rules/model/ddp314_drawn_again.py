@@ -1,4 +1,4 @@
-"""DDP314: parameters of a wrapped model are drawn again."""
+"""DDP314: parameters of a wrapped model are drawn again, or changed by what is drawn."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Final
 from ddpify.ranks import words
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.origins import RANDOM
 from ddpify.ranks.run import Run
+from ddpify.ranks.values import text
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.gradients import trained
 from ddpify.rules.shared.seeds import Stream, stream
@@ -21,21 +23,44 @@ _DRAWS: Final = frozenset(
     kaiming_uniform_ kaiming_normal_ kaiming_uniform kaiming_normal orthogonal_ orthogonal sparse_
     random_ log_normal_ exponential_ cauchy_ reset_parameters""".split()
 )
+# What changes a parameter in place, by what it is given.
+_CHANGES: Final = frozenset(
+    "add_ sub_ mul_ div_ multiply_ divide_ lerp_ copy_ masked_fill_ addcmul_ where_".split()
+)
 
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per drawing of parameters that the wrapper has made equal already."""
     drawn = [(call, value) for call in run.calls for value in _filled(call)]
-    for wrap in wraps(run) if drawn else ():
-        for call, value in drawn:
-            owners = modules_of(value)
-            if not owners or not all(map(wrap.covers, owners)):
-                continue
-            if not comes_after(call, wrap) or rewrapped(run, wrap, call.order):
-                continue
+    mixed = [(call, call.receiver) for call in run.calls if _is_mixed(call)]
+    for wrap in wraps(run) if drawn or mixed else ():
+        for call in (call for call, value in drawn if _is_of(run, wrap, call, value)):
             severity = _severity(run, call)
-            if severity is not None and followed(wrap, call.order, call.loops, run):
+            if severity is not None:
                 yield _finding(wrap, call, severity)
+        for call in (call for call, value in mixed if _is_of(run, wrap, call, value)):
+            yield _finding(wrap, call, Severity.ERROR, "changed by random numbers")
+
+
+def _is_of(run: Run, wrap: Wrap, call: RankCall, value: RankValue | None) -> bool:
+    """Whether a value is parameters of a wrapped model, which trains on after the call."""
+    owners = modules_of(value) if value is not None else None
+    if not owners or not all(map(wrap.covers, owners)):
+        return False
+    if not comes_after(call, wrap) or rewrapped(run, wrap, call.order):
+        return False
+    return followed(wrap, call.order, call.loops, run)
+
+
+def _is_mixed(call: RankCall) -> bool:
+    """``p.mul_(torch.rand_like(p) > 0.5)``, where the ranks draw different numbers.
+
+    Not of gradients, which are averaged, or have been.
+    """
+    if call.receiver is None or call.method not in _CHANGES:
+        return False
+    gradient = any(text(atom).endswith(".grad") for atom in call.receiver.atoms)
+    return not gradient and any(value.has(RANDOM) for value in call.given)
 
 
 def _filled(call: RankCall) -> Iterator[RankValue]:
@@ -72,27 +97,38 @@ def _severity(run: Run, call: RankCall) -> Severity | None:
     return Severity.WARNING if migrated else None
 
 
-def _finding(wrap: Wrap, call: RankCall, severity: Severity) -> Finding:
+def _finding(wrap: Wrap, call: RankCall, severity: Severity, how: str = "drawn again") -> Finding:
     sure = severity is Severity.ERROR
     what = "each rank draws others" if sure else "right only while all ranks draw alike"
     here = (wrap.call.asked.site, "wrapped here: every rank got rank 0's parameters")
     return Finding(
         "DDP314",
         call.site,
-        "parameters are drawn again after the wrap, which had made them equal on all ranks:"
-        f" {what}",
+        f"parameters are {how} after the wrap, which had made them equal on all ranks: {what}",
         severity,
-        advice="initialise the model before DistributedDataParallel()",
+        advice="draw before DistributedDataParallel(), or from a generator that is seeded alike",
         because=(here,) if sure else (),
     )
 
+
+_MASKED: Final = """
+generator = torch.Generator().manual_seed({} + epoch)
+for x, y in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    optimizer.step()
+with torch.no_grad():
+    for p in model.module.parameters():
+        p.mul_(torch.rand(p.shape, generator=generator) > 0.1){}
+"""
 
 RULE = Rule(
     "DDP314",
     "drawn-after-wrap",
     "DistributedDataParallel sends rank 0's parameters to all ranks once, when it is made. What is"
     " drawn anew afterwards, through whatever name of the model, is each rank's own: gradients are"
-    " averaged, parameters never, so that the ranks train different models from there on.",
+    " averaged, parameters never, so that the ranks train different models from there on. So it is"
+    " with masks and noise: two ranks pruned with generators of their own had 15 and 20 zeros.",
     "DistributedDataParallel docstring (the state of rank 0 is broadcast in the constructor)",
     lint=lint,
     words=("normal_(", "uniform_(", "orthogonal_(", "reset_parameters"),
@@ -104,8 +140,22 @@ RULE = Rule(
             net.reset_parameters()  # DDP314
             optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             """),
+        trained(
+            """
+            model = DDP(nn.Linear(16, 4))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            _MASKED.format("dist.get_rank()", "  # DDP314"),
+        ),
     ),
     good=(
+        trained(
+            """
+            model = DDP(nn.Linear(16, 4))
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            """,
+            _MASKED.format("17", ""),
+        ),
         trained("""
             net = nn.Linear(16, 4)
             torch.manual_seed(dist.get_rank())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ddpify.ranks.modules import ClassDefinition, Module
@@ -76,6 +77,40 @@ class Layers:
             if one and other:
                 yield one[0], other[0], forward.module.site(test)
                 return
+
+    def switched(self) -> Iterator[tuple[str, Switch]]:
+        """Layers that a forward uses in one arm of an ``if aux:``, ``if self.aux:`` alone."""
+        forward = self._forward
+        if forward is None or not self.made:
+            return
+        read = Counter(n for m in self._modules for n in _attributes(m.tree))
+        for test, arms in _forks(forward.node):
+            switch = _switch(test)
+            for layer in (name for name, _ in self.made) if switch is not None else ():
+                used = [sum(n == layer for one in arm for n in _attributes(one)) for arm in arms]
+                if switch is not None and sorted(used) == [0, read[layer]] and any(used):
+                    on = switch.on if used[0] else not switch.on
+                    yield layer, replace(switch, on=on, site=forward.module.site(test))
+
+
+@dataclass(frozen=True)
+class Switch:
+    """What an ``if`` asks: a parameter, or an attribute of the object; used if it is ``on``."""
+
+    name: str
+    of_self: bool
+    on: bool
+    site: Site | None = None
+
+
+def _switch(test: ast.expr) -> Switch | None:
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        inner = _switch(test.operand)
+        return replace(inner, on=not inner.on) if inner is not None else None
+    if isinstance(test, ast.Name):
+        return Switch(test.id, False, True)
+    own = isinstance(test, ast.Attribute) and ast.unparse(test.value) == "self"
+    return Switch(test.attr, True, True) if own and isinstance(test, ast.Attribute) else None
 
 
 def _decided_by(test: ast.expr, given: set[str]) -> bool:

@@ -63,8 +63,9 @@ def _too_early(run: Run) -> Iterable[Finding]:
 
 
 def _is_certain(call: RankCall) -> bool:
-    """Whether all ranks come here, once."""
-    return call.everywhere and not call.conditions and not call.loops and not call.swallows
+    """Whether all ranks come here, once: no condition is around it, or it is known to hold."""
+    sure = all(guard.test.known for guard in call.conditions)  # `if "RANK" in os.environ`
+    return call.everywhere and sure and not call.loops and not call.swallows
 
 
 def _is_dealt(call: RankCall) -> bool:
@@ -124,6 +125,7 @@ RULE = Rule(
         _example(f"print(dist.get_rank()){_MARK}"),
         _example(f'print(dist.get_rank()){_MARK}\n    dist.init_process_group("gloo")'),
         on_ranks('dist.init_process_group("gloo")  # DDP116'),
+        on_ranks('if "RANK" in os.environ:\n    dist.init_process_group("gloo")  # DDP116'),
     ),
     good=(
         _example('dist.init_process_group("gloo")'),
@@ -131,6 +133,7 @@ RULE = Rule(
             dist.destroy_process_group()
             dist.init_process_group("gloo")
             """),
+        on_ranks('if not dist.is_initialized():\n    dist.init_process_group("gloo")'),
         _example("if dist.is_initialized():\n        print(dist.get_rank())\n    return"),
     ),
 )

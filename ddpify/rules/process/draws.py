@@ -60,9 +60,14 @@ def _augments(loader: RankThing) -> RankThing | None:
 
 
 def _is_random(method: FunctionDefinition) -> bool:
-    """``__getitem__`` calls something of ``random``: ``np.random.normal``, ``random.random``."""
+    """``__getitem__`` calls something of ``random``: ``np.random.normal``, ``random.random``.
+
+    Not from a generator of its own, which a seed of the library does not reach.
+    """
     for node in ast.walk(method.node):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            if any(one.arg == "generator" for one in node.keywords):
+                continue
             path = ast.unparse(node.func)
             if path.startswith(("random.", "np.random.", "numpy.random.", "torch.rand")):
                 return True

@@ -1,0 +1,119 @@
+"""DDP423: each rank clips its own gradients, and the clipped ones are averaged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Final
+
+from ddpify.ranks.model import RankCall
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import trained
+from ddpify.rules.gradients.ddp411_clip_scaled import CLIPS
+from ddpify.rules.shared.averaged_by_hand import Averaging, averagings
+from ddpify.rules.shared.wrapped import exclusive, modules_of
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per clip between a backward and the averaging of what it computed."""
+    averaged = averagings(run)
+    for clip in run.calls if averaged else ():
+        if clip.method in CLIPS and clip.args and not _measures(clip):
+            after = _averaged_after(run, clip, averaged)
+            if after is not None:
+                yield _finding(clip, after)
+
+
+def _measures(clip: RankCall) -> bool:
+    """Whether nothing is clipped, but the norm asked for."""
+    limit = clip.arg(1, "max_norm")
+    made = limit.made_by("builtins.float") if limit is not None else None
+    given = made.call.args if made is not None and made.call is not None else ()
+    spelled = [one.constant for one in given] in (["inf"], ["Infinity"])
+    return limit is not None and (spelled or limit.constant == inf or "math.inf" in limit.names())
+
+
+def _averaged_after(run: Run, clip: RankCall, averaged: list[Averaging]) -> RankCall | None:
+    """The averaging of the gradients that a clip was given, if there was none before."""
+    models = modules_of(clip.args[0])
+    mine = [one.call for one in averaged if not models.isdisjoint(one.models)]
+    start = max((c.order for c in run.backwards if c.order < clip.order), default=None)
+    if start is None or any(start < call.order < clip.order for call in mine):
+        return None
+    end = min((c.order for c in run.backwards if c.order > clip.order), default=inf)
+    later = (call for call in mine if clip.order < call.order < end)
+    return next((call for call in later if not exclusive(clip, call)), None)
+
+
+def _finding(clip: RankCall, after: RankCall) -> Finding:
+    return Finding(
+        "DDP423",
+        clip.site,
+        "each rank clips its own gradients, which are averaged only afterwards: the norm is not"
+        " that of the gradient that is stepped with",
+        Severity.WARNING,
+        advice="average the gradients first, then clip",
+        because=((after.site, "averaged here"),),
+    )
+
+
+_LOOP: Final = """
+for x, y in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    {}
+    for p in model.parameters():
+        dist.all_reduce(p.grad, op=dist.ReduceOp.AVG)
+    {}
+    optimizer.step()
+"""
+_SETUP: Final = """
+model = nn.Linear(16, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+_CLIP: Final = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
+_AVERAGE: Final = """
+
+def average(module):
+    flat = torch.cat([p.grad.view(-1) for p in module.parameters()])
+    dist.all_reduce(flat)
+    flat /= dist.get_world_size()
+    start = 0
+    for p in module.parameters():
+        p.grad.copy_(flat[start : start + p.numel()].view_as(p))
+        start += p.numel()
+
+
+"""
+
+RULE = Rule(
+    "DDP423",
+    "clip-before-averaging",
+    "Clipping bounds the gradient that is stepped with: the average over the ranks. Clipped before"
+    " that, each rank's part is bounded by its own norm (measured: 3.0 and 154.1, where that of"
+    " the average was 78.2), and ranks with large gradients count for less than their samples.",
+    "DistributedDataParallel (gradients are averaged in backward, before anybody clips)",
+    lint=lint,
+    words=(".grad",),
+    severity=Severity.WARNING,
+    bad=(
+        trained(_SETUP, _LOOP.format(f"{_CLIP}  # DDP423", "")),
+        trained(
+            _SETUP,
+            """
+            for x, y in loader:
+                optimizer.zero_grad()
+                F.cross_entropy(model(x), y).backward()
+                nn.utils.clip_grad_value_(model.parameters(), 0.5)  # DDP423
+                average(model)
+                optimizer.step()
+            """,
+            _AVERAGE,
+        ),
+    ),
+    good=(
+        trained(_SETUP, _LOOP.format("", _CLIP)),
+        trained(_SETUP, _LOOP.format(_CLIP.replace("1.0", 'float("inf")'), "")),
+    ),
+)

@@ -1,0 +1,175 @@
+"""DDP319: gradients are averaged by hand, of models that are not the same on all ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.ranks import words
+from ddpify.ranks.model import RankCall, RankThing
+from ddpify.ranks.other_libraries import HOROVOD
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.gradients import trained
+from ddpify.rules.shared.averaged_by_hand import averagings, is_gradient
+from ddpify.rules.shared.seeds import Stream, stream
+from ddpify.rules.shared.wrapped import modules_of, wraps
+
+_OPTIMIZER: Final = f"{HOROVOD}DistributedOptimizer"
+# Calls after which weights are no more those that were drawn.
+_SETS: Final = frozenset(
+    "load_state_dict copy_ set_ share_memory from_pretrained vector_to_parameters".split()
+)
+_LOADS: Final = re.compile(r"load|pretrained|manual_seed")
+# What is given a model, or its parameters, and leaves the weights as they are.
+_READS: Final = ("torch.optim.", "torch.nn.utils.", "builtins.", "torch.nn.", _OPTIMIZER)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per model that ranks draw for themselves, and whose gradients they share."""
+    seen: set[RankThing] = set()
+    for call, model in _averaged(run) if run.script and run.complete else ():
+        made = model.call
+        if model in seen or made is None or any(wrap.covers(model) for wrap in wraps(run)):
+            continue
+        seen.add(model)
+        how, seeding = stream(run, made, words.TORCH)
+        if how is not Stream.SAME and _is_drawn(model) and not _is_made_equal(run, model):
+            yield _finding(made, call, how, seeding)
+
+
+def _averaged(run: Run) -> Iterator[tuple[RankCall, RankThing]]:
+    """What averages gradients, and the models that they are of."""
+    for one in averagings(run):
+        yield from ((one.call, model) for model in one.models)
+    for call in run.named(_OPTIMIZER):
+        models = (thing for value in call.given for thing in modules_of(value))
+        yield from ((call, model) for model in models if model.kind in ("instance", "result"))
+
+
+def _is_drawn(model: RankThing) -> bool:
+    """Whether its weights are those that torch draws, as far as its making says."""
+    if model.kind == "result":
+        return model.name.startswith("torch.nn.")
+    classes = model.cls.mro() if model.cls is not None else []
+    own = model.cls is not None and model.cls.inherits("torch.nn.Module")
+    return own and not any(_LOADS.search(info.module.text(info.node)) for info in classes)
+
+
+def _is_made_equal(run: Run, model: RankThing) -> bool:
+    """Whether weights may be sent to the other ranks, or set: by collectives, or unread code."""
+    for call in run.calls:
+        if call.name == f"{HOROVOD}broadcast_optimizer_state":
+            continue
+        receivers = () if call.receiver is None else (call.receiver,)
+        if not any(model in value.sources() for value in (*receivers, *call.given)):
+            continue
+        if call.method in _SETS and not any(map(is_gradient, receivers)):
+            return True
+        if call.name in words.COLLECTIVE_CALLS or call.name.startswith(words.DIST):
+            if not any(map(is_gradient, call.given)):
+                return True
+        elif _is_unread(call, model):
+            return True
+    return False
+
+
+def _is_unread(call: RankCall, model: RankThing) -> bool:
+    """Whether a library that is not torch's is given the model itself."""
+    given = any(model in value.things for value in call.given)
+    foreign = call.target is None and call.receiver is None
+    return given and foreign and not call.name.startswith(_READS)
+
+
+def _finding(made: RankCall, call: RankCall, how: Stream, seeding: RankCall | None) -> Finding:
+    why = "unseeded" if how is Stream.UNSEEDED else "with a seed of its own"
+    seeded = ((seeding.site, "the seed differs between ranks"),) if seeding is not None else ()
+    return Finding(
+        "DDP319",
+        made.site,
+        f"each rank draws its own weights ({why}), and gradients alone are averaged: the ranks"
+        " train different models from beginning to end",
+        Severity.ERROR,
+        advice="broadcast the parameters and buffers of rank 0 before the first step",
+        because=((call.site, "gradients are averaged here"), *seeded),
+    )
+
+
+_SETUP: Final = """
+torch.manual_seed({})
+model = nn.Linear(16, 4){}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+_LOOP: Final = """
+for x, y in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    for p in model.parameters():
+        dist.all_reduce(p.grad)
+        p.grad /= dist.get_world_size()
+    optimizer.step()
+"""
+_AVERAGE: Final = """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+def average(params):
+    for p in params:
+        if p.grad is not None:
+            dist.all_reduce(p.grad.data, op=dist.ReduceOp.AVG)
+
+
+def send(module):
+    for tensor in module.state_dict().values():
+        dist.broadcast(tensor, src=0)
+
+
+"""
+_BY_NAME: Final = """
+model = Net(){}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+_CALLED: Final = """
+for x, y in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(x), y).backward()
+    average(list(model.parameters()))
+    optimizer.step()
+"""
+
+RULE = Rule(
+    "DDP319",
+    "unequal-start",
+    "DistributedDataParallel sends rank 0's weights to all ranks when it is made. Where a program"
+    " averages gradients itself, or Horovod's optimizer does, somebody has to do that, too: equal"
+    " steps from different weights stay different (measured: outputs 5.9 and 4.5 at the end)."
+    " One seed for all ranks does as well as a broadcast.",
+    "horovod.torch.broadcast_parameters; PyTorch tutorial 'Writing distributed applications'",
+    lint=lint,
+    words=(".grad",),
+    severity=Severity.ERROR,
+    bad=(
+        trained(_SETUP.format("dist.get_rank()", "  # DDP319"), _LOOP),
+        trained(
+            "torch.manual_seed(2024 + dist.get_rank())" + _BY_NAME.format("  # DDP319"),
+            _CALLED,
+            _AVERAGE,
+        ),
+    ),
+    good=(
+        trained(_SETUP.format("0", ""), _LOOP),
+        trained(
+            "torch.manual_seed(2024 + dist.get_rank())" + _BY_NAME.format("\nsend(model)"),
+            _CALLED,
+            _AVERAGE,
+        ),
+    ),
+)

@@ -1,0 +1,58 @@
+"""Gradients that a program averages itself, by collectives between its backward and its step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from ddpify.ranks import words
+from ddpify.ranks.collective import collective
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.run import Run
+from ddpify.ranks.values import text
+from ddpify.rules.shared.wrapped import modules_of
+
+_REDUCES: Final = (f"{words.DIST}all_reduce", f"{words.DIST}all_reduce_coalesced")
+# What makes one tensor of many, or another view of one.
+_SHAPED: Final = frozenset(
+    "flatten view reshape cat stack clone contiguous _flatten_dense_tensors ravel to float".split()
+)
+_DEEP: Final = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Averaging:
+    """A collective of all ranks over gradients, and the models that they are of."""
+
+    call: RankCall
+    models: frozenset[RankThing]
+
+
+def averagings(run: Run) -> list[Averaging]:
+    """The collectives of a run over gradients, in order."""
+    return run.once(lambda one: list(_averagings(one)))
+
+
+def _averagings(run: Run) -> Iterator[Averaging]:
+    for call in run.named(*_REDUCES):
+        shared = collective(call)
+        given = shared.given(shared.filled) if shared is not None else None
+        if shared is None or shared.group is not None or given is None or not call.everywhere:
+            continue
+        models = frozenset(t for t in modules_of(given) if t.kind in ("instance", "result"))
+        if models and is_gradient(given):
+            yield Averaging(call, models)
+
+
+def is_gradient(value: RankValue, depth: int = _DEEP) -> bool:
+    """Whether a tensor is ``p.grad``, or made of such ones alone."""
+    if any(text(atom).removesuffix(".data").endswith(".grad") for atom in value.atoms):
+        return True
+    if value.items is not None:
+        return bool(value.items) and all(is_gradient(item, depth - 1) for item in value.items)
+    call = value.things[0].call if len(value.things) == 1 else None
+    if depth == 0 or call is None or call.method not in _SHAPED:
+        return False
+    given = call.receiver if call.receiver is not None else (*call.args, None)[0]
+    return given is not None and is_gradient(given, depth - 1)
