@@ -19,6 +19,7 @@ from ddpify.ranks import (
     objects,
     sizes,
 )
+from ddpify.ranks.absent import note_absent
 from ddpify.ranks.attributes import attribute_of, note_read, settled
 from ddpify.ranks.environment import in_environment
 from ddpify.ranks.frames import RankFrame
@@ -55,6 +56,7 @@ def _attribute(m: RankMachine, f: RankFrame, node: ast.Attribute) -> RankValue:
 def _subscript(m: RankMachine, f: RankFrame, node: ast.Subscript) -> RankValue:
     base = evaluate(m, f, node.value)
     note_read(m, f, base, "__getitem__", node)
+    note_absent(m, f, base, node)
     end = node.slice.upper if isinstance(node.slice, ast.Slice) else None
     if end is not None and not isinstance(end, ast.Constant):
         m.run.cut.append(base)
@@ -125,6 +127,8 @@ def operation(
     """What an operator makes of its two operands."""
     if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
+    note_absent(m, f, left, node)
+    note_absent(m, f, right, node)
     op = type(node.op).__name__
     own = objects.operated(m, f, op, left, right, node)
     return own or mixing.combined(m, f, node, binary(op, left, right), left, right)
@@ -198,6 +202,7 @@ def _comprehension(
     words: tuple[RankValue, ...] = ()
     for generator in node.generators:
         over = evaluate(m, f, generator.iter)
+        note_absent(m, f, over, generator.iter)
         words = () if len(node.generators) > 1 or generator.ifs else iterating.words_in(over)
         loop = RankLoop(node, f.module, over, False)
         if not words:
