@@ -30,7 +30,7 @@ from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.origins import IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import told_apart
-from ddpify.ranks.values import NONE, constant, key_of, per_rank, symbol
+from ddpify.ranks.values import NONE, Many, constant, key_of, per_rank, symbol
 
 
 def evaluate(m: RankMachine, f: RankFrame, node: ast.expr) -> RankValue:
@@ -154,8 +154,9 @@ def _tuple(m: RankMachine, f: RankFrame, node: ast.Tuple | ast.List | ast.Set) -
             items += value.items if value.items is not None else (value,)
         else:
             items.append(evaluate(m, f, element))
-    one = symbol(f"[{', '.join(key_of(item) for item in items[:8])}]")
-    return RankValue(one.atoms, items=tuple(items))
+    number = None if any(isinstance(e, ast.Starred) for e in node.elts) else len(items)
+    one = Many(f"[{', '.join(key_of(item) for item in items[:8])}]", number=number)
+    return RankValue((one, one), items=tuple(items))
 
 
 def _dict(m: RankMachine, f: RankFrame, node: ast.Dict) -> RankValue:
@@ -224,6 +225,8 @@ def _comprehension(
         held = zip(names, (value for _, value in made), strict=True)
         return RankValue(one.atoms, keys=tuple(dict(held).items()))
     items = tuple(value for _, value in made)
+    if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not tests:
+        one = replace(one, atoms=iterating.many(key_of(one), over))
     # what is in `over` is in the elements, where it was not made the same on all ranks
     return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
@@ -19,6 +19,13 @@ class Made(Symbol):
 
 class Maybe(Symbol):
     """None or an object: which of both is the same on all ranks."""
+
+
+@dataclass(frozen=True)
+class Many(Symbol):
+    """A list that was written out or comprehended; ``number``: how many elements it began with."""
+
+    number: Any = field(default=None, compare=False, repr=False)
 
 
 class Absent(Symbol):
