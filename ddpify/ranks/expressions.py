@@ -30,7 +30,7 @@ from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.origins import IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import told_apart
-from ddpify.ranks.values import NONE, Many, constant, key_of, per_rank, symbol
+from ddpify.ranks.values import NONE, Hashed, Many, constant, key_of, per_rank, symbol
 
 
 def evaluate(m: RankMachine, f: RankFrame, node: ast.expr) -> RankValue:
@@ -155,7 +155,8 @@ def _tuple(m: RankMachine, f: RankFrame, node: ast.Tuple | ast.List | ast.Set) -
         else:
             items.append(evaluate(m, f, element))
     number = None if any(isinstance(e, ast.Starred) for e in node.elts) else len(items)
-    one = Many(f"[{', '.join(key_of(item) for item in items[:8])}]", number=number)
+    key = f"[{', '.join(key_of(item) for item in items[:8])}]"
+    one = Hashed(key) if isinstance(node, ast.Set) else Many(key, number=number)
     return RankValue((one, one), items=tuple(items))
 
 
@@ -225,8 +226,10 @@ def _comprehension(
         held = zip(names, (value for _, value in made), strict=True)
         return RankValue(one.atoms, keys=tuple(dict(held).items()))
     items = tuple(value for _, value in made)
-    if isinstance(node, ast.ListComp) and len(node.generators) == 1 and not tests:
-        one = replace(one, atoms=iterating.many(key_of(one), over))
+    if isinstance(node, ast.SetComp):
+        one = replace(one, atoms=(Hashed(key_of(one)), Hashed(key_of(one))))
+    elif isinstance(node, ast.ListComp) and len(node.generators) == 1:
+        one = replace(one, atoms=iterating.many(key_of(one), over, bool(tests)))
     # what is in `over` is in the elements, where it was not made the same on all ranks
     return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
 

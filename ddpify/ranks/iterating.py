@@ -61,12 +61,13 @@ def rounds_by_rank(over: RankValue) -> tuple[range, range] | None:
     return (numbers[0], numbers[1]) if few else None
 
 
-def many(key: str, over: RankValue) -> tuple[Many, Many]:
-    """A list with an element for each of ``over``, whose number is known of ``range(n)``."""
-    made = over.made_by("builtins.range")
+def many(key: str, over: RankValue, chosen: bool) -> tuple[Many, Many]:
+    """A list with an element for each of ``over``, whose number is known of ``range(n)``; not if
+    only some of them are ``chosen``."""
+    made = over.made_by("builtins.range") if not chosen else None
     given = made.call.args if made is not None and made.call is not None else ()
     one, other = (_difference([arg.atoms[rank] for arg in given]) for rank in (0, 1))
-    return Many(key, number=one), Many(key, number=other)
+    return Many(key, (), one, over.atoms[0]), Many(key, (), other, over.atoms[1])
 
 
 def _difference(bounds: list[Any]) -> Any:

@@ -13,6 +13,7 @@ from ddpify.ranks import (
     assigning,
     attributes,
     builtin,
+    casts,
     changes,
     commandline,
     configured,
@@ -234,7 +235,7 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         return NONE
     if method in names.RETURNS_SELF | names.SAME_TENSOR and receiver.things:
         wrapped.modes(m, f, one)
-        return receiver
+        return casts.turned(m, one, receiver)
     held = configured.asked(m, f, one, receiver) or objects.updated(m, one, receiver)
     held = held or containers.method(m, f, one, receiver)
     if held is None and one.method == "keys":

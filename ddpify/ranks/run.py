@@ -15,6 +15,7 @@ from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes, training_loops
 from ddpify.ranks.trace import Mismatch
+from ddpify.site import Site
 
 T = TypeVar("T")
 
@@ -45,6 +46,9 @@ class Run:
     exits: list[Exit] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     absent: list[Absent] = field(default_factory=list)
+    keyed: list[tuple[RankValue, Site]] = field(
+        default_factory=list
+    )  # dicts with an entry under what this rank's samples say
     cut: list[RankValue] = field(default_factory=list)  # of which `[:end]` was taken
     loops: list[RankLoop] = field(default_factory=list)
     modules: dict[str, Module] = field(default_factory=dict)

@@ -26,6 +26,11 @@ class Many(Symbol):
     """A list that was written out or comprehended; ``number``: how many elements it began with."""
 
     number: Any = field(default=None, compare=False, repr=False)
+    over: Any = field(default=None, compare=False, repr=False)  # what a comprehension goes through
+
+
+class Hashed(Symbol):
+    """A set: the order of its elements is that of their hashes."""
 
 
 class Absent(Symbol):
