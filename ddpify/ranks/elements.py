@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from typing import Final
 
 from ddpify.ranks import builtin, calls, configured, containers, environment, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankValue
 from ddpify.ranks.origins import DATA, ITEM, PART, STRIDE, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import differs, key_of, per_rank, symbol, text
+from ddpify.ranks.values import Part, differs, key_of, per_rank, symbol, text
 
 
 def item(
@@ -71,7 +72,23 @@ def _sliced(
         return replace(part, things=base.things)
     given = [one.atoms != (None, None) for one in bounds]
     stride = given == [True, False, True] and not _is_fitted(base)
+    if not _is_fitted(base):
+        one = Part(f"{key_of(base)}[:]", (), bounds, _rows(base), stride)
+        part = replace(part, atoms=(one, one))
     return _own_part(f, part, index, node, STRIDE if stride else PART)
+
+
+_SHAPED: Final = frozenset(
+    f"torch.{name}" for name in "zeros ones empty rand randn arange randperm".split()
+)
+
+
+def _rows(base: RankValue) -> int | None:
+    """How many rows ``torch.randn(17, 3)`` has."""
+    made = [thing.call for thing in base.things if thing.name in _SHAPED and thing.call]
+    given = made[0].args[0].constant if len(made) == 1 and made[0].args else None
+    counts = len(made[0].args) == 1 or not made[0].name.endswith("arange") if made else False
+    return given if isinstance(given, int) and counts else None
 
 
 def _is_fitted(base: RankValue) -> bool:

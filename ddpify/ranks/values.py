@@ -29,6 +29,15 @@ class Many(Symbol):
     over: Any = field(default=None, compare=False, repr=False)  # what a comprehension goes through
 
 
+@dataclass(frozen=True)
+class Part(Symbol):
+    """``rows[a:b:c]`` with bounds that say the rank; ``rows``: of how many, if that is known."""
+
+    bounds: tuple[RankValue, ...] = field(default=(), compare=False, repr=False)
+    rows: int | None = field(default=None, compare=False, repr=False)
+    stride: bool = field(default=False, compare=False, repr=False)
+
+
 class Hashed(Symbol):
     """A set: the order of its elements is that of their hashes."""
 

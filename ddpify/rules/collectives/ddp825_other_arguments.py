@@ -8,11 +8,13 @@ from typing import Final
 from ddpify.ranks import words
 from ddpify.ranks.collective import Collective, collective
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import differs
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
 from ddpify.rules.shared import groups, roots
+from ddpify.rules.shared.arms import meeting
 from ddpify.site import Site
 
 _RANKS: Final = ("src", "dst", "group_src", "group_dst")
@@ -20,6 +22,7 @@ _RANKS: Final = ("src", "dst", "group_src", "group_dst")
 
 def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per argument that does not fit those of the other ranks."""
+    yield from _in_arms(run)
     for call in run.calls:
         shared = collective(call)
         if shared is None or call.star:
@@ -33,21 +36,42 @@ def lint(run: Run) -> Iterable[Finding]:
             )
 
 
+def _in_arms(run: Run) -> Iterator[Finding]:
+    """The same, where each rank has a call of its own: ``if rank == 0: … else: …``."""
+    for one, other in meeting(run):
+        for name in one.parameters:
+            given = [shared.given(name) for shared in (one, other)]
+            first, second = given
+            if first is None or second is None:
+                continue
+            roots = (first.atoms[0], second.atoms[1])
+            apart = name in _RANKS and not any(isinstance(atom, Symbol) for atom in roots)
+            operations = (_operations(first, RANK0), _operations(second, RANK1))
+            if (apart and roots[0] != roots[1]) or (
+                name == "op" and all(operations) and operations[0] != operations[1]
+            ):
+                yield _finding(other, name, ((one.call.site, "the call of rank 0"),))
+
+
 def _others(shared: Collective) -> Iterator[Finding]:
     """The root, or the operation, is another one on another rank."""
     for name in shared.parameters:
         value = shared.given(name)
         if value is None or not _is_other(value, name):
             continue
-        yield Finding(
-            "DDP825",
-            shared.call.site,
-            f"`{name}` of this {shared.call.method}() is another one on each rank: wrong numbers or"
-            " a hang",
-            Severity.ERROR,
-            advice=f"give all ranks the same `{name}`",
-            because=_first(value),
-        )
+        yield _finding(shared, name, _first(value))
+
+
+def _finding(shared: Collective, name: str, because: tuple[tuple[Site, str], ...]) -> Finding:
+    return Finding(
+        "DDP825",
+        shared.call.site,
+        f"`{name}` of this {shared.call.method}() is another one on each rank: wrong numbers or a"
+        " hang",
+        Severity.ERROR,
+        advice=f"give all ranks the same `{name}`",
+        because=because,
+    )
 
 
 def _is_other(value: RankValue, name: str) -> bool:
@@ -90,6 +114,12 @@ RULE = Rule(
         on_ranks("""
             operation = dist.ReduceOp.MAX if rank == 0 else dist.ReduceOp.SUM
             dist.all_reduce(value, op=operation)  # DDP825
+            """),
+        on_ranks("""
+            if rank == 0:
+                dist.all_reduce(value, op=dist.ReduceOp.MAX)
+            else:
+                dist.all_reduce(value, op=dist.ReduceOp.SUM)  # DDP825
             """),
         on_ranks("""
             parts = None

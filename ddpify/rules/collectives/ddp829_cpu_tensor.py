@@ -50,7 +50,8 @@ def _tensors(shared: Collective) -> Iterator[RankValue]:
 def _with_nccl(body: str) -> Example:
     """The program with the backend for GPUs."""
     (name, text), *_ = on_ranks(body).files
-    return Example(((name, text.replace('"gloo"', '"nccl"')),))
+    device = 'torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))'
+    return Example(((name, text.replace('"gloo")', f'"nccl")\n    {device}')),))
 
 
 RULE = Rule(

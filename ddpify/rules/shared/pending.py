@@ -27,6 +27,8 @@ def touched(call: RankCall, tensor: ast.expr | None, reading: bool) -> Site | No
     spelled = ast.unparse(tensor)
     holder, *following = _following(scope(call), call.node)
     handle = _handle(holder)
+    if _waits(holder, ""):
+        return None
     for statement in following:
         if _waits(statement, handle):
             return None
@@ -65,14 +67,17 @@ def _blocks(root: ast.AST) -> Iterator[list[ast.stmt]]:
 
 
 def _waits(statement: ast.stmt, handle: str) -> bool:
-    """Whether it waits, leaves, or hands the handle to a function, which may wait."""
+    """Whether it waits, leaves, or hands the handle to something that may wait."""
+    above = {child: node for node in ast.walk(statement) for child in ast.iter_child_nodes(node)}
     for node in ast.walk(statement):
         if isinstance(node, ast.Attribute) and node.attr in _WAITS:
             return True
         if isinstance(node, (ast.Return, ast.Yield, ast.Break, ast.Continue, ast.Raise)):
             return True
-        if isinstance(node, ast.Call) and handle in map(ast.unparse, node.args):
-            return True
+        if isinstance(node, (ast.Name, ast.Attribute)) and ast.unparse(node) == handle:
+            holder = above.get(node)
+            if not (isinstance(holder, ast.Attribute) and holder.attr == "append"):
+                return True
     return False
 
 

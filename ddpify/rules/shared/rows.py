@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ddpify.ranks import sizes
-from ddpify.ranks.elements import Part
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.operations import ARITHMETIC
 from ddpify.ranks.origins import ITEM, Symbol
+from ddpify.ranks.values import Part
 
 _KEEPING: Final = frozenset(
     """cuda cpu to float double half bfloat16 int long bool contiguous detach clone softmax relu
@@ -52,34 +52,23 @@ def _of_call(call: RankCall, rank: int) -> Part | None:
 def are_uneven(value: RankValue) -> bool | None:
     """Whether the ranks have unequal numbers of rows; None if that hangs on a number that is not
     known."""
-    parts = [part_of(value, rank) for rank in (0, 1)]
-    one, other = parts
+    one, other = (part_of(value, rank) for rank in (0, 1))
     if one is None or other is None:
         return False
     counts = [_count(part, rank) for rank, part in enumerate((one, other))]
     if None not in counts:
         return counts[0] != counts[1]
-    known = _rows(one.base) is not None
-    if one.stride:
-        return False if known else None
-    if not _takes_the_rest(one):
+    if not one.stride and not _takes_the_rest(one):
         return False
-    number = _rows(one.base)
-    return None if number is None else number % 2 == 1
-
-
-def _rows(base: Any) -> int | None:
-    number = getattr(base, "rows", base)
-    return number if isinstance(number, int) and not isinstance(number, bool) else None
+    return None if one.rows is None else one.rows % 2 == 1
 
 
 def _count(part: Part, rank: int) -> int | None:
     """The number of rows, with two ranks."""
-    number = _rows(part.base)
     bounds = [sizes.with_two(bound.atoms[rank]) for bound in part.bounds]
-    if number is None or not all(isinstance(bound, (int, type(None))) for bound in bounds):
+    if part.rows is None or not all(isinstance(bound, (int, type(None))) for bound in bounds):
         return None
-    return len(range(number)[slice(*bounds)])
+    return len(range(part.rows)[slice(*bounds)])
 
 
 def _takes_the_rest(part: Part) -> bool:
