@@ -87,8 +87,9 @@ def _rows(base: RankValue) -> int | None:
     """How many rows ``torch.randn(17, 3)`` has."""
     made = [thing.call for thing in base.things if thing.name in _SHAPED and thing.call]
     given = made[0].args[0].constant if len(made) == 1 and made[0].args else None
-    counts = len(made[0].args) == 1 or not made[0].name.endswith("arange") if made else False
-    return given if isinstance(given, int) and counts else None
+    if made and made[0].method == "arange" and len(made[0].args) > 1:
+        return None
+    return int(given) if isinstance(given, (int, float)) and given == given // 1 else None
 
 
 def _is_fitted(base: RankValue) -> bool:

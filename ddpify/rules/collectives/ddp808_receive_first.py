@@ -40,26 +40,31 @@ def lint(run: Run) -> Iterable[Finding]:
 
 def _stuck(run: Run) -> Iterator[tuple[Message, Message]]:
     """Where both wait though every message has its other side."""
-    found = next(iter(messages(run)), [])
+    found = next(iter(messages(run, meeting=True)), [])
     return stuck(found) if not any(True for _ in unmet(found)) else iter(())
 
 
 def _finding(one: Message, other: Message) -> Finding:
     """Two ranks that wait for each other."""
-    first, second = ("sends" if side.sends else "receives" for side in (one, other))
-    ways = f"both ranks {first.removesuffix('s')}"
-    if first != second:
-        ways = f"rank 0 {first} and rank 1 {second} another message"
-    buffered = {one.call.method, other.call.method} <= _BUFFERED and not of_torch(one.call)
+    first, second = map(_does, (one, other))
+    ways = f"rank 0 {first} here, while rank 1 {second}"
+    if first == second:
+        ways = f"both ranks {first.removesuffix('s')} here"
+    buffered = any(side.sends and side.call.method in _BUFFERED for side in (one, other))
+    unsure = buffered and not of_torch(one.call)
     return Finding(
         "DDP808",
         one.call.site,
-        f"{ways} here, and each waits for the other's answer: a hang"
-        + (" where MPI does not buffer the message" if buffered else ""),
-        Severity.WARNING if buffered else Severity.ERROR,
+        f"{ways}, and each waits for the other: a hang"
+        + (" where MPI does not buffer the message" if unsure else ""),
+        Severity.WARNING if unsure else Severity.ERROR,
         advice=_ADVICE,
         because=((other.call.site, f"rank 1 {second} here"),),
     )
+
+
+def _does(one: Message) -> str:
+    return f"enters {one.call.method}" if one.meets else "sends" if one.sends else "receives"
 
 
 def _receives(run: Run) -> Iterator[tuple[RankCall, RankCall]]:

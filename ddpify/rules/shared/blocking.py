@@ -57,6 +57,8 @@ def stuck(found: list[Message]) -> Iterator[Pair]:
     """Where both ranks wait for each other: what stands under the same conditions, in order."""
     for names in dict.fromkeys(one.names for one in found):
         here = [one for one in found if one.names == names]
+        if any(True for _ in unmet(here)):
+            continue  # the other sides stand under other conditions
         held = _Exchange((in_order(here, 0), in_order(here, 1))).stuck()
         if held is not None:
             yield held

@@ -13,9 +13,9 @@ from itertools import product
 from typing import Any, Final
 
 from ddpify.ranks import other_libraries, sizes, words
-from ddpify.ranks.collective import is_world
+from ddpify.ranks.collective import collective, is_world
 from ddpify.ranks.model import RankCall, RankLoop
-from ddpify.ranks.operations import ARITHMETIC
+from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
 from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 
@@ -53,10 +53,13 @@ class Message:
     tag: int | None
     place: tuple[int, ...]
     names: frozenset[str]
+    meets: bool = False  # a collective, at which both wait: rank 0 "sends"
 
     @property
     def way(self) -> tuple[int, int]:
         """From which rank to which."""
+        if self.meets:
+            return (-1, -1)
         return (self.rank, self.peer) if self.sends else (self.peer, self.rank)
 
 
@@ -64,12 +67,14 @@ class _NotKnown(Exception):
     """Something of a message is not understood."""
 
 
-def messages(run: Run) -> list[list[Message]]:
+def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
     """All messages between rank 0 and rank 1, once for each number that stands for those that are
-    not known; nothing if one is not understood."""
+    not known; nothing if one is not understood. ``meeting``: with the collectives of all ranks."""
     calls = [call for call in run.calls if _kind(call) is not None]
     if not calls or not run.complete or any(map(_is_beyond, run.calls)):
         return []
+    if meeting:
+        calls = [call for call in run.calls if _kind(call) is not None or _meets(call)]
     try:
         return [[*_all(run, calls, rounds)] for rounds in _ROUNDS]
     except _NotKnown:
@@ -87,6 +92,14 @@ def _kind(call: RankCall) -> tuple[bool, bool, int, int] | None:
     if call.name == f"{other_libraries.MPI}{call.method}":
         return _MPI.get(call.method)
     return None
+
+
+def _meets(call: RankCall) -> bool:
+    """Whether all ranks wait for each other in it."""
+    shared = collective(call)
+    if shared is None or shared.group is not None or call.method in words.SESSION_OPS:
+        return False
+    return shared.waits is True
 
 
 def _is_beyond(call: RankCall) -> bool:
@@ -123,28 +136,30 @@ class _Reading:
 
     def messages(self) -> Iterator[Message]:
         """The messages, in their order."""
-        kind = _kind(self.call)
-        if kind is None or self.call.star or self.call.swallows or not self._is_of_all():
+        if self.call.star or self.call.swallows or not self._is_of_all():
             raise _NotKnown
-        names = set(self._conditions())
+        left = frozenset(self._exits())
+        names: set[str] = set()
         loops = [self._numbers(loop, names) for loop in self.call.loops]
         for turn in product(*(range(len(numbers)) for numbers in loops)):
             at = zip(self.call.loops, loops, turn, strict=True)
             known = {f"element@{loop.site}": numbers[n] for loop, numbers, n in at}
-            yield from self._message(kind, known, turn, frozenset(names))
+            conditions = self._conditions(known)
+            if conditions is not None:
+                yield from self._message(known, turn, left.union(names, conditions))
 
     def _message(
-        self,
-        kind: tuple[bool, bool, int, int],
-        known: dict[str, int | None],
-        turn: tuple[int, ...],
-        names: frozenset[str],
+        self, known: dict[str, int | None], turn: tuple[int, ...], names: frozenset[str]
     ) -> Iterator[Message]:
+        place, kind = self._place(turn), _kind(self.call)
+        if kind is None:
+            first, other = self.rank == 0, 1 - self.rank
+            yield Message(self.call, self.rank, first, True, other, None, place, names, True)
+            return
         sends, waits, at_peer, at_tag = kind
         peer = self._peer(at_peer, sends, known)
         if peer in (0, 1):
             tag = self._tag(at_tag, sends, known)
-            place = self._place(turn)
             yield Message(self.call, self.rank, sends, waits, peer, tag, place, names)
 
     def _place(self, turn: tuple[int, ...]) -> tuple[int, ...]:
@@ -163,12 +178,30 @@ class _Reading:
         group = self.call.arg(2, "group") if of_torch(self.call) else None
         return group is None or is_world(group)
 
-    def _conditions(self) -> Iterator[str]:
-        """What decides whether this is reached, where it is not known."""
+    def _conditions(self, known: dict[str, int | None]) -> set[str] | None:
+        """What decides whether this is reached, where it is not known; None if it is not."""
+        names: set[str] = set()
         for guard in self.call.conditions:
             atom = guard.test.atoms[self.rank]
             if isinstance(atom, Symbol):
-                yield f"{atom.key} {guard.holds}"
+                holds = self._holds(atom, known)
+                if holds is None:
+                    names.add(f"{atom.key} {guard.holds}")
+                elif holds is not guard.holds:
+                    return None
+        return names
+
+    def _holds(self, atom: Symbol, known: dict[str, int | None]) -> bool | None:
+        """Whether a condition on a round's number holds: ``i < rounds - 1``."""
+        if len(atom.parts) != 3 or atom.parts[0] not in COMPARISONS:
+            return None
+        one, other = (self._number(part, known, None) for part in atom.parts[1:])
+        if not isinstance(one, int) or not isinstance(other, int):
+            return None
+        return bool(COMPARISONS[atom.parts[0]](one, other))
+
+    def _exits(self) -> Iterator[str]:
+        """What may have led the rank away before, where that is not known."""
         way = {one.function for one in self.call.way}
         for left in self.run.exits:
             inside = set(left.loops) & set(self.call.loops)

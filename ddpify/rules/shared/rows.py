@@ -58,7 +58,7 @@ def are_uneven(value: RankValue) -> bool | None:
     counts = [_count(part, rank) for rank, part in enumerate((one, other))]
     if None not in counts:
         return counts[0] != counts[1]
-    if not one.stride and not _takes_the_rest(one):
+    if not one.stride and not _takes_the_rest(one, other):
         return False
     return None if one.rows is None else one.rows % 2 == 1
 
@@ -71,9 +71,10 @@ def _count(part: Part, rank: int) -> int | None:
     return len(range(part.rows)[slice(*bounds)])
 
 
-def _takes_the_rest(part: Part) -> bool:
+def _takes_the_rest(one: Part, other: Part) -> bool:
     """``rows[lo:]`` on the last rank, ``rows[lo:hi]`` on the others."""
-    if len(part.bounds) < 2:
+    if len(one.bounds) < 2 or len(other.bounds) < 2:
         return False
-    ends = [end is None or isinstance(end, Symbol) for end in part.bounds[1].atoms]
-    return part.bounds[1].by_rank and ends[0] is not ends[1]
+    ends = (one.bounds[1].atoms[0], other.bounds[1].atoms[1])
+    open_, closed = (end is None or isinstance(end, Symbol) for end in ends)
+    return open_ is not closed
