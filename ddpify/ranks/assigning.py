@@ -6,7 +6,7 @@ import ast
 from dataclasses import replace
 
 from ddpify.python.patterns import unpacked
-from ddpify.ranks import containers, naming
+from ddpify.ranks import containers, naming, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.matching import Asked
 from ddpify.ranks.model import ALL, RankValue
@@ -71,6 +71,7 @@ def _element(m: RankMachine, f: RankFrame, target: ast.Subscript, value: RankVal
     index = m.evaluate(f, target.slice)
     key = index.constant if isinstance(index.constant, (str, int)) else ""
     m.store(f, base, str(key), value, target, True)
+    picked.note_key(m, base, index, f.module.site(target))
     _put(m, f, target, base, index, value)
 
 

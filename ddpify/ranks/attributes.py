@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ddpify.ranks import autograd, configured, functions, mixing, naming, objects, picked, words
+from ddpify.ranks.absent import note_absent
 from ddpify.ranks.events import Read
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankThing, RankValue
@@ -38,6 +39,7 @@ def attribute_of(
     """``base.name``."""
     if isinstance(node, ast.Attribute):
         note_read(m, f, base, name, node)
+        note_absent(m, f, base, node)
     if name == "_orig_mod" and base.things:  # `torch.compile` gives the model itself here
         return base
     held = [(base.ranks_of(t), _of_thing(m, f, t, base, name, node)) for t in base.things]

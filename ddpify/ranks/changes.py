@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from ddpify.ranks import assigning, containers
+from ddpify.ranks import assigning, containers, picked
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RankCall, RankValue
 from ddpify.ranks.origins import DATA, Origin, Symbol, put_under
@@ -29,6 +29,8 @@ def changes(m: RankMachine, one: RankCall) -> bool:
 def changed(m: RankMachine, f: RankFrame, one: RankCall, receiver: RankValue) -> RankValue:
     """Make the change; what the method gives."""
     if one.method in _CONTAINERS:
+        if one.method == "setdefault" and one.args:
+            picked.note_key(m, receiver, one.args[0], one.site)
         _take_up(m, f, one, receiver)
         return _entry(one, receiver) or result(one)
     _overwrite(m, f, one, receiver)

@@ -56,6 +56,23 @@ class Read:
 
 
 @dataclass(eq=False)
+class Absent:
+    """Something is used that is None on one rank, which comes here as the other does."""
+
+    order: int
+    value: RankValue
+    rank: int
+    node: ast.AST
+    module: Module
+    function: FunctionDefinition | None
+
+    @property
+    def site(self) -> Site:
+        """Where it is used."""
+        return self.module.site(self.node)
+
+
+@dataclass(eq=False)
 class Exit:
     """A ``return``, ``break``, ``continue``, ``raise`` or a call that ends the process."""
 

@@ -19,6 +19,7 @@ from ddpify.ranks import (
     objects,
     sizes,
 )
+from ddpify.ranks.absent import note_absent
 from ddpify.ranks.attributes import attribute_of, note_read, settled
 from ddpify.ranks.environment import in_environment
 from ddpify.ranks.frames import RankFrame
@@ -29,7 +30,7 @@ from ddpify.ranks.operations import binary, compare
 from ddpify.ranks.origins import IDENTITY, Symbol
 from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import told_apart
-from ddpify.ranks.values import NONE, constant, key_of, per_rank, symbol
+from ddpify.ranks.values import NONE, Hashed, Many, constant, key_of, per_rank, symbol
 
 
 def evaluate(m: RankMachine, f: RankFrame, node: ast.expr) -> RankValue:
@@ -55,6 +56,7 @@ def _attribute(m: RankMachine, f: RankFrame, node: ast.Attribute) -> RankValue:
 def _subscript(m: RankMachine, f: RankFrame, node: ast.Subscript) -> RankValue:
     base = evaluate(m, f, node.value)
     note_read(m, f, base, "__getitem__", node)
+    note_absent(m, f, base, node)
     end = node.slice.upper if isinstance(node.slice, ast.Slice) else None
     if end is not None and not isinstance(end, ast.Constant):
         m.run.cut.append(base)
@@ -125,6 +127,8 @@ def operation(
     """What an operator makes of its two operands."""
     if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
+    note_absent(m, f, left, node)
+    note_absent(m, f, right, node)
     op = type(node.op).__name__
     own = objects.operated(m, f, op, left, right, node)
     return own or mixing.combined(m, f, node, binary(op, left, right), left, right)
@@ -150,8 +154,10 @@ def _tuple(m: RankMachine, f: RankFrame, node: ast.Tuple | ast.List | ast.Set) -
             items += value.items if value.items is not None else (value,)
         else:
             items.append(evaluate(m, f, element))
-    one = symbol(f"[{', '.join(key_of(item) for item in items[:8])}]")
-    return RankValue(one.atoms, items=tuple(items))
+    number = None if any(isinstance(e, ast.Starred) for e in node.elts) else len(items)
+    key = f"[{', '.join(key_of(item) for item in items[:8])}]"
+    one = Hashed(key) if isinstance(node, ast.Set) else Many(key, number=number)
+    return RankValue((one, one), items=tuple(items))
 
 
 def _dict(m: RankMachine, f: RankFrame, node: ast.Dict) -> RankValue:
@@ -198,6 +204,7 @@ def _comprehension(
     words: tuple[RankValue, ...] = ()
     for generator in node.generators:
         over = evaluate(m, f, generator.iter)
+        note_absent(m, f, over, generator.iter)
         words = () if len(node.generators) > 1 or generator.ifs else iterating.words_in(over)
         loop = RankLoop(node, f.module, over, False)
         if not words:
@@ -219,6 +226,10 @@ def _comprehension(
         held = zip(names, (value for _, value in made), strict=True)
         return RankValue(one.atoms, keys=tuple(dict(held).items()))
     items = tuple(value for _, value in made)
+    if isinstance(node, ast.SetComp):
+        one = replace(one, atoms=(Hashed(key_of(one)), Hashed(key_of(one))))
+    elif isinstance(node, ast.ListComp) and len(node.generators) == 1:
+        one = replace(one, atoms=iterating.many(key_of(one), over, bool(tests)))
     # what is in `over` is in the elements, where it was not made the same on all ranks
     return RankValue(one.atoms, (), one.deps, over.origins | picked, items)
 

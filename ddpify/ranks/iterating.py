@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import ast
+import operator
 from dataclasses import replace
+from typing import Any
 
 from ddpify.python.words import ITERATES
-from ddpify.ranks import containers, words
+from ddpify.ranks import containers, sizes, words
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankLoop, RankThing, RankValue
 from ddpify.ranks.origins import DATA, IDENTITY, Origin, Symbol
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.values import NONE, constant, differs, holders, merge, spread, symbol
+from ddpify.ranks.values import NONE, Many, constant, differs, holders, merge, spread, symbol
 
 MAX_UNROLLED, MAX_WORDS = 6, 4
 
@@ -57,6 +59,26 @@ def rounds_by_rank(over: RankValue) -> tuple[range, range] | None:
         numbers.append(range(*bounds))
     few = all(len(one) <= MAX_UNROLLED for one in numbers)
     return (numbers[0], numbers[1]) if few else None
+
+
+def many(key: str, over: RankValue, chosen: bool) -> tuple[Many, Many]:
+    """A list with an element for each of ``over``, whose number is known of ``range(n)``; not if
+    only some of them are ``chosen``."""
+    made = over.made_by("builtins.range") if not chosen else None
+    given = made.call.args if made is not None and made.call is not None else ()
+    one, other = (_difference([arg.atoms[rank] for arg in given]) for rank in (0, 1))
+    return Many(key, (), one, over.atoms[0]), Many(key, (), other, over.atoms[1])
+
+
+def _difference(bounds: list[Any]) -> Any:
+    """How many numbers there are in ``range(*bounds)``."""
+    start, end = [0, *bounds][-2:] if 0 < len(bounds) < 3 else (None, None)
+    if not isinstance(start, int) or not isinstance(end, int):
+        return None
+    try:
+        return sizes.apply(operator.sub, end, start)
+    except ValueError:  # none with some numbers of processes
+        return None
 
 
 def own_length(m: RankMachine, over: RankValue) -> bool:

@@ -13,6 +13,7 @@ from ddpify.ranks import (
     assigning,
     attributes,
     builtin,
+    casts,
     changes,
     commandline,
     configured,
@@ -22,6 +23,7 @@ from ddpify.ranks import (
     mixing,
     naming,
     objects,
+    other_libraries,
     picked,
     prepared,
     streams,
@@ -49,7 +51,7 @@ from ddpify.ranks.process_groups import (
     world_size,
 )
 from ddpify.ranks.protocol import RankMachine
-from ddpify.ranks.results import result, with_origin
+from ddpify.ranks.results import result, rooted, with_origin
 from ddpify.ranks.values import NONE
 
 
@@ -83,6 +85,8 @@ def _by_kind(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         meet(m, f, one)
     if one.method == "log" and is_true(one.kwargs.get("sync_dist")):
         m.event("log(sync_dist=True)", one, one.node, f)
+    if name in other_libraries.ROOTED:
+        return rooted(one, one.arg(other_libraries.ROOTED[name], "root"))
     if name in words.AGREEING_CALLS:
         agreed = result(one)
         return agreed.clean()
@@ -231,7 +235,7 @@ def _method(m: RankMachine, f: RankFrame, one: RankCall) -> RankValue:
         return NONE
     if method in names.RETURNS_SELF | names.SAME_TENSOR and receiver.things:
         wrapped.modes(m, f, one)
-        return receiver
+        return casts.turned(m, one, receiver)
     held = configured.asked(m, f, one, receiver) or objects.updated(m, one, receiver)
     held = held or containers.method(m, f, one, receiver)
     if held is None and one.method == "keys":

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ddpify.ranks import assigning, iterating
+from ddpify.ranks.absent import note_absent
 from ddpify.ranks.carried import LoopNode, changed, read_rounds
 from ddpify.ranks.frames import RankFrame
 from ddpify.ranks.model import RankGuard, RankLoop, RankValue
@@ -25,6 +26,7 @@ BACKWARD = re.compile(r"\.backward\(|manual_backward\(")
 def go_through(m: RankMachine, f: RankFrame, node: ast.For | ast.AsyncFor) -> None:
     """``for``."""
     over = m.evaluate(f, node.iter)
+    note_absent(m, f, over, node.iter)
     trains = _trains(f, node)
     loop = RankLoop(node, f.module, over, trains)
     numbers = iterating.rounds_by_rank(over)

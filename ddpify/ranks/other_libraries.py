@@ -36,5 +36,7 @@ CALLS: Final = (
     )
     | _named(f"{ENGINE}.", "save_checkpoint load_checkpoint save_16bit_model step")
 )
+# These give something on one rank alone, and None on the others: the positions of the rank.
+ROOTED: Final = {f"{MPI}gather": 1, f"{MPI}reduce": 2}
 RANKS: Final = _named(MPI, "Get_rank")
 SIZES: Final = _named(MPI, "Get_size")

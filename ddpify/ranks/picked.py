@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ddpify.ranks.model import RankCall, RankValue
-from ddpify.ranks.origins import DATA, PICKED, Origin, Symbol
+from ddpify.ranks.origins import DATA, PART, PICKED, Origin, Symbol
+from ddpify.ranks.protocol import RankMachine
 from ddpify.ranks.results import with_origin
 from ddpify.site import Site
 
@@ -15,6 +16,8 @@ _TESTS: Final = frozenset(
     "gt ge lt le eq ne greater less isnan isinf isfinite isin bool logical_and logical_or"
     " logical_not".split()
 )
+_NUMBERS: Final = frozenset("item tolist int".split())
+_NAMES: Final = frozenset("items keys named_parameters state_dict named_modules".split())
 _PICKS: Final = frozenset("nonzero argwhere flatnonzero masked_select unique".split())
 
 
@@ -30,6 +33,18 @@ def called(one: RankCall, value: RankValue) -> RankValue:
     if one.method not in _PICKS or not value.has(DATA):
         return value
     return with_origin(value, DATA, PICKED, one)
+
+
+def note_key(m: RankMachine, base: RankValue, key: RankValue, site: Site) -> None:
+    """Keep that a dict gets an entry under what this rank's samples say: a class, not the name of
+    what is counted."""
+    begun = base.keys is not None and all(name == "**" for name, _ in base.keys)
+    if not begun or not m.own(key.origins):
+        return  # one that has its names already gets no others
+    made = {thing.name.rpartition(".")[2] for thing in key.sources()}
+    told = any(o.what == PART and o.site.within(site) for o in key.origins)
+    if made.isdisjoint(_NAMES) and (told or not made.isdisjoint(_NUMBERS)):
+        m.run.keyed.append((base, site))
 
 
 def in_number(value: RankValue) -> frozenset[Origin]:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankThing, RankValue
-from ddpify.ranks.origins import DATA, IDENTITY, PART, Origin, Symbol
-from ddpify.ranks.values import differs, of, spread
+from ddpify.ranks.origins import DATA, IDENTITY, PART, RANK, Origin, Symbol
+from ddpify.ranks.values import Made, differs, of, spread
 
 # What is computed from the rank by these says it, too.
 _PLAIN: Final = (
@@ -47,6 +47,18 @@ def result(one: RankCall) -> RankValue:
     if value.by_rank and any(map(told_apart, parts)) and not one.name.startswith(_FILES):
         return replace(value, atoms=(Symbol(f"{key}:0"), Symbol(f"{key}:1")))
     return replace(value, atoms=(Symbol(key), Symbol(key)))
+
+
+def rooted(one: RankCall, root: RankValue | None) -> RankValue:
+    """What a call gives on its root, and None elsewhere."""
+    made = result(one)
+    number = root.constant if root is not None else 0
+    if number not in (0, 1):
+        return made
+    there = Made(f"{one.name}@{one.site}")
+    atoms = (None, there) if number else (there, None)
+    why = Origin(RANK, f"{one.method}() gives None on the other ranks", one.site)
+    return replace(made, atoms=atoms, origins=made.origins | {why})
 
 
 def told_apart(value: RankValue) -> bool:

@@ -10,11 +10,12 @@ from typing import Any, TypeVar
 
 from ddpify.names import HEADER_PREFIX, INSTALLED
 from ddpify.ranks import words
-from ddpify.ranks.events import Exit, Read, Store
+from ddpify.ranks.events import Absent, Exit, Read, Store
 from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes, training_loops
 from ddpify.ranks.trace import Mismatch
+from ddpify.site import Site
 
 T = TypeVar("T")
 
@@ -44,6 +45,10 @@ class Run:
     stores: list[Store] = field(default_factory=list)
     exits: list[Exit] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
+    absent: list[Absent] = field(default_factory=list)
+    keyed: list[tuple[RankValue, Site]] = field(
+        default_factory=list
+    )  # dicts with an entry under what this rank's samples say
     cut: list[RankValue] = field(default_factory=list)  # of which `[:end]` was taken
     parted: list[tuple[int, RankValue]] = field(default_factory=list)  # by the rank, and when
     loops: list[RankLoop] = field(default_factory=list)

@@ -3,6 +3,7 @@ from their number is known for each, and a condition is decided where it is for 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -63,6 +64,11 @@ def _sized(worlds: tuple[Any, ...]) -> Any:
     made = _KINDS[type(first)](first)
     made.worlds = worlds
     return made
+
+
+def never_all(number: int) -> bool:
+    """Whether a number is that of the processes with no number of them."""
+    return all(in_worlds(operator.ne, number, world_size()))
 
 
 def with_two(atom: Any) -> Any:

@@ -43,10 +43,12 @@ class Event:
         return self.module.site(self.node)
 
     def below(self, guard: RankGuard | None) -> Site:
-        """Where the code under ``guard`` leads to it: the event itself, or a call."""
+        """Where the code under ``guard`` leads to it: the event itself, or a call; not that of a
+        decorator, which hands on whatever it is given."""
         if guard is not None:
             for call in self.stack:
-                if any(one.node is guard.node for one in call.guards):
+                under = any(one.node is guard.node for one in call.guards)
+                if under and not call.hands_on:
                     return call.site
         return self.site
 

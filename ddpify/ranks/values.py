@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankThing, RankValue
@@ -19,6 +19,27 @@ class Made(Symbol):
 
 class Maybe(Symbol):
     """None or an object: which of both is the same on all ranks."""
+
+
+@dataclass(frozen=True)
+class Many(Symbol):
+    """A list that was written out or comprehended; ``number``: how many elements it began with."""
+
+    number: Any = field(default=None, compare=False, repr=False)
+    over: Any = field(default=None, compare=False, repr=False)  # what a comprehension goes through
+
+
+@dataclass(frozen=True)
+class Part(Symbol):
+    """``rows[a:b:c]`` with bounds that say the rank; ``rows``: of how many, if that is known."""
+
+    bounds: tuple[RankValue, ...] = field(default=(), compare=False, repr=False)
+    rows: int | None = field(default=None, compare=False, repr=False)
+    stride: bool = field(default=False, compare=False, repr=False)
+
+
+class Hashed(Symbol):
+    """A set: the order of its elements is that of their hashes."""
 
 
 class Absent(Symbol):

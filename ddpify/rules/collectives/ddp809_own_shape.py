@@ -9,9 +9,12 @@ from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall, RankValue
 from ddpify.ranks.origins import ITEM, Symbol
 from ddpify.ranks.run import Run
-from ddpify.ranks.values import spread
+from ddpify.ranks.values import differs, spread
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.arms import meeting
+from ddpify.rules.shared.rows import are_uneven
+from ddpify.rules.shared.tensors import dtype
 
 # The parameter of each collective that takes the tensor that has to be alike on all ranks.
 _SENT: Final = {
@@ -20,6 +23,7 @@ _SENT: Final = {
     "gather": "tensor",
     "all_reduce": "tensor",
     "reduce": "tensor",
+    "broadcast": "tensor",
 }
 _OF_FRAMEWORKS: Final = {
     "accelerate.Accelerator.gather": "tensor",
@@ -28,6 +32,8 @@ _OF_FRAMEWORKS: Final = {
     "lightning.fabric.Fabric.all_gather": "data",
     "lightning.fabric.Fabric.all_reduce": "data",
 }
+_PAD, _TYPE = "pad to the longest first", "give the dtype"
+_SHAPED: Final = tuple(f"torch.{name}" for name in "zeros ones empty rand randn arange".split())
 _KEEPING: Final = frozenset(
     "cuda cpu to float double half bfloat16 int long bool contiguous detach clone squeeze".split()
 )
@@ -39,12 +45,44 @@ def lint(run: Run) -> Iterable[Finding]:
     """Yield a finding per tensor of a size or a type of this rank's own."""
     for call in run.calls:
         value = _sent(call)
-        if value is None:
-            continue
-        if spread(value) and _own_size(value):
-            yield _finding(call, "as long as this rank's data make it", "pad to the longest first")
-        elif _own_type(value):
-            yield _finding(call, "an integer on one rank and a float on another", "give the dtype")
+        told = _differs(value) if value is not None else None
+        if told is not None:
+            yield _finding(call, *told)
+    for one, other in meeting(run):
+        first, second = _sent(one.call), _sent(other.call)
+        kinds = {dtype(first, 0), dtype(second, 1)} if first and second else set()
+        if len(kinds) == 2 and None not in kinds:
+            yield _finding(
+                other.call, f"of another type than that of rank 0 ({_spoken(kinds)})", _TYPE
+            )
+
+
+def _differs(value: RankValue) -> tuple[str, str, Severity] | tuple[str, str] | None:
+    """In what the tensor is another one on each rank, and what helps."""
+    if spread(value) and _own_size(value):
+        return "as long as this rank's data make it", _PAD
+    kinds = {dtype(value, rank) for rank in (0, 1)}
+    if _own_type(value):
+        return "an integer on one rank and a float on another", _TYPE
+    if len(kinds) == 2 and None not in kinds:
+        return f"of another type on each rank ({_spoken(kinds)})", _TYPE
+    if _made_uneven(value):
+        return "of another size on each rank", _PAD
+    uneven = are_uneven(value)
+    if uneven is None:
+        return "longer on one rank where the rows do not divide evenly", _PAD, Severity.WARNING
+    return ("longer on one rank, for the rows do not divide evenly", _PAD) if uneven else None
+
+
+def _spoken(kinds: set[str | None]) -> str:
+    return " and ".join(sorted(filter(None, kinds)))
+
+
+def _made_uneven(value: RankValue) -> bool:
+    """``torch.zeros(n)`` with a number for each rank."""
+    made = value.made_by(*_SHAPED)
+    given = made.call.args[0] if made is not None and made.call and made.call.args else None
+    return given is not None and given.known and differs(given)
 
 
 def _sent(call: RankCall) -> RankValue | None:
@@ -55,12 +93,14 @@ def _sent(call: RankCall) -> RankValue | None:
     return shared.given(name) if shared is not None and shared.group is None else None
 
 
-def _finding(call: RankCall, what: str, advice: str) -> Finding:
+def _finding(
+    call: RankCall, what: str, advice: str, severity: Severity = Severity.ERROR
+) -> Finding:
     return Finding(
         "DDP809",
         call.site,
         f"the tensor is {what}: wrong numbers or a crash",
-        Severity.ERROR,
+        severity,
         advice=f"{advice}, or use all_gather_object",
     )
 
@@ -100,10 +140,13 @@ def _own_type(value: RankValue) -> bool:
 RULE = Rule(
     "DDP809",
     "shapes-may-differ",
-    "A collective moves as many bytes as each rank's own tensor has. Rows that a mask, nonzero() or"
-    " unique() leaves differ in number between ranks, and torch.tensor(x) takes its type from x:"
-    " measured, an abort on one rank, 1065353216 instead of 1 where a float met an integer, 2e-41"
-    " where lengths differed. Pad to the longest, state the dtype, or send objects.",
+    "A collective moves as many bytes as each rank's own tensor has. Rows that a mask, nonzero()"
+    " or unique() leaves differ in number between ranks, so do those of rows[rank::world] and of a"
+    " last rank that takes the rest, where they do not divide evenly; and torch.tensor(x) takes"
+    " its type from x: measured, an abort on one rank, 1065353216 instead of 1 where a float met"
+    " an integer, 2e-41 where lengths differed; float64 on rank 0 and float32 on the other end in"
+    " a broken connection, and a broadcast of three floats into int64 gave 4611686019509518336."
+    " Pad to the longest, state the dtype, or send objects.",
     "pytorch#156627; ignite#1569; lightning#7773; BUGS C17",
     lint=lint,
     bad=(
@@ -117,6 +160,35 @@ RULE = Rule(
             count = torch.tensor(1.0 if rank == 0 else 2)
             dist.all_reduce(count)  # DDP809
             """),
+        on_ranks("""
+            weights = torch.ones(8)
+            if rank == 0:
+                weights = weights.double()
+            part = weights * 2
+            dist.all_reduce(part)  # DDP809
+            """),
+        on_ranks("""
+            if rank == 0:
+                ids = torch.tensor([4.0, 2.0])
+                dist.broadcast(ids, src=0)
+            else:
+                ids = torch.zeros(2, dtype=torch.long)
+                dist.broadcast(ids, src=0)  # DDP809
+            """),
+        on_ranks("""
+            mine = torch.arange(21)[rank::world]
+            parts = [torch.empty_like(mine) for _ in range(world)]
+            dist.all_gather(parts, mine)  # DDP809
+            """),
+        on_ranks("""
+            rows = torch.ones(17, 3)
+            share = rows.size(0) // world
+            start = rank * share
+            stop = rows.size(0) if rank == world - 1 else start + share
+            mine = rows[start:stop] * 2
+            parts = [torch.empty_like(mine) for _ in range(world)]
+            dist.all_gather(parts, mine)  # DDP809
+            """),
     ),
     good=(
         on_ranks("""
@@ -128,6 +200,14 @@ RULE = Rule(
         on_ranks("""
             scores = torch.arange(4.0) + rank
             total = scores[scores > 2].sum()
+            dist.all_reduce(total)
+            """),
+        on_ranks("""
+            rows = torch.ones(64, 3)
+            mine = rows[rank * (64 // world) : (rank + 1) * (64 // world)].half().float()
+            parts = [torch.empty_like(mine) for _ in range(world)]
+            dist.all_gather(parts, mine)
+            total = torch.arange(21)[rank::world].sum()
             dist.all_reduce(total)
             """),
         on_ranks("""

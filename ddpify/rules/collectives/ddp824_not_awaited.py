@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from ddpify.ranks import words
 from ddpify.ranks.collective import collective
 from ddpify.ranks.model import RankCall
+from ddpify.ranks.other_libraries import MPI
 from ddpify.ranks.run import Run
 from ddpify.rules.base import Edit, Finding, How, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.pending import touched
 from ddpify.rules.shared.uses import uses
+from ddpify.site import Site
 
-_RECEIVE = f"{words.DIST}irecv"
+_RECEIVES: Final = frozenset({f"{words.DIST}irecv", f"{MPI}Irecv"})
+_SENDS: Final = frozenset({f"{words.DIST}isend", f"{MPI}Isend"})
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per handle of an asynchronous collective that is dropped."""
-    if any(run.named("torch.cuda.synchronize")):
-        return
+    """Yield a finding per asynchronous call that nobody waits for, or not soon enough."""
+    waits = any(run.named("torch.cuda.synchronize"))
     for call in run.calls:
-        if call.name == _RECEIVE and (call.alone or uses(call) == ()):
-            yield _finding(call)
         shared = collective(call)
-        if shared is None or shared.waits is not False or call.method == "barrier":
+        begins = shared is not None and shared.waits is False and call.method != "barrier"
+        if begins or call.name in _RECEIVES:
+            if not waits and (call.alone or uses(call) == ()):
+                yield _finding(call)
+                continue
+        elif call.name not in _SENDS:
             continue
-        if call.alone or uses(call) == ():
-            yield _finding(call)
+        filled = shared.node(shared.filled) if shared is not None else call.node_of(0, "tensor")
+        at = touched(call, filled, call.name not in _SENDS)
+        if at is not None:
+            yield _too_early(call, at)
+
+
+def _too_early(call: RankCall, at: Site) -> Finding:
+    sends = call.name in _SENDS
+    what = "it is changed before the wait: what arrives is the old value, the new or a part of both"
+    if not sends:
+        what = "it is used before the wait: it holds the old value, the new or a part of both"
+    return Finding(
+        "DDP824",
+        call.site,
+        what,
+        Severity.ERROR,
+        advice="call wait() first, or use another tensor",
+        because=((at, "changed here" if sends else "used here"),),
+    )
 
 
 def _finding(call: RankCall) -> Finding:
@@ -47,9 +71,11 @@ def _finding(call: RankCall) -> Finding:
 RULE = Rule(
     "DDP824",
     "async-not-awaited",
-    "With async_op=True the call returns at once, with a handle. Until its wait() has returned the"
-    " tensor may hold the old value, the sum or a part of it (measured: 1.0 before, 3.0 after the"
-    " wait).",
+    "With async_op=True the call returns at once, with a handle. Until its wait() has returned"
+    " the tensor may hold the old value, the sum or a part of it (measured: 1.0 before, 3.0 after"
+    " the wait). What isend() sends is read while it is sent: after block.mul_(-1) before the wait"
+    " the other rank got -1 in place of 1. Two irecv() into one tensor leave what came last: 5000"
+    " was read as the first message, which was 1000 (measured with gloo).",
     "torch.distributed documentation, synchronous and asynchronous collectives; BUGS L12",
     lint=lint,
     bad=(
@@ -65,6 +91,28 @@ RULE = Rule(
         on_ranks("""
             work = dist.all_reduce(value, async_op=True)  # DDP824
             print(rank, value / world)
+            """),
+        on_ranks("""
+            work = dist.all_reduce(value, async_op=True)  # DDP824
+            print(rank, value / world)
+            work.wait()
+            """),
+        on_ranks("""
+            works = [dist.isend(value * 2, dst=1 - rank)]
+            sending = dist.isend(value, dst=1 - rank)  # DDP824
+            value.zero_()
+            sending.wait()
+            works[0].wait()
+            dist.recv(value, src=1 - rank)
+            dist.recv(value, src=1 - rank)
+            """),
+        on_ranks("""
+            works = [dist.isend(value, dst=1 - rank), dist.isend(value, dst=1 - rank)]
+            other = torch.zeros_like(value)
+            first = dist.irecv(other, src=1 - rank)  # DDP824
+            second = dist.irecv(other, src=1 - rank)
+            for work in (*works, first, second):
+                work.wait()
             """),
         on_ranks("""
             [dist.broadcast(one, src=0, async_op=True) for one in (value, value * 2)]  # DDP824
@@ -89,6 +137,21 @@ RULE = Rule(
             handles = [dist.all_reduce(value, async_op=True)]
             for handle in handles:
                 handle.wait()
+            """),
+        on_ranks("""
+            total = value.clone()
+            work = dist.all_reduce(total, async_op=True)
+            other = torch.zeros(total.shape) + value
+            work.wait()
+            print(rank, total / world, other)
+            """),
+        on_ranks("""
+            sending = dist.isend(value, dst=1 - rank)
+            mean = value.mean()
+            other = torch.zeros_like(value)
+            dist.recv(other, src=1 - rank)
+            sending.wait()
+            value.copy_(other + mean)
             """),
         on_ranks("dist.all_reduce(value, async_op=True).wait()"),
         on_ranks(

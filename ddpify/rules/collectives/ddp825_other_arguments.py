@@ -2,40 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from ddpify.ranks import words
-from ddpify.ranks.collective import collective
+from ddpify.ranks.collective import Collective, collective
 from ddpify.ranks.model import ALL, RANK0, RANK1, RankValue
+from ddpify.ranks.origins import Symbol
 from ddpify.ranks.run import Run
 from ddpify.ranks.values import differs
 from ddpify.rules.base import Finding, Rule, Severity
 from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared import groups, roots
+from ddpify.rules.shared.arms import meeting
 from ddpify.site import Site
 
 _RANKS: Final = ("src", "dst", "group_src", "group_dst")
 
 
 def lint(run: Run) -> Iterable[Finding]:
-    """Yield a finding per root, or operation, that is another one on another rank."""
+    """Yield a finding per argument that does not fit those of the other ranks."""
+    yield from _in_arms(run)
     for call in run.calls:
         shared = collective(call)
-        if shared is None or shared.group is not None or call.ranks != ALL or call.star:
+        if shared is None or call.star:
             continue
-        for name in shared.parameters:
-            value = shared.given(name)
-            if value is None or not (_is_other(value, name)):
-                continue
+        if shared.group is None and call.ranks == ALL:
+            yield from _others(shared)
+        wrong = roots.wrong(shared) if shared.group is None else groups.wrong(shared)
+        if wrong is not None:
             yield Finding(
-                "DDP825",
-                call.site,
-                f"`{name}` of this {call.method}() is another one on each rank: wrong numbers or a"
-                " hang",
-                Severity.ERROR,
-                advice=f"give all ranks the same `{name}`",
-                because=_first(value),
+                "DDP825", wrong.site, wrong.message, Severity.ERROR, (), wrong.advice, wrong.because
             )
+
+
+def _in_arms(run: Run) -> Iterator[Finding]:
+    """The same, where each rank has a call of its own: ``if rank == 0: … else: …``."""
+    for one, other in meeting(run):
+        for name in one.parameters:
+            given = [shared.given(name) for shared in (one, other)]
+            first, second = given
+            if first is None or second is None:
+                continue
+            roots = (first.atoms[0], second.atoms[1])
+            apart = name in _RANKS and not any(isinstance(atom, Symbol) for atom in roots)
+            operations = (_operations(first, RANK0), _operations(second, RANK1))
+            if (apart and roots[0] != roots[1]) or (
+                name == "op" and all(operations) and operations[0] != operations[1]
+            ):
+                yield _finding(other, name, ((one.call.site, "the call of rank 0"),))
+
+
+def _others(shared: Collective) -> Iterator[Finding]:
+    """The root, or the operation, is another one on another rank."""
+    for name in shared.parameters:
+        value = shared.given(name)
+        if value is None or not _is_other(value, name):
+            continue
+        yield _finding(shared, name, _first(value))
+
+
+def _finding(shared: Collective, name: str, because: tuple[tuple[Site, str], ...]) -> Finding:
+    return Finding(
+        "DDP825",
+        shared.call.site,
+        f"`{name}` of this {shared.call.method}() is another one on each rank: wrong numbers or a"
+        " hang",
+        Severity.ERROR,
+        advice=f"give all ranks the same `{name}`",
+        because=because,
+    )
 
 
 def _is_other(value: RankValue, name: str) -> bool:
@@ -60,10 +96,14 @@ def _first(value: RankValue) -> tuple[tuple[Site, str], ...]:
 RULE = Rule(
     "DDP825",
     "arguments-of-each-rank",
-    "`src` and `dst` name one rank, the same on all ranks, and so is the operation of a reduction."
-    " With `src=dist.get_rank()` each rank sends and nobody receives: all wait for the time limit."
-    " With MAX on one rank and SUM on the other, without an error, each makes half of the entries:"
-    " of 1,000 both ranks got 500 maxima and 500 sums (measured with gloo).",
+    "`src` and `dst` name one rank, the same on all ranks, and so is the operation of a"
+    " reduction. With `src=dist.get_rank()` each rank sends and nobody receives: all wait for the"
+    " time limit. With MAX on one rank and SUM on the other, without an error, each makes half of"
+    " the entries: of 1,000 both ranks got 500 maxima and 500 sums (measured with gloo). A list to"
+    " gather into, or to scatter, is given by that rank alone, with an element for each rank:"
+    " torch raises ValueError where another gives one, RuntimeError where it has another length."
+    " All members name one group: a group on some ranks and that of all on the others is a hang"
+    " (measured); and `src` is a number among all ranks (`Global rank 0 is not part of group`).",
     "torch.distributed.broadcast documentation; MPI-CorrBench, parameter matching",
     lint=lint,
     bad=(
@@ -75,6 +115,35 @@ RULE = Rule(
             operation = dist.ReduceOp.MAX if rank == 0 else dist.ReduceOp.SUM
             dist.all_reduce(value, op=operation)  # DDP825
             """),
+        on_ranks("""
+            if rank == 0:
+                dist.all_reduce(value, op=dist.ReduceOp.MAX)
+            else:
+                dist.all_reduce(value, op=dist.ReduceOp.SUM)  # DDP825
+            """),
+        on_ranks("""
+            parts = None
+            if rank == world - 1:
+                parts = [torch.empty_like(value) for _ in range(world)]
+            dist.gather(value, parts, dst=0)  # DDP825
+            """),
+        on_ranks("""
+            parts = [value * i for i in range(1, world)] if rank == 0 else None
+            dist.scatter(value, parts, src=0)  # DDP825
+            """),
+        on_ranks("""
+            even = dist.new_group(list(range(0, world, 2)))
+            group = even if rank % 2 == 0 else None
+            dist.all_reduce(value, group=group)  # DDP825
+            """),
+        on_ranks("""
+            low = dist.new_group(list(range(world // 2)))
+            high = dist.new_group(list(range(world // 2, world)))
+            if rank < world // 2:
+                dist.broadcast(value, src=0, group=low)
+            else:
+                dist.broadcast(value, src=0, group=high)  # DDP825
+            """),
     ),
     good=(
         on_ranks("""
@@ -85,6 +154,24 @@ RULE = Rule(
         on_ranks("""
             operation = dist.ReduceOp.MAX if world > 4 else dist.ReduceOp.SUM
             dist.all_reduce(value, op=operation)
+            """),
+        on_ranks("""
+            parts = [torch.empty_like(value) for _ in range(world)] if rank == 0 else None
+            dist.gather(value, parts, dst=0)
+            dist.scatter(value, [part * 2 for part in parts] if rank == 0 else None, src=0)
+            """),
+        on_ranks("""
+            parts = []
+            if rank == 0:
+                parts = [torch.zeros(1)]
+                parts += [value * i for i in range(1, world)]
+            dist.scatter(value, parts, src=0)
+            """),
+        on_ranks("""
+            half = world // 2
+            low, high = (dist.new_group(list(range(a, b))) for a, b in ((0, half), (half, world)))
+            group, root = (low, 0) if rank < half else (high, half)
+            dist.broadcast(value, src=root, group=group)
             """),
     ),
 )

@@ -1,0 +1,117 @@
+"""DDP827: what one rank alone has is used on all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.ranks.events import Exit
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.ranks.modules import FunctionDefinition
+from ddpify.ranks.origins import IDENTITY, Symbol
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.ranks import on_ranks
+from ddpify.site import Site
+
+# Functions that fail with None as their first argument.
+_TAKING: Final = frozenset(
+    [f"builtins.{name}" for name in "len sum min max sorted list tuple set dict enumerate".split()]
+    + [f"builtins.{name}" for name in "zip iter next float int abs round reversed".split()]
+    + [f"torch.{name}" for name in "stack cat vstack hstack concat mean sum".split()]
+    + [f"numpy.{name}" for name in "concatenate vstack hstack stack".split()]
+)
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per value that is None on a rank that uses it."""
+    said = set()
+    for value, rank, site in sorted(_uses(run), key=lambda use: use[2]):
+        origin = min((o for o in value.origins if o.kind in IDENTITY), key=lambda o: o.site)
+        if origin.site not in said:
+            said.add(origin.site)
+            yield Finding(
+                "DDP827",
+                site,
+                f"this is None on rank {rank}, which uses it, too: a crash",
+                Severity.ERROR,
+                advice="use it on the rank that has it alone, or broadcast it first",
+                because=((origin.site, f"who has it: {origin.what}"),),
+            )
+
+
+def _uses(run: Run) -> Iterator[tuple[RankValue, int, Site]]:
+    for one in run.absent:
+        if not _may_have_left(run, one.function, one.order, one.rank):
+            yield one.value, one.rank, one.site
+    for call in run.calls:
+        rank = _without(call)
+        if rank is not None and not _may_have_left(run, call.function, call.order, rank):
+            yield call.args[0], rank, call.site
+
+
+def _without(call: RankCall) -> int | None:
+    """The rank that calls a function with the None that it has instead of something."""
+    if call.name not in _TAKING or not call.args or call.swallows or not call.args[0].by_rank:
+        return None
+    given = call.args[0].atoms
+    if (given[0] is None) is (given[1] is None):
+        return None
+    rank = 0 if given[0] is None else 1
+    known = not any(isinstance(guard.test.atoms[rank], Symbol) for guard in call.conditions)
+    return rank if known and call.ranks & (1 << rank) else None
+
+
+def _may_have_left(run: Run, function: FunctionDefinition | None, order: int, rank: int) -> bool:
+    """Whether something that is not known may have led the rank away from there before."""
+    return any(
+        left.order < order and left.ranks & (1 << rank) and _is_open(left, rank)
+        for left in run.exits_of.get(function, ())
+    )
+
+
+def _is_open(left: Exit, rank: int) -> bool:
+    return any(isinstance(guard.test.atoms[rank], Symbol) for guard in left.guards)
+
+
+RULE = Rule(
+    "DDP827",
+    "absent-elsewhere",
+    "What gather_object() collects, and what comm.reduce() and comm.gather() of mpi4py give, is on"
+    " one rank alone. The others have None, and fail where they use it (measured: TypeError:"
+    " 'NoneType' object is not iterable on rank 1), while the first waits for them in its next"
+    " collective. The same is true of anything that only one rank makes.",
+    "torch.distributed.gather_object and mpi4py.MPI.Comm.reduce documentation",
+    lint=lint,
+    bad=(
+        on_ranks("""
+            parts = [None] * world if rank == 0 else None
+            dist.gather_object(float(value), parts, dst=0)
+            print(rank, sum(parts))  # DDP827
+            """),
+        on_ranks("""
+            parts = None
+            if rank == 0:
+                parts = [torch.zeros(1) for _ in range(world)]
+            dist.gather(value, parts, dst=0)
+            for part in parts:  # DDP827
+                print(part)
+            """),
+    ),
+    good=(
+        on_ranks("""
+            parts = [None] * world if rank == 0 else None
+            dist.gather_object(float(value), parts, dst=0)
+            if rank == 0:
+                print(rank, sum(parts))
+            """),
+        on_ranks("""
+            parts = None
+            if rank == 0:
+                parts = [torch.zeros(1) for _ in range(world)]
+            dist.gather(value, parts, dst=0)
+            for part in parts or ():
+                print(part)
+            """),
+    ),
+)

@@ -1,0 +1,125 @@
+"""DDP828: collectives one after the other, in an order that each process has for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ddpify.ranks import words
+from ddpify.ranks.collective import collective
+from ddpify.ranks.model import RankCall, RankLoop, RankValue
+from ddpify.ranks.run import Run
+from ddpify.rules.base import Finding, Rule, Severity
+from ddpify.rules.examples.ranks import on_ranks
+from ddpify.rules.shared.orders import is_salted
+from ddpify.site import Site
+
+_ENTRIES: Final = frozenset("items values keys".split())
+
+
+def lint(run: Run) -> Iterable[Finding]:
+    """Yield a finding per loop whose rounds do not meet on other ranks."""
+    said = set()
+    for loop in run.loops:
+        if loop.over is None or loop.site in said:
+            continue
+        keyed = _keyed(run, loop.over)
+        if keyed is None and not is_salted(loop.over):
+            continue
+        meeting = next(_meetings(run, loop), None)
+        if meeting is not None:
+            said.add(loop.site)
+            yield _finding(loop, meeting, keyed)
+
+
+def _finding(loop: RankLoop, meeting: tuple[RankCall, Site], keyed: Site | None) -> Finding:
+    call, site = meeting
+    what = "a set, whose order is another one in each process"
+    because: tuple[tuple[Site, str], ...] = ()
+    if keyed is not None:
+        what = "a dict, whose entries and order are those of this rank's samples"
+        because = ((keyed, "an entry under what this rank's samples say"),)
+    return Finding(
+        "DDP828",
+        site,
+        f"{call.method}() meets another element on the other ranks, since the loop goes through"
+        f" {what}: wrong numbers or a hang",
+        Severity.ERROR,
+        advice="go through sorted(…), or the same list on all ranks",
+        because=((loop.site, "the loop"), *because),
+    )
+
+
+def _meetings(run: Run, loop: RankLoop) -> Iterator[tuple[RankCall, Site]]:
+    for call in run.calls:
+        site = call.place_in(loop.site) if _exchanges(call) else None
+        if site is not None:
+            yield call, site
+
+
+def _exchanges(call: RankCall) -> bool:
+    """Whether something is exchanged, not only waited for."""
+    shared = collective(call)
+    if shared is None:
+        return call.name in words.AGREEING_CALLS
+    waits = call.method in ("barrier", "monitored_barrier", *words.SESSION_OPS)
+    return shared.group is None and not waits
+
+
+def _keyed(run: Run, over: RankValue) -> Site | None:
+    """Where a dict that a loop goes through got entries under names that each rank has."""
+    made = [t.call for t in over.things if t.call is not None and t.call.method in _ENTRIES]
+    held = [one.receiver for one in made if one.receiver is not None] or [over]
+    for base, site in run.keyed:
+        if any(base.atoms[0] == one.atoms[0] for one in held):
+            return site
+    return None
+
+
+RULE = Rule(
+    "DDP828",
+    "order-of-each-process",
+    "Collectives meet in the order in which they are called. Each process salts the hashes of"
+    " texts, so that sets of them have another order in each, and objects hash by their address; a"
+    " dict has the order in which its entries came. Measured with two gloo processes: in the order"
+    " of a set of three names each rank got other sums of other pairs, and parameters of unequal"
+    " sizes ended in a broken connection; per-class counts in the order of first occurrence gave"
+    " 0.50 on one rank and 0.38 on the other where 0.31 was right. Lists of files and sets of"
+    " numbers have one order.",
+    "Python documentation, PYTHONHASHSEED and dict; MPI-CorrBench, call ordering",
+    lint=lint,
+    bad=(
+        on_ranks("""
+            model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 5))
+            params = dict(model.named_parameters())
+            for name in set(params) - {"0.bias"}:
+                dist.broadcast(params[name].data, src=0)  # DDP828
+            """),
+        on_ranks("""
+            counts = {}
+            for label in torch.randint(0, 5, (9,)).tolist():
+                if label not in counts:
+                    counts[label] = torch.zeros(1)
+                counts[label] += 1
+            for count in counts.values():
+                dist.all_reduce(count)  # DDP828
+            """),
+    ),
+    good=(
+        on_ranks("""
+            model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 5))
+            params = dict(model.named_parameters())
+            for name in sorted(set(params) - {"0.bias"}):
+                dist.broadcast(params[name].data, src=0)
+            """),
+        on_ranks("""
+            counts = {label: torch.zeros(1) for label in range(5)}
+            for label in torch.randint(0, 5, (9,)).tolist():
+                counts[label] += 1
+            for count in counts.values():
+                dist.all_reduce(count)
+            for layer in {0, 1, 2}:
+                dist.all_reduce(torch.ones(layer + 1))
+            """),
+    ),
+)

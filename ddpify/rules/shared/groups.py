@@ -1,0 +1,91 @@
+"""Groups of some ranks: one that is another on another rank, or that its root is no member of."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ddpify.ranks import sizes, words
+from ddpify.ranks.collective import Collective, is_world
+from ddpify.ranks.model import RankCall, RankValue
+from ddpify.rules.shared.told import Told
+
+_MADE: Final = f"{words.DIST}new_group"
+_ROOTS: Final = ("src", "dst")
+
+
+def wrong(shared: Collective) -> Told | None:
+    """What is wrong with the group of a call, if anything is."""
+    return _mixed(shared) or _foreign(shared)
+
+
+def _mixed(shared: Collective) -> Told | None:
+    """The group of all ranks on one rank, and one of some on the other."""
+    value = shared.given("group")
+    if value is None or shared.call.ranks != 3 or not value.by_rank:
+        return None
+    kinds = {_is_world(value, rank) for rank in (0, 1)}
+    if kinds != {True, False}:
+        return None
+    return Told(
+        shared.call.site,
+        f"some ranks call {shared.call.method}() in a group, the others in that of all ranks: a"
+        " hang",
+        "give all ranks that take part the same group",
+    )
+
+
+def _is_world(value: RankValue, rank: int) -> bool | None:
+    """Whether a group is that of all ranks; None if that is not known."""
+    if value.atoms[rank] is None:
+        return True
+    things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
+    if not things:
+        return None
+    if all(thing.name == _MADE for thing in things):
+        return False
+    plain = RankValue(value.atoms, tuple(things))
+    return True if is_world(plain) else None
+
+
+def _foreign(shared: Collective) -> Told | None:
+    """A root that is not in the group: it is a rank of all, not one of the group."""
+    value = shared.given("group")
+    for name in _ROOTS:
+        root = shared.given(name)
+        number = root.constant if root is not None else None
+        if value is None or not isinstance(number, int) or shared.given(f"group_{name}"):
+            continue
+        made = [thing.call for thing in value.things if thing.name == _MADE and thing.call]
+        out = [one for one in made if _leaves_out(one, shared.call, number)]
+        if out and len(made) == len(value.things):
+            return Told(
+                shared.call.site,
+                f"`{name}={number}` is a rank among all, and not in every such group: a crash",
+                f"give `{name}` the group's own first rank, or `group_{name}=0`",
+                ((out[0].site, "the group"),),
+            )
+    return None
+
+
+def _leaves_out(made: RankCall, call: RankCall, root: int) -> bool:
+    """Whether a group, or another one that is made at the same place, is without this rank."""
+    members = made.arg(0, "ranks")
+    if members is None:
+        return False
+    bounds = _bounds(members)
+    if bounds is not None and all(isinstance(bound, int) for bound in bounds):
+        return sizes.with_two(root) not in range(*map(sizes.with_two, bounds))
+    apart = any(guard.test.by_rank for guard in call.conditions)
+    starts = getattr(bounds[0], "key", "") if bounds else ""
+    # one group for each round, from another number on
+    return bool(made.loops) and "element@" in starts and not apart
+
+
+def _bounds(members: RankValue) -> tuple[Any, ...] | None:
+    """The arguments of ``list(range(a, b))``; of ``[2, 3]`` nothing."""
+    made = members.made_by("builtins.list", "builtins.range")
+    if made is None or made.call is None or not made.call.args:
+        return None
+    if made.name == "builtins.list":
+        return _bounds(made.call.args[0])
+    return tuple(arg.atoms[0] for arg in made.call.args)

@@ -1,0 +1,283 @@
+"""What two ranks send to each other, message by message: torch.distributed and mpi4py.
+
+Only a program of which every message is understood is judged: who sends it, to whom, and how often.
+A number of rounds that is not known is a name, and so is a condition; both sides have to have the
+same names, and whatever they stand for is the same on both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Final
+
+from ddpify.ranks import other_libraries, sizes, words
+from ddpify.ranks.collective import collective, is_world
+from ddpify.ranks.model import RankCall, RankLoop
+from ddpify.ranks.operations import ARITHMETIC, COMPARISONS
+from ddpify.ranks.origins import Symbol
+from ddpify.ranks.run import Run
+
+# Method: whether it sends, whether it waits for the other side, and the positions of peer and tag.
+_TORCH: Final = {
+    "send": (True, True, 1, 3),
+    "isend": (True, False, 1, 3),
+    "recv": (False, True, 1, 3),
+    "irecv": (False, False, 1, 3),
+}
+_MPI: Final = {
+    **{name: (True, True, 1, 2) for name in ("send", "Send", "ssend", "Ssend")},
+    **{name: (True, False, 1, 2) for name in ("isend", "Isend", "issend", "Issend")},
+    **{name: (False, True, 1, 2) for name in ("recv", "Recv")},
+    **{name: (False, False, 1, 2) for name in ("irecv", "Irecv")},
+}
+_NOT_FOLLOWED: Final = frozenset(
+    "batch_isend_irecv send_object_list recv_object_list sendrecv Sendrecv Sendrecv_replace bsend"
+    " Bsend rsend Rsend probe Probe mprobe iprobe Iprobe Send_init Recv_init".split()
+)
+_ANY: Final = frozenset({"mpi4py.MPI.ANY_SOURCE", "mpi4py.MPI.ANY_TAG"})
+MAX_MESSAGES = 400
+_ROUNDS = (3, 5)  # what a number of rounds that is not known is taken for, one after the other
+
+
+@dataclass(frozen=True)
+class Message:
+    """One side of one message. ``peer`` is the other rank; ``tag`` None where any will do."""
+
+    call: RankCall
+    rank: int
+    sends: bool
+    waits: bool
+    peer: int
+    tag: int | None
+    place: tuple[int, ...]
+    names: frozenset[str]
+    meets: bool = False  # a collective, at which both wait: rank 0 "sends"
+
+    @property
+    def way(self) -> tuple[int, int]:
+        """From which rank to which."""
+        if self.meets:
+            return (-1, -1)
+        return (self.rank, self.peer) if self.sends else (self.peer, self.rank)
+
+
+class _NotKnown(Exception):
+    """Something of a message is not understood."""
+
+
+def messages(run: Run, meeting: bool = False) -> list[list[Message]]:
+    """All messages between rank 0 and rank 1, once for each number that stands for those that are
+    not known; nothing if one is not understood. ``meeting``: with the collectives of all ranks."""
+    calls = [call for call in run.calls if _kind(call) is not None]
+    if not calls or not run.complete or any(map(_is_beyond, run.calls)):
+        return []
+    if meeting:
+        calls = [call for call in run.calls if _kind(call) is not None or _meets(call)]
+    try:
+        return [[*_all(run, calls, rounds)] for rounds in _ROUNDS]
+    except _NotKnown:
+        return []
+
+
+def of_torch(call: RankCall) -> bool:
+    """Whether a call is one of torch.distributed."""
+    return call.name == f"{words.DIST}{call.method}"
+
+
+def _kind(call: RankCall) -> tuple[bool, bool, int, int] | None:
+    if of_torch(call):
+        return _TORCH.get(call.method)
+    if call.name == f"{other_libraries.MPI}{call.method}":
+        return _MPI.get(call.method)
+    return None
+
+
+def _meets(call: RankCall) -> bool:
+    """Whether all ranks wait for each other in it."""
+    shared = collective(call)
+    if shared is None or shared.group is not None or call.method in words.SESSION_OPS:
+        return False
+    return shared.waits is True
+
+
+def _is_beyond(call: RankCall) -> bool:
+    """Messages that are not followed."""
+    prefix = call.name.removesuffix(call.method)
+    return prefix in (words.DIST, other_libraries.MPI) and call.method in _NOT_FOLLOWED
+
+
+def _all(run: Run, calls: list[RankCall], rounds: int) -> Iterator[Message]:
+    starts: dict[RankLoop, int] = {}
+    for call in calls:
+        for loop in call.loops:
+            starts.setdefault(loop, call.order)
+    made = 0
+    for call in calls:
+        for rank in (0, 1):
+            if call.ranks & (1 << rank):
+                for one in _Reading(run, call, rank, rounds, starts).messages():
+                    made += 1
+                    if made > MAX_MESSAGES:
+                        raise _NotKnown
+                    yield one
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """One call on one rank, in each of its rounds."""
+
+    run: Run
+    call: RankCall
+    rank: int
+    rounds: int
+    starts: dict[RankLoop, int]
+
+    def messages(self) -> Iterator[Message]:
+        """The messages, in their order."""
+        if self.call.star or self.call.swallows or not self._is_of_all():
+            raise _NotKnown
+        left = frozenset(self._exits())
+        names: set[str] = set()
+        loops = [self._numbers(loop, names) for loop in self.call.loops]
+        for turn in product(*(range(len(numbers)) for numbers in loops)):
+            at = zip(self.call.loops, loops, turn, strict=True)
+            known = {f"element@{loop.site}": numbers[n] for loop, numbers, n in at}
+            conditions = self._conditions(known)
+            if conditions is not None:
+                yield from self._message(known, turn, left.union(names, conditions))
+
+    def _message(
+        self, known: dict[str, int | None], turn: tuple[int, ...], names: frozenset[str]
+    ) -> Iterator[Message]:
+        place, kind = self._place(turn), _kind(self.call)
+        if kind is None:
+            first, other = self.rank == 0, 1 - self.rank
+            yield Message(self.call, self.rank, first, True, other, None, place, names, True)
+            return
+        sends, waits, at_peer, at_tag = kind
+        peer = self._peer(at_peer, sends, known)
+        if peer in (0, 1):
+            tag = self._tag(at_tag, sends, known)
+            yield Message(self.call, self.rank, sends, waits, peer, tag, place, names)
+
+    def _place(self, turn: tuple[int, ...]) -> tuple[int, ...]:
+        """Where it comes among the others: by where its loops begin, and their rounds."""
+        loops = zip(self.call.loops, turn, strict=True)
+        rounds = [number for loop, n in loops for number in (self.starts[loop], n)]
+        return (*rounds, self.call.order)
+
+    @property
+    def _blind(self) -> bool:
+        """Whether tags are not looked at: by NCCL."""
+        backend = self.run.session.arg(0, "backend") if self.run.session is not None else None
+        return backend is not None and backend.constant == "nccl"
+
+    def _is_of_all(self) -> bool:
+        group = self.call.arg(2, "group") if of_torch(self.call) else None
+        return group is None or is_world(group)
+
+    def _conditions(self, known: dict[str, int | None]) -> set[str] | None:
+        """What decides whether this is reached, where it is not known; None if it is not."""
+        names: set[str] = set()
+        for guard in self.call.conditions:
+            atom = guard.test.atoms[self.rank]
+            if isinstance(atom, Symbol):
+                holds = self._holds(atom, known)
+                if holds is None:
+                    names.add(f"{atom.key} {guard.holds}")
+                elif holds is not guard.holds:
+                    return None
+        return names
+
+    def _holds(self, atom: Symbol, known: dict[str, int | None]) -> bool | None:
+        """Whether a condition on a round's number holds: ``i < rounds - 1``."""
+        if len(atom.parts) != 3 or atom.parts[0] not in COMPARISONS:
+            return None
+        one, other = (self._number(part, known, None) for part in atom.parts[1:])
+        if not isinstance(one, int) or not isinstance(other, int):
+            return None
+        return bool(COMPARISONS[atom.parts[0]](one, other))
+
+    def _exits(self) -> Iterator[str]:
+        """What may have led the rank away before, where that is not known."""
+        way = {one.function for one in self.call.way}
+        for left in self.run.exits:
+            inside = set(left.loops) & set(self.call.loops)
+            before = left.order < self.call.order and left.function in way
+            if not (before or inside) or not left.ranks & (1 << self.rank):
+                continue
+            if left.kind != "abort" and (inside or not _is_certain(left.guards, self.rank)):
+                yield f"left at {left.site}"
+
+    def _numbers(self, loop: RankLoop, names: set[str]) -> list[int | None]:
+        """What a loop's variable is in each of its rounds."""
+        made = loop.over.made_by("builtins.range") if loop.over is not None else None
+        if made is None or made.call is None:
+            names.add(f"rounds of {loop.site}")
+            return [None] * self.rounds
+        bounds = []
+        for arg in made.call.args:
+            value = self._number(arg.atoms[self.rank], {}, names)
+            if not isinstance(value, int):
+                raise _NotKnown
+            bounds.append(value)
+        numbers = range(*bounds)
+        if len(numbers) > MAX_MESSAGES:
+            raise _NotKnown
+        return [*numbers]
+
+    def _peer(self, at: int, sends: bool, known: dict[str, int | None]) -> int:
+        name = "dst" if sends else "src"
+        if not of_torch(self.call):
+            name, at = ("dest", 1) if sends else ("source", 1)
+        value = self.call.arg(at, name)
+        if value is None or value.names() & _ANY or value.constant == -1:
+            if sends:
+                raise _NotKnown
+            return 1 - self.rank
+        peer = self._number(value.atoms[self.rank], known, None)
+        if not isinstance(peer, int):
+            raise _NotKnown
+        return peer
+
+    def _tag(self, at: int, sends: bool, known: dict[str, int | None]) -> int | None:
+        value = self.call.arg(at, "tag")
+        if value is None and not self._blind:
+            return 0 if sends or of_torch(self.call) else None
+        if value is None or self._blind or value.names() & _ANY:
+            return None
+        tag = self._number(value.atoms[self.rank], known, None)
+        if not isinstance(tag, int):
+            raise _NotKnown
+        return None if tag == -1 else tag
+
+    def _number(self, atom: Any, known: dict[str, int | None], names: set[str] | None) -> Any:
+        """An atom, computed; what is not known stands for some number, if names may be given."""
+        if not isinstance(atom, Symbol):
+            return sizes.with_two(atom)
+        if atom.key in known:
+            return known[atom.key]
+        if len(atom.parts) == 3 and atom.parts[0] in ARITHMETIC:
+            name, *operands = atom.parts
+            one, other = (self._number(operand, known, names) for operand in operands)
+            if one is None or other is None:
+                return None
+            try:
+                return ARITHMETIC[name](one, other)
+            except (ArithmeticError, TypeError):
+                return None
+        if names is None:
+            return None
+        names.add(atom.key)
+        return self.rounds
+
+
+def _is_certain(guards: Any, rank: int) -> bool:
+    return not any(isinstance(guard.test.atoms[rank], Symbol) for guard in guards)
+
+
+def in_order(found: list[Message], rank: int) -> list[Message]:
+    """What a rank does, one after the other."""
+    return sorted((one for one in found if one.rank == rank), key=lambda one: one.place)

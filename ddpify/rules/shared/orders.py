@@ -1,0 +1,73 @@
+"""In which order a loop goes through what has none that all processes share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from ddpify.ranks.model import RankThing, RankValue
+from ddpify.ranks.origins import Symbol
+from ddpify.ranks.values import Hashed, Many
+
+_SETS: Final = ("builtins.set", "builtins.frozenset")
+_ALIKE: Final = tuple(f"builtins.{name}" for name in "list tuple iter enumerate reversed".split())
+_COMBINING: Final = frozenset({"Sub", "BitAnd", "BitOr", "BitXor"})
+_METHODS: Final = frozenset("union difference intersection symmetric_difference copy".split())
+# What these give are texts, or objects, whose hashes each process has for itself.
+_SALTED: Final = frozenset(
+    """named_parameters parameters named_modules modules named_buffers buffers named_children
+    children state_dict split listdir glob iterdir""".split()
+)
+
+
+def is_salted(value: RankValue) -> bool:
+    """Whether it is a set of texts or objects, or a list in the order of one."""
+    held = any(map(_is_set, value.atoms)) or any(map(_from_set, value.things))
+    return held and (
+        _says_texts(value.items or ())
+        or any(map(_names, value.sources()))
+        or any(map(_of_texts, value.atoms))
+    )
+
+
+def _is_set(atom: Any) -> bool:
+    if isinstance(atom, Many):
+        return _is_set(atom.over)
+    if isinstance(atom, Hashed):
+        return True
+    if not isinstance(atom, Symbol):
+        return False
+    name, *operands = atom.parts or ("",)
+    combined = name in _COMBINING and any(map(_is_set, operands))
+    return combined or atom.key.startswith(tuple(f"{one}@" for one in _SETS))
+
+
+def _from_set(thing: RankThing) -> bool:
+    call = thing.call
+    if call is None or thing.kind != "result":
+        return False
+    if thing.name in _SETS:
+        return True
+    inner = call.receiver if call.method in _METHODS else None
+    if thing.name in _ALIKE and call.args:
+        inner = call.args[0]
+    return inner is not None and (
+        any(map(_is_set, inner.atoms)) or any(map(_from_set, inner.things))
+    )
+
+
+def _says_texts(items: Iterable[RankValue]) -> bool:
+    return any(isinstance(item.constant, str) for item in items)
+
+
+def _of_texts(atom: Any) -> bool:
+    """Whether constants in quotes are among the elements, as its key spells them."""
+    if isinstance(atom, Many):
+        return _of_texts(atom.over)
+    if isinstance(atom, Hashed):
+        return atom.key.startswith(("['", '["'))
+    return isinstance(atom, Symbol) and any(map(_of_texts, atom.parts[1:]))
+
+
+def _names(thing: RankThing) -> bool:
+    return thing.name.rpartition(".")[2] in _SALTED

@@ -1,0 +1,137 @@
+"""Of which type a tensor is on a rank, and whether it is in the memory of the CPU, if sure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ddpify.ranks.casts import casts
+from ddpify.ranks.model import RankCall, RankThing, RankValue
+from ddpify.ranks.operations import ARITHMETIC
+from ddpify.ranks.origins import Symbol
+
+_FLOATS: Final = frozenset("zeros ones empty rand randn linspace eye".split())
+_BY_VALUE: Final = {"tensor": 0, "full": 1, "arange": 0, "as_tensor": 0}
+_LIKE: Final = frozenset("zeros_like ones_like empty_like rand_like randn_like".split())
+_KEEPING: Final = frozenset("clone detach contiguous view reshape squeeze flatten sum".split())
+_MAKERS: Final = frozenset(
+    f"torch.{name}" for name in (*_FLOATS, *_BY_VALUE, "randint", "randperm", "from_numpy")
+)
+_ALIASES: Final = {
+    "double": "float64",
+    "float": "float32",
+    "half": "float16",
+    "long": "int64",
+    "int": "int32",
+    "short": "int16",
+}
+_TYPES: Final = frozenset(
+    "float64 float32 float16 bfloat16 int64 int32 int16 int8 uint8 bool".split()
+)
+_PYTHON: Final = {float: "float32", int: "int64", bool: "bool"}
+
+
+def dtype(value: RankValue, rank: int) -> str | None:
+    """The type of a tensor's numbers on a rank."""
+    things = [thing for thing in value.things if value.ranks_of(thing) & (1 << rank)]
+    if not things and _is_arithmetic(value):
+        things = [t for t in value.deps if t.kind == "result" and t.name in _MAKERS]
+    return _of_thing(value, things[0], rank) if len(things) == 1 else None
+
+
+def _is_arithmetic(value: RankValue) -> bool:
+    atoms = (atom for atom in value.atoms if isinstance(atom, Symbol))
+    return all(atom.parts[:1] and atom.parts[0] in ARITHMETIC for atom in atoms)
+
+
+def _of_thing(value: RankValue, thing: RankThing, rank: int) -> str | None:
+    for call in reversed(casts(value, thing, rank)):
+        told = _cast(call, rank)
+        if told != "":
+            return told
+    return _made(thing.call, rank) if thing.call is not None and thing.kind == "result" else None
+
+
+def _cast(call: RankCall, rank: int) -> str | None:
+    """The type that a method turns to; "" if it leaves it, None if that is not known."""
+    name = _ALIASES.get(call.method, call.method)
+    if name in _TYPES:
+        return name
+    if call.method not in ("to", "type"):
+        return ""
+    given = call.arg(0, "dtype")
+    if given is None or isinstance(given.constant, (str, int)):
+        return ""
+    told = _named(given, rank)
+    if told is not None:
+        return told
+    moved = {"torch.device", "torch.cuda.current_device"} & given.names()
+    return "" if moved else None
+
+
+def _named(value: RankValue, rank: int) -> str | None:
+    """``torch.long``."""
+    names = {t.name for t in value.things if value.ranks_of(t) & (1 << rank)}
+    name = names.pop() if len(names) == 1 else ""
+    last = name.removeprefix("torch.")
+    last = _ALIASES.get(last, last)
+    return last if name.startswith("torch.") and last in _TYPES else None
+
+
+def _made(call: RankCall, rank: int) -> str | None:
+    """The type that a call of torch gives its tensor."""
+    given = call.kwargs.get("dtype")
+    if given is not None:
+        return _named(given, rank)
+    if call.method in _LIKE | _KEEPING:
+        of = call.receiver if call.receiver is not None and call.receiver.things else None
+        of = call.args[0] if call.name == f"torch.{call.method}" and call.args else of
+        return dtype(of, rank) if of is not None else None
+    if call.name not in _MAKERS:
+        return None
+    if call.method in _FLOATS:
+        return "float32"
+    if call.method in ("randint", "randperm"):
+        return "int64"
+    place = _BY_VALUE.get(call.method, -1)
+    return _of_value(call.args[place], rank) if 0 <= place < len(call.args) else None
+
+
+def _of_value(value: RankValue, rank: int) -> str | None:
+    """The type that torch takes for constants of Python."""
+    found = {type(one.atoms[rank]) for one in value.items or (value,)}
+    kinds = {_PYTHON.get(kind) for kind in found}
+    return "float32" if kinds == {"float32", "int64"} else kinds.pop() if len(kinds) == 1 else None
+
+
+def on_cpu(value: RankValue) -> bool:
+    """Whether a tensor was made in the CPU's memory, and is still there."""
+    return bool(value.things) and all(
+        any(_is_cpu(value, thing, rank) for rank in (0, 1)) for thing in value.things
+    )
+
+
+def _is_cpu(value: RankValue, thing: RankThing, rank: int) -> bool:
+    call = thing.call
+    if call is None or thing.kind != "result" or thing.name not in _MAKERS or call.contexts:
+        return False
+    if any(_moves(one) for other in (0, 1) for one in casts(value, thing, other)):
+        return False
+    device = call.kwargs.get("device")
+    if device is not None:
+        return bool(device.constant == "cpu")
+    return call.method not in ("tensor", "as_tensor") or _is_of_numbers(call)
+
+
+def _moves(call: RankCall) -> bool:
+    return call.method in ("to", "cuda", "xpu", "type", "apply")
+
+
+def _is_of_numbers(call: RankCall) -> bool:
+    """``torch.tensor([hits, total])`` of numbers: of a tensor it would be on that one's device."""
+    value = call.args[0] if call.args else None
+    if value is None:
+        return False
+    if value.items is not None and not value.things:
+        return True
+    read = (thing.name.rpartition(".")[2] for thing in value.sources())
+    return value.known or any(name in ("item", "tolist", "len", "float") for name in read)
