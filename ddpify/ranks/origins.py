@@ -12,6 +12,7 @@ from ddpify.source import Site
 LONGEST_KEY = 1000
 
 ITEM = "Item"  # the operator of ``x[y]`` in a Symbol
+TEXT = "Text"  # that of an f-string, whose operands are its parts
 
 
 @dataclass(frozen=True)
