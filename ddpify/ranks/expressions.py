@@ -125,6 +125,8 @@ def operation(
     """What an operator makes of its two operands."""
     if isinstance(node.op, ast.Mod) and isinstance(left.constant, str):
         return symbol(f"text@{f.module.path}:{node.lineno}", left, right)
+    if isinstance(node.op, ast.Mod) and isinstance(right.atoms[0], sizes.Sized):
+        m.run.dealt.append((left, f.module.site(node)))
     op = type(node.op).__name__
     own = objects.operated(m, f, op, left, right, node)
     return own or mixing.combined(m, f, node, binary(op, left, right), left, right)

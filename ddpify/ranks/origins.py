@@ -78,6 +78,9 @@ RANK, LOCAL_RANK, DATA, CLOCK, RANDOM, FILES = "rank local-rank data clock rando
 IDENTITY = frozenset({RANK, LOCAL_RANK})
 
 
+HASH = "hash() of a text"  # what an Origin says of it: each process salts its own
+
+
 COMPUTED = "computed from "  # so begins what an Origin says of arithmetic with the rank
 
 

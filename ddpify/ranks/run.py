@@ -15,6 +15,7 @@ from ddpify.ranks.model import RankCall, RankLoop, RankValue
 from ddpify.ranks.modules import FunctionDefinition, Module, Place
 from ddpify.ranks.passes import Pass, backwards, passes, training_loops
 from ddpify.ranks.trace import Mismatch
+from ddpify.source import Site
 
 T = TypeVar("T")
 
@@ -45,6 +46,7 @@ class Run:
     exits: list[Exit] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     cut: list[RankValue] = field(default_factory=list)  # of which `[:end]` was taken
+    dealt: list[tuple[RankValue, Site]] = field(default_factory=list)  # `[0] % processes` at `[1]`
     loops: list[RankLoop] = field(default_factory=list)
     modules: dict[str, Module] = field(default_factory=dict)
     mismatches: list[Mismatch] = field(default_factory=list)

@@ -77,8 +77,6 @@ def _spelled(atom: Any, known: Mapping[str, RankThing], rank: int, depth: int) -
         for number, part in enumerate(parts):
             yield "/" if number and kind == "Div" else ""
             yield from _spelled(part, known, rank, depth - 1)
-    elif kind == "Mod" and isinstance(parts[0], str):  # "rank%d.pt" % rank
-        yield f"{parts[0].partition('%')[0]}<{atom.key}>"
     elif depth and thing is not None and thing.call is not None and _is_joined(thing.call):
         for number, value in enumerate(_parts(thing.call)):
             yield "/" if number else ""
