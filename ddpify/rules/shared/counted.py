@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from ddpify.ranks.model import RankCall, RankValue
+from ddpify.rules.shared.feeds import held
 
 _FILLED: Final = frozenset(
     "rand randn zeros ones empty full arange".split()
@@ -21,8 +22,14 @@ def divides_evenly(value: RankValue) -> bool:
 
 
 def _numbers(value: RankValue) -> Iterator[int]:
-    for thing in dict.fromkeys(value.sources()):
-        number = _rows(thing.call) if thing.kind == "result" and thing.call is not None else None
+    """The numbers of rows of what it was made from; 1 where another shape hides one."""
+    made = [thing.call for thing in held(value) if thing.kind == "result" and thing.call]
+    shaped = [call for call in made if call.method in ("reshape", "view") and call.args]
+    if shaped:
+        yield from (_number(call.args[0]) or 1 for call in shaped)
+        return
+    for call in made:
+        number = _rows(call)
         if number is not None:
             yield number
 
@@ -39,5 +46,9 @@ def _rows(call: RankCall) -> int | None:
     else:
         first = call.arg(place, "") if place is not None and len(call.args) > place else None
         first = first.items[0] if first is not None and first.items else first
-    number = first.constant if first is not None else None
+    return _number(first)
+
+
+def _number(value: RankValue | None) -> int | None:
+    number = value.constant if value is not None else None
     return int(number) if isinstance(number, (int, float)) and number > 1 else None
